@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::kv {
 namespace {
@@ -64,7 +63,7 @@ void RequestDesk::Receive(uint64_t now_ns, uint64_t arrived_ns, Request request,
   }
   const uint64_t patience_ns = request.patience_ns - std::min(request.patience_ns, request.age_ns);
   const uint64_t end_ns = arrived_ns + patience_ns;
-  if (end_ns <= now_ns && !SeededBug(Bug::kHeldCopyWithoutAgeLimit)) return;  // nobody waits for an answer
+  if (end_ns <= now_ns) return;  // nobody waits for an answer
   const uint64_t tag = next_tag_++;
   Waiting& waiting = waiting_[tag];
   waiting.bytes = bytes;
@@ -72,7 +71,6 @@ void RequestDesk::Receive(uint64_t now_ns, uint64_t arrived_ns, Request request,
   waiting.arrived_ns = arrived_ns;
   waiting.hold_until_ns = arrived_ns + std::min(patience_ns, options_.hold_max_ns);
   waiting.request = std::move(request);
-  if (SeededBug(Bug::kHeldCopyWithoutAgeLimit)) waiting.hold_until_ns = UINT64_MAX;
   if (waiting.request.is_read()) {
     waiting.placed = true;
     const bool told = !waiting.request.item_keys.empty() && !leader_.IsSet();  // as a write would be
@@ -101,7 +99,6 @@ bool RequestDesk::IsQueued(const RequestKey& key) const {
 }
 
 uint64_t RequestDesk::Age_ns(uint64_t now_ns, const Waiting& waiting) const {
-  if (SeededBug(Bug::kHeldCopyWithoutAgeLimit)) return 0;
   return waiting.request.age_ns + (now_ns - std::min(now_ns, waiting.arrived_ns));
 }
 

@@ -3,7 +3,6 @@
 // When the kernel part may vote although that is not a matter of course: in disk mode in a reserved term (R9),
 // in memory mode without appends once the leader is suspect.
 #include "cluster/offload/coupling.h"
-#include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::offload {
 
@@ -26,7 +25,7 @@ bool Coupling::ReservationDue(const raft::Raft& raft) const {
   if (raft.role() != raft::Role::kFollower && raft.role() != raft::Role::kLeader) return false;
   const raft::Term wanted = ReservationWanted(raft);
   if (wanted != raft::Term()) return wanted > raft.reserved();
-  return raft.reserved() != raft::Term() && !SeededBug(Bug::kReservationNeverReleased);
+  return raft.reserved() != raft::Term();
 }
 
 void Coupling::ChangeReservation(kv::Replica& replica) {
@@ -51,8 +50,7 @@ void Coupling::FollowSuspicion(kv::Replica& replica) {
   const bool votes_away = open_ && (may_ & HR_NODE_GRANTS) != 0;
   if (votes_away && ReservationDue(raft)) FenceAndSettle(replica);
   ChangeReservation(replica);
-  const bool durable =
-      raft.durable_sequence() == raft.asked_sequence() || SeededBug(Bug::kReservationBeforeWrite);
+  const bool durable = raft.durable_sequence() == raft.asked_sequence();
   if (!open_ || !durable || ((May(raft) ^ may_) & HR_NODE_GRANTS) == 0) return;
   FenceAndSettle(replica);
   ChangeReservation(replica);  // the fence may have told that the leader was heard

@@ -5,7 +5,6 @@
 // Who asks for them is cluster/offload/coupling.
 #include "cluster/raft/check.h"
 #include "cluster/raft/raft.h"
-#include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::raft {
 
@@ -32,10 +31,6 @@ void Raft::On(Context&, const KernelRemembers&) {
 // A vote may have been given that is forgotten: to whom, nobody knows. In the next term there was none.
 void Raft::HonourReservation(Context& context) {
   barred_ = false;
-  if (SeededBug(Bug::kReservationIgnored)) {
-    reserved_ = Term();
-    return;
-  }
   EnterTerm(context, reserved_.Next(), NodeId());
 }
 

@@ -5,7 +5,6 @@
 
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
@@ -13,7 +12,6 @@
 #include <vector>
 
 #include "bpf/node/raft/decisions_abi.h"
-#include "cluster/raft/seeded_bugs.h"
 #include "cluster/sim/plan.h"
 #include "cluster/sim/random.h"
 #include "cluster/sim/virtual_time.h"
@@ -31,28 +29,7 @@ class Network {
 
   // `delay_max_ns` bounds even the late ones.
   void Send(uint64_t from, uint64_t to, uint64_t delay_max_ns, const std::function<void()>& arrive,
-            Kind kind = Kind::kOther) {
-    Link& link = At(from, to);
-    if (link.cut > 0 || random_.Chance(plan_.drop_ppm) || random_.Chance(plan_.corrupt_ppm)) {
-      ++lost_;
-      return;
-    }
-    if (kind == Kind::kAck && to == holds_for_) {
-      held_.push_back(SealedFor(from, to, arrive, kind));
-      return;
-    }
-    const int copies = random_.Chance(plan_.duplicate_ppm) ? 2 : 1;
-    for (int i = 0; i < copies; ++i) {
-      uint64_t delay_ns = random_.Between(plan_.delay_min_ns, plan_.delay_max_ns);
-      if (random_.Chance(plan_.late_ppm)) delay_ns += random_.Below(plan_.late_max_ns);
-      const bool may_be_later = kind == Kind::kVote || (kind == Kind::kAck && plan_.late_acks);
-      if (may_be_later && random_.Chance(plan_.late_votes_ppm))
-        delay_ns += random_.Below(plan_.late_votes_max_ns);
-      if (link.slow_ns > 0) delay_ns += random_.Below(link.slow_ns);
-      ++sent_;
-      time_.After(std::min(delay_ns, delay_max_ns), SealedFor(from, to, arrive, kind));
-    }
-  }
+            Kind kind = Kind::kOther);
 
   // What nodes have sealed for each other until now is believed by none of them any more: the key is another.
   void BeginEpoch() { ++epoch_; }
@@ -98,14 +75,7 @@ class Network {
   };
   static constexpr uint64_t kAddresses = 32;
 
-  std::function<void()> SealedFor(uint64_t from, uint64_t to, const std::function<void()>& arrive, Kind kind) {
-    const bool peers = from < kFirstClient && to < kFirstClient;
-    if (!peers || SeededBug(Bug::kOldEpochAccepted)) return arrive;
-    if (kind == Kind::kAck && SeededBug(Bug::kOldIncarnationAckCounted)) return arrive;
-    return [this, epoch = epoch_, arrive] {
-      if (epoch == epoch_) arrive();
-    };
-  }
+  std::function<void()> SealedFor(uint64_t from, uint64_t to, const std::function<void()>& arrive, Kind kind);
 
   Link& At(uint64_t from, uint64_t to) { return links_[from * kAddresses + to]; }
 

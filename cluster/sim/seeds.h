@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 
-#include "cluster/raft/seeded_bugs.h"
 #include "cluster/sim/simulation.h"
 
 namespace hedgerow::sim {
@@ -18,7 +17,7 @@ struct SeedRange {
   uint64_t seconds = 30;
   unsigned threads = 1;
   bool stop_at_violation = false;
-  Bug bug = Bug::kNone;  // anything else only where HEDGEROW_SEEDED_BUGS is defined
+  int planted_bug = 0;  // 0: none; anything else only where mistakes are planted (bugs/planted.h)
 };
 
 struct SeedTotals {

@@ -10,7 +10,6 @@
 #include "cluster/kv/state_loader.h"
 #include "cluster/raft/check.h"
 #include "cluster/raft/describe.h"
-#include "cluster/raft/seeded_bugs.h"
 #include "cluster/sim/client.h"
 #include "cluster/sim/memcached_client.h"
 #include "cluster/sim/membership.h"
@@ -113,7 +112,6 @@ void Server::StartCoupling() {
   kernel_->Attach();
   turn_->SetCoupling(&*coupling_);
   RunTurn();
-  if (SeededBug(Bug::kLeaseByHelper)) HelperThread(lives_);
 }
 
 std::vector<raft::NodeId> Server::KernelMembers() const {
@@ -135,20 +133,6 @@ void Server::ConfigurationIs(const raft::Configuration& configuration) {
 
 void Server::MembershipAnswered(const raft::MembershipAnswer& answer) {
   world_.membership->Answered(*this, answer);
-}
-
-// What R5 forbids: the lease is kept while the loop stands still.
-void Server::HelperThread(uint64_t life) {
-  world_.time.After(world_.plan.kernel.lease_ns / 2, [this, life] {
-    if (life != lives_ || !up()) return;
-    hr_node_control lease{};
-    lease.operation = HR_NODE_LEASE;
-    lease.incarnation = lives_;
-    lease.view = kernel_->kernel().view();
-    lease.view.lease_until_ns = world_.time.now_ns() + world_.plan.kernel.lease_ns;
-    kernel_->kernel().Control(lease);
-    HelperThread(life);
-  });
 }
 
 void Server::Crash(bool power_cut) {
@@ -195,19 +179,17 @@ void Server::EmptyFolder() {
 // A HELLO_ACK says which log its sender has (docs/WIRE_FORMAT.md). The first one is recorded before anything
 // else of that node is believed; nothing of a node with another one ever is.
 bool Server::Believes(raft::NodeId from, uint64_t log_id) {
-  const bool known = known_logs_.try_emplace(from, log_id).first->second == log_id;
-  return known || SeededBug(Bug::kEmptiedFolderAccepted);
+  return known_logs_.try_emplace(from, log_id).first->second == log_id;
 }
 
 bool Server::IsRefusedBy(raft::NodeId other) const {
-  if (SeededBug(Bug::kEmptiedFolderAccepted)) return false;
   const Server& peer = *world_.servers[other.value() - 1];
   const auto known = peer.known_logs_.find(id_);
   return known != peer.known_logs_.end() && known->second != disk_.log_id();
 }
 
 bool Server::MayBeHeard() const {
-  return disk_.log_id() == Disk::kFirstLog || SeededBug(Bug::kEmptiedFolderAccepted);
+  return disk_.log_id() == Disk::kFirstLog;
 }
 
 std::unique_ptr<kv::StateMachine> Server::StateOf(const raft::RestoredState& log) {
@@ -492,9 +474,7 @@ void Server::Send(kv::Forward forward) {
 
 uint64_t Server::Now_ns() { return world_.time.now_ns(); }
 
-uint64_t Server::StampClock_ns() {
-  return SeededBug(Bug::kWallClockExpiry) ? Now_ns() + static_cast<uint64_t>(wall_offset_ns_) : Now_ns();
-}
+uint64_t Server::StampClock_ns() { return Now_ns(); }
 
 uint64_t Server::Random() { return world_.random.Next(); }
 

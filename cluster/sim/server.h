@@ -57,6 +57,7 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   void ChangeSettings(kv::SettingValues values);
   // Of all that replicas must agree on.
   static uint64_t DigestOf(const kv::StateMachine& state);
+  // Of the wall; nothing may go by it.
   void JumpClock(int64_t by_ns) { wall_offset_ns_ += by_ns; }
 
   // From the network. Nothing reaches a node that is down; what reaches one that stands still waits in its
@@ -123,7 +124,6 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   std::unique_ptr<kv::StateMachine> Load(const std::vector<std::string>& chunks);
   void StartCoupling();
   std::vector<raft::NodeId> KernelMembers() const;
-  void HelperThread(uint64_t life);
   void TakeResignation(const raft::LeaderResigns& hint);
   void CheckReservation();
   void CheckProposedOnce(const raft::Outputs& outputs);
