@@ -26,22 +26,32 @@ struct OwnLog {
   uint64_t starts = 0;  // of the node on this log, this one included once it is counted
 };
 
-class KnownLogs {
+// What Peers asks; a file (KnownLogs), or the simulator's.
+class LogRegister {
+ public:
+  virtual ~LogRegister() = default;
+  virtual const OwnLog& own() const = 0;
+  virtual uint64_t Of(raft::NodeId node) const = 0;  // 0: none is recorded
+  // Durable when it returns without an error; after one nothing has changed.
+  virtual absl::Status Record(raft::NodeId node, uint64_t log_id) = 0;
+  // Whoever else was recorded is no member any more, and may come back with another log. After an error nothing
+  // has changed.
+  virtual absl::Status KeepOnly(const std::vector<raft::NodeId>& members) = 0;
+};
+
+class KnownLogs final : public LogRegister {
  public:
   // `data_dir` exists, and the log in it is `log_id`. A file that is not there says that none is known, and so
   // does one of another log, over which this one's folder was copied; one that is damaged is an error, since
   // what it said must not be learned anew.
   static absl::StatusOr<KnownLogs> Open(const std::string& data_dir, uint64_t log_id);
 
-  const OwnLog& own() const { return own_; }
+  const OwnLog& own() const override { return own_; }
   // This start is one more. To be called before anything is promised; durable when it returns without an error.
   absl::Status CountStart();
-  uint64_t Of(raft::NodeId node) const;  // 0: none is recorded
-  // Durable when it returns without an error; after one nothing has changed.
-  absl::Status Record(raft::NodeId node, uint64_t log_id);
-  // Whoever else was recorded is no member any more, and may come back with another log. After an error nothing
-  // has changed.
-  absl::Status KeepOnly(const std::vector<raft::NodeId>& members);
+  uint64_t Of(raft::NodeId node) const override;
+  absl::Status Record(raft::NodeId node, uint64_t log_id) override;
+  absl::Status KeepOnly(const std::vector<raft::NodeId>& members) override;
 
   const std::string& path() const { return path_; }
 

@@ -9,7 +9,6 @@
 #include <variant>
 
 #include "bpf/node/raft/node_abi.h"
-#include "cluster/node/front_end.h"
 
 namespace hedgerow::node {
 namespace {
@@ -17,6 +16,9 @@ namespace {
 // So many appends in a row may go without an acknowledgement of their own: a full queue drops the last of a
 // burst, and with that one's acknowledgement goes what it would have said of all before it.
 constexpr uint32_t kUnsaidMax = 7;
+
+// In ReplyTo::way[2], whose other bits are a client's (front_end.cc).
+constexpr uint64_t kOfNode = uint64_t{1} << 63;
 
 // What a kernel part can store by itself. The rest is for a process, whose acknowledgement takes longer.
 bool IsForKernel(const raft::AppendRequest& append, raft::Term term) {
@@ -57,7 +59,23 @@ bool MayBeNew(wire::DropReason reason, const wire::Opened& opened) {
 
 }  // namespace
 
-Peers::Peers(UdpSocket& socket, const wire::PeerIdentity& identity, uint64_t log_id, KnownLogs& known,
+Promised PromisedBy(const raft::Raft& raft, raft::NodeId peer) {
+  const size_t position = raft.configuration().PositionOf(peer);
+  if (raft.role() != raft::Role::kLeader || ((raft.peers() >> position) & 1) == 0) return {};
+  const raft::LogIndex match = raft.progress()[position].match();
+  return match == raft::LogIndex() ? Promised() : Promised{.term = raft.term(), .last = match};
+}
+
+kv::ReplyTo ReplyToNode(raft::NodeId node, uint64_t tag) {
+  return {.client = node.value(), .request = tag, .way = {0, 0, kOfNode, 0, 0}};
+}
+
+std::optional<raft::NodeId> NodeOf(const kv::ReplyTo& reply_to) {
+  if ((reply_to.way[2] & kOfNode) == 0) return std::nullopt;
+  return raft::NodeId(reply_to.client);
+}
+
+Peers::Peers(DatagramSender& socket, const wire::PeerIdentity& identity, uint64_t log_id, LogRegister& known,
              std::function<uint64_t()> draw)
     : socket_(socket),
       self_(identity.self),

@@ -59,6 +59,13 @@ struct Promised {
   raft::LogIndex last{};
 };
 
+// What `peer` has promised the leader that this node is.
+Promised PromisedBy(const raft::Raft& raft, raft::NodeId peer);
+
+// A forwarded request is answered to the node that forwarded it. In this folder only, a ReplyTo means this or a client.
+kv::ReplyTo ReplyToNode(raft::NodeId node, uint64_t tag);
+std::optional<raft::NodeId> NodeOf(const kv::ReplyTo& reply_to);
+
 // Who gets what other nodes say: the replica, or what keeps it and the kernel of one mind. Not settled here.
 class PeerReceiver {
  public:
@@ -85,7 +92,7 @@ class Peers {
   };
 
   // Nobody is known yet. This node has the log `log_id`, and records in `known` which ones the others have.
-  Peers(UdpSocket& socket, const wire::PeerIdentity& identity, uint64_t log_id, KnownLogs& known,
+  Peers(DatagramSender& socket, const wire::PeerIdentity& identity, uint64_t log_id, LogRegister& known,
         std::function<uint64_t()> draw);
 
   // The others from now on, with what this node's configuration says; nothing is sent to anybody else, but
@@ -173,11 +180,11 @@ class Peers {
                    PeerReceiver& receiver);
   void TakeResign(const wire::PeerHeader& header, const wire::Resign& resign, PeerReceiver& receiver);
 
-  UdpSocket& socket_;
+  DatagramSender& socket_;
   raft::NodeId self_;
   wire::PeerTraits traits_;
   uint64_t log_id_;
-  KnownLogs& known_;
+  LogRegister& known_;
   absl::Status recorded_;
   raft::NodeId refused_by_;
   std::vector<PeerState> others_;

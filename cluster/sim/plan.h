@@ -36,6 +36,14 @@ struct NetworkPlan {
   bool jitter = false;     // delays so unlike that packets overtake each other all the time
 };
 
+// Whether messages between nodes travel as their real datagrams (sealed_link.h).
+struct SealedPlan {
+  bool on = false;
+  bool copies = false;      // what is the same for several leaves once, for all of them
+  uint64_t flip_ppm = 0;    // bits of this many are flipped
+  uint64_t replay_ppm = 0;  // after this many datagrams comes one that the network has recorded
+};
+
 struct DiskPlan {
   uint64_t sync_min_ns = 0;
   uint64_t sync_max_ns = 0;
@@ -133,6 +141,7 @@ struct Plan {
   kv::DeskOptions desk;
   NetworkPlan network;
   DiskPlan disk;
+  SealedPlan sealed;
   uint64_t turn_max_ns = 0;  // the longest that a turn of a node's loop takes; what comes meanwhile waits
   KernelPlan kernel;
   SnapshotPlan snapshots;

@@ -20,6 +20,7 @@
 #include "cluster/offload/coupling.h"
 #include "cluster/sim/disk.h"
 #include "cluster/sim/kernel_model.h"
+#include "cluster/sim/sealed_link.h"
 #include "cluster/sim/snapshots.h"
 #include "cluster/sim/world.h"
 
@@ -48,7 +49,7 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   // Its process ends, and somebody removes all that it has stored.
   void EmptyFolder();
   // Whether it has heard this node, and so recorded its log.
-  bool Knows(raft::NodeId other) const { return known_logs_.contains(other); }
+  bool Knows(raft::NodeId other) const { return known_logs_.Of(other) != 0; }
   // What a restored log's snapshot holds.
   std::unique_ptr<kv::StateMachine> StateOf(const raft::RestoredState& log);
   void Pause() { paused_ = true; }
@@ -63,6 +64,7 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   // From the network. Nothing reaches a node that is down; what reaches one that stands still waits in its
   // socket.
   void ArriveFromPeer(raft::Message message, uint64_t log_id);
+  void ArriveDatagram(uint64_t from, const std::string& bytes);
   void ArriveRequest(kv::Request request);
   void ArriveForwardAnswer(raft::NodeId from, kv::Answer answer);
   void ArriveResignation(const raft::LeaderResigns& hint);
@@ -126,6 +128,9 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   std::vector<raft::NodeId> KernelMembers() const;
   void TakeResignation(const raft::LeaderResigns& hint);
   void CheckReservation();
+  // It has sent a vote.
+  void Voted(const raft::Message& message);
+  void IsLost(raft::NodeId by);
   void CheckProposedOnce(const raft::Outputs& outputs);
   void RunTurn();
   void WakeAgain();
@@ -141,10 +146,11 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   std::optional<kv::Replica> replica_;  // what a crash destroys
   std::optional<offload::Coupling> coupling_;
   std::optional<node::Turn> turn_;
+  std::optional<SealedLink> link_;  // where messages travel as datagrams
   uint64_t lives_ = 0;
   bool paused_ = false;
   bool lost_ = false;
-  std::map<raft::NodeId, uint64_t> known_logs_;  // durable, like cluster/node/known_logs
+  KnownLogs known_logs_{Disk::kFirstLog};
   Inbox from_peers_;
   Inbox from_clients_;
   Inbox posted_;

@@ -20,7 +20,7 @@
 
 namespace hedgerow::sim {
 
-World::World(uint64_t seed) : random(seed), plan(DrawPlan(random)), network(time, random, plan.network) {}
+World::World(uint64_t seed) : random(seed), plan(DrawPlan(random)), network(time, random, plan.network, plan.sealed) {}
 World::~World() = default;
 
 namespace {
@@ -50,6 +50,9 @@ void Populate(World& world) {
   for (uint64_t id = 1; id <= world.plan.nodes + world.plan.membership.spares; ++id) {
     world.servers.push_back(std::make_unique<Server>(world, raft::NodeId(id)));
   }
+  world.network.DeliverTo([&world](uint64_t from, uint64_t to, const std::string& bytes) {
+    world.servers[to - 1]->ArriveDatagram(from, bytes);
+  });
   world.weather = std::make_unique<Weather>(world);
   world.membership = std::make_unique<Membership>(world);
   world.recovery = std::make_unique<Recovery>(world);
