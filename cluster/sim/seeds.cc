@@ -43,6 +43,10 @@ SeedTotals RunSeeds(const SeedRange& range, const std::function<void(const Repor
       totals.proposals_known += report.proposals_known;
       totals.recoveries += report.recoveries;
       totals.folders_emptied += report.folders_emptied;
+      totals.hung_leaders += report.hung_leaders;
+      totals.folders_put_back += report.folders_put_back;
+      totals.sealed_pieces += report.sealed_pieces;
+      totals.sealed_drops += report.sealed_drops;
       totals.seconds += report.seconds;
       each(report);
       if (range.stop_at_violation && !report.violation.empty()) stop = true;

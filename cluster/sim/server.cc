@@ -183,6 +183,15 @@ void Server::EmptyFolder() {
   if (MayBeHeard()) world_.checker.Emptied(id_);
 }
 
+void Server::PutFolderBack(Disk::Copy copy, KnownLogs known_logs) {
+  Crash(/*power_cut=*/true);
+  world_.Trace("the folder of node ", id_.value(), " is an older copy");
+  disk_.PutBack(std::move(copy));
+  known_logs_ = std::move(known_logs);
+  put_back_ = true;
+  world_.checker.Emptied(id_);
+}
+
 // A HELLO_ACK says which log its sender has (docs/WIRE_FORMAT.md). The first one is recorded before anything
 // else of that node is believed; nothing of a node with another one ever is.
 bool Server::Believes(raft::NodeId from, uint64_t log_id) {
@@ -197,7 +206,7 @@ bool Server::IsRefusedBy(raft::NodeId other) const {
 }
 
 bool Server::MayBeHeard() const {
-  return disk_.log_id() == Disk::kFirstLog;
+  return disk_.log_id() == Disk::kFirstLog && !put_back_;
 }
 
 std::unique_ptr<kv::StateMachine> Server::StateOf(const raft::RestoredState& log) {
@@ -211,6 +220,9 @@ void Server::AddCounters() {
   world_.doubts += raft().counters().doubts;
   world_.appends_early += raft().counters().early_stored;
   world_.proposals_known += replica_->proposals().counters.known;
+  if (!link_.has_value()) return;
+  world_.sealed_pieces += link_->peers().received_pieces().received;
+  for (const uint64_t drops : link_->peers().counters().drops) world_.sealed_drops += drops;
 }
 
 void Server::Resume() {
@@ -417,6 +429,11 @@ void Server::Applied(raft::LogIndex index, const kv::StateMachine& state) {
 
 void Server::BecameLeader() {
   ++world_.elections;
+  const kv::ProposalQueue& proposals = replica_->proposals();
+  if (proposals.in_log() > raft().log().last_index().value() - replica_->applied().index.value()) {
+    world_.Fail("node ", id_.value(), " begins to lead and takes ", proposals.in_log(),
+                " requests for proposed, which its log has no room for");
+  }
   world_.weather->NewLeader(*this);
   world_.recovery->NewLeader(*this);
 }

@@ -46,6 +46,9 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   void Crash(bool power_cut);
   // While it is down: its disk holds this from now on, and its kernel nothing.
   void BeginAnew(const StoredSnapshot& beginning);
+  // Its process ends, and its folder is an older copy when it starts again, which the others should notice.
+  void PutFolderBack(Disk::Copy copy, KnownLogs known_logs);
+  const KnownLogs& known_logs() const { return known_logs_; }
   // Its process ends, and somebody removes all that it has stored.
   void EmptyFolder();
   // Whether it has heard this node, and so recorded its log.
@@ -151,6 +154,7 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   bool paused_ = false;
   bool lost_ = false;
   KnownLogs known_logs_{Disk::kFirstLog};
+  bool put_back_ = false;
   Inbox from_peers_;
   Inbox from_clients_;
   Inbox posted_;
