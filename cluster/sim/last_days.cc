@@ -67,12 +67,11 @@ bool LastDays::HangLeadersDisk() {
                 kReplacedWithin_ns / kSecond, " s after the disk of its leader hung");
     return false;
   }
-  const uint64_t committed = leader->raft().commit().value();
   const uint64_t asked = leader->raft().log().last_index().value();
   if (!run_(kCommitsWithin_ns)) return false;
   if (leader->up() && leader->raft().commit().value() < asked) {
-    world_.Fail("entry ", asked, " is not committed ", kCommitsWithin_ns / kSecond, " s after it came to a leader (",
-                committed, " were), while the disk of one other member hangs");
+    world_.Fail("entry ", asked, " is not committed ", kCommitsWithin_ns / kSecond, " s after it came to a leader,",
+                " while the disk of one other member hangs");
     return false;
   }
   hung.disk().SetHung(false);
@@ -100,7 +99,7 @@ bool LastDays::PutFolderBack() {
   follower->PutFolderBack(std::move(copy), known_logs);
   follower->Start();
   if (!run_(kToldWithin_ns)) return false;
-  const bool still_leads = leader->up() && leader->raft().role() == raft::Role::kLeader && leader->raft().term() == term;
+  const bool still_leads = LeaderOf(world_) == leader && leader->raft().term() == term;
   if (!follower->lost() && still_leads) {
     world_.Fail("node ", follower->id().value(), " has started with an older copy of its folder, and is believed");
     return false;

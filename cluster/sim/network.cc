@@ -44,14 +44,14 @@ void Network::SendOn(uint64_t from, uint64_t to, uint64_t delay_max_ns, const st
 
 void Network::SendDatagram(uint64_t from, uint64_t to, std::string bytes, Kind kind) {
   const Link& link = At(from, to);
-  const bool too_long = bytes.size() > kUnfragmentedMax_bytes || (FiltersEntriesOf(from) && bytes.size() > kFiltered_bytes);
+  const size_t longest_bytes = FiltersEntriesOf(from) ? kFiltered_bytes : kUnfragmentedMax_bytes;
   // Whatever the network does with it: somebody else may have recorded it. Not what must not be late (plan.h).
   if (sealed_.replay_ppm > 0 && kind != Kind::kForward) {
     Recorded& recorded = recorded_.size() < kRecordedMax ? recorded_.emplace_back()
                                                          : recorded_[random_.Below(recorded_.size())];
     recorded = {.from = from, .to = to, .bytes = bytes};
   }
-  if (link.cut == 0 && !too_long && !random_.Chance(plan_.drop_ppm)) {
+  if (link.cut == 0 && bytes.size() <= longest_bytes && !random_.Chance(plan_.drop_ppm)) {
     if (random_.Chance(sealed_.flip_ppm)) FlipBits(bytes);
     const auto arrive = [this, from, to, bytes = std::move(bytes)] { deliver_(from, to, bytes); };
     if (kind == Kind::kAck && to == holds_for_) {

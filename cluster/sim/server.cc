@@ -63,7 +63,7 @@ void Server::Start() {
     link_->Started();
     RunTurn();
   }
-  Rearm();
+  if (up()) Rearm();
 }
 
 // The members, by the configuration file: the cluster's first ones, or none for a spare; and later perhaps what
