@@ -71,7 +71,7 @@ def _parser() -> argparse.ArgumentParser:
     which.add_argument("--seed", type=int, metavar="N", help="one alone, whose files are kept: a replay")
     parser.add_argument("--twice", action="store_true", help="each seed two times, and the bytes must be the same")
     parser.add_argument("--bug", default="", metavar="NAME",
-                        help="plant a mistake into the nodes (cluster/sim/bugs.h), and look until a seed finds it")
+                        help="plant a mistake into the nodes (hedgerow-sim --bug list), and look until a seed finds it")
     parser.add_argument("--kernel", choices=kernels.SUITES, default="6.12")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="machines at a time")
     parser.add_argument("--keep", action="store_true", help="keep what sound runs leave, too")

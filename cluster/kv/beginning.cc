@@ -4,12 +4,10 @@
 #include <optional>
 
 #include "cluster/kv/command.h"
-#include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::kv {
 
 raft::LogIndex ApplyAll(const raft::RestoredState& log, StateMachine& state) {
-  if (SeededBug(Bug::kRecoverWithoutTail)) return {};
   for (const raft::Entry& entry : log.entries) {
     if (entry.index <= log.snapshot.last.index || entry.kind != raft::EntryKind::kCommand) continue;
     const std::optional<Command> command = Decode(entry.payload.view());

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::kv {
 namespace {
@@ -14,27 +13,21 @@ namespace {
 constexpr size_t kEndedPerEntry = 64;
 constexpr size_t kEndedAtLeisure = 10'000;
 
-RequestKey KnownAs(RequestKey key) {
-  if (SeededBug(Bug::kDedupeWithoutFingerprint)) key.c = 0;
-  return key;
-}
-
 }  // namespace
 
 // An entry without an age was written by a program whose rule was that whatever is in the window is known. Replicas of
 // this program must do at it what that one has done.
 DedupeWindow::Verdict MemcachedState::Judge(const RequestKey& key, const Command& command,
                                             uint64_t now_ns) const {
-  if (!command.age_ns.has_value() || SeededBug(Bug::kSupersededStillKnown)) {
+  if (!command.age_ns.has_value()) {
     return window_.Answer(key) != nullptr ? DedupeWindow::Verdict::kKnown : DedupeWindow::Verdict::kNew;
   }
-  if (SeededBug(Bug::kSupersededWithoutAge)) return window_.Judge(key, now_ns);
   return window_.Judge(key, now_ns - std::min(now_ns, *command.age_ns));
 }
 
 Result MemcachedState::Apply(uint64_t index, const Command& command, uint64_t now_ns) {
-  const RequestKey key = KnownAs(command.key);
-  switch (Judge(key, command, WindowClock_ns(now_ns))) {
+  const RequestKey& key = command.key;
+  switch (Judge(key, command, now_ns)) {
     case DedupeWindow::Verdict::kKnown:
       return *window_.Answer(key);
     case DedupeWindow::Verdict::kSuperseded:
@@ -45,19 +38,18 @@ Result MemcachedState::Apply(uint64_t index, const Command& command, uint64_t no
   const bool fits = !window_.full() || window_.Answer(key) != nullptr;  // in the place of what was superseded
   if (!fits) return {.code = ResultCode::kOverloaded, .session = 0, .values = {}};
   Result result = items_.Execute(command.item, index, now_ns);
-  const uint64_t window_now_ns = WindowClock_ns(now_ns);
-  window_.Record(key, result, window_now_ns, window_now_ns - std::min(window_now_ns, command.age_ns.value_or(0)));
+  window_.Record(key, result, now_ns, now_ns - std::min(now_ns, command.age_ns.value_or(0)));
   return result;
 }
 
 void MemcachedState::Expire(uint64_t now_ns, bool at_leisure) {
   items_.Expire(now_ns, at_leisure ? kEndedAtLeisure : kEndedPerEntry);
-  window_.Expire(WindowClock_ns(now_ns));
+  window_.Expire(now_ns);
 }
 
 void MemcachedState::BeginSnapshot(SnapshotWriter* writer) {
   items_.BeginSnapshot(writer);
-  window_.BeginSnapshot(SeededBug(Bug::kSnapshotWithoutDedupe) ? nullptr : writer);
+  window_.BeginSnapshot(writer);
 }
 
 void MemcachedState::AbandonSnapshot() {

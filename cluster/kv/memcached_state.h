@@ -15,7 +15,6 @@
 #include "cluster/kv/dedupe_window.h"
 #include "cluster/kv/item_store.h"
 #include "cluster/kv/settings.h"
-#include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::kv {
 
@@ -28,7 +27,7 @@ class MemcachedState {
   bool MayTake(const MemcachedLimits& limits) const { return window_.MayTake(limits.window); }
   void SetLimits(const MemcachedLimits& limits, uint64_t now_ns) {
     items_.SetMemory(limits.memory_bytes);
-    window_.SetLimits(limits.window, WindowClock_ns(now_ns));
+    window_.SetLimits(limits.window, now_ns);
   }
 
   // What was said to the same request within the window, else what doing it now comes to. A late copy of a request that
@@ -59,25 +58,12 @@ class MemcachedState {
     return window_.Restore(limits.window, std::move(steps));
   }
 
-#ifdef HEDGEROW_SEEDED_BUGS
-  void SetLocalClock(uint64_t now_ns) { local_now_ns_ = now_ns; }  // what no replicated state may look at
-#endif
-
  private:
   DedupeWindow::Verdict Judge(const RequestKey& key, const Command& command, uint64_t now_ns) const;
-  uint64_t WindowClock_ns(uint64_t now_ns) const {
-#ifdef HEDGEROW_SEEDED_BUGS
-    if (SeededBug(Bug::kDedupeByLocalClock)) return local_now_ns_;
-#endif
-    return now_ns;
-  }
 
   ItemStore items_;
   DedupeWindow window_;
   uint64_t last_restored_ns_ = 0;
-#ifdef HEDGEROW_SEEDED_BUGS
-  uint64_t local_now_ns_ = 0;
-#endif
 };
 
 }  // namespace hedgerow::kv

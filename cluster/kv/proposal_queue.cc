@@ -5,7 +5,6 @@
 #include <optional>
 #include <utility>
 
-#include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::kv {
 namespace {
@@ -27,7 +26,7 @@ size_t ProposalQueue::Hash::operator()(const RequestKey& key) const {
 // would take longer than an election timeout.
 void ProposalQueue::BeginToLead(const raft::Log& log, raft::LogIndex applied, uint64_t unapplied_max) {
   leads_ = true;
-  if (!SeededBug(Bug::kKnownFromAFormerLog)) proposed_.clear();
+  proposed_.clear();
   const uint64_t last = log.last_index().value();
   const raft::LogIndex looked_at(std::max(applied.value(), last - std::min(last, unapplied_max)));
   for (raft::LogIndex index = looked_at.Next(); index <= log.last_index(); index = index.Next()) {
@@ -41,7 +40,7 @@ void ProposalQueue::EndToLead() {
   leads_ = false;
   queue_.clear();
   reported_ = 0;
-  if (!SeededBug(Bug::kKnownFromAFormerLog)) proposed_.clear();
+  proposed_.clear();
 }
 
 ProposeCommand ProposalQueue::TakeFirst() {
@@ -75,7 +74,7 @@ void ProposalQueue::DropUnwanted(size_t waiting, const std::function<bool(const 
 }
 
 bool ProposalQueue::AddProposed(const RequestKey& key) {
-  if (!leads_ || !IsUsedOnce(key) || SeededBug(Bug::kProposedAgain)) return true;
+  if (!leads_ || !IsUsedOnce(key)) return true;
   const bool added = proposed_.insert(key).second;
   counters.known += !added;
   return added;

@@ -8,7 +8,6 @@
 #include <variant>
 
 #include "cluster/raft/check.h"
-#include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::kv {
 namespace {
@@ -22,7 +21,7 @@ Replica::Replica(ReplicaHost& host, ReplicaOptions options, raft::RestoredState 
     : host_(host),
       policy_(options.snapshots),
       raft_(options.raft, std::move(restored), host.Now_ns(), host.Random()),
-      router_(options.raft.self, state_, options.router, SeededBug(Bug::kForwardTagReuse) ? 1 : host.Random()),
+      router_(options.raft.self, state_, options.router, host.Random()),
       applied_(raft_.snapshot().last),
       check_every_entries_(options.check_every_entries),
       seed_(options.seed) {
@@ -238,10 +237,6 @@ void Replica::ApplySome(std::span<const raft::Entry> entries) {
     ++entries_since_cut_;
     bytes_since_cut_ += raft::CostBytes(entry);
     if (entry.kind == raft::EntryKind::kCommand) {
-#ifdef HEDGEROW_SEEDED_BUGS
-      state_.SetLocalClock(host_.StampClock_ns());
-      if (seed_.has_value()) state_.SetFileSettings(*seed_);
-#endif
       const Result result = state_.Apply(entry.index.value(), *command);
       proposals_.RemoveProposed(command->key);
       const bool of_this_term = raft_.role() == raft::Role::kLeader && entry.term == raft_.term();

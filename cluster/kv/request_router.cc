@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::kv {
 namespace {
@@ -66,7 +65,7 @@ void RequestRouter::Receive(uint64_t now_ns, uint64_t arrived_ns, Request reques
   }
   const uint64_t patience_ns = request.patience_ns - std::min(request.patience_ns, request.age_ns);
   const uint64_t end_ns = arrived_ns + patience_ns;
-  if (end_ns <= now_ns && !SeededBug(Bug::kHeldCopyWithoutAgeLimit)) return;  // nobody waits for an answer
+  if (end_ns <= now_ns) return;  // nobody waits for an answer
   const uint64_t tag = next_tag_++;
   PendingRequest& waiting = waiting_[tag];
   waiting.bytes = bytes;
@@ -74,7 +73,6 @@ void RequestRouter::Receive(uint64_t now_ns, uint64_t arrived_ns, Request reques
   waiting.arrived_ns = arrived_ns;
   waiting.hold_until_ns = arrived_ns + std::min(patience_ns, options_.hold_max_ns);
   waiting.request = std::move(request);
-  if (SeededBug(Bug::kHeldCopyWithoutAgeLimit)) waiting.hold_until_ns = UINT64_MAX;
   if (waiting.request.is_read()) {
     waiting.placed = true;
     const bool told = !waiting.request.item_keys.empty() && !leader_.IsSet();  // as a write would be
@@ -103,7 +101,6 @@ bool RequestRouter::IsQueued(const RequestKey& key) const {
 }
 
 uint64_t RequestRouter::Age_ns(uint64_t now_ns, const PendingRequest& waiting) const {
-  if (SeededBug(Bug::kHeldCopyWithoutAgeLimit)) return 0;
   return waiting.request.age_ns + (now_ns - std::min(now_ns, waiting.arrived_ns));
 }
 

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "cluster/raft/check.h"
-#include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::kv {
 
@@ -32,11 +31,7 @@ uint64_t SessionTable::Open(uint64_t nonce, uint64_t id, uint64_t now_ns) {
 SessionTable::SequenceStatus SessionTable::Arrive(uint64_t id, uint64_t seq, uint64_t lowest_unanswered,
                                             uint64_t now_ns) {
   Session* const found = sessions_.Find(id);
-  if (found == nullptr) {
-    if (!SeededBug(Bug::kSessionRecreation)) return SequenceStatus::kUnknown;
-    Create(id, id, now_ns);
-    return SequenceStatus::kFresh;
-  }
+  if (found == nullptr) return SequenceStatus::kUnknown;
   Session& session = *found;
   Save(id, session);
   session.active_ns = now_ns;
@@ -56,14 +51,8 @@ SessionTable::SequenceStatus SessionTable::StatusOf(uint64_t id, uint64_t seq) c
 }
 
 SessionTable::SequenceStatus SessionTable::StatusOf(const Session& session, uint64_t seq) const {
-  if (seq < session.lowest_unanswered && !SeededBug(Bug::kApplyBelowLowestUnanswered)) {
-    return SequenceStatus::kBelowLowest;
-  }
+  if (seq < session.lowest_unanswered) return SequenceStatus::kBelowLowest;
   if (session.answers.contains(seq)) return SequenceStatus::kAnswered;
-  if (SeededBug(Bug::kLatestSeqOnlyDedupe) && !session.answers.empty() &&
-      seq < session.answers.rbegin()->first) {
-    return SequenceStatus::kAnswered;
-  }
   return session.answers.size() < limits_.answers_max ? SequenceStatus::kFresh : SequenceStatus::kFull;
 }
 
@@ -73,7 +62,6 @@ const Result* SessionTable::Answer(uint64_t id, uint64_t seq) const {
   const std::map<uint64_t, Result>& answers = session->answers;
   const auto answer = answers.find(seq);
   if (answer != answers.end()) return &answer->second;
-  if (SeededBug(Bug::kLatestSeqOnlyDedupe) && !answers.empty()) return &answers.rbegin()->second;
   return nullptr;
 }
 
@@ -114,7 +102,7 @@ void SessionTable::Expire(uint64_t now_ns) {
 
 void SessionTable::BeginSnapshot(SnapshotWriter* writer) {
   ++snapshot_;
-  writer_ = SeededBug(Bug::kSnapshotWithoutSessions) ? nullptr : writer;
+  writer_ = writer;
   walk_ = {};
 }
 

@@ -96,13 +96,9 @@ Result StateMachine::ApplySettings(const Command& command) {
 }
 
 void StateMachine::FollowSettings() {
-  const Settings* settings = &settings_;
-#ifdef HEDGEROW_SEEDED_BUGS
-  if (SeededBug(Bug::kLimitsOfTheFile)) settings = &file_settings_;
-#endif
-  sessions_.SetLimits(settings->sessions);
-  window_.SetLimits(settings->window, now_ns_);
-  memcached_.SetLimits(settings->memcached, now_ns_);
+  sessions_.SetLimits(settings_.sessions);
+  window_.SetLimits(settings_.window, now_ns_);
+  memcached_.SetLimits(settings_.memcached, now_ns_);
 }
 
 bool StateMachine::Restore(const SnapshotHeader& header, bool with_settings) {
@@ -234,7 +230,7 @@ void StateMachine::BeginSnapshot(size_t chunk_bytes) {
   HEDGEROW_CHECK(!taking_snapshot());
   const SnapshotHeader header{.committed_ns = now_ns_,
                          .fingerprint = fingerprint_,
-                         .settings = SeededBug(Bug::kSnapshotWithoutSettings) ? Settings() : settings_,
+                         .settings = settings_,
                          .window_steps = window_.steps(),
                          .memcached_window_steps = memcached_.window_steps()};
   snapshot_ = std::make_unique<SnapshotWriter>(header, chunk_bytes);

@@ -22,7 +22,6 @@
 #include "cluster/kv/session_table.h"
 #include "cluster/kv/settings.h"
 #include "cluster/kv/store.h"
-#include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::kv {
 
@@ -63,15 +62,6 @@ class StateMachine {
   // processor and standard library they run on; from the first settings on, also whatever snapshot they began with.
   uint64_t fingerprint() const { return fingerprint_; }
 
-#ifdef HEDGEROW_SEEDED_BUGS
-  void SetLocalClock(uint64_t now_ns) { memcached_.SetLocalClock(now_ns); }
-  // What this node's own file says, which no replicated state may look at.
-  void SetFileSettings(const Settings& settings) {
-    file_settings_ = settings;
-    if (SeededBug(Bug::kLimitsOfTheFile)) FollowSettings();
-  }
-#endif
-
  private:
   Result ApplyInSession(const Command& command);
   Result ApplyInWindow(const Command& command);
@@ -93,9 +83,6 @@ class StateMachine {
   uint64_t now_ns_ = 0;  // committed time
   uint64_t fingerprint_ = 0;
   std::unique_ptr<SnapshotWriter> snapshot_;  // the tables know it by its address
-#ifdef HEDGEROW_SEEDED_BUGS
-  Settings file_settings_;
-#endif
 };
 
 // Stamps commands with committed time. One per node; the leader's is used.

@@ -11,7 +11,6 @@
 
 #include "cluster/kv/incremental_snapshot.h"
 #include "cluster/kv/sharded_map.h"
-#include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::kv {
 
@@ -33,12 +32,11 @@ class Store {
   }
   void Put(const std::string& key, std::string_view value) {
     const auto [item, fresh] = items_.Emplace(key);
-    const bool forget = SeededBug(Bug::kCutSeesLaterChanges) && !fresh;
-    if (!fresh && !forget) Save(key, *item);
+    if (!fresh) Save(key, *item);
     // The memory of the former value is used again, unless it is far too much.
     if (item->value.capacity() > kSpare_bytes + 2 * value.size()) item->value = std::string();
     item->value.assign(value);
-    if (!forget) item->snapshot = snapshot_;
+    item->snapshot = snapshot_;
   }
   void Erase(const std::string& key) {
     Item* item = items_.Find(key);

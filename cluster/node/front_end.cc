@@ -8,9 +8,8 @@ namespace hedgerow::node {
 namespace {
 
 // ReplyTo::way: the client's address in the first two words, the local one that it asked in the last two. way[2]: the port,
-// the request's kind above it, and at the top whether it is a node's.
+// the request's kind above it, and at the top whether it is a node's (peers.cc).
 constexpr int kKindShift = 16;
-constexpr uint64_t kOfNode = uint64_t{1} << 63;
 
 kv::ReplyTo ReplyToClient(const Datagram& datagram, const wire::HkvRequest& request) {
   kv::ReplyTo reply_to{.client = request.client_id, .request = request.seq, .way = WayBack(datagram)};
@@ -35,15 +34,6 @@ std::pair<NetAddress, NetAddress> EndsOf(const kv::ReplyTo& reply_to) {
   std::memcpy(local.bytes.data(), &reply_to.way[3], local.bytes.size());
   client.port = static_cast<uint16_t>(reply_to.way[2]);
   return {local, client};
-}
-
-kv::ReplyTo ReplyToNode(raft::NodeId node, uint64_t tag) {
-  return {.client = node.value(), .request = tag, .way = {0, 0, kOfNode, 0, 0}};
-}
-
-std::optional<raft::NodeId> NodeOf(const kv::ReplyTo& reply_to) {
-  if ((reply_to.way[2] & kOfNode) == 0) return std::nullopt;
-  return raft::NodeId(reply_to.client);
 }
 
 std::optional<kv::Request> FrontEnd::Take(const Datagram& datagram) {

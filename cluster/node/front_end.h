@@ -43,14 +43,9 @@ class FrontEnd {
   Counters counters_;
 };
 
-// A forwarded request is answered to the node that forwarded it. In this folder only, a ReplyTo means either of
-// these.
 // What a ReplyTo keeps of a client's datagram: both of its addresses and the client's port, which is the low 16 bits of
 // way[2]. EndsOf gives them back: (local, client).
 std::array<uint64_t, 5> WayBack(const Datagram& datagram);
 std::pair<NetAddress, NetAddress> EndsOf(const kv::ReplyTo& reply_to);
-
-kv::ReplyTo ReplyToNode(raft::NodeId node, uint64_t tag);
-std::optional<raft::NodeId> NodeOf(const kv::ReplyTo& reply_to);
 
 }  // namespace hedgerow::node

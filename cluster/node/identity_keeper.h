@@ -22,25 +22,26 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "cluster/node/config.h"
+#include "cluster/node/copy_register.h"
 #include "cluster/raft/types.h"
 #include "cluster/storage/identity.h"
 
 namespace hedgerow::node {
 
-class IdentityKeeper {
+class IdentityKeeper final : public CopyRegister {
  public:
   // Of the folder that `config` names; a folder that is new gets one. To be called before anything else is opened
   // there. Errors: the folder is another node's, or holds a log and no identity, or one that cannot be read; an error
   // that storage::IsLost knows: the node was found out before. `boot_id` empty: the kernel's.
   static absl::StatusOr<std::unique_ptr<IdentityKeeper>> Open(const NodeConfig& config, std::string boot_id = "");
-  ~IdentityKeeper();
+  ~IdentityKeeper() override;
   IdentityKeeper(const IdentityKeeper&) = delete;
   IdentityKeeper& operator=(const IdentityKeeper&) = delete;
 
   const std::string& path() const { return path_; }
-  uint64_t copy_id() const { return wanted_.copy_id; }
+  uint64_t copy_id() const override { return wanted_.copy_id; }
   uint64_t log_uuid() const { return wanted_.log_uuid; }
-  uint64_t starts() const { return wanted_.starts; }
+  uint64_t starts() const override { return wanted_.starts; }
 
   // The log is open, and this is its copy's id: a copy that was never opened gets its name, and its first start. LOST: it
   // is not the one that the folder had. Then counts this start, in the folder and on the host (host_memory.h); LOST: the
@@ -50,12 +51,10 @@ class IdentityKeeper {
   // Returns the error to end with.
   absl::Status MarkUnknown(raft::NodeId by);
 
-  // Which copy a member has, as it is recorded durably; 0: none is.
-  uint64_t CopyOf(raft::NodeId node) const;
-  // OK: it is durable. Unavailable: it is being written, and is to be asked again. Else the last write has failed.
-  absl::Status Record(raft::NodeId node, uint64_t copy_id);
-  // The others are no members any more, and may come back with other copies. Written in the background.
-  void KeepOnly(const std::vector<raft::NodeId>& members);
+  // Recorded by the writer's thread.
+  uint64_t CopyOf(raft::NodeId node) const override;
+  absl::Status Record(raft::NodeId node, uint64_t copy_id) override;
+  void KeepOnly(const std::vector<raft::NodeId>& members) override;
   // Of the replicated log, once it has been applied. Written in the background.
   void SetLogUuid(uint64_t log_uuid);
   // Waits until everything that was asked for is written, or could not be.

@@ -17,7 +17,7 @@ constexpr uint64_t kNow_ns = 7'000'000'000;
 class LogWriterTest : public testing::Test {
  protected:
   LogWriterTest()
-      : storage_(storage::OpenOrDie(storage::TestOptions(folder_, /*sync=*/false))), 
+      : storage_(storage::OpenOrDie(storage::TestOptions(folder_, /*sync=*/false))),
         writer_([this](raft::Persist persist) { storage_->Write(std::move(persist)); }) {
     raft::Persist term{.sequence = 1};
     term.hard_state = raft::HardState{.term = raft::Term(1)};

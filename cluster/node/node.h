@@ -94,7 +94,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   void Receive(raft::NodeId from, uint64_t tag, const kv::Answer& answer) override;
   void Receive(const raft::LeaderResigns& hint) override;
   void Receive(const raft::LeaderStalled& hint) override;
-  Promised PromisedBy(raft::NodeId peer) const override;
+  Promised PromisedBy(raft::NodeId peer) const override { return node::PromisedBy(replica_.raft(), peer); }
 
   // TurnHost
   void TakeFromPeers() override;

@@ -87,14 +87,6 @@ absl::Status CheckAddress(const NetAddress& address, const NetAddress& own) {
 }  // namespace
 
 // What a member has acknowledged to this leader in its term, and that term.
-Promised Node::PromisedBy(raft::NodeId peer) const {
-  const raft::Raft& raft = replica_.raft();
-  const size_t position = raft.configuration().PositionOf(peer);
-  if (raft.role() != raft::Role::kLeader || ((raft.peers() >> position) & 1) == 0) return {};
-  const raft::LogIndex match = raft.progress()[position].match();
-  return match == raft::LogIndex() ? Promised() : Promised{.term = raft.term(), .last = match};
-}
-
 // After each turn, and each step that changes them. Once they were changed, what the log says goes before the
 // file: an address there is only what the cluster began with.
 void Node::FollowMembers() {

@@ -9,7 +9,6 @@
 #include <variant>
 
 #include "bpf/node/raft/node_abi.h"
-#include "cluster/node/front_end.h"
 
 namespace hedgerow::node {
 namespace {
@@ -17,6 +16,9 @@ namespace {
 // So many appends in a row may go without an acknowledgement of their own: a full queue drops the last of a
 // burst, and with that one's acknowledgement goes what it would have said of all before it.
 constexpr uint32_t kUnsaidMax = 7;
+
+// In ReplyTo::way[2], whose other bits are a client's (front_end.cc).
+constexpr uint64_t kOfNode = uint64_t{1} << 63;
 
 // What a kernel part can store by itself. The rest is for a process, whose acknowledgement takes longer.
 bool IsForKernel(const raft::AppendRequest& append, raft::Term term) {
@@ -57,12 +59,28 @@ bool MayBeNew(wire::DropReason reason, const wire::Opened& opened) {
 
 }  // namespace
 
-Peers::Peers(UdpSocket& socket, const wire::PeerIdentity& identity, IdentityKeeper& keeper,
+Promised PromisedBy(const raft::Raft& raft, raft::NodeId peer) {
+  const size_t position = raft.configuration().PositionOf(peer);
+  if (raft.role() != raft::Role::kLeader || ((raft.peers() >> position) & 1) == 0) return {};
+  const raft::LogIndex match = raft.progress()[position].match();
+  return match == raft::LogIndex() ? Promised() : Promised{.term = raft.term(), .last = match};
+}
+
+kv::ReplyTo ReplyToNode(raft::NodeId node, uint64_t tag) {
+  return {.client = node.value(), .request = tag, .way = {0, 0, kOfNode, 0, 0}};
+}
+
+std::optional<raft::NodeId> NodeOf(const kv::ReplyTo& reply_to) {
+  if ((reply_to.way[2] & kOfNode) == 0) return std::nullopt;
+  return raft::NodeId(reply_to.client);
+}
+
+Peers::Peers(DatagramSender& socket, const wire::PeerIdentity& identity, CopyRegister& copies,
              std::function<uint64_t()> draw)
     : socket_(socket),
       self_(identity.self),
       traits_(identity.traits),
-      keeper_(keeper),
+      copies_(copies),
       codec_(identity),
       lives_(identity.self, {}, std::move(draw)) {}
 
@@ -103,7 +121,7 @@ void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t c
   if (epoch != committed_epoch) return;
   std::vector<raft::NodeId> members;
   for (const PeerState& peer : others_) members.push_back(peer.id);
-  keeper_.KeepOnly(members);
+  copies_.KeepOnly(members);
 }
 
 void Peers::Forget(raft::NodeId id) {
@@ -113,7 +131,7 @@ void Peers::Forget(raft::NodeId id) {
 
 // Of a new member. One that was a stranger until now has said which log it has, but nobody has recorded it.
 void Peers::Remember(raft::NodeId id, uint64_t now_ns) {
-  const uint64_t known = keeper_.CopyOf(id);
+  const uint64_t known = copies_.CopyOf(id);
   lives_.Remember(id, known);
   const uint64_t said = lives_.LogOf(id);
   if (said == 0 || said == known) return;
@@ -129,7 +147,7 @@ void Peers::Remember(raft::NodeId id, uint64_t now_ns) {
 wire::DropReason Peers::Met(raft::NodeId id, uint64_t now_ns) {
   const uint64_t said = lives_.LogOf(id);
   if (said == 0 || Find(id) == nullptr) return wire::DropReason::kNone;
-  const absl::Status recorded = keeper_.Record(id, said);
+  const absl::Status recorded = copies_.Record(id, said);
   const bool pending = absl::IsUnavailable(recorded);
   if (!pending) recorded_ = recorded;
   if (recorded.ok()) {
@@ -171,9 +189,9 @@ bool Peers::WentBack(const wire::PeerHeader& header, const wire::Started& starte
 
 raft::Term Peers::TermForAck(const wire::PeerHeader& hello, bool went_back) const {
   const uint64_t said = wire::LogIdIn(hello);
-  const uint64_t known = keeper_.CopyOf(hello.from);
+  const uint64_t known = copies_.CopyOf(hello.from);
   const bool other = said != 0 && known != 0 && said != known;
-  return other || went_back ? wire::kOtherLogTerm : wire::SayLogId(keeper_.copy_id());
+  return other || went_back ? wire::kOtherLogTerm : wire::SayLogId(copies_.copy_id());
 }
 
 Peers::Stranger* Peers::FindStranger(raft::NodeId id) {
@@ -451,7 +469,7 @@ void Peers::Greet(uint64_t now_ns) {
     const uint64_t nonce = lives_.NonceFor(peer.id, now_ns);
     if (nonce == 0) return;
     const auto ask_at = [&](const NetAddress& address) {
-      SendSealed(address, codec_.Seal(peer.id, wire::SayLogId(keeper_.copy_id()),
+      SendSealed(address, codec_.Seal(peer.id, wire::SayLogId(copies_.copy_id()),
                                       wire::Hello{.nonce = nonce, .traits = traits_, .started = started_}));
     };
     ask_at(peer.address);

@@ -59,6 +59,13 @@ struct Promised {
   raft::LogIndex last{};
 };
 
+// What `peer` has promised the leader that this node is.
+Promised PromisedBy(const raft::Raft& raft, raft::NodeId peer);
+
+// A forwarded request is answered to the node that forwarded it. In this folder only, a ReplyTo means this or a client.
+kv::ReplyTo ReplyToNode(raft::NodeId node, uint64_t tag);
+std::optional<raft::NodeId> NodeOf(const kv::ReplyTo& reply_to);
+
 // Who gets what other nodes say: the replica, or what keeps it and the kernel of one mind. Not settled here.
 class PeerReceiver {
  public:
@@ -84,8 +91,8 @@ class Peers {
     uint64_t pieces = 0;        // those pieces
   };
 
-  // Nobody is known yet. `keeper` says which copy of the log this node has, and records which ones the others have.
-  Peers(UdpSocket& socket, const wire::PeerIdentity& identity, IdentityKeeper& keeper,
+  // Nobody is known yet. `copies` says which copy of the log this node has, and records which ones the others have.
+  Peers(DatagramSender& socket, const wire::PeerIdentity& identity, CopyRegister& copies,
         std::function<uint64_t()> draw);
 
   // The others from now on, with what this node's configuration says; nothing is sent to anybody else, but
@@ -135,7 +142,7 @@ class Peers {
   void SetTerm(raft::Term term) { term_ = term; }  // what the transport's own datagrams say
   // Once everything is there that former lives have promised; until then this node says nothing of it.
   void SetStarted(raft::Term term, raft::LogIndex last) {
-    started_ = {.starts = keeper_.starts(), .term = term, .last = last};
+    started_ = {.starts = copies_.starts(), .term = term, .last = last};
   }
   const std::vector<PeerState>& states() const { return others_; }
   uint64_t LifeOf(raft::NodeId peer) const { return lives_.LifeOf(peer); }
@@ -184,10 +191,10 @@ class Peers {
                    PeerReceiver& receiver);
   void TakeResign(const wire::PeerHeader& header, const wire::Resign& resign, PeerReceiver& receiver);
 
-  UdpSocket& socket_;
+  DatagramSender& socket_;
   raft::NodeId self_;
   wire::PeerTraits traits_;
-  IdentityKeeper& keeper_;
+  CopyRegister& copies_;
   absl::Status recorded_;
   raft::NodeId refused_by_;
   Removal removal_;

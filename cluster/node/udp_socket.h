@@ -28,7 +28,15 @@ struct Datagram {
       0;  // CLOCK_MONOTONIC, from the kernel's time stamp: a node that stood still has old ones
 };
 
-class UdpSocket {
+// Where the peers' datagrams leave: a socket, or the simulator's network.
+class DatagramSender {
+ public:
+  virtual ~DatagramSender() = default;
+  // `mark` not 0: the packet's mark (SO_MARK), by which programs of ours recognise it.
+  virtual void Send(const NetAddress& to, std::string bytes, uint32_t mark) = 0;
+};
+
+class UdpSocket final : public DatagramSender {
  public:
   struct Counters {
     uint64_t received = 0;
@@ -44,7 +52,7 @@ class UdpSocket {
   // Bound to `address`; `buffer_bytes` is asked for both ways.
   static absl::StatusOr<std::unique_ptr<UdpSocket>> Bind(const NetAddress& address, size_t buffer_bytes,
                                                          size_t datagram_max_bytes);
-  ~UdpSocket();
+  ~UdpSocket() override;
   UdpSocket(const UdpSocket&) = delete;
   UdpSocket& operator=(const UdpSocket&) = delete;
 
@@ -54,9 +62,8 @@ class UdpSocket {
   // Up to kBatch datagrams; fewer than that means that the socket is empty for now.
   const std::vector<Datagram>& Receive(uint64_t now_ns);
 
-  // Leaves with the next Flush, or at once if kBatch wait. `mark` not 0: the packet's mark (SO_MARK; needs
-  // CAP_NET_ADMIN), by which programs of ours recognise it.
-  void Send(const NetAddress& to, std::string bytes, uint32_t mark = 0);
+  // Leaves with the next Flush, or at once if kBatch wait. A mark needs CAP_NET_ADMIN.
+  void Send(const NetAddress& to, std::string bytes, uint32_t mark = 0) override;
   // From `from`, a local address (its port does not matter): a client that asked one address of several takes no
   // answer from another. Unspecified: from the address that routing chooses.
   void SendFrom(const NetAddress& from, const NetAddress& to, std::string bytes);

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "cluster/offload/view.h"
 #include "cluster/raft/check.h"
-#include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::offload {
 namespace {
@@ -121,14 +120,14 @@ void Coupling::Receive(uint64_t arrived_ns, raft::Message message, kv::Replica& 
 
 void Coupling::Resigned(const raft::LeaderResigns& hint, kv::Replica& replica) {
   const raft::Raft& raft = replica.raft();
-  if (hint.term != raft.term() && !SeededBug(Bug::kResignOfAnotherTerm)) return;
+  if (hint.term != raft.term()) return;
   if (open_) Fence(replica);
   if (!superseded_) replica.Feed(hint);
 }
 
 void Coupling::ReceiveSnapshot(raft::SnapshotReceived received, std::unique_ptr<kv::StateMachine> state,
                                kv::Replica& replica) {
-  if (open_ && !SeededBug(Bug::kInstallWithoutFence)) Fence(replica);
+  if (open_) Fence(replica);
   if (!superseded_) replica.ReceiveSnapshot(std::move(received), std::move(state));
 }
 
@@ -214,14 +213,6 @@ bool Coupling::Promises(const raft::Message& message, const raft::Raft& raft) co
 // position.
 void Coupling::Fence(kv::Replica& replica) {
   ++statistics_.fences;
-  if (SeededBug(Bug::kNoFence)) {
-    if (!Run(HR_NODE_READ)) return;
-    Drain(true);
-    FeedWaiting(replica, true);
-    open_ = false;
-    Sync(replica);
-    return;
-  }
   if (options_.fence_begins) options_.fence_begins();
   if (!Run(HR_NODE_FENCE)) return;
   const hr_node_view view = control_.view;
@@ -252,7 +243,6 @@ void Coupling::Lease(uint64_t now_ns, const raft::Raft& raft) {
 }
 
 void Coupling::Open(uint64_t now_ns, const raft::Raft& raft) {
-  if (SeededBug(Bug::kNoFence) && !Run(HR_NODE_FENCE)) return;
   may_ = May(raft);
   control_.view = ViewOf(raft);
   control_.view.lease_until_ns = raft.detector().LeaseEnd_ns(now_ns, options_.lease_ns);

@@ -8,7 +8,6 @@
 #include "bpf/node/raft/control.h"
 #include "bpf/node/raft/datagram.h"
 #include "cluster/raft/check.h"
-#include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::offload {
 namespace {
@@ -174,18 +173,7 @@ void NativeKernel::Decide(Run& run) {
                       .from = static_cast<__u32>(message.from.value()),
                       .position = static_cast<__u32>(run.position),
                       .event = HR_NODE_EVENT_PASSED_KIND};
-  if (SeededBug(Bug::kAckByIndexAlone) && kind == HR_PEER_APPEND_REPLY) {
-    // As a counter for each index: whose it is, and of which term, is not looked at.
-    taken.term = view_.raft.term;
-    for (uint32_t i = 0; i < HR_NODE_MEMBERS; ++i) {
-      if (view_.members[i].node == 0 || i == view_.self || view_.members[i].match >= body.append_reply.index)
-        continue;
-      taken.position = i;
-      taken.from = view_.members[i].node;
-      break;
-    }
-  }
-  const bool room = run.slot != 0 || SeededBug(Bug::kAckWithoutStore);
+  const bool room = run.slot != 0;
   if (HoldsConfiguration(message)) {
     taken.event = HR_NODE_EVENT_PASSED_CONFIGURATION;  // as hr_node_entries_fault has it
   } else {
@@ -237,15 +225,7 @@ void NativeKernel::End(Run& run) {
 
 void NativeKernel::Control(hr_node_control& request) {
   OtherCpus();
-  if (SeededBug(Bug::kPlainUpdate) && request.operation == HR_NODE_LEASE &&
-      request.incarnation == view_.incarnation) {
-    hr_node_view copy = view_;
-    OtherCpus();
-    request.result = hr_node_control_view(&copy, &request);
-    view_ = copy;
-  } else {
-    request.result = hr_node_control_view(&view_, &request);
-  }
+  request.result = hr_node_control_view(&view_, &request);
   request.view = view_;
   OtherCpus();
 }

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "cluster/raft/check.h"
-#include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::raft {
 namespace {
@@ -160,7 +159,7 @@ Configuration AfterJoint(const Configuration& joint) {
 }
 
 const Configuration& BeginsWith(const std::optional<Configuration>& recorded, const Configuration& file) {
-  return recorded.has_value() && !SeededBug(Bug::kBeginsWithTheFile) ? *recorded : file;
+  return recorded.has_value() ? *recorded : file;
 }
 
 // Little-endian: version (1), epoch (4), three masks (1 each), number of members (1); each with position (1),

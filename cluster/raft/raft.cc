@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "cluster/raft/check.h"
-#include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::raft {
 namespace {
@@ -99,7 +98,7 @@ bool Raft::AdoptTerm(Context& context, const Message& message) {
   }
   if (message.term == term_) return true;
   const auto* vote = std::get_if<VoteReply>(&message.body);
-  if (vote != nullptr && (vote->pre_vote || SeededBug(Bug::kStaleVoteCounted))) return true;
+  if (vote != nullptr && vote->pre_vote) return true;
   // So that a leader whose term is over learns of it. It reads no more than the term.
   if (append) Send(context, message.from, AppendReply{});
   if (leads && !append) Send(context, message.from, HeartbeatReply{});
@@ -214,7 +213,7 @@ void Raft::TruncateLog(Context& context, LogIndex from) {
   log_.TruncateFrom(from);
   durable_index_ = std::min(durable_index_, from.Previous());
   for (Write& write : writes_) write.last = std::min(write.last, from.Previous());
-  if (configurations_.latest_index() < from || SeededBug(Bug::kConfigurationNotRolledBack)) return;
+  if (configurations_.latest_index() < from) return;
   configurations_.TruncateFrom(from);
   ConfigurationChanged(context);
 }
@@ -242,8 +241,7 @@ void Raft::Send(Context& context, NodeId to, decltype(Message::body) body) {
 
 // Raft figure 2: "persistent state ... updated on stable storage before responding to RPCs".
 void Raft::SendOnceDurable(Context& context, NodeId to, decltype(Message::body) body) {
-  const bool early = SeededBug(Bug::kAckBeforeWrite) && std::holds_alternative<AppendReply>(body);
-  if (durable_sequence_ == asked_sequence_ || early) {
+  if (durable_sequence_ == asked_sequence_) {
     Send(context, to, std::move(body));
   } else if (held_back_.size() < kHeldBackMax) {
     held_back_.emplace_back(asked_sequence_, Message{.from = options_.self,
@@ -277,53 +275,13 @@ uint64_t Raft::next_deadline_ns() const {
   return std::min(election_deadline_ns_, asked_reads_.asked_ns() + 2 * HeartbeatInterval_ns());
 }
 
-namespace {
-
-// Whom a count is over.
-struct Masks {
-  uint32_t voters;
-  uint32_t next_voters;
-};
-
-Masks MasksOf(const Configuration& now, bool commits) {
-  if (SeededBug(Bug::kLearnerCounted)) {
-    return {now.voters | now.learners(), now.joint() ? now.next_voters | now.learners() : 0};
-  }
-  if (SeededBug(Bug::kJointQuorumByOneMask) && now.joint()) return {now.next_voters, 0};
-  if (SeededBug(Bug::kLeaderCommitsInOldConfiguration) && commits) return {now.voters, 0};
-  return {now.voters, now.next_voters};
-}
-
-// Planted: who leads, and votes no more, counts as one of those that do.
-uint64_t QuorumValueWithStranger(std::array<__u64, HR_RAFT_MAX_MEMBERS> reached, uint32_t voters, size_t self) {
-  std::vector<uint64_t> counted{reached[self]};
-  for (size_t member = 0; member < reached.size(); ++member) {
-    if (((voters >> member) & 1) != 0) counted.push_back(reached[member]);
-  }
-  std::sort(counted.rbegin(), counted.rend());
-  return counted[hr_raft_count(voters) / 2];
-}
-
-}  // namespace
-
 // Under a joint configuration a majority of each (R6).
 bool Raft::IsQuorum(uint32_t members) const {
-  const Masks masks = MasksOf(configuration(), false);
-  if (SeededBug(Bug::kMinorityQuorum)) return hr_raft_count(members) >= hr_raft_count(masks.voters) / 2;
-  return hr_raft_is_joint_quorum(members, masks.voters, masks.next_voters) != 0;
+  return hr_raft_is_joint_quorum(members, configuration().voters, configuration().next_voters) != 0;
 }
 
 uint64_t Raft::QuorumValue(const Reached& reached) const {
-  const Masks masks = MasksOf(configuration(), true);
-  if (SeededBug(Bug::kMinorityQuorum)) {
-    Reached sorted = reached;
-    std::sort(sorted.rbegin(), sorted.rend());
-    return sorted[std::max<size_t>(hr_raft_count(masks.voters) / 2, 1) - 1];
-  }
-  if (SeededBug(Bug::kRemovedLeaderCountsItself) && !votes_itself()) {
-    return QuorumValueWithStranger(reached, masks.voters, self_);
-  }
-  return hr_raft_quorum_value(reached.data(), masks.voters, masks.next_voters);
+  return hr_raft_quorum_value(reached.data(), configuration().voters, configuration().next_voters);
 }
 
 hr_raft_state Raft::DecisionState() const {

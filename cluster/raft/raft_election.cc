@@ -6,7 +6,6 @@
 
 #include "cluster/raft/check.h"
 #include "cluster/raft/raft.h"
-#include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::raft {
 namespace {
@@ -108,7 +107,6 @@ void Raft::Handle(Context& context, const Message& message, const VoteRequest& r
                              .last_index = request.last_index.value(),
                              .last_term = request.last_term.value(),
                              .waived_term = request.waived_term.value()};
-  if (SeededBug(Bug::kVoteWithoutLogCheck)) asked.last_term = UINT64_MAX;
   const bool heard = TrustsLeader(context.now_ns);
   VoteReply reply{.asked_term = request.asked_term, .pre_vote = request.pre_vote};
   if (request.pre_vote) {
@@ -159,7 +157,7 @@ void Raft::Handle(Context& context, const Message& message, const VoteReply& rep
   } else {
     // R7: a vote counts only in the term it was given for.
     if (role_ != Role::kCandidate) return;
-    if (reply.asked_term != term_ && !SeededBug(Bug::kStaleVoteCounted)) return;
+    if (reply.asked_term != term_) return;
   }
   if (IsPeer(member)) CountVote(context, member);
 }
@@ -174,7 +172,7 @@ void Raft::Handle(Context& context, const Message& message, const TimeoutNow&) {
 
 void Raft::On(Context& context, const LeaderResigns& resigns) {
   if (role_ != Role::kFollower || resigns.leader != leader_) return;
-  if (resigns.term != term_ && !SeededBug(Bug::kResignOfAnotherTerm)) return;
+  if (resigns.term != term_) return;
   if (!may_stand() || DiskStalls(context.now_ns)) return;
   waived_term_ = term_;
   resigned_ = resigns.leader;

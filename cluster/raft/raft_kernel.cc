@@ -8,7 +8,6 @@
 
 #include "cluster/raft/check.h"
 #include "cluster/raft/raft.h"
-#include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::raft {
 

@@ -7,26 +7,8 @@
 
 #include "cluster/raft/check.h"
 #include "cluster/raft/raft.h"
-#include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::raft {
-namespace {
-
-// Planted: a count that waits for exactly a majority. What comes in one with others passes it by.
-LogIndex ReachedByExactly(const std::array<__u64, HR_RAFT_MAX_MEMBERS>& reached, uint32_t voters) {
-  const size_t majority = hr_raft_count(voters) / 2 + 1;
-  uint64_t best = 0;
-  for (size_t i = 0; i < reached.size(); ++i) {
-    size_t at_least = 0;
-    for (size_t j = 0; j < reached.size(); ++j)
-      at_least += ((voters >> j) & 1) != 0 && reached[j] >= reached[i];
-    if (((voters >> i) & 1) != 0 && at_least == majority) best = std::max<uint64_t>(best, reached[i]);
-  }
-  return LogIndex(best);
-}
-
-}  // namespace
-
 void Raft::BecomeLeader(Context& context) {
   progress_.assign(HR_RAFT_MAX_MEMBERS, Progress(log_.last_index(), context.now_ns));
   followed_ = {};
@@ -169,12 +151,9 @@ void Raft::MaybeCommit(Context& context) {
   ForEach(peers_, [&](size_t member) { reached[member] = progress_[member].match().value(); });
   // The leader counts itself like anyone else: only with what its own disk holds.
   reached[self_] = durable_index_.value();
-  LogIndex index(QuorumValue(reached));
-  if (SeededBug(Bug::kEqualityQuorum)) {
-    index = ReachedByExactly(reached, configuration().voters);
-  }
+  const LogIndex index(QuorumValue(reached));
   if (index <= commit_) return;
-  const Term counted_term = SeededBug(Bug::kCommitOlderTerm) ? term_ : log_.TermAt(index);
+  const Term counted_term = log_.TermAt(index);
   if (!hr_raft_moves_commit(term_.value(), commit_.value(), index.value(), counted_term.value())) return;
   AdvanceCommit(context, index);
   LeadReads(context);
@@ -186,8 +165,7 @@ void Raft::StartHeartbeatRound(Context& context) {
   heartbeat_due_ns_ = context.now_ns + HeartbeatInterval_ns();
   // Dissertation section 6.4 step 1: before an entry of its own term is committed, a leader does not know what
   // is.
-  if (commit_ >= term_start_ || SeededBug(Bug::kReadBeforeOwnTermCommit))
-    led_reads_.StartRound(round_, commit_);
+  if (commit_ >= term_start_) led_reads_.StartRound(round_, commit_);
   ForEach(peers_, [&](size_t member) {
     Send(context, NodeAt(member),
          Heartbeat{.round = round_, .commit = commit_, .election_timeout_ns = detector_.network_timeout_ns()});

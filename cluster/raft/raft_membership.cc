@@ -9,7 +9,6 @@
 
 #include "cluster/raft/check.h"
 #include "cluster/raft/raft.h"
-#include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::raft {
 
@@ -42,7 +41,6 @@ ChangeRefusal Raft::MayChange() const {
   if (role_ != Role::kLeader) return ChangeRefusal::kNotLeader;
   if (transfer_target_.IsSet()) return ChangeRefusal::kTransferring;
   if (configuration().joint()) return ChangeRefusal::kUnfinished;
-  if (SeededBug(Bug::kChangeBeforeTheLastIsCommitted)) return ChangeRefusal::kNone;
   if (!configuration_committed() || commit_ < term_start_) return ChangeRefusal::kUnfinished;
   return ChangeRefusal::kNone;
 }

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "cluster/raft/raft.h"
-#include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::raft {
 
@@ -41,8 +40,7 @@ void Raft::Handle(Context& context, const Message& message, const ReadIndexReque
 // A round for reads that wait, unless one for earlier reads is under way: then they share the next. A round
 // that is lost is followed by the next heartbeat's.
 void Raft::LeadReads(Context& context) {
-  const bool own_term_committed = commit_ >= term_start_ || SeededBug(Bug::kReadBeforeOwnTermCommit);
-  if (led_reads_.waiting() && !led_reads_.confirming() && own_term_committed) StartHeartbeatRound(context);
+  if (led_reads_.waiting() && !led_reads_.confirming() && commit_ >= term_start_) StartHeartbeatRound(context);
 }
 
 void Raft::ConfirmReads(Context& context) {

@@ -9,7 +9,6 @@
 
 #include "cluster/raft/check.h"
 #include "cluster/raft/raft.h"
-#include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::raft {
 
@@ -18,10 +17,7 @@ void Raft::On(Context& context, const SnapshotTaken& taken) {
   if (snapshot.last.index <= snapshot_.last.index) return;  // a leader's has overtaken it
   HEDGEROW_CHECK(snapshot.last.index <= applied_ && log_.Has(snapshot.last));
   snapshot_ = snapshot;
-  const LogIndex end =
-      SeededBug(Bug::kCompactPastSnapshot)
-          ? applied_
-          : log_.TailBefore(snapshot.last.index, options_.tail_max_entries, options_.tail_max_bytes);
+  const LogIndex end = log_.TailBefore(snapshot.last.index, options_.tail_max_entries, options_.tail_max_bytes);
   // Its own writes are in order: what is dropped here was written before.
   ToPersist(context).new_start =
       NewStart{.after = {.index = end, .term = log_.TermAt(end)}, .snapshot = snapshot.last};
@@ -74,19 +70,13 @@ void Raft::On(Context& context, const SnapshotReceived& received) {
 // followed from what was never committed, and all up to it is in the snapshot.
 void Raft::Install(Context& context, const Snapshot& snapshot) {
   const LogIndex equal = std::max(commit_, verified_);
-  EntryId start = snapshot.last;
-  if (SeededBug(Bug::kInstallWithLeadersTerm)) start.term = term_;
+  const EntryId start = snapshot.last;
   Persist& persist = ToPersist(context);
   HEDGEROW_CHECK(!persist.new_start.has_value() && !persist.truncate_from.has_value() &&
                  persist.entries.empty());
   persist.new_start = NewStart{.after = start, .snapshot = snapshot.last, .empties = true};
-  std::vector<Entry> tail;
-  if (SeededBug(Bug::kInstallKeepsTail)) {
-    for (LogIndex i = start.index.Next(); i <= log_.last_index(); i = i.Next()) tail.push_back(log_.At(i));
-  }
   log_.RestartAfter(start);
   early_.clear();
-  for (Entry& entry : tail) AppendToLog(context, std::move(entry));
   // Durable, until this write is, is only what the former log had in common with this one.
   durable_index_ = std::min(durable_index_, equal);
   for (Write& write : writes_) write.last = std::min(write.last, equal);

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "cluster/raft/seeded_bugs.h"
 
 namespace hedgerow::raft {
 
@@ -48,7 +47,7 @@ std::vector<LocalRead> LeaderReads::TakeLocal() {
 ReadId FollowerReads::Ask(uint64_t now_ns) {
   // R8: the reads that join a repeated question came after it was first asked. An answer to the first must not
   // fit, because it may be older than they are.
-  if (!(SeededBug(Bug::kReadIndexIdReuse) && !asked_.empty())) ++number_;
+  ++number_;
   asked_.insert(asked_.end(), waiting_.begin(), waiting_.end());
   waiting_.clear();
   asked_ns_ = now_ns;

@@ -73,6 +73,12 @@ void Client::Begin() {
   Retry(id);
 }
 
+// After the number; of a value that is longer than a datagram.
+std::string Client::Padding() {
+  if (!world_.random.Chance(world_.plan.sealed.long_values_ppm)) return {};
+  return std::string(world_.random.Between(1'000, 8'000), ' ');
+}
+
 Client::Kind Client::DrawKind() {
   if (windowed_) return world_.random.Chance(700'000) ? Kind::kIncrement : Kind::kReadCounter;
   if (session_ == 0) return Kind::kOpen;
@@ -101,7 +107,7 @@ void Client::Prepare(Operation& operation) {
       break;
     case Kind::kPut:
       operation.key = "register" + number;
-      command.operations = {Make(kv::OperationKind::kPut, operation.key, std::to_string(operation.value), 0)};
+      command.operations = {Make(kv::OperationKind::kPut, operation.key, std::to_string(operation.value) + Padding(), 0)};
       operation.record = world_.history.InvokeRegister(operation.key, now_ns, true, operation.value);
       break;
     case Kind::kReadRegister:

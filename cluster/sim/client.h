@@ -62,6 +62,7 @@ class Client {
   void Act();
   void Begin();
   Kind DrawKind();
+  std::string Padding();
   void Prepare(Operation& operation);
   void Send(uint64_t request);
   void SendAgainLater(uint64_t request, uint64_t delay_ns);

@@ -9,7 +9,7 @@
 namespace hedgerow::sim {
 
 void Disk::Write(raft::Persist persist) {
-  if (plan_.memory && !full_ && unsynced_.empty()) {
+  if (plan_.memory && !full_ && !hung_ && unsynced_.empty()) {
     Apply(persist);
     durable_sequence_ = persist.sequence;
     return;
@@ -19,12 +19,17 @@ void Disk::Write(raft::Persist persist) {
 }
 
 void Disk::StartSync() {
-  if (syncing_ || full_ || unsynced_.empty()) return;
+  if (syncing_ || full_ || hung_ || unsynced_.empty()) return;
   syncing_ = true;
   uint64_t duration_ns = random_.Between(plan_.sync_min_ns, plan_.sync_max_ns);
   if (slow_ns_ > 0) duration_ns += random_.Below(slow_ns_);
   time_.After(duration_ns, [this, life = life_, writes = unsynced_.size()] {
-    if (life == life_) FinishSync(writes);
+    if (life != life_) return;
+    if (hung_) {
+      syncing_ = false;  // begun anew once it is repaired
+    } else {
+      FinishSync(writes);
+    }
   });
 }
 
@@ -101,6 +106,17 @@ void Disk::Empty() {
   began_with_.reset();
   snapshots_.clear();
   ++log_id_;
+}
+
+void Disk::PutBack(Copy copy) {
+  durable_ = std::move(copy.log);
+  began_with_ = std::move(copy.began_with);
+  snapshots_ = std::move(copy.snapshots);
+}
+
+void Disk::SetHung(bool hung) {
+  hung_ = hung;
+  StartSync();
 }
 
 void Disk::SetFull(bool full) {

@@ -68,6 +68,18 @@ class Disk {
   // Writes are refused and tried again until there is room.
   void SetFull(bool full);
   bool full() const { return full_; }
+  // Nothing that is not durable yet becomes so, and nothing says so: until it is repaired.
+  void SetHung(bool hung);
+  bool hung() const { return hung_; }
+
+  // A copy of all that is durable, as a snapshot of its volume; and that copy put back later, while the node is down.
+  struct Copy {
+    raft::RestoredState log;
+    std::optional<raft::Configuration> began_with;
+    std::map<std::pair<raft::LogIndex, raft::Term>, StoredSnapshot> snapshots;
+  };
+  Copy CopyOf() const { return {durable_, began_with_, snapshots_}; }
+  void PutBack(Copy copy);
 
  private:
   void StartSync();
@@ -86,6 +98,7 @@ class Disk {
   uint64_t durable_sequence_ = 0;
   bool syncing_ = false;
   bool full_ = false;
+  bool hung_ = false;
   uint64_t slow_ns_ = 0;
   uint64_t log_id_ = kFirstLog;  // of its folder: nobody compares those of two nodes
   uint64_t life_ = 0;            // syncs of a former life never finish

@@ -12,7 +12,7 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
-#include "cluster/sim/bugs.h"
+#include "cluster/sim/bugs/planted.h"
 #include "cluster/sim/seeds.h"
 
 ABSL_FLAG(uint64_t, seed, 1, "first seed");
@@ -29,14 +29,14 @@ ABSL_FLAG(bool, trace, false, "tell everything that happens (one seed)");
 namespace hedgerow::sim {
 namespace {
 
-int Trace(uint64_t seed, uint64_t seconds, Bug bug) {
+int Trace(uint64_t seed, uint64_t seconds, int bug) {
   planted_bug = bug;
   const Report report = Simulate({.seed = seed, .seconds = seconds, .trace = [](const std::string& line) {
                                     printf("%s\n", line.c_str());
                                   }});
   printf("seed %llu: %s\n", static_cast<unsigned long long>(seed),
          report.violation.empty() ? "nothing violated" : report.violation.c_str());
-  return report.violation.empty() == (bug == Bug::kNone) ? 0 : 1;
+  return report.violation.empty() == (bug == 0) ? 0 : 1;
 }
 
 void PrintViolation(const Report& report, const SeedRange& range, const std::string& bug) {
@@ -52,12 +52,14 @@ void PrintViolation(const Report& report, const SeedRange& range, const std::str
 int Main() {
   const std::string name = absl::GetFlag(FLAGS_bug);
   if (name == "list") {
-    for (const NamedBug& known : kBugs)
-      printf("%.*s\n", static_cast<int>(known.name.size()), known.name.data());
+    for (const PlantedBug& known : PlantedBugs()) {
+      printf("%-36.*s %.*s\n", static_cast<int>(known.name.size()), known.name.data(),
+             static_cast<int>(known.description.size()), known.description.data());
+    }
     return 0;
   }
-  const std::optional<Bug> bug = name.empty() ? Bug::kNone : FindBug(name);
-  if (!bug.has_value()) {
+  const int bug = name.empty() ? 0 : FindPlantedBug(name);
+  if (bug == 0 && !name.empty()) {
     fprintf(stderr, "no such bug: '%s'; --bug=list lists them\n", name.c_str());
     return 2;
   }
@@ -66,9 +68,9 @@ int Main() {
       .count = absl::GetFlag(FLAGS_seeds),
       .seconds = absl::GetFlag(FLAGS_seconds),
       .threads = static_cast<unsigned>(std::clamp<uint64_t>(absl::GetFlag(FLAGS_threads), 1, 64)),
-      .stop_at_violation = *bug != Bug::kNone,
-      .bug = *bug};
-  if (absl::GetFlag(FLAGS_trace)) return Trace(range.first, range.seconds, *bug);
+      .stop_at_violation = bug != 0,
+      .planted_bug = bug};
+  if (absl::GetFlag(FLAGS_trace)) return Trace(range.first, range.seconds, bug);
   printf("seeds %llu to %llu, %llu simulated seconds each, commit %s\n",
          static_cast<unsigned long long>(range.first),
          static_cast<unsigned long long>(range.first + range.count - 1),
@@ -107,9 +109,12 @@ int Main() {
          static_cast<unsigned long long>(totals.proposals_known));
   printf("%llu times begun anew, %llu folders emptied\n", static_cast<unsigned long long>(totals.recoveries),
          static_cast<unsigned long long>(totals.folders_emptied));
+  printf("%llu leaders' disks hung for good, %llu folders put back; %llu pieces, %llu datagrams not believed\n",
+         static_cast<unsigned long long>(totals.hung_leaders), static_cast<unsigned long long>(totals.folders_put_back),
+         static_cast<unsigned long long>(totals.sealed_pieces), static_cast<unsigned long long>(totals.sealed_drops));
   const bool found = totals.violations > 0;
-  if (*bug != Bug::kNone) printf("%s: %s\n", name.c_str(), found ? "found" : "NOT FOUND");
-  return found == (*bug != Bug::kNone) ? 0 : 1;
+  if (bug != 0) printf("%s: %s\n", name.c_str(), found ? "found" : "NOT FOUND");
+  return found == (bug != 0) ? 0 : 1;
 }
 
 }  // namespace

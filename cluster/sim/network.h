@@ -5,15 +5,14 @@
 
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "bpf/node/raft/decisions_abi.h"
-#include "cluster/raft/seeded_bugs.h"
 #include "cluster/sim/plan.h"
 #include "cluster/sim/random.h"
 #include "cluster/sim/virtual_time.h"
@@ -25,37 +24,24 @@ constexpr uint64_t kFirstMemcachedClient = 24;
 
 class Network {
  public:
-  Network(VirtualTime& time, Random& random, NetworkPlan plan) : time_(time), random_(random), plan_(plan) {}
+  Network(VirtualTime& time, Random& random, NetworkPlan plan, SealedPlan sealed)
+      : time_(time), random_(random), plan_(plan), sealed_(sealed) {}
 
-  enum class Kind { kOther, kVote, kAck };
+  enum class Kind { kOther, kVote, kAck, kForward };
 
   // `delay_max_ns` bounds even the late ones.
   void Send(uint64_t from, uint64_t to, uint64_t delay_max_ns, const std::function<void()>& arrive,
-            Kind kind = Kind::kOther) {
-    Link& link = At(from, to);
-    if (link.cut > 0 || random_.Chance(plan_.drop_ppm) || random_.Chance(plan_.corrupt_ppm)) {
-      ++lost_;
-      return;
-    }
-    if (kind == Kind::kAck && to == holds_for_) {
-      held_.push_back(SealedFor(from, to, arrive, kind));
-      return;
-    }
-    const int copies = random_.Chance(plan_.duplicate_ppm) ? 2 : 1;
-    for (int i = 0; i < copies; ++i) {
-      uint64_t delay_ns = random_.Between(plan_.delay_min_ns, plan_.delay_max_ns);
-      if (random_.Chance(plan_.late_ppm)) delay_ns += random_.Below(plan_.late_max_ns);
-      const bool may_be_later = kind == Kind::kVote || (kind == Kind::kAck && plan_.late_acks);
-      if (may_be_later && random_.Chance(plan_.late_votes_ppm))
-        delay_ns += random_.Below(plan_.late_votes_max_ns);
-      if (link.slow_ns > 0) delay_ns += random_.Below(link.slow_ns);
-      ++sent_;
-      time_.After(std::min(delay_ns, delay_max_ns), SealedFor(from, to, arrive, kind));
-    }
-  }
+            Kind kind = Kind::kOther);
+
+  // A sealed datagram of a node for another: `deliver` (SetDelivery) gets it. It may be damaged, and it is recorded:
+  // recordings are sent again long after. One that would need fragments is lost.
+  void SendDatagram(uint64_t from, uint64_t to, std::string bytes, Kind kind);
+  using Deliver = std::function<void(uint64_t from, uint64_t to, const std::string& bytes)>;
+  void DeliverTo(Deliver deliver) { deliver_ = std::move(deliver); }
 
   // What nodes have sealed for each other until now is believed by none of them any more: the key is another.
   void BeginEpoch() { ++epoch_; }
+  uint64_t epoch() const { return epoch_; }
 
   // Acknowledgements for this node stay where they are from now on, until KeepHeld, and those of before are
   // lost. LetGo lets them go on, whatever has become of the node meanwhile.
@@ -76,7 +62,7 @@ class Network {
     if (cut > 0) --cut;
   }
   void Slow(uint64_t from, uint64_t to, uint64_t delay_ns) { At(from, to).slow_ns = delay_ns; }
-  // Appends of this node that carry entries are lost from now on, or not.
+  // Appends of this node that carry entries are lost from now on, or not; of sealed datagrams, those that are long.
   void FilterEntriesOf(uint64_t from, bool filter) { entries_filtered_[from] = filter; }
   bool FiltersEntriesOf(uint64_t from) const { return entries_filtered_[from]; }
 
@@ -85,6 +71,7 @@ class Network {
     HoldAcksFor(0);
     links_ = {};
     entries_filtered_ = {};
+    sealed_.flip_ppm = 0;
     plan_.drop_ppm = plan_.corrupt_ppm = plan_.late_ppm = plan_.late_votes_ppm = 0;
   }
 
@@ -98,20 +85,25 @@ class Network {
   };
   static constexpr uint64_t kAddresses = 32;
 
-  std::function<void()> SealedFor(uint64_t from, uint64_t to, const std::function<void()>& arrive, Kind kind) {
-    const bool peers = from < kFirstClient && to < kFirstClient;
-    if (!peers || SeededBug(Bug::kOldEpochAccepted)) return arrive;
-    if (kind == Kind::kAck && SeededBug(Bug::kOldIncarnationAckCounted)) return arrive;
-    return [this, epoch = epoch_, arrive] {
-      if (epoch == epoch_) arrive();
-    };
-  }
+  // What one delivery does; may be called for more than one.
+  void SendOn(uint64_t from, uint64_t to, uint64_t delay_max_ns, const std::function<void()>& arrive, Kind kind);
+  void FlipBits(std::string& bytes);
+  struct Recorded {
+    uint64_t from = 0;
+    uint64_t to = 0;
+    std::string bytes;
+  };
+  static constexpr size_t kRecordedMax = 256;
+  std::function<void()> SealedFor(uint64_t from, uint64_t to, const std::function<void()>& arrive, Kind kind);
 
   Link& At(uint64_t from, uint64_t to) { return links_[from * kAddresses + to]; }
 
   VirtualTime& time_;
   Random& random_;
   NetworkPlan plan_;
+  SealedPlan sealed_;
+  Deliver deliver_;
+  std::vector<Recorded> recorded_;
   std::array<Link, kAddresses * kAddresses> links_{};
   std::array<bool, kAddresses> entries_filtered_{};
   uint64_t holds_for_ = 0;

@@ -162,6 +162,18 @@ void PlanSettings(Random& random, Plan& plan) {
   plan.settings.changes_seed = random.Next();
 }
 
+// Without kernel parts: those take messages out of datagrams by themselves.
+void PlanSealed(Random& random, Plan& plan) {
+  plan.sealed.on = random.Chance(500'000);
+  if (!plan.sealed.on) return;
+  plan.sealed.copies = random.Chance(500'000);
+  plan.sealed.flip_ppm = random.Pick<uint64_t>({0, 10'000, 100'000});
+  plan.sealed.replay_ppm = random.Pick<uint64_t>({0, 20'000, 200'000});
+  plan.sealed.long_values_ppm = random.Pick<uint64_t>({0, 0, 50'000});
+  plan.kernel.on = false;
+  plan.disk.memory = random.Chance(300'000);
+}
+
 }  // namespace
 
 kv::Settings DrawSettings(Random& random) {
@@ -229,6 +241,10 @@ Plan DrawPlan(Random& random) {
   Random settings(random.Next());
   PlanSettings(settings, plan);
   Random glue(random.Next());
+  PlanSealed(glue, plan);
+  plan.faults.hung_disks = plan.faults.mean_interval_ns > 0 && plan.faults.slow_disks && glue.Chance(300'000);
+  plan.last_days.hung_disk = !plan.disk.memory && glue.Chance(400'000);
+  plan.last_days.folder_put_back = plan.sealed.on && glue.Chance(400'000);
   plan.turn_max_ns = glue.Pick<uint64_t>({0, 20, 100, 500}) * kMicrosecond;
   return plan;
 }
@@ -257,6 +273,7 @@ std::string Describe(const Plan& plan) {
   add(faults.pauses, "pauses");
   add(faults.slow_disks, "slow-disks");
   add(faults.full_disks, "full-disks");
+  add(faults.hung_disks, "hung-disks");
   add(faults.size_filters, "size-filters");
   add(faults.clock_jumps, "clock-jumps");
   add(faults.transfers, "transfers");
@@ -283,6 +300,12 @@ std::string Describe(const Plan& plan) {
   }
   if (plan.recovery.mean_interval_ns > 0) {
     absl::StrAppend(&text, "; begins anew every ", plan.recovery.mean_interval_ns / kSecond, " s");
+  }
+  add(plan.last_days.hung_disk, "last-hung-disk");
+  add(plan.last_days.folder_put_back, "last-folder-put-back");
+  if (plan.sealed.on) {
+    absl::StrAppend(&text, "; sealed in ", plan.disk.memory ? "memory" : "disk", " mode, flips ", plan.sealed.flip_ppm,
+                    " ppm, replays ", plan.sealed.replay_ppm, plan.sealed.copies ? " ppm, copies" : " ppm");
   }
   if (!plan.kernel.on) return text;
   absl::StrAppend(&text, "; kernel part in ", plan.disk.memory ? "memory" : "disk", " mode, lease ",

@@ -36,6 +36,15 @@ struct NetworkPlan {
   bool jitter = false;     // delays so unlike that packets overtake each other all the time
 };
 
+// Whether messages between nodes travel as their real datagrams (sealed_link.h).
+struct SealedPlan {
+  bool on = false;
+  bool copies = false;      // what is the same for several leaves once, for all of them
+  uint64_t flip_ppm = 0;    // bits of this many are flipped
+  uint64_t replay_ppm = 0;  // after this many datagrams comes one that the network has recorded
+  uint64_t long_values_ppm = 0;  // of what clients put: longer than a datagram
+};
+
 struct DiskPlan {
   uint64_t sync_min_ns = 0;
   uint64_t sync_max_ns = 0;
@@ -79,6 +88,7 @@ struct FaultPlan {
   bool pauses = false;
   bool slow_disks = false;
   bool full_disks = false;
+  bool hung_disks = false;
   bool size_filters = false;  // a node's entries are lost, and its shorter messages arrive
   bool clock_jumps = false;
   bool transfers = false;
@@ -111,6 +121,12 @@ struct ClientPlan {
   uint64_t sleep_ppm = 0;  // after an operation: silent for longer than a session lives
 };
 
+// What is tried once the weather has cleared, while clients go on (last_days.h).
+struct LastDaysPlan {
+  bool hung_disk = false;       // of the leader, for good
+  bool folder_put_back = false;  // of a follower
+};
+
 // What the files of the nodes say, and how often an administrator changes what holds.
 struct SettingsPlan {
   std::vector<kv::Settings> files;  // by node, the spares included
@@ -133,6 +149,7 @@ struct Plan {
   kv::RouterOptions router;
   NetworkPlan network;
   DiskPlan disk;
+  SealedPlan sealed;
   uint64_t turn_max_ns = 0;  // the longest that a turn of a node's loop takes; what comes meanwhile waits
   KernelPlan kernel;
   SnapshotPlan snapshots;
@@ -141,6 +158,7 @@ struct Plan {
   MemcachedPlan memcached;
   MembershipPlan membership;
   RecoveryPlan recovery;
+  LastDaysPlan last_days;
 };
 
 // No packet of a windowed client takes longer; DedupeWindow states that its users see to this.

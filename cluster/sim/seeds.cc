@@ -6,28 +6,16 @@
 #include <thread>
 #include <vector>
 
-#include "cluster/raft/check.h"
+#include "cluster/sim/bugs/planted.h"
 
 namespace hedgerow::sim {
-namespace {
-
-void Plant(Bug bug) {
-#ifdef HEDGEROW_SEEDED_BUGS
-  planted_bug = bug;
-#else
-  HEDGEROW_CHECK(bug == Bug::kNone);
-#endif
-}
-
-}  // namespace
-
 SeedTotals RunSeeds(const SeedRange& range, const std::function<void(const Report&)>& each) {
   std::atomic<uint64_t> next{0};
   std::atomic<bool> stop{false};
   std::mutex mutex;
   SeedTotals totals;
   const auto work = [&] {
-    Plant(range.bug);
+    planted_bug = range.planted_bug;
     for (uint64_t i = next++; i < range.count && !stop; i = next++) {
       const Report report = Simulate({.seed = range.first + i, .seconds = range.seconds, .trace = {}});
       const std::lock_guard<std::mutex> lock(mutex);
@@ -55,11 +43,15 @@ SeedTotals RunSeeds(const SeedRange& range, const std::function<void(const Repor
       totals.proposals_known += report.proposals_known;
       totals.recoveries += report.recoveries;
       totals.folders_emptied += report.folders_emptied;
+      totals.hung_leaders += report.hung_leaders;
+      totals.folders_put_back += report.folders_put_back;
+      totals.sealed_pieces += report.sealed_pieces;
+      totals.sealed_drops += report.sealed_drops;
       totals.seconds += report.seconds;
       each(report);
       if (range.stop_at_violation && !report.violation.empty()) stop = true;
     }
-    Plant(Bug::kNone);
+    planted_bug = 0;
   };
   std::vector<std::thread> threads;
   for (unsigned i = 1; i < range.threads; ++i) threads.emplace_back(work);

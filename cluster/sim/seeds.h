@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <functional>
 
-#include "cluster/raft/seeded_bugs.h"
 #include "cluster/sim/simulation.h"
 
 namespace hedgerow::sim {
@@ -18,7 +17,7 @@ struct SeedRange {
   uint64_t seconds = 30;
   unsigned threads = 1;
   bool stop_at_violation = false;
-  Bug bug = Bug::kNone;  // anything else only where HEDGEROW_SEEDED_BUGS is defined
+  int planted_bug = 0;  // 0: none; anything else only where mistakes are planted (bugs/planted.h)
 };
 
 struct SeedTotals {
@@ -46,6 +45,10 @@ struct SeedTotals {
   uint64_t proposals_known = 0;
   uint64_t recoveries = 0;  // times that the cluster began anew
   uint64_t folders_emptied = 0;
+  uint64_t hung_leaders = 0;      // leaders whose disk hung for good
+  uint64_t folders_put_back = 0;  // of followers
+  uint64_t sealed_pieces = 0;     // of long messages
+  uint64_t sealed_drops = 0;      // datagrams that were not believed
   double seconds = 0;
 };
 

@@ -10,7 +10,6 @@
 #include "cluster/kv/state_loader.h"
 #include "cluster/raft/check.h"
 #include "cluster/raft/describe.h"
-#include "cluster/raft/seeded_bugs.h"
 #include "cluster/sim/client.h"
 #include "cluster/sim/memcached_client.h"
 #include "cluster/sim/membership.h"
@@ -45,6 +44,7 @@ Server::Server(World& world, raft::NodeId id)
 void Server::Start() {
   if (up() || lost_) return;
   ++lives_;
+  known_copies_.CountStart();
   raft::RestoredState restored = disk_.Restore();
   std::unique_ptr<kv::StateMachine> state;
   if (restored.snapshot.last.index > raft::LogIndex())
@@ -54,11 +54,16 @@ void Server::Start() {
   replica_.emplace(*this, std::move(options), std::move(restored), std::move(state));
   turn_.emplace(static_cast<node::TurnHost&>(*this), *replica_,
                 world_.plan.disk.memory ? node::Turn::Durability::kMemory : node::Turn::Durability::kDisk);
+  if (world_.plan.sealed.on) link_.emplace(world_, id_, known_copies_, *replica_, *turn_);
   if (MayBeHeard()) world_.checker.Started(raft(), id_);
   armed_ns_ = UINT64_MAX;
   world_.Trace("node ", id_.value(), " starts: ", raft::Describe(id_, raft()));
   if (world_.plan.kernel.on) StartCoupling();
-  Rearm();
+  if (link_.has_value()) {
+    link_->Started();
+    RunTurn();
+  }
+  if (up()) Rearm();
 }
 
 // The members, by the configuration file: the cluster's first ones, or none for a spare; and later perhaps what
@@ -113,7 +118,6 @@ void Server::StartCoupling() {
   kernel_->Attach();
   turn_->SetCoupling(&*coupling_);
   RunTurn();
-  if (SeededBug(Bug::kLeaseByHelper)) HelperThread(lives_);
 }
 
 std::vector<raft::NodeId> Server::KernelMembers() const {
@@ -137,25 +141,12 @@ void Server::MembershipAnswered(const raft::MembershipAnswer& answer) {
   world_.membership->Answered(*this, answer);
 }
 
-// What R5 forbids: the lease is kept while the loop stands still.
-void Server::HelperThread(uint64_t life) {
-  world_.time.After(world_.plan.kernel.lease_ns / 2, [this, life] {
-    if (life != lives_ || !up()) return;
-    hr_node_control lease{};
-    lease.operation = HR_NODE_LEASE;
-    lease.incarnation = lives_;
-    lease.view = kernel_->kernel().view();
-    lease.view.lease_until_ns = world_.time.now_ns() + world_.plan.kernel.lease_ns;
-    kernel_->kernel().Control(lease);
-    HelperThread(life);
-  });
-}
-
 void Server::Crash(bool power_cut) {
   if (!up()) return;
   world_.Trace("node ", id_.value(), power_cut ? " loses its power" : " crashes");
   ++world_.crashes;
   AddCounters();
+  link_.reset();
   turn_.reset();
   replica_.reset();
   coupling_.reset();
@@ -188,26 +179,34 @@ void Server::EmptyFolder() {
   ++world_.folders_emptied;
   if (kernel_.has_value()) kernel_->PowerCut();
   disk_.Empty();
-  known_logs_.clear();
+  known_copies_ = KnownCopies(disk_.log_id());
   if (MayBeHeard()) world_.checker.Emptied(id_);
+}
+
+void Server::PutFolderBack(Disk::Copy copy, KnownCopies known_copies) {
+  Crash(/*power_cut=*/true);
+  world_.Trace("the folder of node ", id_.value(), " is an older copy");
+  disk_.PutBack(std::move(copy));
+  known_copies_ = std::move(known_copies);
+  put_back_ = true;
+  world_.checker.Emptied(id_);
 }
 
 // A HELLO_ACK says which log its sender has (docs/WIRE_FORMAT.md). The first one is recorded before anything
 // else of that node is believed; nothing of a node with another one ever is.
 bool Server::Believes(raft::NodeId from, uint64_t log_id) {
-  const bool known = known_logs_.try_emplace(from, log_id).first->second == log_id;
-  return known || SeededBug(Bug::kEmptiedFolderAccepted);
+  if (known_copies_.CopyOf(from) == 0) (void)known_copies_.Record(from, log_id);
+  return known_copies_.CopyOf(from) == log_id;
 }
 
 bool Server::IsRefusedBy(raft::NodeId other) const {
-  if (SeededBug(Bug::kEmptiedFolderAccepted)) return false;
   const Server& peer = *world_.servers[other.value() - 1];
-  const auto known = peer.known_logs_.find(id_);
-  return known != peer.known_logs_.end() && known->second != disk_.log_id();
+  const uint64_t known = peer.known_copies_.CopyOf(id_);
+  return known != 0 && known != disk_.log_id();
 }
 
 bool Server::MayBeHeard() const {
-  return disk_.log_id() == Disk::kFirstLog || SeededBug(Bug::kEmptiedFolderAccepted);
+  return disk_.log_id() == Disk::kFirstLog && !put_back_;
 }
 
 std::unique_ptr<kv::StateMachine> Server::StateOf(const raft::RestoredState& log) {
@@ -221,6 +220,9 @@ void Server::AddCounters() {
   world_.quorum_checks += raft().counters().quorum_checks;
   world_.appends_early += raft().counters().early_stored;
   world_.proposals_known += replica_->proposals().counters.known;
+  if (!link_.has_value()) return;
+  world_.sealed_pieces += link_->peers().received_pieces().received;
+  for (const uint64_t drops : link_->peers().counters().drops) world_.sealed_drops += drops;
 }
 
 void Server::Resume() {
@@ -246,17 +248,23 @@ void Server::Take(Inbox& inbox) {
 // Who asks for a peer's life is told in the same answer that the peer knows another log of it; so it has heard
 // nothing of that peer before it is LOST.
 void Server::ArriveFromPeer(raft::Message message, uint64_t log_id) {
-  if (up() && !paused_ && IsRefusedBy(message.from)) {
-    world_.Trace("node ", message.from.value(), " knows another log of node ", id_.value(), ", which is LOST");
-    Crash(/*power_cut=*/true);
-    lost_ = true;
-  }
+  if (up() && !paused_ && IsRefusedBy(message.from)) IsLost(message.from);
   if (lost_ || IsRefusedBy(message.from) || !Believes(message.from, log_id)) return;
   if (kernel_.has_value() && kernel_->attached()) {
     kernel_->Arrive(std::move(message));
   } else {
     ReceiveFromPeer(world_.time.now_ns(), std::move(message));
   }
+}
+
+void Server::IsLost(raft::NodeId by) {
+  world_.Trace("node ", by.value(), " knows another log of node ", id_.value(), ", which is LOST");
+  Crash(/*power_cut=*/true);
+  lost_ = true;
+}
+
+void Server::ArriveDatagram(uint64_t from, const std::string& bytes) {
+  Arrive(from_peers_, [this, from, bytes, arrived_ns = world_.time.now_ns()] { link_->Take(from, bytes, arrived_ns); });
 }
 
 void Server::ArriveFromKernel(uint64_t arrived_ns, raft::Message message) {
@@ -347,6 +355,7 @@ void Server::RunTurn() {
   turn_->Run(last_turn_ns_);
   last_turn_tolerated_ns_ = std::max(last_turn_tolerated_ns_, raft().detector().tolerated_pause_ns());
   turning_ = false;
+  if (link_.has_value() && link_->peers().refused_by().IsSet()) return IsLost(link_->peers().refused_by());
   Rearm();
   const bool more = !from_peers_.empty() || !from_clients_.empty() || !posted_.empty();
   if (more || (coupling_.has_value() && !coupling_->MaySleep())) {
@@ -364,6 +373,10 @@ void Server::WriteHeldWhenIdle() {
     turning_ = false;
     Rearm();
   });
+}
+
+void Server::FollowReplica() {
+  if (link_.has_value()) link_->FollowReplica();
 }
 
 // A log grows by what clients ask for, however often it is handed to how many leaders.
@@ -387,6 +400,7 @@ void Server::WriteLog(raft::Persist persist) {
 
 void Server::Stepped(const raft::Outputs& outputs) {
   if (MayBeHeard()) world_.checker.Stepped(raft(), id_, outputs);
+  if (link_.has_value() && outputs.configuration.has_value()) link_->FollowMembers();
   CheckProposedOnce(outputs);
   world_.snapshots_installed += outputs.install.has_value();
   if (!world_.trace) return;
@@ -405,16 +419,27 @@ void Server::Applied(raft::LogIndex index, const kv::StateMachine& state) {
 
 void Server::BecameLeader() {
   ++world_.elections;
+  const kv::ProposalQueue& proposals = replica_->proposals();
+  if (proposals.in_log() > raft().log().last_index().value() - replica_->applied().index.value()) {
+    world_.Fail("node ", id_.value(), " begins to lead and takes ", proposals.in_log(),
+                " requests for proposed, which its log has no room for");
+  }
   world_.weather->NewLeader(*this);
   world_.recovery->NewLeader(*this);
 }
 
 void Server::Send(raft::Message message) {
   if (kernel_.has_value()) kernel_->OtherCpus();
-  to_peers_.push_back([this, message = std::move(message)] { SendToPeer(message); });
+  if (!link_.has_value()) {
+    to_peers_.push_back([this, message = std::move(message)] { SendToPeer(message); });
+    return;
+  }
+  Voted(message);
+  link_->peers().Send(std::move(message));
 }
 
 void Server::FlushPeers() {
+  if (link_.has_value()) link_->peers().Flush();
   if (to_peers_.empty()) return;
   if (kernel_.has_value()) kernel_->OtherCpus();
   for (const std::function<void()>& send : std::exchange(to_peers_, {})) send();
@@ -428,12 +453,9 @@ void Server::SendToPeer(raft::Message message) {
   Server* const to = world_.servers[message.to.value() - 1].get();
   const auto* append = std::get_if<raft::AppendRequest>(&message.body);
   if (append != nullptr && !append->entries.empty() && world_.network.FiltersEntriesOf(id_.value())) return;
+  Voted(message);
   const auto* vote = std::get_if<raft::VoteReply>(&message.body);
   const bool is_vote = vote != nullptr && !vote->pre_vote;
-  if (is_vote && vote->granted) {
-    world_.weather->Voted(*this);
-    world_.recovery->Voted(to->id());
-  }
   const bool is_ack = std::holds_alternative<raft::AppendReply>(message.body);
   world_.network.Send(
       id_.value(), to->id().value(), UINT64_MAX,
@@ -443,7 +465,18 @@ void Server::SendToPeer(raft::Message message) {
                : Network::Kind::kOther);
 }
 
+void Server::Voted(const raft::Message& message) {
+  const auto* vote = std::get_if<raft::VoteReply>(&message.body);
+  if (vote == nullptr || vote->pre_vote || !vote->granted) return;
+  world_.weather->Voted(*this);
+  world_.recovery->Voted(message.to);
+}
+
 void Server::Send(kv::Answer answer) {
+  if (const std::optional<raft::NodeId> node = node::NodeOf(answer.reply_to)) {
+    link_->peers().Answer(*node, answer);
+    return;
+  }
   const uint64_t address = answer.reply_to.client;
   const auto send = [this, address](std::function<void()> arrive) {
     world_.network.Send(id_.value(), address, UINT64_MAX, std::move(arrive));
@@ -467,6 +500,7 @@ void Server::Send(kv::Answer answer) {
 }
 
 void Server::Send(kv::Forward forward) {
+  if (link_.has_value()) return link_->peers().Send(forward);
   Server* const to = world_.servers[forward.to.value() - 1].get();
   const kv::CommandKind kind = forward.request.command.key.kind;
   const bool windowed = kind == kv::CommandKind::kWindowed || kind == kv::CommandKind::kMemcached;
@@ -479,15 +513,14 @@ void Server::Send(kv::Forward forward) {
 
 uint64_t Server::Now_ns() { return world_.time.now_ns(); }
 
-uint64_t Server::StampClock_ns() {
-  return SeededBug(Bug::kWallClockExpiry) ? Now_ns() + static_cast<uint64_t>(wall_offset_ns_) : Now_ns();
-}
+uint64_t Server::StampClock_ns() { return Now_ns(); }
 
 uint64_t Server::Random() { return world_.random.Next(); }
 
 void Server::Rearm() {
   uint64_t due_ns = replica_->next_deadline_ns();
   if (coupling_.has_value()) due_ns = std::min(due_ns, coupling_->next_deadline_ns());
+  if (link_.has_value()) due_ns = std::min(due_ns, link_->peers().next_greeting_ns());
   due_ns = std::max(world_.time.now_ns(), due_ns);
   if (due_ns >= armed_ns_) return;
   armed_ns_ = due_ns;

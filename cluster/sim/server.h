@@ -20,6 +20,7 @@
 #include "cluster/offload/coupling.h"
 #include "cluster/sim/disk.h"
 #include "cluster/sim/kernel_model.h"
+#include "cluster/sim/sealed_link.h"
 #include "cluster/sim/snapshots.h"
 #include "cluster/sim/world.h"
 
@@ -45,10 +46,13 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   void Crash(bool power_cut);
   // While it is down: its disk holds this from now on, and its kernel nothing.
   void BeginAnew(const StoredSnapshot& beginning);
+  // Its process ends, and its folder is an older copy when it starts again, which the others should notice.
+  void PutFolderBack(Disk::Copy copy, KnownCopies known_copies);
+  const KnownCopies& known_copies() const { return known_copies_; }
   // Its process ends, and somebody removes all that it has stored.
   void EmptyFolder();
   // Whether it has heard this node, and so recorded its log.
-  bool Knows(raft::NodeId other) const { return known_logs_.contains(other); }
+  bool Knows(raft::NodeId other) const { return known_copies_.CopyOf(other) != 0; }
   // What a restored log's snapshot holds.
   std::unique_ptr<kv::StateMachine> StateOf(const raft::RestoredState& log);
   void Pause() { paused_ = true; }
@@ -57,11 +61,13 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   void ChangeSettings(kv::SettingValues values);
   // Of all that replicas must agree on.
   static uint64_t DigestOf(const kv::StateMachine& state);
+  // Of the wall; nothing may go by it.
   void JumpClock(int64_t by_ns) { wall_offset_ns_ += by_ns; }
 
   // From the network. Nothing reaches a node that is down; what reaches one that stands still waits in its
   // socket.
   void ArriveFromPeer(raft::Message message, uint64_t log_id);
+  void ArriveDatagram(uint64_t from, const std::string& bytes);
   void ArriveRequest(kv::Request request);
   void ArriveForwardAnswer(raft::NodeId from, kv::Answer answer);
   void ArriveResignation(const raft::LeaderResigns& hint);
@@ -108,7 +114,7 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   void WriteLog(raft::Persist persist) override;
   uint64_t TakeDurable() override { return disk_.durable_sequence(); }
   void TurnSnapshots() override { snapshots_.Turn(); }
-  void FollowReplica() override {}
+  void FollowReplica() override;
 
   bool Believes(raft::NodeId from, uint64_t log_id);
   bool IsRefusedBy(raft::NodeId other) const;
@@ -123,8 +129,10 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   std::unique_ptr<kv::StateMachine> Load(const std::vector<std::string>& chunks);
   void StartCoupling();
   std::vector<raft::NodeId> KernelMembers() const;
-  void HelperThread(uint64_t life);
   void TakeResignation(const raft::LeaderResigns& hint);
+  // It has sent a vote.
+  void Voted(const raft::Message& message);
+  void IsLost(raft::NodeId by);
   void CheckProposedOnce(const raft::Outputs& outputs);
   void RunTurn();
   void WakeAgain();
@@ -140,10 +148,12 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   std::optional<kv::Replica> replica_;  // what a crash destroys
   std::optional<offload::Coupling> coupling_;
   std::optional<node::Turn> turn_;
+  std::optional<SealedLink> link_;  // where messages travel as datagrams
   uint64_t lives_ = 0;
   bool paused_ = false;
   bool lost_ = false;
-  std::map<raft::NodeId, uint64_t> known_logs_;  // durable, as in cluster/storage/identity
+  KnownCopies known_copies_{Disk::kFirstLog};
+  bool put_back_ = false;
   Inbox from_peers_;
   Inbox from_clients_;
   Inbox posted_;

@@ -10,6 +10,7 @@
 #include "cluster/raft/check.h"
 #include "cluster/sim/client.h"
 #include "cluster/sim/memcached_client.h"
+#include "cluster/sim/last_days.h"
 #include "cluster/sim/membership.h"
 #include "cluster/sim/plan.h"
 #include "cluster/sim/recovery.h"
@@ -20,7 +21,7 @@
 
 namespace hedgerow::sim {
 
-World::World(uint64_t seed) : random(seed), plan(DrawPlan(random)), network(time, random, plan.network) {}
+World::World(uint64_t seed) : random(seed), plan(DrawPlan(random)), network(time, random, plan.network, plan.sealed) {}
 World::~World() = default;
 
 namespace {
@@ -50,6 +51,9 @@ void Populate(World& world) {
   for (uint64_t id = 1; id <= world.plan.nodes + world.plan.membership.spares; ++id) {
     world.servers.push_back(std::make_unique<Server>(world, raft::NodeId(id)));
   }
+  world.network.DeliverTo([&world](uint64_t from, uint64_t to, const std::string& bytes) {
+    world.servers[to - 1]->ArriveDatagram(from, bytes);
+  });
   world.weather = std::make_unique<Weather>(world);
   world.membership = std::make_unique<Membership>(world);
   world.recovery = std::make_unique<Recovery>(world);
@@ -82,20 +86,10 @@ bool Run(World& world, uint64_t end_ns) {
   return true;
 }
 
-// The one of the latest term.
-const Server* Leader(const World& world) {
-  const Server* leader = nullptr;
-  for (const auto& server : world.servers) {
-    if (server->lost() || server->raft().role() != raft::Role::kLeader) continue;
-    if (leader == nullptr || server->raft().term() > leader->raft().term()) leader = server.get();
-  }
-  return leader;
-}
-
 // Why the cluster is not at rest: it must come to one leader, with everything applied by every member that is
 // not LOST and no change of membership half done, by itself.
 std::string Unrest(const World& world) {
-  const Server* const leader = Leader(world);
+  const Server* const leader = LeaderOf(world);
   if (leader == nullptr) return "there is no leader";
   const raft::Configuration& members = leader->raft().configuration();
   if (members.joint() || !leader->raft().configuration_committed()) {
@@ -121,7 +115,7 @@ int64_t NumberAt(const kv::StateMachine& state, const std::string& key) {
 }
 
 void CheckHistory(World& world) {
-  const kv::StateMachine& state = Leader(world)->state();
+  const kv::StateMachine& state = LeaderOf(world)->state();
   const std::string why =
       world.history.Check([&state](const std::string& key) { return NumberAt(state, key); });
   if (!why.empty()) world.Fail(why);
@@ -141,6 +135,8 @@ void RunToTheEnd(World& world, uint64_t seconds) {
   world.membership->Calm();
   world.recovery->Calm();
   world.settings->Calm();
+  LastDays last_days(world, [&world](uint64_t duration_ns) { return Run(world, world.time.now_ns() + duration_ns); });
+  if (!last_days.Run()) return;
   for (const auto& client : world.clients) client->Stop();
   for (const auto& client : world.memcached_clients) client->Stop();
   const uint64_t calm_ns = world.time.now_ns();
@@ -200,6 +196,10 @@ Report Simulate(const SimulationOptions& options) {
   report.state_checks = world.state_checks;
   report.recoveries = world.recoveries;
   report.folders_emptied = world.folders_emptied;
+  report.hung_leaders = world.hung_leaders;
+  report.folders_put_back = world.folders_put_back;
+  report.sealed_pieces = world.sealed_pieces;
+  report.sealed_drops = world.sealed_drops;
   return report;
 }
 

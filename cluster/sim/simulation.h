@@ -45,6 +45,10 @@ struct Report {
   uint64_t proposals_known = 0;  // not made, since the log had them
   uint64_t recoveries = 0;       // times that the cluster began anew
   uint64_t folders_emptied = 0;
+  uint64_t hung_leaders = 0;      // leaders whose disk hung for good
+  uint64_t folders_put_back = 0;  // of followers
+  uint64_t sealed_pieces = 0;     // of long messages
+  uint64_t sealed_drops = 0;      // datagrams that were not believed
 };
 
 Report Simulate(const SimulationOptions& options);

@@ -63,6 +63,9 @@ TEST(Simulation, AThousandSeedsOfThirtySecondsViolateNothing) {
          static_cast<unsigned long long>(totals.proposals_known));
   printf("%llu times begun anew, %llu folders emptied\n", static_cast<unsigned long long>(totals.recoveries),
          static_cast<unsigned long long>(totals.folders_emptied));
+  printf("%llu leaders' disks hung for good, %llu folders put back; %llu pieces, %llu datagrams not believed\n",
+         static_cast<unsigned long long>(totals.hung_leaders), static_cast<unsigned long long>(totals.folders_put_back),
+         static_cast<unsigned long long>(totals.sealed_pieces), static_cast<unsigned long long>(totals.sealed_drops));
   // Weather that stops everything would violate nothing, and show nothing.
   EXPECT_GT(totals.answers, totals.operations / 2);
   EXPECT_GT(totals.kernel_appends, totals.runs * 100);
@@ -80,6 +83,10 @@ TEST(Simulation, AThousandSeedsOfThirtySecondsViolateNothing) {
   EXPECT_GT(totals.proposals_known, totals.runs);
   EXPECT_GT(totals.recoveries, totals.runs / 10);
   EXPECT_GT(totals.folders_emptied, totals.runs / 20);
+  EXPECT_GT(totals.hung_leaders, totals.runs / 20);
+  EXPECT_GT(totals.folders_put_back, totals.runs / 50);
+  EXPECT_GT(totals.sealed_pieces, totals.runs);
+  EXPECT_GT(totals.sealed_drops, totals.runs * 10);
 }
 
 }  // namespace

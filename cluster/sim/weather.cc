@@ -19,6 +19,7 @@ void Weather::Start() {
   add(plan_.pauses, &Weather::Pause);
   add(plan_.slow_disks, &Weather::SlowDisk);
   add(plan_.full_disks, &Weather::FullDisk);
+  add(plan_.hung_disks, &Weather::HungDisk);
   add(plan_.size_filters, &Weather::SizeFilter);
   add(plan_.clock_jumps, &Weather::ClockJump);
   add(plan_.transfers, &Weather::Transfer);
@@ -40,6 +41,7 @@ void Weather::Calm() {
   world_.network.Calm();
   for (const auto& server : world_.servers) {
     server->disk().SetFull(false);
+    server->disk().SetHung(false);
     server->disk().SetSlow(0);
     server->Resume();
     server->Start();
@@ -144,6 +146,15 @@ void Weather::FullDisk(uint64_t duration_ns) {
   world_.Trace("the disk of node ", server.id().value(), " is full");
   server.disk().SetFull(true);
   world_.time.After(duration_ns, [&server] { server.disk().SetFull(false); });
+}
+
+void Weather::HungDisk(uint64_t duration_ns) {
+  Server& server = Target();
+  world_.Trace("the disk of node ", server.id().value(), " hangs");
+  server.disk().SetHung(true);
+  world_.time.After(duration_ns, [this, &server] {
+    if (!calm_) server.disk().SetHung(false);
+  });
 }
 
 void Weather::SizeFilter(uint64_t duration_ns) {

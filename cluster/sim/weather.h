@@ -42,6 +42,7 @@ class Weather {
   void Pause(uint64_t duration_ns);
   void SlowDisk(uint64_t duration_ns);
   void FullDisk(uint64_t duration_ns);
+  void HungDisk(uint64_t duration_ns);
   void SizeFilter(uint64_t duration_ns);
   void ClockJump(uint64_t duration_ns);
   void Transfer(uint64_t duration_ns);

@@ -81,6 +81,10 @@ struct World {
   uint64_t proposals_known = 0;
   uint64_t recoveries = 0;
   uint64_t folders_emptied = 0;
+  uint64_t hung_leaders = 0;
+  uint64_t folders_put_back = 0;
+  uint64_t sealed_pieces = 0;  // of long messages; of lives that have ended, and so below
+  uint64_t sealed_drops = 0;   // datagrams that were not believed
 };
 
 }  // namespace hedgerow::sim
