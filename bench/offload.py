@@ -140,7 +140,7 @@ def goal(rows: list[dict]) -> str:
     found = {row["variant"]: row["put_per_s"] for row in rows
              if (row["replicas"], row["clients"], row["rate_per_s"]) == (7, 64, None)}
     if "all" not in found or "none" not in found:
-        return "goal: 7 replicas were not measured"
+        return "goal: `all` and `none` with 7 replicas and 64 clients: not measured"
     return f"goal: puts per second with 7 replicas and 64 clients, all / none: {found['all'] / found['none']:.2f} (2.3 wanted)"
 
 

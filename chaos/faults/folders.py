@@ -17,9 +17,9 @@ _SAID_WITHIN_S = 20.0
 
 
 class FolderRollback(Fault):
-    """The node is restarted, goes on for `behind_s`, and is ended; then its folder is what it was before, as after a restore of a volume's
-    snapshot. The node must find that out and take part in nothing, for it has forgotten what it promised. In the end it has its own
-    folder again."""
+    """The node is restarted, goes on for `behind_s`, and is ended; then its folder is what it was before, as after a restore of a
+    volume's snapshot. The node must find that out and take part in nothing, because it has forgotten what it promised. In the
+    end it has its own folder again."""
 
     kind = "folder-rollback"
     keys = {"behind_s": number(0.5, 30)}
@@ -70,8 +70,9 @@ class FolderRollback(Fault):
 
 
 class OtherSettings(Fault):
-    """The node comes back with another file: `durability` of the other mode, by which its acknowledgements would promise something
-    else, and limits that would make it apply commands in another way. The others must refuse it by name; in the end it has its own file again."""
+    """The node comes back with another file: `durability` of the other mode, by which its acknowledgements would promise
+    something else, and limits that would make it apply commands in another way. The others must refuse it by name; in the end
+    it has its own file again."""
 
     kind = "other-settings"
     targets = ("follower",)

@@ -42,7 +42,8 @@ void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
   MetricFamily role = Family("role", "1 for the role the node is in.", MetricType::Gauge);
   for (const raft::Role word :
        {raft::Role::kFollower, raft::Role::kPreCandidate, raft::Role::kCandidate, raft::Role::kLeader}) {
-    AddGauge(role, {{"role", std::string(RoleWord(word))}}, status.lost.empty() && status.removed.empty() && status.role == word ? 1 : 0);
+    const bool takes_part = status.lost.empty() && status.removed.empty();
+    AddGauge(role, {{"role", std::string(RoleWord(word))}}, takes_part && status.role == word ? 1 : 0);
   }
   out.push_back(std::move(role));
   gauge("ready", "1 when a leader is known and what was committed at the start is applied.",

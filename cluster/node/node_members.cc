@@ -227,7 +227,8 @@ bool Node::IsRemoved() const {
 
 void Node::AskWhetherRemoved() {
   constexpr uint64_t kEvery_ns = 1'000'000'000;
-  if (leaderless_since_ns_ == 0 || now_ns_ < std::max(leaderless_since_ns_, asked_again_ns_) + kEvery_ns) return;
+  if (leaderless_since_ns_ == 0 || HasLeft()) return;
+  if (now_ns_ < std::max(leaderless_since_ns_, asked_again_ns_) + kEvery_ns) return;
   asked_again_ns_ = now_ns_;
   peers_.AskAgain();
 }

@@ -13,6 +13,8 @@ from deploy.lab.lab import Lab
 from deploy.lab.servers.hedgerow_node import PEER_PORT, HedgerowNode
 
 WITHIN_S = 30.0
+# Of a datagram between nodes (docs/WIRE_FORMAT.md): where its kind is, from the UDP header on; and one of them.
+_KIND_AT, _HELLO_ACK = 8 + 5, 2
 
 
 class Operator:
@@ -80,7 +82,8 @@ class Operator:
 
 class Delivered:
     """Inside the `with` block: what is sent to a port of a host, by whomever. Counted where the switch hands it over, since at the
-    host a kernel program may take it before anybody sees it, and whether anybody listens there does not matter either."""
+    host a kernel program may take it before anybody sees it, and whether anybody listens there does not matter either. Without HELLO_ACKs:
+    a node that was removed asks, and is told so."""
 
     def __init__(self, lab: Lab, host: Host, port: int = PEER_PORT):
         self._lab, self._host, self._port = lab, host, port
@@ -90,6 +93,7 @@ class Delivered:
         self._nft(f"""table {self._table} {{
             chain wire {{
                 type filter hook egress device "{self._host.name}" priority 0
+                udp dport {self._port} @th,{8 * _KIND_AT},8 {_HELLO_ACK} accept
                 udp dport {self._port} counter
                 tcp dport {self._port} counter
             }}

@@ -17,6 +17,7 @@ from deploy.lab.data_dirs import DataDirs
 from deploy.lab.members import Delivered, Operator
 from deploy.lab.servers.hedgerow_node import NO_OFFLOADS, PEER_PORT, HedgerowNode, NodeSettings
 from deploy.lab.servers.store_node import NodeState
+from test_recovery import wait_for
 
 TAG = f"member{os.getpid()}"
 MODES = pytest.mark.parametrize(("durability", "offloads"), [
@@ -117,7 +118,7 @@ def test_members_come_and_go_under_load_and_no_client_notices(durability, offloa
 
 
 @MODES
-def test_one_that_was_removed_and_does_not_know_it_disturbs_nobody(durability, offloads):
+def test_one_that_was_removed_while_it_was_down_disturbs_nobody_and_is_told(durability, offloads):
     settings = NodeSettings(durability=durability, offloads=offloads)
     with Lab(TAG, replicas=4) as lab, DataDirs(TAG, durability) as data:
         cluster, joins = four(lab, data, settings)
@@ -135,8 +136,11 @@ def test_one_that_was_removed_and_does_not_know_it_disturbs_nobody(durability, o
             leaves.start()
             term = _state_of(leaves).term
             with Delivered(lab, leaves.host) as delivered:
+                wait_for("it is told", lambda: (leaves.status() or {}).get("role") == "removed")
                 time.sleep(1.5)
-                assert delivered.count() == 0, "nobody answers it"
+                assert delivered.count() == 0, "nobody sends it anything else"
+            status = leaves.status()
+            assert any(said.startswith("REMOVED: ") for said in status["problems"]) and not status.get("ready")
             writer.more()
             assert _state_of(leaves).term == term, "nobody would vote for it, so it raises no term"
             assert _state_of(leaves).leader == 0
