@@ -118,8 +118,12 @@ absl::Status DurableLog::Restore(const Watermark::Value& mark) {
   for (const absl::Status& status : {WriteWatermark(), watermark_.Sync()}) {
     if (!status.ok()) return status;
   }
-  // A new log has a batch, so that one that has lost everything is not taken for a new one.
-  return committed_batch_ == 0 ? Commit() : absl::OkStatus();
+  if (committed_batch_ > 0) return absl::OkStatus();
+  // A new log has a batch, so that one that has lost everything is not taken for a new one. It is synced in either
+  // mode: what a power cut leaves of a log of memory mode is a log.
+  absl::Status status = Commit();
+  if (status.ok() && !segments_->Sync()) return FromErrno(options_.path, "sync", EIO);
+  return status;
 }
 
 void DurableLog::Gather(const raft::Persist& persist) {

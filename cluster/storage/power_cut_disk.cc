@@ -28,6 +28,7 @@ constexpr size_t kSector_bytes = 512;
 struct Recorder {
   std::string folder;  // empty: nothing is recorded
   Lies lies = Lies::kNone;
+  bool kills = false;
   std::vector<DiskOperation> operations;
 };
 Recorder& TheRecorder() {
@@ -62,6 +63,7 @@ int RecordSync(int file, long call) {
   Recorder& recorder = TheRecorder();
   std::string path = BelowOf(file);
   if (path.empty()) return static_cast<int>(syscall(call, file));
+  if (std::exchange(recorder.kills, false)) throw Killed();
   const bool folder = fs::is_directory(absl::StrCat(recorder.folder, "/", path));
   if (recorder.lies != (folder ? Lies::kFolders : Lies::kFiles))
     recorder.operations.push_back({.kind = folder ? Kind::kSyncFolder : Kind::kSync, .path = std::move(path)});
@@ -76,10 +78,13 @@ std::string FolderOf(const std::string& path) {
 }  // namespace
 
 void RecordDisk(const std::string& folder, Lies lies) {
-  TheRecorder() = {.folder = fs::canonical(folder), .lies = lies, .operations = {}};
+  TheRecorder() = {.folder = fs::canonical(folder), .lies = lies, .kills = false, .operations = {}};
 }
 
 void NoteOnDisk(uint64_t note) { TheRecorder().operations.push_back({.kind = Kind::kNote, .note = note}); }
+
+void KillAtNextSync() { TheRecorder().kills = true; }
+void KillNoMore() { TheRecorder().kills = false; }
 
 std::vector<DiskOperation> StopRecording() {
   TheRecorder().folder.clear();

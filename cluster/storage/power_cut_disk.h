@@ -33,6 +33,11 @@ enum class Lies : uint8_t { kNone, kFiles, kFolders };
 
 void RecordDisk(const std::string& folder, Lies lies = Lies::kNone);
 void NoteOnDisk(uint64_t note);
+// The next sync of a file throws this and does nothing: the process is killed, and what it wrote is in the page
+// cache.
+struct Killed {};
+void KillAtNextSync();
+void KillNoMore();
 std::vector<DiskOperation> StopRecording();
 
 class RecordedDisk {

@@ -2,7 +2,8 @@
 //
 // A power cut at every point of a log's life: between any two calls that change its files, and in the midst of
 // each. Whatever of the unsynced sectors and names it leaves, the log opens, and is one that it had since the
-// last batch that was reported; and it goes on from there to the next cut. HR_POWER_CUT_SEEDS says how many lives.
+// last batch that was reported; and it goes on from there to the next cut. Processes are killed in between, whose
+// last batch is in the page cache only. HR_POWER_CUT_SEEDS says how many times four lives.
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -57,11 +58,13 @@ class Life {
     states_.push_back(before);
     RecordDisk(log, lies);
     std::mt19937_64 random(seed);
-    {
+    Story story(seed, std::move(before), /*with_snapshots=*/true);
+    while (states_.size() <= kBatches) {
       const std::unique_ptr<DurableLog> opened = *DurableLog::Open(Options(log), kIdentity);
-      HEDGEROW_CHECK(Same(opened->TakeRestored(), before));
-      Story story(seed, std::move(before), /*with_snapshots=*/true);
-      for (uint64_t batch = 1; batch <= kBatches; ++batch) Write(*opened, story, random);
+      HEDGEROW_CHECK(Same(opened->TakeRestored(), states_.back()));
+      Report();  // what a process of before had written, and not reported
+      while (states_.size() <= kBatches && Write(*opened, story, random)) {
+      }
     }
     operations_ = StopRecording();
   }
@@ -84,23 +87,36 @@ class Life {
   const raft::RestoredState& found() const { return found_; }
 
  private:
-  void Write(DurableLog& log, Story& story, std::mt19937_64& random) {
+  void Report() { NoteOnDisk(2 * (states_.size() - 1) + 1); }
+
+  // False: the process was killed when it had written a batch and not synced it.
+  bool Write(DurableLog& log, Story& story, std::mt19937_64& random) {
     bool starts = false;
     for (uint64_t left = 1 + random() % 3; left > 0; --left) {
       const raft::Persist persist = story.Next();
       starts = starts || persist.new_start.has_value();
       log.Gather(persist);
     }
-    const uint64_t batch = states_.size();
     states_.push_back(story.state());
-    NoteOnDisk(2 * batch);
-    HEDGEROW_CHECK(log.Commit().ok());
-    NoteOnDisk(2 * batch + 1);
+    NoteOnDisk(2 * (states_.size() - 1));
+    const bool killed = random() % 8 == 0;
+    if (killed) {
+      HEDGEROW_CHECK(log.PrepareSpare());  // so that the next sync is the batch's
+      KillAtNextSync();
+    }
+    try {
+      HEDGEROW_CHECK(log.Commit().ok());
+    } catch (const Killed&) {
+      return false;
+    }
+    if (killed) KillNoMore();  // it has synced nothing
+    Report();
     if (random() % 2 == 0) HEDGEROW_CHECK(log.PrepareSpare());
     if (starts || random() % 4 == 0) {
       HEDGEROW_CHECK(log.StartIsDurable(story.state().start.index));
       log.DropUpTo(story.state().start.index);
     }
+    return true;
   }
 
   void Cut(const RecordedDisk& disk, size_t point, uint64_t written, uint64_t reported, std::mt19937_64& random,

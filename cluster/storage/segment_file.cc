@@ -49,27 +49,24 @@ uint64_t DrawSalt() {
   return salt;
 }
 
-absl::Status SyncData(const Descriptor& file, const std::string& path) {
-  return fdatasync(file.get()) == 0 ? absl::OkStatus() : FromErrno(path, "sync", errno);
-}
-
 absl::Status FillWithZeros(const Descriptor& file, const std::string& path, size_t bytes) {
   const std::string zeros(std::min(bytes, kPiece_bytes), '\0');
   for (size_t place = 0; place < bytes; place += zeros.size()) {
     const size_t size = std::min(zeros.size(), bytes - place);
-    absl::Status status = WriteAt(file, path, std::string_view(zeros).substr(0, size), place);
-    if (status.ok()) status = SyncData(file, path);
-    if (!status.ok()) return status;
+    if (absl::Status status = WriteAt(file, path, std::string_view(zeros).substr(0, size), place); !status.ok())
+      return status;
+    if (fdatasync(file.get()) != 0) return FromErrno(path, "sync", errno);
   }
   return absl::OkStatus();
 }
 
-// On the disk before a record is: a header that is torn is one of a file without records.
+// On the disk before the first record is written: else a power cut could leave the former use's header above
+// records that the new one has partly written over, which would look like damage.
 absl::StatusOr<OpenSegment> Begin(Descriptor file, const std::string& path, uint64_t log_id) {
   OpenSegment segment{.file = std::move(file), .salt = DrawSalt()};
-  absl::Status status = WriteAt(segment.file, path, EncodeHeader(log_id, segment.salt), 0);
-  if (status.ok()) status = SyncData(segment.file, path);
-  if (!status.ok()) return status;
+  if (absl::Status status = WriteAt(segment.file, path, EncodeHeader(log_id, segment.salt), 0); !status.ok())
+    return status;
+  if (fdatasync(segment.file.get()) != 0) return FromErrno(path, "sync", errno);
   return segment;
 }
 
