@@ -4,10 +4,10 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 #include <ctime>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 
 namespace hedgerow::node {
 namespace {
@@ -142,7 +142,7 @@ bool Snapshots::Wanted(uint64_t now_ns, const kv::Replica& replica) {
 bool Snapshots::FollowerOnItsWay(uint64_t now_ns, const raft::Raft& raft) {
   if (!leads_in_.value()) return false;
   const std::vector<transfer::Sending> under_way = sender_->UnderWay();
-  const absl::Time now = absl::Now();
+  const auto now = std::chrono::steady_clock::now();
   if (std::any_of(under_way.begin(), under_way.end(),
                   [now](const transfer::Sending& sending) { return transfer::MakesProgress(sending, now); })) {
     return true;
