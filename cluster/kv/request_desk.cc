@@ -48,6 +48,10 @@ bool RequestDesk::HasRoomFor(size_t bytes) const {
 }
 
 void RequestDesk::Receive(uint64_t now_ns, uint64_t arrived_ns, Request request, std::vector<Action>& actions) {
+  if (!serves_) {
+    actions.push_back(NotLeader(request, leader_ == self_ ? raft::NodeId() : leader_));
+    return;
+  }
   if (!request.is_read()) {
     if (std::optional<Result> known = state_.Known(request.command.key)) {
       actions.push_back(ResultAnswer(request, std::move(*known)));
@@ -299,6 +303,7 @@ void RequestDesk::ForwardAnswered(uint64_t now_ns, uint64_t tag, raft::NodeId fr
 void RequestDesk::ReadReady(uint64_t tag, std::vector<Action>& actions) {
   const auto found = waiting_.find(tag);
   if (found == waiting_.end()) return;
+  if (!serves_) return Refuse(tag, actions);
   const Request& request = found->second.request;
   if (request.read_key.has_value()) {
     Answer answer{.reply_to = request.reply_to, .kind = Answer::Kind::kValue};
@@ -337,7 +342,7 @@ void RequestDesk::ReadRefused(uint64_t tag, std::vector<Action>& actions) {
 
 void RequestDesk::Applied(uint64_t now_ns, const RequestKey& key, const Result& result, bool of_this_term,
                           std::vector<Action>& actions) {
-  Answered(key, result, of_this_term, actions);
+  if (serves_) Answered(key, result, of_this_term, actions);
   if (!to_forward_.empty()) ForwardMore(now_ns, actions);
 }
 

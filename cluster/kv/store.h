@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "cluster/kv/content_hash.h"
 #include "cluster/kv/cut.h"
 #include "cluster/kv/sharded_map.h"
 #include "cluster/raft/seeded_bugs.h"
@@ -35,18 +36,30 @@ class Store {
     const auto [item, fresh] = items_.Emplace(key);
     const bool forget = SeededBug(Bug::kCutSeesLaterChanges) && !fresh;
     if (!fresh && !forget) Save(key, *item);
+    if (!fresh) content_ -= HashValue(key, item->value);
     // The memory of the former value is used again, unless it is far too much.
     if (item->value.capacity() > kSpare_bytes + 2 * value.size()) item->value = std::string();
     item->value.assign(value);
+    content_ += HashValue(key, item->value);
     if (!forget) item->cut = cut_;
   }
   void Erase(const std::string& key) {
     Item* item = items_.Find(key);
     if (item == nullptr) return;
     Save(key, *item);
+    content_ -= HashValue(key, item->value);
     items_.Erase(key);
   }
   size_t size() const { return items_.size(); }
+  uint64_t content() const { return content_; }  // content_hash.h
+
+  // A fault of memory, for tests: one bit of a value that is not empty.
+  bool Flip(const std::string& key) {
+    Item* const item = items_.Find(key);
+    if (item == nullptr || item->value.empty()) return false;
+    item->value[item->value.size() / 2] ^= 1;
+    return true;
+  }
 
   void BeginCut(CutWriter* writer) {
     ++cut_;
@@ -77,6 +90,7 @@ class Store {
   }
 
   ShardedMap<std::string, Item> items_{4096};
+  uint64_t content_ = 0;
   uint64_t cut_ = 0;
   CutWriter* writer_ = nullptr;  // while a cut is made
   ShardedMap<std::string, Item>::Walk walk_;

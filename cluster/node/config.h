@@ -109,6 +109,7 @@ struct NodeConfig {
   std::vector<kv::Setting> settings_in_file{};
   size_t waiting_max = 16'384;  // requests that wait for an outcome; more are refused
   SnapshotsConfig snapshots{};
+  uint64_t check_every_entries = 16'384;  // of the state; no key: all members must compare after the same entries
   MemcachedConfig memcached{};
 
   // Not of the file but of the log, once that is open (docs/adr/0019): which beginning of the cluster this is.

@@ -59,6 +59,7 @@ kv::ReplicaOptions ReplicaOptionsOf(const NodeConfig& config) {
   options.snapshots = {.every_entries = config.snapshots.every_entries,
                        .every_bytes = config.snapshots.every_bytes};
   options.seed = config.settings;
+  options.check_every_entries = config.check_every_entries;
   return options;
 }
 
@@ -473,6 +474,10 @@ absl::StatusOr<NodeStatus> Node::Status() {
   std::optional<NodeStatus> status = Ask<NodeStatus>([this] { return StatusNow(); });
   if (!status.has_value()) return absl::DeadlineExceededError("the node's loop did not answer within 2 s");
   return *std::move(status);
+}
+
+bool Node::FlipForTest(const std::string& key) {
+  return Ask<bool>([this, key] { return replica_.FlipForTest(key); }).value_or(false);
 }
 
 absl::StatusOr<raft::LogIndex> Node::TakeSnapshot() {

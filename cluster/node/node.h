@@ -69,6 +69,9 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange> changes) override;
   absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues values) override;
 
+  // For tests: one bit of a key's value changes by itself. False: there is no such key.
+  bool FlipForTest(const std::string& key);
+
  private:
   Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, std::unique_ptr<IdentityKeeper> identity,
        std::unique_ptr<kv::StateMachine> state, std::unique_ptr<UdpSocket> peer_socket,

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "cluster/node/node.h"
 #include "cluster/node/stall_problem.h"
+#include "cluster/node/state_problem.h"
 #include "cluster/node/status_message.h"
 
 namespace hedgerow::node {
@@ -56,16 +57,15 @@ void AddDesk(NodeStatus& status, const kv::Replica& replica) {
   status.counters.emplace_back("requests_superseded", replica.desk().counters().superseded);
 }
 
-void AddChecks(NodeStatus& status, const kv::Replica::Checks& checks) {
-  status.counters.emplace_back("state_checks", checks.equal, "equal");
-  status.counters.emplace_back("state_checks", checks.differ, "differ");
-  status.counters.emplace_back("state_checks", checks.skipped, "skipped");
-  if (checks.differ == 0) return;
-  status.diverged = absl::StrCat(
-      "after entry ", checks.first_difference.value(),
-      " the data of this node was not that of the leader. Where one node alone says so, its data is wrong; where all but "
-      "the leader of that time say so, the leader's is. Hand leadership away from the wrong one, and put a new member in "
-      "its place (docs/cluster.md, \"After a bad day\")");
+void AddChecks(NodeStatus& status, const kv::StateChecks& checks) {
+  const kv::StateChecks::Counters& counters = checks.counters();
+  status.counters.emplace_back("state_checks", counters.equal, "equal");
+  status.counters.emplace_back("state_checks", counters.differ, "differ");
+  status.counters.emplace_back("state_checks", counters.skipped, "skipped");
+  status.counters.emplace_back("state_faults", counters.faults);
+  status.counters.emplace_back("state_mended", counters.mended);
+  status.outside_majority = checks.wrong_since() != raft::LogIndex();
+  status.diverged = DivergedProblem(checks);
 }
 
 void AddStorage(NodeStatus& status, const storage::StorageStatistics& statistics) {
@@ -118,7 +118,7 @@ NodeStatus Node::StatusNow() {
   status.role = raft.role();
   status.term = raft.term();
   status.leader = raft.leader();
-  status.ready = readiness_.Observe(raft.leader(), raft.commit(), raft.applied());
+  status.ready = readiness_.Observe(raft.leader(), raft.commit(), raft.applied()) && !replica_.outside();
   status.commit = raft.commit();
   status.applied = raft.applied();
   status.last_index = raft.log().last_index();

@@ -160,7 +160,8 @@ struct NodeStatus {
   std::optional<MemcachedStatus> memcached{};  // if it is on
 
   std::vector<SettingStatus> settings{};
-  std::string diverged{};            // a sentence: a leader's state was another; empty: none was
+  std::string diverged{};            // a sentence: whose state is not the majority's; empty: none is known
+  bool outside_majority = false;     // this node's is not: it serves nobody until it is mended
   uint64_t settings_version = 0;     // grows with each change; 0: the cluster has not set them yet
   std::vector<std::string> notes{};  // sentences about what an operator may want to know; nothing is wrong
 
