@@ -48,10 +48,7 @@ void Replica::HeartbeatAnswered(uint64_t arrived_ns, raft::NodeId peer, uint64_t
 }
 
 void Replica::ReceiveRequest(uint64_t arrived_ns, Request request) {
-  if (!request.is_read() && request.command.key.kind == CommandKind::kCheck) {
-    if (proposals_.leads()) proposals_.Add({.tag = kNoRequest, .key = request.command.key});
-    return;
-  }
+  if (!request.is_read() && request.command.key.kind == CommandKind::kCheck) return AddCheck(request.command.key);
   desk_.Receive(host_.Now_ns(), arrived_ns, std::move(request), actions_);
   Act();
 }
@@ -294,10 +291,15 @@ void Replica::ProposeCheck(raft::LogIndex index, uint64_t fingerprint) {
   const RequestKey key{
       .kind = CommandKind::kCheck, .a = index.value(), .b = fingerprint, .c = raft_.options().self.value()};
   if (proposals_.leads()) {
-    proposals_.Add({.tag = kNoRequest, .key = key});
+    AddCheck(key);
   } else if (raft_.leader().IsSet()) {
     host_.Send(Forward{.tag = kNoRequest, .to = raft_.leader(), .request = {.command = {.key = key}, .hops = 1}});
   }
+}
+
+void Replica::AddCheck(const RequestKey& check) {
+  if (proposals_.leads() && (agreed_features_ & kStateChecksFeature) != 0)
+    proposals_.Add({.tag = kNoRequest, .key = check});
 }
 
 void Replica::FollowChecks() {

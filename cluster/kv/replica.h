@@ -21,6 +21,7 @@
 #include <utility>
 #include <vector>
 
+#include "cluster/kv/features.h"
 #include "cluster/kv/proposal_queue.h"
 #include "cluster/kv/request_desk.h"
 #include "cluster/kv/state_checks.h"
@@ -132,6 +133,9 @@ class Replica {
   // A snapshot has replaced this node's state, or was not needed.
   void Mended(raft::NodeId node) { checks_.Mended(node); }
 
+  // What all members can do, as bits (features.h). A leader proposes nothing that needs more.
+  void SetAgreedFeatures(uint32_t features) { agreed_features_ = features; }
+
   // For tests: a fault of memory.
   bool FlipForTest(const std::string& key) { return MemoryFault::Flip(state_, key); }
 
@@ -143,6 +147,7 @@ class Replica {
   void ProposalsRefused();
   void QueueSettings(Command command);
   void RecordFingerprint();
+  void AddCheck(const RequestKey& check);
   void ProposeCheck(raft::LogIndex index, uint64_t fingerprint);
   void FollowChecks();
   void StepAside();
@@ -183,6 +188,7 @@ class Replica {
   std::vector<std::pair<uint64_t, RequestKey>> batch_;  // proposed in the present step, with their tags
   uint64_t check_every_entries_;
   StateChecks checks_;
+  uint32_t agreed_features_ = kAllFeatures;
   bool was_outside_ = false;
   uint64_t step_aside_ns_ = 0;  // when a leader that is outside next asks another to lead
   static constexpr size_t kChangesMax = 16;

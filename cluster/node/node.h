@@ -104,6 +104,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   void Turn();
   void FlushPeers();
   void FlushClients();
+  void FollowLogUuid();
   void TakeFromPeers();
   void TakeFromClients();
   bool MayWriteLater() const;

@@ -145,10 +145,7 @@ NodeStatus Node::StatusNow() {
     const uint64_t heard_ns = std::max(peer.heard_ns, HeardByCore_ns(peer.id));
     if (heard_ns != 0) said.heard_ago_ns = now_ns_ - std::min(now_ns_, heard_ns);
     said.lost = peer.SaysLost(now_ns_);
-    if (peer.HasOtherDurability(now_ns_)) {
-      const bool disk = peer.other_durability == wire::PeerTraits::Durability::kDisk;
-      said.other_durability = std::string(Name(disk ? Durability::kDisk : Durability::kMemory));
-    }
+    if (peer.IsIncompatible(now_ns_)) said.incompatible = peer.incompatible;
     if (peer.position >= HR_RAFT_MAX_MEMBERS) continue;
     if (raft.round_trip_ns(peer.position) != 0) said.round_trip_ns = raft.round_trip_ns(peer.position);
     if (raft.role() == raft::Role::kLeader) said.match = raft.progress()[peer.position].match();

@@ -32,7 +32,7 @@ struct PeerStatus {
   std::optional<uint64_t> round_trip_ns{};  // nothing: not measured yet
   std::optional<raft::LogIndex> match{};    // what its log is known to hold; only while this node leads
   bool lost = false;                        // it says that it has lost what it promised
-  std::string other_durability{};           // "memory": it has proved to be of this mode, and this node is not
+  std::string incompatible{};               // "has `durability: memory`, and ...": why nothing of it is believed
 };
 
 // Grows from the process's start. `name` is snake_case without unit prefix or "_total" ("hkv_requests"); where
