@@ -28,15 +28,22 @@ class ContentHash {
     hash_ = Fold(first ^ kSecrets[1], second ^ hash_);
     return *this;
   }
-  // 16 bytes at a time. Its length stands behind it, so that two texts are never one.
+  // 16 bytes at a time, the last ones with some of those before them. Its length stands behind it, so that two texts are
+  // never one.
   ContentHash& Text(std::string_view text) {
-    const char* bytes = text.data();
-    size_t left = text.size();
-    for (; left >= 16; bytes += 16, left -= 16) Pair(Load(bytes, 8), Load(bytes + 8, 8));
-    const uint64_t first = Load(bytes, left < 8 ? left : 8);
-    const uint64_t second = left > 8 ? Load(bytes + 8, left - 8) : 0;
-    Pair(first, second);
-    return Word(text.size());
+    const char* const bytes = text.data();
+    const size_t size = text.size();
+    if (size > 16) {
+      for (size_t i = 0; i + 16 < size; i += 16) Pair(Load<uint64_t>(bytes + i), Load<uint64_t>(bytes + i + 8));
+      Pair(Load<uint64_t>(bytes + size - 16), Load<uint64_t>(bytes + size - 8));
+    } else if (size >= 8) {
+      Pair(Load<uint64_t>(bytes), Load<uint64_t>(bytes + size - 8));
+    } else if (size >= 4) {
+      Pair(Load<uint32_t>(bytes), Load<uint32_t>(bytes + size - 4));
+    } else if (size > 0) {
+      Pair(Load<uint8_t>(bytes) << 16 | Load<uint8_t>(bytes + size / 2) << 8 | Load<uint8_t>(bytes + size - 1), 0);
+    }
+    return Word(size);
   }
   uint64_t Take() const { return Fold(hash_ ^ kSecrets[2], kSecrets[3]); }
 
@@ -49,10 +56,13 @@ class ContentHash {
     const unsigned __int128 product = static_cast<unsigned __int128>(a) * b;
     return static_cast<uint64_t>(product) ^ static_cast<uint64_t>(product >> 64);
   }
-  static uint64_t Load(const char* bytes, size_t size) {
-    uint64_t word = 0;
-    std::memcpy(&word, bytes, size);
-    return le64toh(word);
+  template <typename Number>
+  static uint64_t Load(const char* bytes) {
+    Number number;
+    std::memcpy(&number, bytes, sizeof(number));
+    if constexpr (sizeof(number) == sizeof(uint64_t)) return le64toh(number);
+    if constexpr (sizeof(number) == sizeof(uint32_t)) return le32toh(number);
+    return number;
   }
 
   uint64_t hash_;
