@@ -110,7 +110,16 @@ class ByteReader {
     if (byte > 1) ok_ = false;
     return byte == 1;
   }
-  // Lives as long as what is read.
+  // Lives as long as what is read, like a text below.
+  std::string_view GetBytes(size_t size) {
+    if (!ok_ || size > bytes_.size()) {
+      ok_ = false;
+      return {};
+    }
+    const std::string_view bytes = bytes_.substr(0, size);
+    bytes_.remove_prefix(size);
+    return bytes;
+  }
   template <typename Length>
   std::string_view GetText(size_t max_bytes) {
     const size_t size = Get<Length>();

@@ -71,12 +71,12 @@ enum class CommandKind : uint8_t {
   kMemcached = 4,  // the same of a memcached client, whose ids come again
   kTick = 5,       // the leader's own: time has passed
   kSettings = 6,   // the cluster's limits from now on (settings.h)
-  kCheck = 7,      // what the leader's state was after an earlier entry; changes nothing
+  kCheck = 7,      // what a voter's state was after an earlier entry; changes nothing
 };
 
 // What makes two commands the same request. `a`, `b`, `c`, `d` are the nonce; or session and seq; or, of memcached's
-// clients, address, frame id and in `c` a fingerprint of the bytes (memcached::KeyOf). kSettings: `a` is kSeed or 0.
-// kCheck: `a` is the entry's index, `b` the fingerprint after it.
+// clients, address, frame id and in `c` a fingerprint of the bytes (memcached::KeyOf). kSettings: `a` is kSeed or 0, and
+// with a seed `b` is the log's UUID. kCheck: `a` is the entry's index, `b` the fingerprint after it (state_checks.h), `c` the voter.
 struct RequestKey {
   CommandKind kind = CommandKind::kWrite;
   uint64_t a = 0;

@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "cluster/kv/content_hash.h"
+
 namespace hedgerow::kv {
 namespace {
 
@@ -80,6 +82,7 @@ void DedupeWindow::Record(const RequestKey& key, Result result, uint64_t now_ns,
                       .key = key,
                       .result = std::move(result)});
   const Place place = std::prev(by_time_.end());
+  content_ += HashOf(*place);
   answer->second = place;
   if (const auto newest = newest_.find(NameOf(key)); newest != newest_.end()) {
     newest->second = place;
@@ -90,6 +93,7 @@ void DedupeWindow::Record(const RequestKey& key, Result result, uint64_t now_ns,
 
 // It is not known any more; a snapshot that began while it was still has it.
 void DedupeWindow::Remove(Place place) {
+  content_ -= HashOf(*place);
   if (IsUnsaved(*place)) {
     place->replaced_in = snapshot_;
   } else {
@@ -108,12 +112,17 @@ void DedupeWindow::Expire(uint64_t now_ns) {
       const auto newest = newest_.find(NameOf(first->key));
       if (newest != newest_.end() && newest->second == first) newest_.erase(newest);
       answers_.erase(first->key);
+      content_ -= HashOf(*first);
     }
     by_time_.erase(first);
   }
   // A step that no request is of any more.
   const uint64_t oldest_ns = by_time_.empty() ? now_ns : by_time_.front().time_ns;
   while (steps_.size() > 1 && steps_[1].from_ns <= oldest_ns) steps_.erase(steps_.begin());
+}
+
+uint64_t DedupeWindow::HashOf(const Seen& seen) {
+  return HashSeen({.time_ns = seen.time_ns, .origin_ns = seen.origin_ns}, seen.key, seen.result);
 }
 
 void DedupeWindow::BeginSnapshot(SnapshotWriter* writer) {

@@ -61,6 +61,7 @@ class DedupeWindow {
   void Expire(uint64_t now_ns);
 
   size_t size() const { return answers_.size(); }
+  uint64_t content() const { return content_; }  // content_hash.h
 
   const WindowSteps& steps() const { return steps_; }
   void BeginSnapshot(SnapshotWriter* writer);
@@ -91,9 +92,11 @@ class DedupeWindow {
   const Seen* NewestOfName(const RequestKey& key) const;
   void Remove(Place place);
   bool IsUnsaved(const Seen& seen) const;
+  static uint64_t HashOf(const Seen& seen);
   void Save();
 
   uint64_t requests_max_;
+  uint64_t content_ = 0;  // of what is known
   // Never empty, in the order of their beginnings, each longer than the one before. So requests end in the order
   // in which they came.
   WindowSteps steps_;

@@ -3,6 +3,8 @@
 
 #include <utility>
 
+#include "cluster/kv/content_hash.h"
+
 namespace hedgerow::kv {
 namespace {
 
@@ -51,17 +53,18 @@ SnapshotWriter::SnapshotWriter(const SnapshotHeader& header, size_t chunk_bytes)
   open_.Put(static_cast<uint8_t>(SnapshotRecord::kState));
   open_.Put(kSnapshotVersion);
   open_.Put(header.committed_ns);
-  open_.Put(header.fingerprint);
+  open_.Put(header.content);
   open_.Put(header.settings.version);
   PutSettingValues(open_, ValuesOf(header.settings));
   PutSteps(open_, header.window_steps);
   PutSteps(open_, header.memcached_window_steps);
+  open_.Put(header.log_uuid);
   Close();
 }
 
 void GetSnapshotHeader(ByteReader& reader, uint32_t version, SnapshotHeader& header) {
   header.committed_ns = reader.Get<uint64_t>();
-  header.fingerprint = reader.Get<uint64_t>();
+  header.content = reader.Get<uint64_t>();
   if (version < 3) return;
   header.settings.version = reader.Get<uint64_t>();
   SettingValues values;
@@ -70,6 +73,7 @@ void GetSnapshotHeader(ByteReader& reader, uint32_t version, SnapshotHeader& hea
   for (const SettingValue& value : values) Set(header.settings, value.setting, value.value);
   header.window_steps = GetSteps(reader);
   header.memcached_window_steps = GetSteps(reader);
+  if (version >= 4) header.log_uuid = reader.Get<uint64_t>();
 }
 
 void SnapshotWriter::Close() {
@@ -87,6 +91,7 @@ void SnapshotWriter::Value(std::string_view key, std::string_view value) {
   open_.PutText<uint32_t>(key);
   open_.PutText<uint32_t>(value);
   ++values_;
+  content_ += HashValue(key, value);
   RecordEnds();
 }
 
@@ -100,8 +105,10 @@ void SnapshotWriter::Session(const SessionRecord& session, const std::map<uint64
   for (const auto& [seq, result] : answers) {
     open_.Put(seq);
     PutResult(open_, result);
+    content_ += HashAnswer(session.id, seq, result);
   }
   ++sessions_;
+  content_ += HashSession(session);
   RecordEnds();
 }
 
@@ -116,6 +123,7 @@ void SnapshotWriter::Windowed(const SeenTimes& times, const RequestKey& key, con
   if (memcached) open_.Put(key.d);
   PutResult(open_, result);
   ++(memcached ? seen_ : windowed_);
+  content_ += HashSeen(times, key, result);
   RecordEnds();
 }
 
@@ -127,6 +135,7 @@ void SnapshotWriter::KeptItem(std::string_view key, const Item& item) {
   open_.Put(item.unique);
   open_.Put(item.end_ns);
   ++items_;
+  content_ += HashItem(key, item);
   RecordEnds();
 }
 

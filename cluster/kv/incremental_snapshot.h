@@ -10,8 +10,9 @@
 //   1  value      key, value
 //   2  session    id, nonce, lowest unanswered, last active, answers: (seq, result)
 //   3  windowed   time, key, result
-//   4  state      version, committed time, fingerprint      first, and alone
+//   4  state      version, committed time, content          first, and alone
 //                 from version 3 on: settings' version and values, steps of both windows
+//                 from version 4 on: the log's UUID; before, the content was another hash, which nothing reads
 //   5  end        how many values, sessions, windowed, items and seen    last
 //   6  item       key, value, flags, unique, end             from version 2 on
 //   7  seen       time, memcached's key, result              from version 2 on; from version 3 on the origin after the time
@@ -33,7 +34,7 @@
 namespace hedgerow::kv {
 
 // Raised with every change of the format; what was written before is read for ever.
-inline constexpr uint32_t kSnapshotVersion = 3;
+inline constexpr uint32_t kSnapshotVersion = 4;
 // A chunk is closed once it has as much as was asked for, so it is larger by one record at most.
 inline constexpr size_t kSnapshotChunk_bytes = 64 * 1024;
 
@@ -59,10 +60,11 @@ using WindowSteps = std::vector<WindowStep>;
 // What is not a record of a table.
 struct SnapshotHeader {
   uint64_t committed_ns = 0;
-  uint64_t fingerprint = 0;
+  uint64_t content = 0;  // the sum of the records' hashes (content_hash.h)
   Settings settings{};
   WindowSteps window_steps{};
   WindowSteps memcached_window_steps{};
+  uint64_t log_uuid = 0;
 };
 
 // When a request was stamped, and when it had reached the cluster, in committed time. See DedupeWindow.
@@ -100,6 +102,8 @@ class SnapshotWriter {
   void KeptItem(std::string_view key, const Item& item);
   void End();
 
+  // Of all records so far, as they were written down.
+  uint64_t content() const { return content_; }
   // Of all chunks so far.
   uint64_t written_bytes() const { return closed_bytes_ + open_.view().size(); }
   // What is ready, in order.
@@ -114,6 +118,7 @@ class SnapshotWriter {
   ByteWriter open_;
   std::vector<std::string> closed_;
   uint64_t closed_bytes_ = 0;
+  uint64_t content_ = 0;
   uint64_t values_ = 0;
   uint64_t sessions_ = 0;
   uint64_t windowed_ = 0;
@@ -123,7 +128,8 @@ class SnapshotWriter {
 
 void PutResult(ByteWriter& writer, const Result& result);
 Result GetResult(ByteReader& reader);
-// What stands behind the version of a snapshot. An incremental snapshot from before version 3 has no settings.
+// What stands behind the version of a cut. A cut from before version 3 has no settings, and one from before version 4 no
+// content.
 void GetSnapshotHeader(ByteReader& reader, uint32_t version, SnapshotHeader& header);
 
 }  // namespace hedgerow::kv

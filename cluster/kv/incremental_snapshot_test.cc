@@ -116,7 +116,7 @@ std::unique_ptr<StateMachine> Load(const Chunks& chunks, std::string* why = null
   return state;
 }
 
-// Two states are equal if they answer alike from now on. The fingerprint goes over everything that is said.
+// Two states are equal if they answer alike from now on. The fingerprint goes over every byte.
 void ExpectTheSame(StateMachine& a, StateMachine& b, Story story) {
   EXPECT_EQ(a.fingerprint(), b.fingerprint());
   EXPECT_EQ(a.committed_time_ns(), b.committed_time_ns());
@@ -297,7 +297,7 @@ void Small(StateMachine& state) {
             .item = {.verb = ItemVerb::kSet, .key = "leaf", .value = "brown", .flags = 9, .life_s = 60}});
   apply(6, {.key = {.kind = CommandKind::kMemcached, .a = 1, .b = 2, .c = 3, .d = 5},
             .item = {.verb = ItemVerb::kAdd, .key = "leaf", .value = "red"}});
-  apply(7, {.key = {.kind = CommandKind::kSettings, .a = kSeed},
+  apply(7, {.key = {.kind = CommandKind::kSettings, .a = kSeed, .b = 99},
             .settings = {{Setting::kSessionsMax, 3}, {Setting::kMemcachedWindow, 6 * kSecond}}});
 }
 
@@ -336,10 +336,11 @@ TEST(IncrementalSnapshot, EveryFormatThereWasIsRead) {
     if (version >= 3) {
       settings.version = 1;
       settings.sessions.sessions_max = 3;
-      settings.window = {.window_ns = 10 * kSecond, .requests_max = 1'000'000};
+      if (version == 3) settings.window = {.window_ns = 10 * kSecond, .requests_max = 1'000'000};
       settings.memcached.window.window_ns = 6 * kSecond;
     }
     EXPECT_EQ(state->settings(), settings);
+    EXPECT_EQ(state->log_uuid(), version >= 4 ? 99u : 0u);
     if (version == 1) continue;
     ASSERT_NE(state->FindItem("leaf"), nullptr);
     EXPECT_EQ(*state->FindItem("leaf"),

@@ -6,6 +6,8 @@
 #include <optional>
 #include <utility>
 
+#include "cluster/kv/content_hash.h"
+
 namespace hedgerow::kv {
 namespace {
 
@@ -99,10 +101,12 @@ Result ItemStore::Put(const std::string& key, Item item) {
     kept->snapshot = snapshot_;
   } else {
     Save(key, *kept);
+    content_ -= HashItem(key, kept->item);
   }
   bytes_ = bytes_ - freed_bytes + needed_bytes;
   SetEnd(key, *kept, item.end_ns);
   kept->item = std::move(item);
+  content_ += HashItem(key, kept->item);
   return Said(ResultCode::kOk);
 }
 
@@ -134,7 +138,9 @@ Result ItemStore::Touch(const ItemOperation& operation, uint64_t now_ns) {
   }
   Kept& kept = *items_.Find(operation.key);
   Save(operation.key, kept);
+  content_ -= HashItem(operation.key, kept.item);
   SetEnd(operation.key, kept, EndAt_ns(operation.life_s, now_ns));
+  content_ += HashItem(operation.key, kept.item);
   return Said(ResultCode::kOk);
 }
 
@@ -149,6 +155,7 @@ void ItemStore::Erase(const std::string& key) {
   Kept* const kept = items_.Find(key);
   if (kept == nullptr) return;
   Save(key, *kept);
+  content_ -= HashItem(key, kept->item);
   SetEnd(key, *kept, 0);
   bytes_ -= Size_bytes(key, kept->item);
   items_.Erase(key);
@@ -186,6 +193,7 @@ bool ItemStore::Restore(const std::string& key, Item item) {
   bytes_ += Size_bytes(key, item);
   SetEnd(key, *kept, item.end_ns);
   kept->item = std::move(item);
+  content_ += HashItem(key, kept->item);
   return true;
 }
 

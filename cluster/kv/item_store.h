@@ -38,6 +38,7 @@ class ItemStore {
 
   size_t size() const { return items_.size(); }
   size_t bytes() const { return bytes_; }
+  uint64_t content() const { return content_; }  // content_hash.h
   size_t ending() const { return by_end_.size(); }  // items that will end, or have
 
   void BeginSnapshot(SnapshotWriter* writer);
@@ -65,6 +66,7 @@ class ItemStore {
 
   uint64_t memory_bytes_;
   size_t bytes_ = 0;
+  uint64_t content_ = 0;
   ShardedMap<std::string, Kept> items_{4096};
   std::set<std::pair<uint64_t, std::string>> by_end_;  // of items that have one
 

@@ -44,6 +44,7 @@ class MemcachedState {
   size_t items() const { return items_.size(); }
   size_t item_bytes() const { return items_.bytes(); }
   size_t seen() const { return window_.size(); }
+  uint64_t content() const { return items_.content() + window_.content(); }
 
   void BeginSnapshot(SnapshotWriter* writer);
   bool ContinueSnapshot() { return items_.ContinueSnapshot() || window_.ContinueSnapshot(); }

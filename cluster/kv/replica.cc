@@ -24,6 +24,7 @@ Replica::Replica(ReplicaHost& host, ReplicaOptions options, raft::RestoredState 
       router_(options.raft.self, state_, options.router, host.Random()),
       applied_(raft_.snapshot().last),
       check_every_entries_(options.check_every_entries),
+      checks_(options.raft.self),
       seed_(options.seed) {
   HEDGEROW_CHECK((applied_.index == raft::LogIndex()) == (state == nullptr));
   if (state != nullptr) state_ = std::move(*state);
@@ -46,6 +47,7 @@ void Replica::HeartbeatAnswered(uint64_t arrived_ns, raft::NodeId peer, uint64_t
 }
 
 void Replica::ReceiveRequest(uint64_t arrived_ns, Request request) {
+  if (!request.is_read() && request.command.key.kind == CommandKind::kCheck) return AddCheck(request.command.key);
   router_.Receive(host_.Now_ns(), arrived_ns, std::move(request), actions_);
   Act();
 }
@@ -57,7 +59,7 @@ void Replica::ReceiveForwardAnswer(uint64_t tag, raft::NodeId from, const Answer
 
 bool Replica::wants_snapshot(uint64_t times) const {
   // Who has not heard yet of any configuration has nothing that anybody needs.
-  return !taking_snapshot() && !raft_.ConfigurationAt(applied_.index).members.empty() &&
+  return !taking_snapshot() && !outside() && !raft_.ConfigurationAt(applied_.index).members.empty() &&
          (entries_since_cut_ / times >= policy_.every_entries ||
           bytes_since_cut_ / times >= policy_.every_bytes);
 }
@@ -66,6 +68,16 @@ raft::Snapshot Replica::BeginSnapshot(size_t chunk_bytes) {
   state_.BeginSnapshot(chunk_bytes);
   entries_since_cut_ = bytes_since_cut_ = 0;
   return {.last = applied_, .configuration = raft_.ConfigurationAt(applied_.index)};
+}
+
+std::vector<std::string> Replica::ContinueSnapshot(size_t bytes) {
+  std::vector<std::string> chunks = state_.ContinueSnapshot(bytes);
+  if (!state_.taking_snapshot() && !state_.snapshot_is_sound()) {
+    checks_.FoundFault(applied_.index);
+    ProposeCheck(applied_.index, StateChecks::kFault);
+    FollowChecks();
+  }
+  return chunks;
 }
 
 void Replica::ReceiveSnapshot(raft::SnapshotReceived received, std::unique_ptr<StateMachine> state) {
@@ -92,11 +104,14 @@ void Replica::Tick() {
     Act();
   }
   if (now_ns >= std::min(raft_.next_deadline_ns(), raft_.detector().next_poll_ns())) Feed(raft::Tick{});
+  if (outside() && raft_.role() == raft::Role::kLeader && now_ns >= step_aside_ns_) StepAside();
   if (now_ns >= next_time_tick_ns()) proposals_.Add({.tag = kNoRequest, .key = {.kind = CommandKind::kTick}});
 }
 
 uint64_t Replica::next_deadline_ns() const {
-  return std::min({raft_.next_deadline_ns(), raft_.detector().next_poll_ns(), router_.next_deadline_ns(), next_time_tick_ns()});
+  const bool leads_outside = outside() && raft_.role() == raft::Role::kLeader;
+  return std::min({raft_.next_deadline_ns(), raft_.detector().next_poll_ns(), router_.next_deadline_ns(), next_time_tick_ns(),
+                   leads_outside ? step_aside_ns_ : UINT64_MAX});
 }
 
 // Commands move committed time, and without any it would stand still: nothing would end while nobody writes.
@@ -145,11 +160,13 @@ bool Replica::Propose() {
 
 void Replica::Step(decltype(raft::Event::what) what) {
   outputs_.Clear();
-  const bool received = std::holds_alternative<raft::SnapshotReceived>(what);
+  const auto* const snapshot = std::get_if<raft::SnapshotReceived>(&what);
+  const std::optional<raft::Snapshot> received = snapshot != nullptr ? std::optional(snapshot->snapshot) : std::nullopt;
   raft_.Step({.now_ns = host_.Now_ns(), .random = host_.Random(), .what = std::move(what)}, outputs_);
   host_.Stepped(outputs_);
   Carry();
-  if (!received) return;
+  if (!received.has_value()) return;
+  if (outside()) Mend(*received, received_.front());
   // The state that was replaced, or the one that was not needed.
   host_.Retire(std::move(received_.front()));
   received_.pop_front();
@@ -181,7 +198,9 @@ void Replica::Carry() {
     proposed_ns_ = host_.Now_ns();
     // Before any other command of its term. Where an entry that is not applied yet has set them, it changes nothing.
     if (seed_.has_value() && !state_.settings().set()) {
-      QueueSettings({.key = {.kind = CommandKind::kSettings, .a = kSeed}, .settings = ValuesOf(*seed_)});
+      const uint64_t log_uuid = std::max<uint64_t>(host_.Random(), 1);
+      QueueSettings(
+          {.key = {.kind = CommandKind::kSettings, .a = kSeed, .b = log_uuid}, .settings = ValuesOf(*seed_)});
     }
     host_.BecameLeader();
   }
@@ -207,7 +226,8 @@ void Replica::Install() {
   HEDGEROW_CHECK(received_.front() != nullptr);
   std::swap(state_, *received_.front());
   applied_ = outputs_.install->last;
-  checkpoints_ = {};
+  checks_.StateReplaced();
+  FollowChecks();
   entries_since_cut_ = bytes_since_cut_ = 0;
   router_.StateReplaced(actions_);
 }
@@ -241,7 +261,12 @@ void Replica::ApplySome(std::span<const raft::Entry> entries) {
       proposals_.RemoveProposed(command->key);
       const bool of_this_term = raft_.role() == raft::Role::kLeader && entry.term == raft_.term();
       router_.Applied(host_.Now_ns(), command->key, result, of_this_term, actions_);
-      if (command->key.kind == CommandKind::kCheck) Compare(command->key);
+      if (command->key.kind == CommandKind::kCheck) {
+        const RequestKey& check = command->key;
+        checks_.Count(entry.index, raft::LogIndex(check.a), raft::NodeId(check.c), check.b,
+                      raft_.ConfigurationAt(entry.index));
+        FollowChecks();
+      }
       ++command;
     }
     if (entry.index.value() % check_every_entries_ == 0) RecordFingerprint();
@@ -249,26 +274,76 @@ void Replica::ApplySome(std::span<const raft::Entry> entries) {
   }
 }
 
-// The fingerprints of two replicas are comparable from the first settings on (StateMachine::ApplySettings).
 void Replica::RecordFingerprint() {
-  if (!state_.settings().set()) return;
-  const Checkpoint now{.index = applied_.index.value(), .fingerprint = state_.fingerprint()};
-  checkpoints_[now.index / check_every_entries_ % checkpoints_.size()] = now;
-  if (!proposals_.leads()) return;
-  proposals_.Add({.tag = kNoRequest, .key = {.kind = CommandKind::kCheck, .a = now.index, .b = now.fingerprint}});
+  const uint64_t fingerprint = state_.fingerprint();
+  checks_.Record(applied_.index, fingerprint);
+  ProposeCheck(applied_.index, fingerprint);
 }
 
-// Of the log alone, so each replica sees each comparison once; its outcome is this node's, and no part of the state.
-void Replica::Compare(const RequestKey& check) {
-  const Checkpoint& own = checkpoints_[check.a / check_every_entries_ % checkpoints_.size()];
-  if (own.index != check.a) {
-    ++checks_.skipped;
-  } else if (own.fingerprint == check.b) {
-    ++checks_.equal;
-  } else {
-    ++checks_.differ;
-    if (checks_.first_difference == raft::LogIndex()) checks_.first_difference = raft::LogIndex(check.a);
+// A result that is lost is missing in one comparison, and the next one is soon.
+void Replica::ProposeCheck(raft::LogIndex index, uint64_t fingerprint) {
+  if (raft_.configuration().Find(raft_.options().self) == nullptr) return;
+  const RequestKey key{
+      .kind = CommandKind::kCheck, .a = index.value(), .b = fingerprint, .c = raft_.options().self.value()};
+  if (proposals_.leads()) {
+    AddCheck(key);
+  } else if (raft_.leader().IsSet()) {
+    host_.Send(Forward{.tag = kNoRequest, .to = raft_.leader(), .request = {.command = {.key = key}, .hops = 1}});
   }
+}
+
+void Replica::AddCheck(const RequestKey& check) {
+  if (proposals_.leads() && (agreed_features_ & kStateChecksFeature) != 0)
+    proposals_.Add({.tag = kNoRequest, .key = check});
+}
+
+void Replica::FollowChecks() {
+  if (outside() == was_outside_) return;
+  was_outside_ = outside();
+  raft_.SetMayLead(!was_outside_);
+  router_.SetServes(!was_outside_);
+  if (was_outside_ && state_.taking_snapshot()) state_.AbandonSnapshot();
+  step_aside_ns_ = host_.Now_ns();
+}
+
+// To the voter of the majority that has most of the log. Where there is none, this node leads on and serves nobody.
+void Replica::StepAside() {
+  step_aside_ns_ = host_.Now_ns() + 2 * raft_.election_timeout_ns();
+  const raft::Configuration& configuration = raft_.configuration();
+  raft::NodeId best;
+  raft::LogIndex best_match;
+  for (const raft::Member& member : configuration.members) {
+    const bool decides = ((configuration.deciding() & raft_.peers()) >> member.position & 1) != 0;
+    if (!decides || checks_.outside().contains(member.id)) continue;
+    const raft::LogIndex match = raft_.progress()[member.position].match();
+    if (best.IsSet() && match <= best_match) continue;
+    best = member.id;
+    best_match = match;
+  }
+  if (best.IsSet()) Feed(raft::TransferLeadership{.target = best});
+}
+
+// The log is right, and only what was made of it is not: what the log holds beyond the snapshot is applied once more.
+// The snapshot becomes this node's own, since the one that it had may be of a state that was wrong already.
+void Replica::Mend(const raft::Snapshot& snapshot, std::unique_ptr<StateMachine>& state) {
+  const raft::LogIndex last = snapshot.last.index;
+  const raft::LogIndex applied = applied_.index;
+  if (last > applied || last < raft_.log().start().index || last <= raft_.snapshot().last.index) return;
+  if (state_.taking_snapshot()) state_.AbandonSnapshot();
+  std::swap(state_, *state);
+  checks_.StateReplaced();
+  FollowChecks();
+  Command command;
+  for (raft::LogIndex index = last.Next(); index <= applied; index = index.Next()) {
+    const raft::Entry& entry = raft_.log().At(index);
+    if (entry.kind != raft::EntryKind::kCommand) continue;
+    HEDGEROW_CHECK(DecodeInto(entry.payload.view(), command));
+    (void)state_.Apply(index.value(), command);
+  }
+  entries_since_cut_ = bytes_since_cut_ = 0;
+  router_.StateReplaced(actions_);
+  Act();
+  Feed(raft::SnapshotTaken{.snapshot = snapshot});
 }
 
 void Replica::Act() {

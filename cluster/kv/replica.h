@@ -21,8 +21,10 @@
 #include <utility>
 #include <vector>
 
+#include "cluster/kv/features.h"
 #include "cluster/kv/proposal_queue.h"
 #include "cluster/kv/request_router.h"
+#include "cluster/kv/state_checks.h"
 #include "cluster/kv/state_machine.h"
 #include "cluster/raft/raft.h"
 
@@ -73,7 +75,7 @@ struct ReplicaOptions {
   SnapshotPolicy snapshots{};
   // What a cluster that has no settings yet gets, if this node is its first leader. Nothing: it stays without.
   std::optional<Settings> seed{};
-  // A leader has its state compared with the others' after every so many entries.
+  // Replicas compare their states after every so many entries.
   uint64_t check_every_entries = 16'384;
 };
 
@@ -108,7 +110,9 @@ class Replica {
   bool wants_snapshot(uint64_t times = 1) const;
   raft::Snapshot BeginSnapshot(size_t chunk_bytes = kSnapshotChunk_bytes);
   bool taking_snapshot() const { return state_.taking_snapshot(); }
-  std::vector<std::string> ContinueSnapshot(size_t bytes) { return state_.ContinueSnapshot(bytes); }
+  std::vector<std::string> ContinueSnapshot(size_t bytes);
+  // The last one is what was put into the state. If not, it is worth nothing, and this replica is outside (below).
+  bool snapshot_is_sound() const { return state_.snapshot_is_sound(); }
   void AbandonSnapshot() { state_.AbandonSnapshot(); }
   // It is durable, and `state` is made of it.
   void ReceiveSnapshot(raft::SnapshotReceived received, std::unique_ptr<StateMachine> state);
@@ -121,15 +125,19 @@ class Replica {
   const RequestRouter& router() const { return router_; }
   const ProposalQueue& proposals() const { return proposals_; }
 
-  // What entries of kind kCheck have shown. A replica that differs from a leader has applied the log differently,
-  // or the leader has: no replica can tell alone which of the two it is.
-  struct Checks {
-    uint64_t equal = 0;
-    uint64_t differ = 0;
-    uint64_t skipped = 0;  // this replica does not have its own fingerprint at that entry any more, or never had
-    raft::LogIndex first_difference{};  // 0: none
-  };
-  const Checks& checks() const { return checks_; }
+  // What the voters' fingerprints have shown. A replica whose state is wrong goes on to vote, store and apply, but answers
+  // no client, takes no snapshot and does not stand; one that leads hands its leadership to a voter of the majority. Its
+  // state is replaced by the snapshot that a leader sends it (ReceiveSnapshot), with what its log holds beyond that.
+  const StateChecks& checks() const { return checks_; }
+  bool outside() const { return checks_.wrong_since() != raft::LogIndex(); }
+  // A snapshot has replaced this node's state, or was not needed.
+  void Mended(raft::NodeId node) { checks_.Mended(node); }
+
+  // What all members can do, as bits (features.h). A leader proposes nothing that needs more.
+  void SetAgreedFeatures(uint32_t features) { agreed_features_ = features; }
+
+  // For tests: a fault of memory.
+  bool FlipForTest(const std::string& key) { return MemoryFault::Flip(state_, key); }
 
  private:
   void Step(decltype(raft::Event::what) what);
@@ -139,7 +147,11 @@ class Replica {
   void ProposalsRefused();
   void QueueSettings(Command command);
   void RecordFingerprint();
-  void Compare(const RequestKey& check);
+  void AddCheck(const RequestKey& check);
+  void ProposeCheck(raft::LogIndex index, uint64_t fingerprint);
+  void FollowChecks();
+  void StepAside();
+  void Mend(const raft::Snapshot& snapshot, std::unique_ptr<StateMachine>& state);
   uint64_t next_time_tick_ns() const;
   void SendMessage(raft::Message message);
   void Carry();
@@ -174,13 +186,11 @@ class Replica {
   std::deque<decltype(raft::Event::what)> todo_;
   ProposalQueue proposals_;                             // not stamped yet
   std::vector<std::pair<uint64_t, RequestKey>> batch_;  // proposed in the present step, with their tags
-  struct Checkpoint {
-    uint64_t index = 0;
-    uint64_t fingerprint = 0;
-  };
   uint64_t check_every_entries_;
-  std::array<Checkpoint, 4> checkpoints_{};  // the latest, by index
-  Checks checks_{};
+  StateChecks checks_;
+  uint32_t agreed_features_ = kAllFeatures;
+  bool was_outside_ = false;
+  uint64_t step_aside_ns_ = 0;  // when a leader that is outside next asks another to lead
   static constexpr size_t kChangesMax = 16;
   std::deque<Command> changes_;   // of kind kSettings among the proposals, in their order
   std::optional<Settings> seed_;

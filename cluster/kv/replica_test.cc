@@ -222,8 +222,9 @@ TEST_F(ReplicaTest, ALeaderSeedsAClusterWithoutSettingsBeforeAnythingElse) {
   Ask(1);
   const auto seed = Decode(raft().log().At(LogIndex(2)).payload.view());
   ASSERT_TRUE(seed.has_value());
-  EXPECT_EQ(seed->key, (RequestKey{.kind = CommandKind::kSettings, .a = kSeed}));
   Acknowledge(3);
+  EXPECT_EQ(seed->key, (RequestKey{.kind = CommandKind::kSettings, .a = kSeed, .b = replica_->state().log_uuid()}));
+  EXPECT_NE(seed->key.b, 0u) << "and the log's UUID";
   EXPECT_TRUE(replica_->state().settings().set());
   EXPECT_EQ(replica_->state().settings().sessions.sessions_max, 7u);
 }
@@ -272,46 +273,138 @@ TEST_F(ReplicaTest, ALeaderProposesAChangeOfSettingsAndAFollowerDoesNot) {
 
 class StateCheckTest : public ReplicaTest {
  protected:
-  // As a follower: a seed, and then what the leader says that its state was after entry 2.
+  static raft::Entry EntryOf(uint64_t index, const Command& command) {
+    return {.term = Term(1), .index = LogIndex(index), .payload = raft::Payload(Encode(command))};
+  }
+  static Command Seed() {
+    return {.key = {.kind = CommandKind::kSettings, .a = kSeed, .b = 77}, .settings = {{Setting::kSessionsMax, 9}}};
+  }
+  static Command Put(const std::string& value) {
+    return {.key = {.kind = CommandKind::kWindowed, .a = 3, .b = static_cast<uint64_t>(value[0])},
+            .operations = {{.kind = OperationKind::kPut, .key = "k", .value = value}}};
+  }
+  static Command Check(uint64_t index, uint64_t fingerprint, uint64_t node) {
+    return {.key = {.kind = CommandKind::kCheck, .a = index, .b = fingerprint, .c = node}};
+  }
+  // As a follower: a seed and a put, and what nodes 2 and 3 say that their states were after entry 2.
   void FollowerHears(uint64_t fingerprint) {
     check_every_ = 2;
     Start();
-    const auto entry = [](uint64_t index, const Command& command) {
-      return raft::Entry{.term = Term(1), .index = LogIndex(index), .payload = raft::Payload(Encode(command))};
-    };
-    std::vector<raft::Entry> entries = {
-        entry(1, Seed()), entry(2, Write(1).command),
-        entry(3, {.key = {.kind = CommandKind::kCheck, .a = 2, .b = fingerprint}}),
-        entry(4, {.key = {.kind = CommandKind::kCheck, .a = 1000, .b = fingerprint}})};
-    FromNode2(1, raft::AppendRequest{.prev_index = {}, .prev_term = {}, .commit = LogIndex(4), .entries = entries});
-    ASSERT_EQ(replica_->applied().index, LogIndex(4));
+    Append({EntryOf(1, Seed()), EntryOf(2, Put("value"))});
+    Append({EntryOf(3, Check(2, fingerprint, 2)), EntryOf(4, Check(2, fingerprint, 3)), EntryOf(5, Put("later"))});
   }
-  static Command Seed() {
-    return {.key = {.kind = CommandKind::kSettings, .a = kSeed}, .settings = {{Setting::kSessionsMax, 9}}};
+  void Append(std::vector<raft::Entry> entries) {
+    const LogIndex last = entries.back().index;
+    const LogIndex prev = entries.front().index.Previous();
+    FromNode2(1, raft::AppendRequest{.prev_index = prev,
+                                     .prev_term = Term(prev == LogIndex() ? 0 : 1),
+                                     .commit = last,
+                                     .entries = std::move(entries)});
+    ASSERT_EQ(replica_->applied().index, last);
   }
-  static uint64_t Fingerprint() {
-    StateMachine state;
-    state.Apply(1, Seed());
-    state.Apply(2, Write(1).command);
-    return state.fingerprint();
+  static std::unique_ptr<StateMachine> StateAfter(uint64_t entries) {
+    auto state = std::make_unique<StateMachine>();
+    state->Apply(1, Seed());
+    state->Apply(2, Put("value"));
+    if (entries >= 5) state->Apply(5, Put("later"));
+    return state;
+  }
+  void Read() {
+    answers_.clear();
+    Request request;
+    request.reply_to.request = 900;
+    request.read_key = "k";
+    request.patience_ns = 1000 * kMillisecond;
+    replica_->ReceiveRequest(now_ns_, std::move(request));
+    replica_->Settle();
   }
 };
 
-TEST_F(StateCheckTest, AReplicaFindsThatItsStateIsTheLeaders) {
-  FollowerHears(Fingerprint());
-  EXPECT_EQ(replica_->checks().equal, 1u);
-  EXPECT_EQ(replica_->checks().differ, 0u);
-  EXPECT_EQ(replica_->checks().skipped, 1u) << "an entry that it has not kept";
+TEST_F(StateCheckTest, AReplicaFindsThatItsStateIsTheMajoritys) {
+  FollowerHears(StateAfter(2)->fingerprint());
+  EXPECT_EQ(replica_->checks().counters().equal, 1u);
+  EXPECT_FALSE(replica_->outside());
+  EXPECT_EQ(forwards_, 2u) << "its own are the leader's to propose";
+  EXPECT_EQ(replica_->state().log_uuid(), 77u);
 }
 
-TEST_F(StateCheckTest, AReplicaFindsThatItsStateIsAnother) {
-  FollowerHears(Fingerprint() + 1);
-  EXPECT_EQ(replica_->checks().equal, 0u);
-  EXPECT_EQ(replica_->checks().differ, 1u);
-  EXPECT_EQ(replica_->checks().first_difference, LogIndex(2));
+TEST_F(StateCheckTest, AReplicaWhoseStateIsWrongServesNobodyAndStandsForNothing) {
+  FollowerHears(StateAfter(2)->fingerprint() + 1);
+  EXPECT_EQ(replica_->checks().counters().differ, 1u);
+  EXPECT_EQ(replica_->checks().wrong_since(), LogIndex(2));
+  EXPECT_TRUE(replica_->outside());
+  EXPECT_FALSE(replica_->wants_snapshot());
+  Read();
+  ASSERT_EQ(answers_.count(900), 1u);
+  EXPECT_EQ(answers_[900].kind, Answer::Kind::kNotLeader);
+  EXPECT_EQ(answers_[900].leader_hint, NodeId(2));
+  now_ns_ += 60'000 * kMillisecond;
+  replica_->Tick();
+  replica_->Settle();
+  EXPECT_EQ(raft().role(), raft::Role::kFollower) << "however long there is no leader";
 }
 
-TEST_F(StateCheckTest, ALeaderHasItsStateCompared) {
+// The leader's snapshot is of before what this node has applied: its log makes good the rest.
+TEST_F(StateCheckTest, ALeadersSnapshotMendsItWithWhatTheLogHoldsBeyondThat) {
+  FollowerHears(StateAfter(2)->fingerprint() + 1);
+  ASSERT_TRUE(replica_->FlipForTest("k"));
+  ASSERT_NE(replica_->state().Get("k"), "later");
+  const raft::Snapshot snapshot{.last = {.index = LogIndex(3), .term = Term(1)},
+                                .configuration = raft().configuration()};
+  replica_->ReceiveSnapshot({.leader = NodeId(2), .term = Term(1), .snapshot = snapshot}, StateAfter(3));
+  replica_->Settle();
+  EXPECT_FALSE(replica_->outside());
+  EXPECT_EQ(replica_->checks().counters().mended, 1u);
+  EXPECT_EQ(replica_->state().Get("k"), "later");
+  EXPECT_EQ(replica_->state().fingerprint(), StateAfter(5)->fingerprint());
+  EXPECT_EQ(replica_->applied().index, LogIndex(5));
+  EXPECT_EQ(raft().snapshot().last.index, LogIndex(3)) << "or the next start would load a wrong one";
+}
+
+TEST_F(StateCheckTest, ASnapshotOfAStateThatIsRightChangesNothing) {
+  FollowerHears(StateAfter(2)->fingerprint());
+  const raft::Snapshot snapshot{.last = {.index = LogIndex(3), .term = Term(1)},
+                                .configuration = raft().configuration()};
+  replica_->ReceiveSnapshot({.leader = NodeId(2), .term = Term(1), .snapshot = snapshot}, StateAfter(3));
+  replica_->Settle();
+  EXPECT_EQ(raft().snapshot().last.index, LogIndex());
+}
+
+TEST_F(StateCheckTest, AFlippedBitIsInTheNextFingerprintOnceItsKeyIsWritten) {
+  check_every_ = 2;
+  Start();
+  Append({EntryOf(1, Seed()), EntryOf(2, Put("value"))});
+  ASSERT_TRUE(replica_->FlipForTest("k"));
+  EXPECT_EQ(replica_->state().fingerprint(), StateAfter(2)->fingerprint()) << "nobody has looked at the byte";
+  Append({EntryOf(5 - 2, Put("later"))});
+  StateMachine expected;
+  expected.Apply(1, Seed());
+  expected.Apply(2, Put("value"));
+  expected.Apply(3, Put("later"));
+  EXPECT_NE(replica_->state().fingerprint(), expected.fingerprint());
+}
+
+TEST_F(StateCheckTest, ASnapshotFindsAFlippedBitAndIsNotTaken) {
+  check_every_ = 2;
+  Start();
+  Append({EntryOf(1, Seed()), EntryOf(2, Put("value"))});
+  forwards_ = 0;
+  const auto take = [this] {
+    replica_->BeginSnapshot();
+    while (replica_->taking_snapshot()) (void)replica_->ContinueSnapshot(1000);
+  };
+  take();
+  EXPECT_TRUE(replica_->snapshot_is_sound());
+  ASSERT_TRUE(replica_->FlipForTest("k"));
+  take();
+  EXPECT_FALSE(replica_->snapshot_is_sound());
+  EXPECT_TRUE(replica_->outside());
+  EXPECT_EQ(replica_->checks().counters().faults, 1u);
+  EXPECT_EQ(forwards_, 1u) << "the others are told";
+  EXPECT_NE(replica_->state().fingerprint(), StateAfter(2)->fingerprint()) << "it is that of what is there";
+}
+
+TEST_F(StateCheckTest, AVotersResultIsProposedByItsLeader) {
   check_every_ = 4;
   seed_.emplace();
   Start();
@@ -320,10 +413,36 @@ TEST_F(StateCheckTest, ALeaderHasItsStateCompared) {
   ASSERT_EQ(Last(), 4u);
   Acknowledge(4);
   ASSERT_EQ(Last(), 5u);
+  const uint64_t fingerprint = replica_->state().fingerprint();
   const auto check = Decode(raft().log().At(LogIndex(5)).payload.view());
-  EXPECT_EQ(check->key, (RequestKey{.kind = CommandKind::kCheck, .a = 4, .b = replica_->state().fingerprint()}));
-  Acknowledge(5);
-  EXPECT_EQ(replica_->checks().equal, 1u);
+  EXPECT_EQ(check->key, Check(4, fingerprint, 1).key);
+  replica_->ReceiveRequest(now_ns_, {.command = Check(4, fingerprint, 2)});
+  replica_->Settle();
+  ASSERT_EQ(Last(), 6u);
+  EXPECT_EQ(Decode(raft().log().At(LogIndex(6)).payload.view())->key, Check(4, fingerprint, 2).key);
+  Acknowledge(6);
+  EXPECT_EQ(replica_->checks().counters().equal, 1u);
+}
+
+TEST_F(StateCheckTest, ALeaderWhoseStateIsWrongHandsItsLeadershipToAVoterOfTheMajority) {
+  check_every_ = 4;
+  seed_.emplace();
+  Start();
+  Lead();
+  for (uint64_t seq = 1; seq <= 2; ++seq) Ask(seq);
+  Acknowledge(4);
+  for (const uint64_t node : {2, 3}) replica_->ReceiveRequest(now_ns_, {.command = Check(4, 999, node)});
+  replica_->Settle();
+  ASSERT_EQ(Last(), 7u);
+  EXPECT_FALSE(raft().transferring());
+  Acknowledge(7);
+  EXPECT_TRUE(replica_->outside());
+  Read();
+  ASSERT_EQ(answers_.count(900), 1u) << "before anything else";
+  EXPECT_EQ(answers_[900].kind, Answer::Kind::kNotLeader);
+  replica_->Tick();
+  replica_->Settle();
+  EXPECT_TRUE(raft().transferring());
 }
 
 }  // namespace

@@ -48,6 +48,10 @@ bool RequestRouter::HasRoomFor(size_t bytes) const {
 
 void RequestRouter::Receive(uint64_t now_ns, uint64_t arrived_ns, Request request, std::vector<Action>& actions) {
   now_ns_ = now_ns;
+  if (!serves_) {
+    actions.push_back(NotLeader(request, leader_ == self_ ? raft::NodeId() : leader_));
+    return;
+  }
   if (!request.is_read()) {
     if (std::optional<Result> known = state_.Known(request.command.key)) {
       actions.push_back(ResultAnswer(request, std::move(*known)));
@@ -302,6 +306,7 @@ void RequestRouter::ForwardAnswered(uint64_t now_ns, uint64_t tag, raft::NodeId 
 void RequestRouter::ReadReady(uint64_t tag, std::vector<Action>& actions) {
   const auto found = waiting_.find(tag);
   if (found == waiting_.end()) return;
+  if (!serves_) return Refuse(tag, actions);
   const Request& request = found->second.request;
   if (request.read_key.has_value()) {
     Answer answer{.reply_to = request.reply_to, .kind = Answer::Kind::kValue};
@@ -341,7 +346,7 @@ void RequestRouter::ReadRefused(uint64_t tag, std::vector<Action>& actions) {
 void RequestRouter::Applied(uint64_t now_ns, const RequestKey& key, const Result& result, bool of_this_term,
                           std::vector<Action>& actions) {
   now_ns_ = now_ns;
-  Answered(key, result, of_this_term, actions);
+  if (serves_) Answered(key, result, of_this_term, actions);
   if (!to_forward_.empty()) ForwardMore(now_ns, actions);
 }
 

@@ -122,6 +122,8 @@ class RequestRouter {
   void Queued(const RequestKey& key);
   // Or it waits because this node hands its leadership over: then it is refused like what waits for a leader.
   void HandsOver(bool hands_over) { hands_over_ = hands_over; }
+  // False: this node's state is wrong. It answers nothing of it: clients are sent elsewhere, and what waits here as well.
+  void SetServes(bool serves) { serves_ = serves; }
   bool IsProposed(const RequestKey& key) const;
   // What the node that a request was forwarded to says. It has applied it, or can do nothing with it.
   void ForwardAnswered(uint64_t now_ns, uint64_t tag, raft::NodeId from, const Answer& answer,
@@ -196,6 +198,7 @@ class RequestRouter {
   RouterOptions options_;
   raft::NodeId leader_;
   bool hands_over_ = false;
+  bool serves_ = true;
   uint64_t next_tag_;
   size_t waiting_bytes_ = 0;
   size_t items_bytes_ = 0;                              // answered since BeginAnswers

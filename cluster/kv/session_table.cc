@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "cluster/kv/content_hash.h"
 #include "cluster/raft/check.h"
 
 namespace hedgerow::kv {
@@ -17,6 +18,7 @@ SessionTable::Session& SessionTable::Create(uint64_t nonce, uint64_t id, uint64_
   session.place = by_activity_.insert(by_activity_.end(), id);
   session.opened = {.code = ResultCode::kOk, .session = id, .values = {}};
   *by_nonce_.Emplace(nonce).first = id;
+  content_ += HashSession(RecordOf(id, session));
   return session;
 }
 
@@ -34,14 +36,18 @@ SessionTable::SequenceStatus SessionTable::Arrive(uint64_t id, uint64_t seq, uin
   if (found == nullptr) return SequenceStatus::kUnknown;
   Session& session = *found;
   Save(id, session);
+  content_ -= HashSession(RecordOf(id, session));
   session.active_ns = now_ns;
   by_activity_.splice(by_activity_.end(), by_activity_, session.place);
   if (lowest_unanswered > session.lowest_unanswered) {
     session.lowest_unanswered = lowest_unanswered;
     const auto kept = session.answers.lower_bound(lowest_unanswered);
+    for (auto answer = session.answers.begin(); answer != kept; ++answer)
+      content_ -= HashAnswer(id, answer->first, answer->second);
     if (kept != session.answers.begin()) session.spare = session.answers.extract(session.answers.begin());
     session.answers.erase(session.answers.begin(), kept);
   }
+  content_ += HashSession(RecordOf(id, session));
   return StatusOf(session, seq);
 }
 
@@ -75,6 +81,7 @@ void SessionTable::Record(uint64_t id, uint64_t seq, const Result& result) {
   Session* const session = sessions_.Find(id);
   HEDGEROW_CHECK(session != nullptr);
   Save(id, *session);
+  content_ += HashAnswer(id, seq, result);
   if (session->spare.empty()) {
     session->answers.emplace(seq, result);
     return;
@@ -94,6 +101,8 @@ void SessionTable::Expire(uint64_t now_ns) {
       return;
     }
     Save(id, session);
+    content_ -= HashSession(RecordOf(id, session));
+    for (const auto& [seq, result] : session.answers) content_ -= HashAnswer(id, seq, result);
     by_nonce_.Erase(session.nonce);
     sessions_.Erase(id);
     by_activity_.pop_front();
@@ -109,11 +118,14 @@ void SessionTable::BeginSnapshot(SnapshotWriter* writer) {
 void SessionTable::Save(uint64_t id, Session& session) {
   if (writer_ == nullptr || session.snapshot == snapshot_) return;
   session.snapshot = snapshot_;
-  writer_->Session({.id = id,
-                    .nonce = session.nonce,
-                    .lowest_unanswered = session.lowest_unanswered,
-                    .active_ns = session.active_ns},
-                   session.answers);
+  writer_->Session(RecordOf(id, session), session.answers);
+}
+
+SessionRecord SessionTable::RecordOf(uint64_t id, const Session& session) {
+  return {.id = id,
+          .nonce = session.nonce,
+          .lowest_unanswered = session.lowest_unanswered,
+          .active_ns = session.active_ns};
 }
 
 bool SessionTable::ContinueSnapshot() {
@@ -127,8 +139,11 @@ bool SessionTable::Restore(const SessionRecord& record, std::map<uint64_t, Resul
   if (sessions_.Contains(record.id) || by_nonce_.Contains(record.nonce)) return false;
   Session& session = Create(record.nonce, record.id, record.active_ns);
   none_ends_before_ns_ = 0;  // it may be the longest idle
+  content_ -= HashSession(RecordOf(record.id, session));
   session.lowest_unanswered = record.lowest_unanswered;
   session.answers = std::move(answers);
+  content_ += HashSession(record);
+  for (const auto& [seq, result] : session.answers) content_ += HashAnswer(record.id, seq, result);
   return true;
 }
 

@@ -56,6 +56,7 @@ class SessionTable {
   void Expire(uint64_t now_ns);
 
   size_t size() const { return sessions_.size(); }
+  uint64_t content() const { return content_; }  // content_hash.h
 
   void BeginSnapshot(SnapshotWriter* writer);
   // False: everything is written down, and the snapshot has ended here.
@@ -80,8 +81,10 @@ class SessionTable {
   Session& Create(uint64_t nonce, uint64_t id, uint64_t now_ns);
   SequenceStatus StatusOf(const Session& session, uint64_t seq) const;
   void Save(uint64_t id, Session& session);
+  static SessionRecord RecordOf(uint64_t id, const Session& session);
 
   SessionLimits limits_;
+  uint64_t content_ = 0;
   ShardedMap<uint64_t, Session> sessions_{256};
   ShardedMap<uint64_t, uint64_t> by_nonce_{256};
   std::list<uint64_t> by_activity_;   // the longest idle first

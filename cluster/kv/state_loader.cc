@@ -51,6 +51,7 @@ bool StateLoader::AddState(ByteReader& reader) {
   }
   SnapshotHeader header;
   GetSnapshotHeader(reader, version_, header);
+  content_ = header.content;
   begun_ = true;
   return reader.ok() && state_->Restore(header, /*with_settings=*/version_ >= 3);
 }
@@ -132,6 +133,7 @@ bool StateLoader::AddEnd(ByteReader& reader) {
       seen != state_->memcached_.seen()) {
     return Fail("it does not hold as many records as it says");
   }
+  if (version_ >= 4 && content_ != state_->content()) return Fail("its records are not what its beginning says");
   ended_ = true;
   return true;
 }

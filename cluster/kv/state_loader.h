@@ -44,6 +44,7 @@ class StateLoader {
   bool begun_ = false;
   bool ended_ = false;
   bool unknown_version_ = false;
+  uint64_t content_ = 0;
   uint64_t last_time_ns_ = 0;
   std::string error_;
 };

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/kv/state_machine.h"
 
+#include <algorithm>
 #include <charconv>
 #include <unordered_map>
 #include <utility>
 
+#include "cluster/kv/content_hash.h"
 #include "cluster/raft/check.h"
 
 namespace hedgerow::kv {
@@ -23,24 +25,6 @@ std::optional<std::string> Incremented(const std::string* current, int64_t delta
   int64_t sum = 0;
   if (!number.has_value() || __builtin_add_overflow(*number, delta, &sum)) return std::nullopt;
   return std::to_string(sum);
-}
-
-uint64_t MixWord(uint64_t hash, uint64_t word) {
-  hash ^= word;
-  hash *= 0x9e3779b97f4a7c15;
-  return hash ^ (hash >> 32);
-}
-
-// Eight bytes at a time, in the order that they have on little-endian hosts, wherever this runs.
-uint64_t MixText(uint64_t hash, std::string_view text) {
-  hash = MixWord(hash, text.size());
-  for (size_t begin = 0; begin < text.size(); begin += sizeof(uint64_t)) {
-    const std::string_view bytes = text.substr(begin, sizeof(uint64_t));
-    uint64_t word = 0;
-    for (size_t i = 0; i < bytes.size(); ++i) word |= uint64_t{static_cast<uint8_t>(bytes[i])} << (8 * i);
-    hash = MixWord(hash, word);
-  }
-  return hash;
 }
 
 }  // namespace
@@ -64,7 +48,6 @@ Result StateMachine::Apply(uint64_t index, const Command& command) {
       break;
     case CommandKind::kMemcached:
       result = memcached_.Apply(index, command, now_ns_);
-      fingerprint_ = MixWord(fingerprint_, memcached_.item_bytes() << 32 | memcached_.seen());
       break;
     case CommandKind::kTick:
     case CommandKind::kCheck:
@@ -73,7 +56,6 @@ Result StateMachine::Apply(uint64_t index, const Command& command) {
       result = ApplySettings(command);
       break;
   }
-  Mix(result);
   return result;
 }
 
@@ -86,12 +68,10 @@ Result StateMachine::ApplySettings(const Command& command) {
   if (!window_.MayTake(next.window) || !memcached_.MayTake(next.memcached)) {
     return {.code = ResultCode::kOverloaded, .session = 0, .values = {}};
   }
-  // Snapshots of programs from before settings hold a fingerprint that depends on the program, so it begins here.
-  if (!settings_.set()) fingerprint_ = 0;
+  if (!settings_.set()) log_uuid_ = command.key.b;
   ++next.version;
   settings_ = next;
   FollowSettings();
-  for (const SettingValue& value : ValuesOf(settings_)) fingerprint_ = MixWord(fingerprint_, value.value);
   return {};
 }
 
@@ -103,7 +83,7 @@ void StateMachine::FollowSettings() {
 
 bool StateMachine::Restore(const SnapshotHeader& header, bool with_settings) {
   now_ns_ = header.committed_ns;
-  fingerprint_ = header.fingerprint;
+  log_uuid_ = header.log_uuid;
   if (!with_settings) return true;
   settings_ = header.settings;
   sessions_.SetLimits(settings_.sessions);
@@ -229,10 +209,12 @@ std::optional<std::string> StateMachine::Get(const std::string& key) const {
 void StateMachine::BeginSnapshot(size_t chunk_bytes) {
   HEDGEROW_CHECK(!taking_snapshot());
   const SnapshotHeader header{.committed_ns = now_ns_,
-                         .fingerprint = fingerprint_,
+                         .content = content(),
                          .settings = settings_,
                          .window_steps = window_.steps(),
-                         .memcached_window_steps = memcached_.window_steps()};
+                         .memcached_window_steps = memcached_.window_steps(),
+                         .log_uuid = log_uuid_};
+  snapshot_content_ = header.content;
   snapshot_ = std::make_unique<SnapshotWriter>(header, chunk_bytes);
   values_.BeginSnapshot(snapshot_.get());
   sessions_.BeginSnapshot(snapshot_.get());
@@ -249,6 +231,8 @@ std::vector<std::string> StateMachine::ContinueSnapshot(size_t bytes) {
     if (values_.ContinueSnapshot() || sessions_.ContinueSnapshot() || window_.ContinueSnapshot()) continue;
     if (memcached_.ContinueSnapshot()) continue;
     snapshot_->End();
+    snapshot_is_sound_ = snapshot_->content() == snapshot_content_;
+    if (!snapshot_is_sound_) flaws_ += snapshot_->content() - snapshot_content_;
     std::vector<std::string> last = snapshot_->TakeChunks();
     snapshot_.reset();
     return last;
@@ -286,13 +270,15 @@ std::optional<Result> StateMachine::Known(const RequestKey& key) const {
   return *result;
 }
 
-void StateMachine::Mix(const Result& result) {
-  fingerprint_ = MixWord(fingerprint_, static_cast<uint64_t>(result.code) << 32 | result.values.size());
-  fingerprint_ = MixWord(fingerprint_, result.session);
-  for (const std::string& value : result.values) {
-    fingerprint_ = MixText(fingerprint_, value);
+// A few words beside the content, so it costs the same whatever the state holds.
+uint64_t StateMachine::fingerprint() const {
+  ContentHash hash(SnapshotRecord::kState);
+  hash.Pair(content(), now_ns_).Pair(settings_.version, log_uuid_);
+  for (const SettingValue& value : ValuesOf(settings_)) hash.Word(value.value);
+  for (const WindowSteps* steps : {&window_.steps(), &memcached_.window_steps()}) {
+    for (const WindowStep& step : *steps) hash.Pair(step.from_ns, step.window_ns);
   }
-  fingerprint_ = MixWord(fingerprint_, now_ns_);
+  return std::max<uint64_t>(hash.Take(), 1);  // 0 says that there is none (StateChecks::kFault)
 }
 
 }  // namespace hedgerow::kv

@@ -58,9 +58,14 @@ class StateMachine {
   const MemcachedState& memcached() const { return memcached_; }
   const Settings& settings() const { return settings_; }
 
-  // Of everything that was applied and said: two replicas that applied the same log have the same, whatever
-  // processor and standard library they run on; from the first settings on, also whatever snapshot they began with.
-  uint64_t fingerprint() const { return fingerprint_; }
+  // Of every byte of the state (content_hash.h): two replicas that applied the same log have the same, whatever
+  // processor and standard library they run on, and whatever snapshot they began with.
+  uint64_t fingerprint() const;
+  // Of the replicated log, as the cluster's first leader drew it; 0: it has not been applied yet, or there is none.
+  uint64_t log_uuid() const { return log_uuid_; }
+  // The last cut wrote down what was put, byte for byte. If not, memory has changed by itself: what was written is worth
+  // nothing, and from then on the fingerprint is that of what is really there.
+  bool snapshot_is_sound() const { return snapshot_is_sound_; }
 
  private:
   Result ApplyInSession(const Command& command);
@@ -69,11 +74,14 @@ class StateMachine {
   void FollowSettings();
   Result Execute(const std::vector<Operation>& operations);
   Result ExecuteOne(const Operation& operation);
-  void Mix(const Result& result);
-  // Before anything else of a snapshot. False: what cannot be.
+  uint64_t content() const {
+    return values_.content() + sessions_.content() + window_.content() + memcached_.content() + flaws_;
+  }
+  // Before anything else of a cut. False: what cannot be.
   bool Restore(const SnapshotHeader& header, bool with_settings);
 
   friend class StateLoader;
+  friend struct MemoryFault;
 
   Settings settings_;
   Store values_;
@@ -81,8 +89,16 @@ class StateMachine {
   DedupeWindow window_{settings_.window};
   MemcachedState memcached_{settings_.memcached};
   uint64_t now_ns_ = 0;  // committed time
-  uint64_t fingerprint_ = 0;
+  uint64_t log_uuid_ = 0;
+  uint64_t snapshot_content_ = 0;  // when the present cut began
+  bool snapshot_is_sound_ = true;
+  uint64_t flaws_ = 0;  // what the tables' sums lack of what is there, as cuts have found
   std::unique_ptr<SnapshotWriter> snapshot_;  // the tables know it by its address
+};
+
+// For tests: one bit of a key's value changes by itself. False: there is no such key, or no byte.
+struct MemoryFault {
+  static bool Flip(StateMachine& state, const std::string& key) { return state.values_.Flip(key); }
 };
 
 // Stamps commands with committed time. One per node; the leader's is used.

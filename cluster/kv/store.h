@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "cluster/kv/content_hash.h"
 #include "cluster/kv/incremental_snapshot.h"
 #include "cluster/kv/sharded_map.h"
 
@@ -33,18 +34,30 @@ class Store {
   void Put(const std::string& key, std::string_view value) {
     const auto [item, fresh] = items_.Emplace(key);
     if (!fresh) Save(key, *item);
+    if (!fresh) content_ -= HashValue(key, item->value);
     // The memory of the former value is used again, unless it is far too much.
     if (item->value.capacity() > kSpare_bytes + 2 * value.size()) item->value = std::string();
     item->value.assign(value);
+    content_ += HashValue(key, item->value);
     item->snapshot = snapshot_;
   }
   void Erase(const std::string& key) {
     Item* item = items_.Find(key);
     if (item == nullptr) return;
     Save(key, *item);
+    content_ -= HashValue(key, item->value);
     items_.Erase(key);
   }
   size_t size() const { return items_.size(); }
+  uint64_t content() const { return content_; }  // content_hash.h
+
+  // A fault of memory, for tests: one bit of a value that is not empty.
+  bool Flip(const std::string& key) {
+    Item* const item = items_.Find(key);
+    if (item == nullptr || item->value.empty()) return false;
+    item->value[item->value.size() / 2] ^= 1;
+    return true;
+  }
 
   void BeginSnapshot(SnapshotWriter* writer) {
     ++snapshot_;
@@ -75,8 +88,9 @@ class Store {
   }
 
   ShardedMap<std::string, Item> items_{4096};
+  uint64_t content_ = 0;
   uint64_t snapshot_ = 0;
-  SnapshotWriter* writer_ = nullptr;  // while a snapshot is made
+  SnapshotWriter* writer_ = nullptr;  // while a cut is made
   ShardedMap<std::string, Item>::Walk walk_;
 };
 

@@ -6,13 +6,18 @@
 
 #include <grpcpp/grpcpp.h>
 
-#include "absl/time/clock.h"
 #include "cluster/api/node.grpc.pb.h"
 #include "operate/admin_socket.h"
 #include "operate/grpc_status.h"
 
 namespace hedgerow::node {
 namespace {
+
+// By the monotonic clock: somebody may set the wall clock meanwhile.
+gpr_timespec DeadlineAfter(absl::Duration patience) {
+  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                      gpr_time_from_nanos(absl::ToInt64Nanoseconds(patience), GPR_TIMESPAN));
+}
 
 class GrpcClient final : public AdminClient {
  public:
@@ -22,7 +27,7 @@ class GrpcClient final : public AdminClient {
   absl::StatusOr<v1::NodeStatus> GetStatus() override {
     v1::NodeStatus reply;
     grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + patience_));
+    context.set_deadline(DeadlineAfter(patience_));
     const grpc::Status status = stub_->GetStatus(&context, v1::GetStatusRequest(), &reply);
     if (!status.ok()) return operate::FromGrpc(status);
     return reply;
@@ -33,7 +38,7 @@ class GrpcClient final : public AdminClient {
     request.set_target(target.value());
     v1::TransferReply reply;
     grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + patience_));
+    context.set_deadline(DeadlineAfter(patience_));
     return operate::FromGrpc(stub_->Transfer(&context, request, &reply));
   }
 
@@ -54,7 +59,7 @@ class GrpcClient final : public AdminClient {
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override {
     v1::TakeSnapshotReply reply;
     grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + patience_));
+    context.set_deadline(DeadlineAfter(patience_));
     const grpc::Status status = stub_->TakeSnapshot(&context, v1::TakeSnapshotRequest(), &reply);
     if (!status.ok()) return operate::FromGrpc(status);
     return raft::LogIndex(reply.index());
@@ -63,7 +68,7 @@ class GrpcClient final : public AdminClient {
   absl::StatusOr<uint32_t> ChangeMembers(const v1::ChangeMembersRequest& request) override {
     v1::ChangeMembersReply reply;
     grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + patience_));
+    context.set_deadline(DeadlineAfter(patience_));
     const grpc::Status status = stub_->ChangeMembers(&context, request, &reply);
     if (!status.ok()) return operate::FromGrpc(status);
     return reply.epoch();
@@ -72,7 +77,7 @@ class GrpcClient final : public AdminClient {
   absl::StatusOr<uint64_t> ChangeSettings(const v1::ChangeSettingsRequest& request) override {
     v1::ChangeSettingsReply reply;
     grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + patience_));
+    context.set_deadline(DeadlineAfter(patience_));
     const grpc::Status status = stub_->ChangeSettings(&context, request, &reply);
     if (!status.ok()) return operate::FromGrpc(status);
     return reply.version();

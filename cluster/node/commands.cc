@@ -15,6 +15,7 @@
 #include "cluster/api/node.pb.h"
 #include "cluster/node/admin_client.h"
 #include "cluster/node/config.h"
+#include "cluster/node/deadline.h"
 #include "cluster/node/status_message.h"
 #include "cluster/node/status_text.h"
 #include "cluster/wire/announce.h"
@@ -138,8 +139,8 @@ int RunTransfer(const Call& call, absl::Duration patience) {
   const absl::Status begun = (*client)->Transfer(raft::NodeId(target));
   if (!begun.ok()) return call.Fail(begun);
   // The node only begins; a target that is down or far behind may never take over.
-  const absl::Time until = absl::Now() + patience;
-  while (absl::Now() < until) {
+  const Deadline deadline(patience);
+  while (!deadline.passed()) {
     const auto status = (*client)->GetStatus();
     if (!status.ok()) return call.Fail(status.status());
     if (status->leader() != 0 && status->leader() != before->node()) {
@@ -173,8 +174,8 @@ int RunSnapshot(const Call& call, absl::Duration patience) {
   if (!before.ok()) return call.Fail(before.status());
   const auto index = (*client)->TakeSnapshot();
   if (!index.ok()) return call.Fail(index.status());
-  const absl::Time until = absl::Now() + patience;
-  while (absl::Now() < until) {
+  const Deadline deadline(patience);
+  while (!deadline.passed()) {
     const auto status = (*client)->GetStatus();
     if (!status.ok()) return call.Fail(status.status());
     if (status->snapshots().last_index() >= index->value()) {

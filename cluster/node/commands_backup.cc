@@ -18,6 +18,7 @@
 #include "cluster/api/node.pb.h"
 #include "cluster/node/admin_client.h"
 #include "cluster/node/commands.h"
+#include "cluster/node/deadline.h"
 #include "cluster/storage/backup_file.h"
 #include "cluster/storage/descriptor.h"
 #include "cluster/storage/errors.h"
@@ -44,8 +45,8 @@ std::string Doubt(const v1::NodeStatus& status) {
 // `failures`: before it was asked for.
 absl::Status AwaitSnapshot(AdminClient& client, raft::LogIndex index, uint64_t failures,
                            absl::Duration patience) {
-  const absl::Time until = absl::Now() + patience;
-  while (absl::Now() < until) {
+  const Deadline deadline(patience);
+  while (!deadline.passed()) {
     const auto status = client.GetStatus();
     if (!status.ok()) return status.status();
     if (status->snapshots().last_index() >= index.value()) return absl::OkStatus();

@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "cluster/api/node.pb.h"
 #include "cluster/node/commands.h"
+#include "cluster/node/deadline.h"
 #include "cluster/node/net_address.h"
 #include "cluster/node/status_text.h"
 
@@ -99,7 +100,7 @@ absl::StatusOr<v1::NodeStatus> Change(AdminClient& client, const v1::ChangeMembe
                                       absl::Duration patience) {
   const absl::StatusOr<uint32_t> epoch = client.ChangeMembers(request);
   if (!epoch.ok()) return epoch.status();
-  const absl::Time until = absl::Now() + patience;
+  const Deadline deadline(patience);
   while (true) {
     absl::StatusOr<v1::NodeStatus> status = client.GetStatus();
     if (!status.ok()) return status;
@@ -113,7 +114,7 @@ absl::StatusOr<v1::NodeStatus> Change(AdminClient& client, const v1::ChangeMembe
                           *epoch));
     }
     // Another leader may have dropped it; or this node has left, and is told no more.
-    if (absl::Now() >= until) {
+    if (deadline.passed()) {
       return absl::DeadlineExceededError(
           absl::StrFormat("configuration %d was not committed within %s; `members` at the leader shows "
                           "what has become of it",
@@ -149,7 +150,7 @@ absl::StatusOr<v1::NodeStatus> AddAtItsAddress(AdminClient& client, const v1::No
 absl::StatusOr<v1::NodeStatus> Rejoin(AdminClient& client, uint64_t was, uint64_t as, absl::Duration patience) {
   absl::StatusOr<v1::NodeStatus> status = client.GetStatus();
   if (status.ok() && Find(*status, as) == nullptr) status = AddAtItsAddress(client, *status, was, as, patience);
-  const absl::Time until = absl::Now() + std::max(patience, kRejoinPatience);
+  const Deadline deadline(std::max(patience, kRejoinPatience));
   while (status.ok()) {
     const v1::Member* const before = Find(*status, was);
     const v1::Member* const after = Find(*status, as);
@@ -174,7 +175,7 @@ absl::StatusOr<v1::NodeStatus> Rejoin(AdminClient& client, uint64_t was, uint64_
       (void)Add(request, v1::MemberChange::REMOVE, absl::StrCat(was));
       return Change(client, request, patience);
     }
-    if (absl::Now() >= until) {
+    if (deadline.passed()) {
       return absl::DeadlineExceededError(absl::StrCat("node ", as, " has not caught up within ",
                                                       absl::FormatDuration(std::max(patience, kRejoinPatience)),
                                                       ". It is a learner by now; ask again, at whoever leads"));

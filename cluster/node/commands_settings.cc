@@ -12,6 +12,7 @@
 #include "absl/time/clock.h"
 #include "cluster/api/node.pb.h"
 #include "cluster/node/commands.h"
+#include "cluster/node/deadline.h"
 #include "cluster/node/setting_text.h"
 #include "cluster/node/status_text.h"
 
@@ -55,12 +56,12 @@ absl::StatusOr<v1::NodeStatus> Change(AdminClient& client, const v1::ChangeSetti
                                       absl::Duration patience) {
   const absl::StatusOr<uint64_t> before = client.ChangeSettings(request);
   if (!before.ok()) return before.status();
-  const absl::Time until = absl::Now() + patience;
+  const Deadline deadline(patience);
   while (true) {
     absl::StatusOr<v1::NodeStatus> status = client.GetStatus();
     if (!status.ok()) return status;
     if (status->settings_version() > *before && Holds(*status, request)) return status;
-    if (absl::Now() >= until) {
+    if (deadline.passed()) {
       return absl::DeadlineExceededError(absl::StrCat(
           "the change was not applied within ", absl::FormatDuration(patience),
           ": no majority answers, another leader has dropped it, or another change has undone it. `hedgerow-node "

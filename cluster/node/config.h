@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "cluster/kv/features.h"
 #include "cluster/kv/settings.h"
 #include "cluster/node/net_address.h"
 #include "cluster/raft/types.h"
@@ -111,6 +112,8 @@ struct NodeConfig {
   std::vector<kv::Setting> settings_in_file{};
   size_t waiting_max = 16'384;  // requests that wait for an outcome; more are refused
   SnapshotsConfig snapshots{};
+  uint64_t check_every_entries = 16'384;  // of the state; no key: all members must compare after the same entries
+  uint32_t features = kv::kAllFeatures;  // that are announced; no key: tests have nodes that can do less
   MemcachedConfig memcached{};
 
   // Not of the file but of the log, once that is open (docs/adr/0019): which beginning of the cluster this is.

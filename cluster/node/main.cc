@@ -20,6 +20,7 @@
 #include "cluster/node/commands.h"
 #include "cluster/node/commands_recovery.h"
 #include "cluster/node/config.h"
+#include "cluster/node/deadline.h"
 #include "cluster/node/lost_node.h"
 #include "cluster/node/metrics.h"
 #include "cluster/node/node.h"
@@ -128,14 +129,14 @@ absl::StatusOr<std::unique_ptr<Node>> CreateOnceThereIsRoom(const NodeConfig& co
   if (!service.ok()) return service.status();
   StopOnSignals();
   fprintf(stderr, "hedgerow-node: waits for room on the disk: %s\n", std::string(node.status().message()).c_str());
-  absl::Time next = absl::Now() + kRetry;
+  Deadline retry(kRetry);
   while (!stop_asked) {
     absl::SleepFor(kStopCheck);
-    if (absl::Now() < next) continue;
+    if (!retry.passed()) continue;
     node = Node::Create(config);
     if (!absl::IsResourceExhausted(node.status())) return node;
     waiting.SetWhy(std::string(node.status().message()));
-    next = absl::Now() + kRetry;
+    retry = Deadline(kRetry);
   }
   return absl::CancelledError("stopped while the disk was full");
 }

@@ -46,7 +46,7 @@ void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
     AddGauge(role, {{"role", std::string(RoleWord(word))}}, takes_part && status.role == word ? 1 : 0);
   }
   out.push_back(std::move(role));
-  gauge("ready", "1 when a leader is known and what was committed at the start is applied.",
+  gauge("ready", "1 when a leader is known, what was committed at the start is applied, and the state is the majority's.",
         status.ready && status.removed.empty() ? 1 : 0);
   gauge("term", "The node's term.", static_cast<double>(status.term.value()));
   gauge("leader_id", "The node that leads as this one knows; 0: none.",
@@ -83,6 +83,9 @@ void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
   gauge("cluster_lost",
         "1 when so many members say that they are lost that the cluster cannot go on by itself.",
         status.cluster_lost.empty() ? 0 : 1);
+  gauge("outside_majority",
+        "1 while this node's state is not the majority's: it answers no client until a leader's snapshot has mended it.",
+        status.outside_majority ? 1 : 0);
   gauge("cluster_epoch",
         "Which beginning of the cluster the node is of; grows when it is recovered or restored.",
         static_cast<double>(status.cluster_epoch));

@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "cluster/node/backup_pieces.h"
 #include "cluster/transfer/load_state.h"
+#include "operate/version.h"
 
 namespace hedgerow::node {
 namespace {
@@ -43,9 +44,14 @@ uint64_t DrawLife() {
   return life == 0 ? 1 : life;
 }
 
-wire::PeerTraits TraitsOf(const NodeConfig& config) {
+wire::PeerTraits TraitsOf(const NodeConfig& config, const IdentityKeeper& identity) {
   using Durability = wire::PeerTraits::Durability;
-  return {.durability = config.durability == node::Durability::kDisk ? Durability::kDisk : Durability::kMemory};
+  return {.durability = config.durability == node::Durability::kDisk ? Durability::kDisk : Durability::kMemory,
+          .features = config.features,
+          .version_min = HR_PEER_VERSION,
+          .version_max = HR_PEER_VERSION,
+          .log_uuid = identity.log_uuid(),
+          .build = std::string(operate::kVersion).substr(0, wire::kBuildMax_bytes)};
 }
 
 kv::ReplicaOptions ReplicaOptionsOf(const NodeConfig& config) {
@@ -59,6 +65,7 @@ kv::ReplicaOptions ReplicaOptionsOf(const NodeConfig& config) {
   options.snapshots = {.every_entries = config.snapshots.every_entries,
                        .every_bytes = config.snapshots.every_bytes};
   options.seed = config.settings;
+  options.check_every_entries = config.check_every_entries;
   return options;
 }
 
@@ -163,7 +170,7 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
       started_ns_(now_ns_),
       peers_(*peer_socket_,
              {.cluster_id = config_.cluster_id, .key = config_.cluster_key, .self = config_.self, .life = life,
-              .traits = TraitsOf(config_)},
+              .traits = TraitsOf(config_, *identity_)},
              *identity_, [this] { return random_(); }),
       front_end_(*client_socket_),
       pushback_(config_.waiting_max),
@@ -236,10 +243,20 @@ void Node::RunTurn() {
 void Node::FollowReplica() {
   FollowMembers();
   FollowSettings();
+  FollowLogUuid();
+  replica_.SetAgreedFeatures(peers_.AgreedFeatures());
   peers_.SetTerm(replica_.raft().term());
   AskWhetherRemoved();
   peers_.Greet(now_ns_);
   offloads_->Follow(now_ns_, replica_.raft(), peers_);
+}
+
+// Recorded, so that a node knows of it before it has applied anything; the applied log alone says it.
+void Node::FollowLogUuid() {
+  const uint64_t log_uuid = replica_.state().log_uuid();
+  if (log_uuid == 0 || log_uuid == identity_->log_uuid()) return;
+  identity_->SetLogUuid(log_uuid);
+  peers_.SetLogUuid(log_uuid);
 }
 
 void Node::FlushPeers() {
@@ -414,6 +431,10 @@ absl::StatusOr<NodeStatus> Node::Status() {
   std::optional<NodeStatus> status = Ask<NodeStatus>([this] { return StatusNow(); });
   if (!status.has_value()) return absl::DeadlineExceededError("the node's loop did not answer within 2 s");
   return *std::move(status);
+}
+
+bool Node::FlipForTest(const std::string& key) {
+  return Ask<bool>([this, key] { return replica_.FlipForTest(key); }).value_or(false);
 }
 
 absl::StatusOr<raft::LogIndex> Node::TakeSnapshot() {

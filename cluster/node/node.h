@@ -67,6 +67,9 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange> changes) override;
   absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues values) override;
 
+  // For tests: one bit of a key's value changes by itself. False: there is no such key.
+  bool FlipForTest(const std::string& key);
+
  private:
   Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, std::unique_ptr<IdentityKeeper> identity,
        std::unique_ptr<kv::StateMachine> state, std::unique_ptr<UdpSocket> peer_socket,
@@ -108,6 +111,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   void FollowReplica() override;
 
   void RunTurn();
+  void FollowLogUuid();
   void TakeFromClient(uint64_t arrived_ns, kv::Request request);
   int Spin(uint64_t now_ns, uint64_t until_ns, epoll_event* events, int size);
   int Sleep(epoll_event* events, int size);

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "cluster/node/node.h"
 #include "cluster/node/stall_problem.h"
+#include "cluster/node/state_problem.h"
 #include "cluster/node/status_message.h"
 
 namespace hedgerow::node {
@@ -57,16 +58,15 @@ void AddDesk(NodeStatus& status, const kv::Replica& replica) {
   status.counters.emplace_back("requests_superseded", replica.router().counters().superseded);
 }
 
-void AddChecks(NodeStatus& status, const kv::Replica::Checks& checks) {
-  status.counters.emplace_back("state_checks", checks.equal, "equal");
-  status.counters.emplace_back("state_checks", checks.differ, "differ");
-  status.counters.emplace_back("state_checks", checks.skipped, "skipped");
-  if (checks.differ == 0) return;
-  status.diverged = absl::StrCat(
-      "after entry ", checks.first_difference.value(),
-      " the data of this node was not that of the leader. Where one node alone says so, its data is wrong; where all but "
-      "the leader of that time say so, the leader's is. Hand leadership away from the wrong one, and put a new member in "
-      "its place (docs/cluster.md, \"After a bad day\")");
+void AddChecks(NodeStatus& status, const kv::StateChecks& checks) {
+  const kv::StateChecks::Counters& counters = checks.counters();
+  status.counters.emplace_back("state_checks", counters.equal, "equal");
+  status.counters.emplace_back("state_checks", counters.differ, "differ");
+  status.counters.emplace_back("state_checks", counters.skipped, "skipped");
+  status.counters.emplace_back("state_faults", counters.faults);
+  status.counters.emplace_back("state_mended", counters.mended);
+  status.outside_majority = checks.wrong_since() != raft::LogIndex();
+  status.diverged = DivergedProblem(checks);
 }
 
 void AddStorage(NodeStatus& status, const storage::StorageStatistics& statistics) {
@@ -121,7 +121,7 @@ NodeStatus Node::StatusNow() {
   status.role = raft.role();
   status.term = raft.term();
   status.leader = raft.leader();
-  status.ready = readiness_.Observe(raft.leader(), raft.commit(), raft.applied());
+  status.ready = readiness_.Observe(raft.leader(), raft.commit(), raft.applied()) && !replica_.outside();
   status.commit = raft.commit();
   status.applied = raft.applied();
   status.last_index = raft.log().last_index();
@@ -154,10 +154,7 @@ NodeStatus Node::StatusNow() {
     const uint64_t heard_ns = std::max(peer.heard_ns, HeardByCore_ns(peer.id));
     if (heard_ns != 0) said.heard_ago_ns = now_ns_ - std::min(now_ns_, heard_ns);
     said.lost = peer.SaysLost(now_ns_);
-    if (peer.HasOtherDurability(now_ns_)) {
-      const bool disk = peer.other_durability == wire::PeerTraits::Durability::kDisk;
-      said.other_durability = std::string(Name(disk ? Durability::kDisk : Durability::kMemory));
-    }
+    if (peer.IsIncompatible(now_ns_)) said.incompatible = peer.incompatible;
     if (peer.position >= HR_RAFT_MAX_MEMBERS) continue;
     if (const uint64_t mean_ns = raft.detector().round_trip_ns(peer.position); mean_ns != 0) said.round_trip_ns = mean_ns;
     if (raft.role() == raft::Role::kLeader) said.match = raft.progress()[peer.position].match();

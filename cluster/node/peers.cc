@@ -8,6 +8,8 @@
 #include <utility>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "bpf/node/raft/node_abi.h"
 
 namespace hedgerow::node {
@@ -98,8 +100,10 @@ void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t c
       if (known.id != peer.id) continue;
       peer.heard_ns = known.heard_ns;
       peer.lost_ns = known.lost_ns;
-      peer.other_durability_ns = known.other_durability_ns;
-      peer.other_durability = known.other_durability;
+      peer.incompatible_ns = known.incompatible_ns;
+      peer.incompatible = known.incompatible;
+      peer.features = known.features;
+      peer.build = known.build;
       // It is where it was until it is heard elsewhere. A member without an address has lost its place to another
       // one, and is not to be reached at all.
       if (peer.address.port == 0 || peer.address == known.reached_at()) continue;
@@ -158,20 +162,68 @@ wire::DropReason Peers::Met(raft::NodeId id, uint64_t now_ns) {
   return wire::DropReason::kLifeUnknown;
 }
 
-// An acknowledgement of a node of the other mode promises something else, so none of its datagrams is believed: it
-// gets no life. It has answered a nonce of this node, so this is no recorded datagram of an earlier start.
-wire::DropReason Peers::Compare(raft::NodeId id, const wire::PeerTraits& its, uint64_t now_ns) {
+bool Peers::IsOfAnotherCluster(const wire::PeerTraits& its) const {
+  return its.log_uuid != 0 && traits_.log_uuid != 0 && its.log_uuid != traits_.log_uuid;
+}
+
+// Whether a member can be in one cluster with this node; if not, `why` says what is said of it. An acknowledgement of a
+// node of the other durability mode promises something else. The log of another cluster that was set up under the same ids
+// and key is none of this one's copies.
+wire::DropReason Peers::Compare(const wire::PeerTraits& its, std::string& why) const {
   using Durability = wire::PeerTraits::Durability;
+  const auto name = [](Durability durability) { return durability == Durability::kDisk ? "disk" : "memory"; };
+  if (its.version_max != 0 && traits_.version_max != 0 &&
+      (its.version_min > traits_.version_max || its.version_max < traits_.version_min)) {
+    why = absl::StrCat("speaks versions ", its.version_min, " to ", its.version_max,
+                       " of the protocol between nodes (build ", its.build, "), and this node ", traits_.version_min,
+                       " to ", traits_.version_max, " (build ", traits_.build,
+                       "): upgrade by a version in between that speaks both");
+    return wire::DropReason::kVersion;
+  }
+  if (IsOfAnotherCluster(its)) {
+    why = absl::StrFormat(
+        "is of another cluster that was set up under the same ids: its log is %016x, and this node's %016x. Stop the node "
+        "that does not belong here, and give it another data_dir or another cluster_id",
+        its.log_uuid, traits_.log_uuid);
+    return wire::DropReason::kOtherLog;
+  }
   if (its.durability == Durability::kUnsaid || traits_.durability == Durability::kUnsaid ||
       its.durability == traits_.durability) {
     return wire::DropReason::kNone;
   }
-  if (PeerState* const peer = Find(id)) {
-    peer->other_durability_ns = now_ns;
-    peer->other_durability = its.durability;
-  }
-  lives_.Forget(id, now_ns);
+  why = absl::StrCat("has `durability: ", name(its.durability), "`, and this node `durability: ",
+                     name(traits_.durability),
+                     "`: an acknowledgement must promise the same on all nodes. Stop the node whose file is wrong, correct "
+                     "the key there, and start it");
   return wire::DropReason::kOtherDurability;
+}
+
+// Of a HELLO_ACK that has answered a nonce of this node, so it is no recorded datagram. Nothing is believed of a member
+// that is not compatible: it gets no life.
+wire::DropReason Peers::TakeTraits(raft::NodeId id, const wire::PeerTraits& its, wire::DropReason admitted,
+                                   uint64_t now_ns) {
+  std::string why;
+  const wire::DropReason compared = Compare(its, why);
+  PeerState* const peer = Find(id);
+  if (compared == wire::DropReason::kNone) {
+    if (peer != nullptr && admitted == wire::DropReason::kNone) {
+      peer->features = its.features;
+      peer->build = its.build;
+    }
+    return admitted;
+  }
+  if (peer != nullptr) {
+    peer->incompatible_ns = now_ns;
+    peer->incompatible = std::move(why);
+  }
+  if (admitted == wire::DropReason::kNone) lives_.Forget(id, now_ns);
+  return compared;
+}
+
+uint32_t Peers::AgreedFeatures() const {
+  uint32_t agreed = traits_.features;
+  for (const PeerState& peer : others_) agreed &= lives_.LifeOf(peer.id) == 0 ? 0 : peer.features;
+  return agreed;
 }
 
 // The folder of a member was put back: it starts with less than it has promised. What it promised is of the life
@@ -187,7 +239,9 @@ bool Peers::WentBack(const wire::PeerHeader& header, const wire::Started& starte
   return started.term < promised.term || (started.term == promised.term && started.last < promised.last);
 }
 
-raft::Term Peers::TermForAck(const wire::PeerHeader& hello, bool went_back) const {
+// A member of another cluster has lost nothing: it hears which log this node has, and compares.
+raft::Term Peers::TermForAck(const wire::PeerHeader& hello, const wire::PeerTraits& its, bool went_back) const {
+  if (IsOfAnotherCluster(its)) return wire::SayLogId(copies_.copy_id());
   const uint64_t said = wire::LogIdIn(hello);
   const uint64_t known = copies_.CopyOf(hello.from);
   const bool other = said != 0 && known != 0 && said != known;
@@ -261,13 +315,15 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiv
     const bool went_back = ack != nullptr && WentBack(opened.header, ack->started, receiver);
     reason = lives_.Admit(opened, now_ns, went_back);
   }
-  if (reason == wire::DropReason::kOtherLog && opened.header.term == wire::kOtherLogTerm)
-    refused_by_ = opened.header.from;
   if (reason == wire::DropReason::kConfigEpoch && opened.header.term == wire::kRemovedTerm)
     removal_ = {.by = opened.header.from, .epoch = opened.header.config_epoch, .told_ns = now_ns};
   if (const auto* ack = std::get_if<wire::HelloAck>(&opened.body); ack != nullptr) {
-    if (reason == wire::DropReason::kNone) reason = Compare(opened.header.from, ack->traits, now_ns);
+    const bool answers = reason == wire::DropReason::kNone || reason == wire::DropReason::kOtherLog;
+    if (answers) reason = TakeTraits(opened.header.from, ack->traits, reason, now_ns);
     if (reason == wire::DropReason::kNone) reason = Met(opened.header.from, now_ns);
+    if (reason == wire::DropReason::kOtherLog && opened.header.term == wire::kOtherLogTerm &&
+        !IsOfAnotherCluster(ack->traits))
+      refused_by_ = opened.header.from;
   }
   PeerState* const peer = opened.ok() ? Find(opened.header.from) : nullptr;
   if (peer != nullptr && MayBeNew(reason, opened) && datagram.from != peer->address && peer->address.port != 0)
@@ -289,7 +345,7 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiv
     }
     const bool went_back = WentBack(opened.header, hello->started, receiver);
     SendSealed(datagram.from,
-               codec_.Seal(opened.header.from, TermForAck(opened.header, went_back),
+               codec_.Seal(opened.header.from, TermForAck(opened.header, hello->traits, went_back),
                            wire::HelloAck{.nonce = hello->nonce, .traits = traits_, .started = started_}));
     return;
   }

@@ -41,12 +41,16 @@ struct PeerState {
   uint64_t heard_ns = 0;  // when the last believed datagram came; 0: never
   uint32_t position = raft::Configuration::kNoPosition;
   uint64_t lost_ns = 0;  // when it last said that it has lost what it promised; 0: never
-  // When it last proved to have another durability mode than this node, and which; 0: never.
-  uint64_t other_durability_ns = 0;
-  wire::PeerTraits::Durability other_durability{};
+  // When it last proved that it cannot be in one cluster with this node, and why, as what is said of it ("has `durability:
+  // memory`, and ..."); 0: never.
+  uint64_t incompatible_ns = 0;
+  std::string incompatible{};
+  // What it can do, in the incarnation that is known, and which build it is.
+  uint32_t features = 0;
+  std::string build{};
 
-  bool HasOtherDurability(uint64_t now_ns) const {
-    return other_durability_ns > heard_ns && now_ns < other_durability_ns + kLostPatience_ns;
+  bool IsIncompatible(uint64_t now_ns) const {
+    return incompatible_ns > heard_ns && now_ns < incompatible_ns + kLostPatience_ns;
   }
   const NetAddress& reached_at() const { return answers_at.port != 0 ? answers_at : address; }
   bool SaysLost(uint64_t now_ns) const { return lost_ns > heard_ns && now_ns < lost_ns + kLostPatience_ns; }
@@ -138,6 +142,10 @@ class Peers {
   std::optional<Removal> RemovedBy(uint64_t now_ns) const;
   // Whether they still take it for a member, once more.
   void AskAgain();
+  // Of the replicated log; from then on members with another one are not believed.
+  void SetLogUuid(uint64_t log_uuid) { traits_.log_uuid = log_uuid; }
+  // What this node and all others can do, as bits (kv/features.h); a member whose incarnation is not known can do nothing.
+  uint32_t AgreedFeatures() const;
 
   void SetTerm(raft::Term term) { term_ = term; }  // what the transport's own datagrams say
   // Once everything is there that former lives have promised; until then this node says nothing of it.
@@ -179,9 +187,11 @@ class Peers {
   uint32_t TakeGroup(size_t first);
   void Remember(raft::NodeId id, uint64_t now_ns);
   wire::DropReason Met(raft::NodeId id, uint64_t now_ns);
-  wire::DropReason Compare(raft::NodeId id, const wire::PeerTraits& its, uint64_t now_ns);
+  wire::DropReason Compare(const wire::PeerTraits& its, std::string& why) const;
+  bool IsOfAnotherCluster(const wire::PeerTraits& its) const;
+  wire::DropReason TakeTraits(raft::NodeId id, const wire::PeerTraits& its, wire::DropReason admitted, uint64_t now_ns);
   bool WentBack(const wire::PeerHeader& header, const wire::Started& started, const PeerReceiver& receiver) const;
-  raft::Term TermForAck(const wire::PeerHeader& hello, bool went_back) const;
+  raft::Term TermForAck(const wire::PeerHeader& hello, const wire::PeerTraits& its, bool went_back) const;
   void SendTo(raft::NodeId to, const wire::PeerBody& body) { SendTo(to, term_, body); }
   void SendTo(raft::NodeId to, raft::Term term, const wire::PeerBody& body);
   void SendSealed(raft::NodeId to, std::string bytes);

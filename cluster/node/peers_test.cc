@@ -151,7 +151,7 @@ class PeersTest : public testing::Test {
                 .key = {},
                 .self = raft::NodeId(1),
                 .life = 5,
-                .traits = {.durability = Mode::kDisk}},
+                .traits = {.durability = Mode::kDisk, .features = 3, .version_min = 3, .version_max = 3}},
                *keeper_,
                [this] { return ++drawn_; }};
 };
@@ -359,8 +359,8 @@ TEST_F(PeersTest, ANodeOfTheOtherDurabilityModeIsNotBelieved) {
   answers(Mode::kMemory, now_ns);
   EXPECT_EQ(dropped(), 1u);
   EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 0u);
-  EXPECT_TRUE(peers_.states()[0].HasOtherDurability(now_ns));
-  EXPECT_EQ(peers_.states()[0].other_durability, Mode::kMemory);
+  EXPECT_TRUE(peers_.states()[0].IsIncompatible(now_ns));
+  EXPECT_THAT(peers_.states()[0].incompatible, testing::HasSubstr("has `durability: memory`, and this node"));
   SaidTo2(raft::Term(3), wire::Resign{.incarnation = 6, .leader = raft::NodeId(2), .late = true}, now_ns);
   EXPECT_TRUE(nobody_.late.empty());
   // A recorded answer, to no question of this node.
@@ -370,7 +370,59 @@ TEST_F(PeersTest, ANodeOfTheOtherDurabilityModeIsNotBelieved) {
   now_ns += wire::PeerLives::kAskCap_ns;
   answers(Mode::kDisk, now_ns);
   EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 6u);
-  EXPECT_FALSE(peers_.states()[0].HasOtherDurability(now_ns));
+  EXPECT_FALSE(peers_.states()[0].IsIncompatible(now_ns));
+}
+
+// It was set up under the same ids and key. Neither node has lost anything, and neither is told so.
+TEST_F(PeersTest, AMemberOfAnotherClusterIsRefusedByItsLogsName) {
+  peers_.SetLogUuid(0xaaa);
+  const wire::PeerTraits other{.version_min = 3, .version_max = 3, .log_uuid = 0xbbb};
+  for (const uint64_t copy : {22u, 23u}) {  // the copy that is on record, and a new one
+    const uint64_t now_ns = copy * 1'000'000'000;
+    const std::vector<wire::Opened> greeting = Greeted(now_ns);
+    ASSERT_EQ(Count<wire::Hello>(greeting), 1u);
+    const uint64_t nonce = std::get<wire::Hello>(greeting[0].body).nonce;
+    SaidTo2(wire::SayLogId(copy), wire::HelloAck{.nonce = nonce, .traits = other}, now_ns);
+    EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 0u);
+    EXPECT_THAT(peers_.states()[0].incompatible,
+                testing::HasSubstr("its log is 0000000000000bbb, and this node's 0000000000000aaa"));
+    const auto said = SaidTo2(wire::SayLogId(copy), wire::Hello{.nonce = 9, .traits = other}, now_ns + 1);
+    ASSERT_EQ(Count<wire::HelloAck>(said), 1u);
+    for (const wire::Opened& opened : said) EXPECT_NE(opened.header.term, wire::kOtherLogTerm);
+  }
+  const uint64_t now_ns = uint64_t{30} * 1'000'000'000;
+  const std::vector<wire::Opened> greeting = Greeted(now_ns);
+  ASSERT_EQ(Count<wire::Hello>(greeting), 1u);
+  SaidTo2(wire::kOtherLogTerm,
+          wire::HelloAck{.nonce = std::get<wire::Hello>(greeting[0].body).nonce, .traits = other}, now_ns);
+  EXPECT_FALSE(peers_.refused_by().IsSet()) << "another cluster's word makes nobody LOST";
+}
+
+TEST_F(PeersTest, AMemberThatSpeaksOtherVersionsIsRefusedByBothRanges) {
+  const std::vector<wire::Opened> greeting = Greeted(1);
+  ASSERT_EQ(Count<wire::Hello>(greeting), 1u);
+  SaidTo2(wire::SayLogId(22),
+          wire::HelloAck{.nonce = std::get<wire::Hello>(greeting[0].body).nonce,
+                         .traits = {.version_min = 4, .version_max = 5, .build = "9.9"}},
+          1);
+  EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 0u);
+  EXPECT_EQ(Dropped(wire::DropReason::kVersion), 1u);
+  EXPECT_THAT(peers_.states()[0].incompatible,
+              testing::HasSubstr("versions 4 to 5 of the protocol between nodes (build 9.9), and this node 3 to 3"));
+}
+
+TEST_F(PeersTest, WhatAllCanDoIsWhatIsAgreed) {
+  EXPECT_EQ(peers_.AgreedFeatures(), 0u) << "nobody has been heard yet";
+  const auto answers = [this](uint32_t features, uint64_t now_ns) {
+    const std::vector<wire::Opened> greeting = Greeted(now_ns);
+    ASSERT_EQ(Count<wire::Hello>(greeting), 1u);
+    SaidTo2(wire::SayLogId(22),
+            wire::HelloAck{.nonce = std::get<wire::Hello>(greeting[0].body).nonce,
+                           .traits = {.features = features, .version_min = 3, .version_max = 9}},
+            now_ns);
+  };
+  answers(6, 1);
+  EXPECT_EQ(peers_.AgreedFeatures(), 2u) << "of this node's 3";
 }
 
 TEST_F(PeersTest, AnAppendThatIsFullIsOneDatagram) {

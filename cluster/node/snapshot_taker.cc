@@ -75,6 +75,12 @@ void SnapshotTaker::Slice(kv::Replica& replica) {
   status_.longest_slice_ns = std::max(status_.longest_slice_ns, now_ns - begin_ns);
   next_slice_ns_ = now_ns + kPauses * (now_ns - begin_ns);
   if (replica.taking_snapshot()) return;
+  if (!replica.snapshot_is_sound()) {
+    Abandon();
+    ++status_.failed;
+    status_.error = "what is in memory is not what was put there";
+    return;
+  }
   writer_->Finish();
   writing_ = true;
   next_slice_ns_ = UINT64_MAX;

@@ -4,14 +4,16 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <chrono>
 #include <ctime>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 
 namespace hedgerow::node {
 namespace {
 
+// A voter whose state is wrong still is sent another snapshot after so long.
+constexpr uint64_t kMendAgain_ns = 10'000'000'000;
 // A follower that has its snapshot and does not come nearer for so long is not waited for.
 constexpr uint64_t kPatience_ns = 5'000'000'000;
 
@@ -97,7 +99,7 @@ absl::Status Snapshots::Judge(raft::NodeId leader, raft::Term term, const raft::
   if (term.value() < term_.load(std::memory_order_relaxed)) {
     return absl::FailedPreconditionError("another term has begun");
   }
-  if (last.index.value() <= commit_.load(std::memory_order_relaxed)) {
+  if (last.index.value() <= commit_.load(std::memory_order_relaxed) && !outside_.load(std::memory_order_relaxed)) {
     return absl::AlreadyExistsError("what it holds is here");
   }
   return absl::OkStatus();
@@ -129,9 +131,30 @@ void Snapshots::Turn(uint64_t now_ns, kv::Replica& replica, const Peers& peers, 
     Install(now_ns, replica, coupling);
   }
   replica.Settle();
+  MendOutside(now_ns, replica);
   if (!needed_.empty()) SendNeeded(replica, peers);
+  outside_.store(replica.outside(), std::memory_order_relaxed);
   term_.store(replica.raft().term().value(), std::memory_order_relaxed);
   commit_.store(replica.raft().commit().value(), std::memory_order_relaxed);
+}
+
+// Members whose state is not the majority's. The snapshot is one that was begun after that was known, so it is further on
+// than any that they have taken of a wrong state.
+void Snapshots::MendOutside(uint64_t now_ns, const kv::Replica& replica) {
+  const std::map<raft::NodeId, raft::LogIndex>& outside = replica.checks().outside();
+  std::erase_if(mend_again_ns_, [&outside](const auto& mend) { return !outside.contains(mend.first); });
+  if (outside.empty() || !leads_in_.value() || replica.outside()) return;
+  const std::vector<transfer::Sending> under_way = sender_->UnderWay();
+  for (const auto& [member, known_at] : outside) {
+    const auto same = [member = member](const transfer::Sending& sending) { return sending.to == member; };
+    if (std::any_of(under_way.begin(), under_way.end(), same)) continue;
+    if (replica.raft().snapshot().last.index < known_at) {
+      if (!taker_.taking()) taker_.Ask();
+    } else if (now_ns >= mend_again_ns_[member]) {
+      mend_again_ns_[member] = now_ns + kMendAgain_ns;
+      needed_.push_back(member);
+    }
+  }
 }
 
 bool Snapshots::Wanted(uint64_t now_ns, const kv::Replica& replica) {
@@ -142,7 +165,7 @@ bool Snapshots::Wanted(uint64_t now_ns, const kv::Replica& replica) {
 bool Snapshots::FollowerOnItsWay(uint64_t now_ns, const raft::Raft& raft) {
   if (!leads_in_.value()) return false;
   const std::vector<transfer::Sending> under_way = sender_->UnderWay();
-  const absl::Time now = absl::Now();
+  const auto now = std::chrono::steady_clock::now();
   if (std::any_of(under_way.begin(), under_way.end(),
                   [now](const transfer::Sending& sending) { return transfer::MakesProgress(sending, now); })) {
     return true;
@@ -214,6 +237,7 @@ void Snapshots::TakeEnded(uint64_t now_ns, kv::Replica& replica) {
     if (end.status.ok() && leads_in_.value()) {
       behind_[end.to] = {.until = replica.raft().log().last_index(), .match = end.index, .moved_ns = now_ns};
     }
+    if (end.status.ok()) replica.Mended(end.to);
     replica.Feed(raft::SnapshotSent{.to = end.to, .index = end.index, .delivered = end.status.ok()});
   }
 }

@@ -92,6 +92,7 @@ class Snapshots final : private transfer::ReceiverHost {
   bool FollowerOnItsWay(uint64_t now_ns, const raft::Raft& raft);
   void FollowRole(const raft::Raft& raft);
   void FollowMembers(const raft::Raft& raft);
+  void MendOutside(uint64_t now_ns, const kv::Replica& replica);
   void SendNeeded(kv::Replica& replica, const Peers& peers);
   void TakeEnded(uint64_t now_ns, kv::Replica& replica);
   void Install(uint64_t now_ns, kv::Replica& replica, offload::Coupling* coupling);
@@ -106,6 +107,7 @@ class Snapshots final : private transfer::ReceiverHost {
   std::pair<uint32_t, uint32_t> members_{};  // by epoch and mask, as it last looked
   raft::Term leads_in_{};                    // not set: it does not lead, and sends nothing
   std::map<raft::NodeId, Behind> behind_;
+  std::map<raft::NodeId, uint64_t> mend_again_ns_;  // of members whose state is wrong
   uint64_t installed_ = 0;
 
   // Of the last one here.
@@ -115,6 +117,7 @@ class Snapshots final : private transfer::ReceiverHost {
   // What the receiver may know of the core.
   std::atomic<uint64_t> term_ = 0;
   std::atomic<uint64_t> commit_ = 0;
+  std::atomic<bool> outside_ = false;  // its state is wrong: a snapshot of what it has applied is wanted
 
   absl::Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;

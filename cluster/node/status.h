@@ -32,7 +32,7 @@ struct PeerStatus {
   std::optional<uint64_t> round_trip_ns{};  // nothing: not measured yet
   std::optional<raft::LogIndex> match{};    // what its log is known to hold; only while this node leads
   bool lost = false;                        // it says that it has lost what it promised
-  std::string other_durability{};           // "memory": it has proved to be of this mode, and this node is not
+  std::string incompatible{};               // "has `durability: memory`, and ...": why nothing of it is believed
 };
 
 // Grows from the process's start. `name` is snake_case without unit prefix or "_total" ("hkv_requests"); where
@@ -165,7 +165,8 @@ struct NodeStatus {
   std::optional<MemcachedStatus> memcached{};  // if it is on
 
   std::vector<SettingStatus> settings{};
-  std::string diverged{};            // a sentence: a leader's state was another; empty: none was
+  std::string diverged{};            // a sentence: whose state is not the majority's; empty: none is known
+  bool outside_majority = false;     // this node's is not: it serves nobody until it is mended
   uint64_t settings_version = 0;     // grows with each change; 0: the cluster has not set them yet
   std::vector<std::string> notes{};  // sentences about what an operator may want to know; nothing is wrong
 

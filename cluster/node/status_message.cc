@@ -32,7 +32,7 @@ std::string CounterKey(const NodeCounter& counter) {
   return key;
 }
 
-std::string PeerProblem(const NodeStatus& status, const PeerStatus& peer, Durability durability) {
+std::string PeerProblem(const NodeStatus& status, const PeerStatus& peer) {
   const std::string name = absl::StrCat("node ", peer.id.value(), " (", peer.address.ToString(), ")");
   if (peer.lost) {
     return absl::StrCat(
@@ -41,12 +41,8 @@ std::string PeerProblem(const NodeStatus& status, const PeerStatus& peer, Durabi
         "and what to do");
   }
   if (!status.lost.empty() || !status.removed.empty()) return "";
-  if (!peer.other_durability.empty()) {
-    return absl::StrCat(name, " has `durability: ", peer.other_durability, "`, and this node `durability: ",
-                        Name(durability), "`: an acknowledgement must promise the same on all nodes, so nothing "
-                        "that it sends is believed. Stop the node whose file is wrong, correct the key there, and "
-                        "start it");
-  }
+  if (!peer.incompatible.empty())
+    return absl::StrCat("nothing that ", name, " sends is believed: it ", peer.incompatible);
   if (!peer.heard_ago_ns.has_value()) {
     if (status.uptime_ns < kGreetingPatience_ns) return "";
     return absl::StrCat(
@@ -185,7 +181,7 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
     message.set_round_trip_ns(peer.round_trip_ns.has_value() ? static_cast<int64_t>(*peer.round_trip_ns) : -1);
     message.set_match_index(peer.match.value_or(raft::LogIndex()).value());
     message.set_lost(peer.lost);
-    if (const std::string problem = PeerProblem(status, peer, facts.durability); !problem.empty()) out.add_problems(problem);
+    if (const std::string problem = PeerProblem(status, peer); !problem.empty()) out.add_problems(problem);
   }
   for (const MemberStatus& member : status.members) {
     v1::Member& message = *out.add_members();

@@ -84,13 +84,12 @@ TEST(StatusMessage, APeerThatWasNeverBelievedIsAProblemOnceItHadTime) {
   EXPECT_THAT(Problems(status), IsEmpty());
 }
 
-TEST(StatusMessage, APeerOfAnotherDurabilityIsNamedWithBothModes) {
+TEST(StatusMessage, APeerThatIsNotCompatibleIsNamedWithTheReason) {
   NodeStatus status = FakeStatus();
   status.peers.pop_back();
-  status.peers[0].other_durability = "memory";
+  status.peers[0].incompatible = "has `durability: memory`";
   EXPECT_THAT(Problems(status),
-              ElementsAre(HasSubstr("node 2 (10.0.0.2:4802) has `durability: memory`, and this node `durability: "
-                                    "disk`: an acknowledgement must promise the same on all nodes")));
+              ElementsAre("nothing that node 2 (10.0.0.2:4802) sends is believed: it has `durability: memory`"));
 }
 
 TEST(StatusMessage, ASilentPeerIsALeadersProblemOnly) {

@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 #include <utility>
@@ -13,8 +14,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 #include "cluster/node/config.h"
 #include "cluster/node/status.h"
 
@@ -35,7 +34,7 @@ class WaitingNode final : public NodeControl {
     const absl::MutexLock lock(&mutex_);
     NodeStatus status;
     status.node = self_;
-    status.uptime_ns = static_cast<uint64_t>(absl::ToInt64Nanoseconds(absl::Now() - started_));
+    status.uptime_ns = static_cast<uint64_t>(std::chrono::nanoseconds(std::chrono::steady_clock::now() - started_).count());
     status.storage = why_;
     return status;
   }
@@ -51,7 +50,7 @@ class WaitingNode final : public NodeControl {
   }
 
   const raft::NodeId self_;
-  const absl::Time started_ = absl::Now();
+  const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   absl::Mutex mutex_;
   std::string why_ ABSL_GUARDED_BY(mutex_);
 };

@@ -71,6 +71,8 @@ class Raft {
   // known that it has left.
   bool votes_itself() const { return self_ != kNoMember && ((configuration().deciding() >> self_) & 1) != 0; }
   bool may_stand() const;
+  // For who knows that the state machine of this node must answer nobody: it votes and acknowledges, and does not stand.
+  void SetMayLead(bool may_lead) { may_lead_ = may_lead; }
   // Fit to be promoted, as its leader sees it (dissertation section 4.2.1).
   bool IsCaughtUp(size_t member, uint64_t now_ns) const;
   // Messages of those who are members no more (raft_membership.cc).
@@ -267,6 +269,7 @@ class Raft {
   uint64_t steps_ = 0;
   size_t self_ = kNoMember;
   uint32_t peers_ = 0;
+  bool may_lead_ = true;
   uint64_t refused_messages_ = 0;
 
   // Raft figure 2.

@@ -131,6 +131,7 @@ void Raft::HandOver(Context& context) {
 // own, until that is committed. It may be the only one whose log is long enough: those who decide from now on
 // may need the vote of one who has more than they (figure 4.6).
 bool Raft::may_stand() const {
+  if (!may_lead_) return false;
   if (self_ == kNoMember || votes_itself()) return self_ != kNoMember;
   if (configuration_committed() || ((configuration().leaving >> self_) & 1) == 0) return false;
   return ((configurations_.At(configurations_.latest_index().Previous()).deciding() >> self_) & 1) != 0;

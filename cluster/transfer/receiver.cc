@@ -262,7 +262,7 @@ class Server final : public Receiver {
       : address_(options.address), service_(std::move(options), std::move(folder), host) {}
   ~Server() override {
     service_.Stop();
-    if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+    if (server_ != nullptr) server_->Shutdown(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_seconds(1, GPR_TIMESPAN)));
   }
 
   absl::Status Start() {

@@ -15,7 +15,6 @@
 #include <grpcpp/grpcpp.h>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "cluster/api/transfer.grpc.pb.h"
 #include "cluster/storage/descriptor.h"
 #include "cluster/transfer/seal.h"
@@ -92,7 +91,7 @@ struct Sender::Transfer {
     absl::MutexLock lock(&mutex);
     shown.sent_bytes = sent_bytes;
     shown.size_bytes = size;
-    shown.moved = absl::Now();
+    shown.moved = std::chrono::steady_clock::now();
     shown.trouble.clear();
   }
   void Failed(const absl::Status& why) {
@@ -101,7 +100,7 @@ struct Sender::Transfer {
   }
   void Moved() {
     absl::MutexLock lock(&mutex);
-    shown.moved = absl::Now();
+    shown.moved = std::chrono::steady_clock::now();
   }
   void AwaitsVerdict() {
     absl::MutexLock lock(&mutex);
@@ -216,7 +215,7 @@ class Sender::Call {
 
   absl::Status SendFrom(const uint64_t from) {
     const uint64_t rate = sender_.options_.bytes_per_second;
-    const absl::Time begun = absl::Now();
+    const auto begun = std::chrono::steady_clock::now();
     for (uint64_t offset = from; offset < transfer_.size;) {
       const size_t bytes = static_cast<size_t>(std::min<uint64_t>(kPiece_bytes, transfer_.size - offset));
       absl::StatusOr<std::string> read = ReadAt(transfer_.file.get(), transfer_.offer.path, offset, bytes);
@@ -230,7 +229,8 @@ class Sender::Call {
       transfer_.Show(offset);
       if (rate == 0) continue;
       const double due_s = static_cast<double>(offset - from) / static_cast<double>(rate);
-      const absl::Duration early = begun + absl::Seconds(due_s) - absl::Now();
+      const absl::Duration early =
+          absl::Seconds(due_s) - absl::FromChrono(std::chrono::steady_clock::now() - begun);
       if (early > absl::Milliseconds(1) && !transfer_.Wait(early)) return absl::CancelledError("broken off");
     }
     if (!stream_->WritesDone()) return WhyBroken();
@@ -252,8 +252,8 @@ class Sender::Call {
   std::optional<Seal> seal_;
 };
 
-bool MakesProgress(const Sending& sending, absl::Time now) {
-  return sending.all_sent || now - sending.moved < kPatience;
+bool MakesProgress(const Sending& sending, std::chrono::steady_clock::time_point now) {
+  return sending.all_sent || absl::FromChrono(now - sending.moved) < kPatience;
 }
 
 Sender::Sender(SenderOptions options, Ended ended) : options_(std::move(options)), ended_(std::move(ended)) {}
@@ -272,7 +272,7 @@ void Sender::Send(SnapshotOffer offer) {
   auto transfer = std::make_unique<Transfer>();
   {
     absl::MutexLock lock(&transfer->mutex);
-    transfer->shown = {.to = to, .index = offer.last.index, .moved = absl::Now()};
+    transfer->shown = {.to = to, .index = offer.last.index, .moved = std::chrono::steady_clock::now()};
   }
   transfer->offer = std::move(offer);
   Transfer& started = *transfer;

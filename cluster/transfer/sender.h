@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -57,13 +58,13 @@ struct Sending {
   raft::LogIndex index{};
   uint64_t sent_bytes = 0;  // of the file, on this connection or an earlier one
   uint64_t size_bytes = 0;  // 0: not known yet
-  absl::Time moved{};       // when the follower last took some of it
+  std::chrono::steady_clock::time_point moved{};  // when the follower last took some of it
   std::string trouble{};    // why the last try failed; empty: it did not, or has got further since
   bool all_sent = false;    // its verdict is awaited: it checks what it has, and makes a state of it
 };
 // Worth waiting for. A follower that has everything sends nothing while it makes a state of millions of entries;
 // one that is gone by then is found out by the connection.
-bool MakesProgress(const Sending& sending, absl::Time now);
+bool MakesProgress(const Sending& sending, std::chrono::steady_clock::time_point now);
 
 class Sender {
  public:

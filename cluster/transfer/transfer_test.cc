@@ -273,10 +273,10 @@ TEST_F(TransferTest, AFollowerThatHasEverythingIsWaitedForWhileItMakesAStateOfIt
     if (!under_way.empty()) sending = under_way[0];
   }
   EXPECT_TRUE(sending.all_sent);
-  EXPECT_TRUE(MakesProgress(sending, absl::Now() + absl::Minutes(1)));
+  EXPECT_TRUE(MakesProgress(sending, std::chrono::steady_clock::now() + std::chrono::minutes(1)));
   sending.all_sent = false;
-  EXPECT_TRUE(MakesProgress(sending, sending.moved + absl::Seconds(1)));
-  EXPECT_FALSE(MakesProgress(sending, sending.moved + absl::Minutes(1))) << "but not one that takes nothing";
+  EXPECT_TRUE(MakesProgress(sending, sending.moved + std::chrono::seconds(1)));
+  EXPECT_FALSE(MakesProgress(sending, sending.moved + std::chrono::minutes(1))) << "but not one that takes nothing";
   mutex_.Unlock();
   EXPECT_TRUE(AwaitEnd().ok());
 }

@@ -51,11 +51,18 @@ inline constexpr uint64_t kLogIds = uint64_t{1} << 62;  // they are 1 to this, l
 
 constexpr raft::Term SayLogId(uint64_t log_id) { return raft::Term(kLogIdMark | log_id); }
 
+inline constexpr size_t kBuildMax_bytes = 63;
+
 // What a node must have in common with its peers, or says that it can do; in every HELLO and HELLO_ACK.
 struct PeerTraits {
   enum class Durability : uint8_t { kUnsaid = 0, kDisk = 1, kMemory = 2 };
   Durability durability = Durability::kUnsaid;
-  uint32_t features = 0;  // bits; none is defined yet, and an unknown one means nothing
+  uint32_t features = 0;  // bits (kv/features.h); an unknown one means nothing
+  // The least and the greatest version of this protocol that the sender speaks; 0: it does not say.
+  uint16_t version_min = 0;
+  uint16_t version_max = 0;
+  uint64_t log_uuid = 0;  // of the replicated log that it has a copy of; 0: it has not heard of it yet
+  std::string build{};    // for people; at most kBuildMax_bytes
 
   bool operator==(const PeerTraits&) const = default;
 };

@@ -34,12 +34,34 @@ void GetReserved(ByteReader& reader) {
 }
 
 constexpr uint8_t kTraitsFormat = 1;
+constexpr size_t kExtensionFixed_bytes = 2 * sizeof(uint16_t) + sizeof(uint64_t) + 1;
+
+// Behind the features stands what their length says, so that a later program can say more to this one. A node that
+// says nothing of its version (LOST, or asking as whom it is to come back) says nothing there.
+uint16_t Extension_bytes(const PeerTraits& traits) {
+  if (traits.version_max == 0) return 0;
+  return static_cast<uint16_t>(kExtensionFixed_bytes + traits.build.size());
+}
 
 void PutTraits(ByteWriter& writer, const PeerTraits& traits) {
   writer.Put(kTraitsFormat);
   writer.Put(static_cast<uint8_t>(traits.durability));
-  writer.Put(uint16_t{0});  // reserved
+  writer.Put(Extension_bytes(traits));
   writer.Put(traits.features);
+  if (traits.version_max == 0) return;
+  writer.Put(traits.version_min);
+  writer.Put(traits.version_max);
+  writer.Put(traits.log_uuid);
+  writer.PutText<uint8_t>(traits.build);
+}
+
+void GetExtension(std::string_view bytes, PeerTraits& traits, ByteReader& whole) {
+  ByteReader reader(bytes);
+  traits.version_min = reader.Get<uint16_t>();
+  traits.version_max = reader.Get<uint16_t>();
+  traits.log_uuid = reader.Get<uint64_t>();
+  traits.build = reader.GetText<uint8_t>(kBuildMax_bytes);
+  if (!reader.ok() || traits.version_min == 0 || traits.version_min > traits.version_max) whole.Fail();
 }
 
 PeerTraits GetTraits(ByteReader& reader) {
@@ -48,8 +70,9 @@ PeerTraits GetTraits(ByteReader& reader) {
   const auto durability = reader.Get<uint8_t>();
   if (durability > static_cast<uint8_t>(PeerTraits::Durability::kMemory)) reader.Fail();
   traits.durability = static_cast<PeerTraits::Durability>(durability);
-  if (reader.Get<uint16_t>() != 0) reader.Fail();
+  const auto extension_bytes = reader.Get<uint16_t>();
   traits.features = reader.Get<uint32_t>();
+  if (extension_bytes != 0) GetExtension(reader.GetBytes(extension_bytes), traits, reader);
   return traits;
 }
 
@@ -191,10 +214,12 @@ Piece GetPiece(ByteReader& reader) {
 
 }  // namespace
 
-size_t BodySize_bytes(const Hello& body) { return sizeof(body.nonce) + kTraits_bytes + Size_bytes(body.started); }
+size_t BodySize_bytes(const Hello& body) {
+  return sizeof(body.nonce) + kTraits_bytes + Extension_bytes(body.traits) + Size_bytes(body.started);
+}
 
 size_t BodySize_bytes(const HelloAck& body) {
-  return sizeof(body.nonce) + kTraits_bytes + Size_bytes(body.started);
+  return sizeof(body.nonce) + kTraits_bytes + Extension_bytes(body.traits) + Size_bytes(body.started);
 }
 
 size_t BodySize_bytes(const raft::AppendRequest& body) {

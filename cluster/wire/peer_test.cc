@@ -152,6 +152,35 @@ TEST(PeerCodec, WhatANodeStartedWithIsSaidOrTakesNoRoom) {
   }
 }
 
+// Which protocol and build, and of which log: behind a length, so that a later program can say more.
+TEST(PeerCodec, AHelloSaysMoreThanItsReceiverMustKnow) {
+  PeerCodec sender = Sender();
+  const PeerTraits traits{.durability = PeerTraits::Durability::kDisk,
+                          .features = 5,
+                          .version_min = 3,
+                          .version_max = 4,
+                          .log_uuid = 0x1122334455667788,
+                          .build = "hedgerow 1.2"};
+  const Started started{.starts = 3, .term = Term(4), .last = LogIndex(5)};
+  const std::string whole = sender.Seal(NodeId(1), Term(42), Hello{.nonce = 1, .traits = traits, .started = started});
+  const Opened opened = Receiver().Open(whole);
+  ASSERT_TRUE(opened.ok()) << Name(opened.reason);
+  EXPECT_EQ(std::get<Hello>(opened.body).traits, traits);
+  EXPECT_EQ(std::get<Hello>(opened.body).started.starts, 3u);
+
+  // Two bytes more of a program to come, before what it has started with.
+  std::string later = whole;
+  const size_t end = later.size() - 24;
+  later.insert(end, "xy");
+  later[kPeerHeader_bytes + 10] = static_cast<char>(later[kPeerHeader_bytes + 10] + 2);
+  const uint16_t bytes = static_cast<uint16_t>(later.size());
+  std::memcpy(later.data() + offsetof(hr_peer_header, bytes), &bytes, sizeof(bytes));
+  const Opened understood = Receiver().Open(Forged(later, kPeerHeader_bytes, later[kPeerHeader_bytes]));
+  ASSERT_TRUE(understood.ok()) << Name(understood.reason);
+  EXPECT_EQ(std::get<Hello>(understood.body).traits, traits);
+  EXPECT_EQ(std::get<Hello>(understood.body).started.starts, 3u);
+}
+
 // Nodes of this program and of those before it with the same version are one cluster as long as both hold.
 TEST(PeerCodec, WhatVersion3SealedIsOpenedAndWhatIsSealedIsWhatItOpens) {
   ASSERT_EQ(HR_PEER_VERSION, 3)
@@ -386,7 +415,7 @@ TEST(PeerCodec, ValuesThatMeanNothingAreMalformed) {
   };
   EXPECT_EQ(reason(Hello{}, 8, 2), DropReason::kMalformed) << "a format of traits that there is not";
   EXPECT_EQ(reason(HelloAck{}, 9, 3), DropReason::kMalformed) << "durability";
-  EXPECT_EQ(reason(HelloAck{}, 10, 1), DropReason::kMalformed) << "reserved";
+  EXPECT_EQ(reason(HelloAck{}, 10, 1), DropReason::kMalformed) << "more than there is";
   EXPECT_EQ(reason(Hello{}, 15, 0x80), DropReason::kNone) << "a feature that this program does not know";
   EXPECT_EQ(reason(raft::VoteRequest{}, 32, 2), DropReason::kMalformed) << "pre_vote";
   EXPECT_EQ(reason(raft::VoteReply{}, 8, 2), DropReason::kMalformed) << "pre_vote";

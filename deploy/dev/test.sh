@@ -30,6 +30,7 @@ cmd_test() {
   if [ -n "$long" ]; then
     export HR_RACE_S=60 HR_KERNEL_KILLS=200 HEDGEROW_LONG=1 HR_RELOADS=100 HR_RELOAD_KILLS=40
     CTEST_LIMIT_S=3600 PYTEST_LIMIT_S=7200 PATIENT_LIMIT_S=7200
+    build_previous
   fi
   rm -f "$LOG_DIR"/*.xml
   rm -rf build/*/gtest
@@ -47,6 +48,24 @@ cmd_test() {
   say "all of it took $(clock_text $((SECONDS - started)))"
   "$PYTHON" deploy/dev/junit_counts.py --skips tests/skips.txt --slowest 20 "${reports[@]}" || status=$?
   return "$status"
+}
+
+# The node that clusters are upgraded from: of the commit that tests/upgrade_from names, in a work tree of its own.
+build_previous() {
+  local commit source=build/previous/source
+  commit=$(grep -v '^#' tests/upgrade_from)
+  git worktree remove --force "$source" 2>/dev/null || true
+  rm -rf "$source"
+  git worktree prune
+  if ! git worktree add --quiet --force --detach "$source" "$commit"; then
+    warn "no work tree of $commit: the upgrade from it is not tested"
+    return
+  fi
+  run_step previous "building hedgerow-node of $commit" bash -c "(cd '$source' && cmake --preset release) && nice -n 5 ninja -C '$source/build/release' -j $(build_jobs) hedgerow-node" || {
+    show_tail previous
+    die "the version that tests/upgrade_from names does not build"
+  }
+  export HEDGEROW_PREVIOUS=$PWD/$source/build/release/bin
 }
 
 # The runners add "LABEL:FILE:STATUS[:GTEST]" (junit_counts.py) to `reports` of cmd_test. A runner that fails does not end the run: the next one

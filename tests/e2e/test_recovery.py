@@ -3,11 +3,13 @@
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import shutil
 import struct
 import subprocess
+import threading
 import time
 import zlib
 from pathlib import Path
@@ -457,10 +459,49 @@ def restart_with(node: HedgerowNode, folder: Path | None) -> None:
     wait_for(f"{theirs} runs", lambda: theirs in {os.path.realpath(f"/proc/{pid}/exe") for pid in node.host.pids()})
 
 
+class Load(threading.Thread):
+    """Counts a key up, one write after the other and at whichever node answers, until it is told to stop."""
+
+    def __init__(self, lab: Lab, nodes: list[HedgerowNode], session: int):
+        super().__init__(daemon=True)
+        self.lab, self.nodes, self.session = lab, nodes, session
+        self.done, self.wrong, self.stop = 0, [], threading.Event()
+
+    def run(self) -> None:
+        asked = itertools.cycle(self.nodes)
+        while not self.stop.is_set():
+            seq = self.done + 1
+            copy = hkv.encode_request(hkv.WRITE, 5_000_000, self.session, seq, seq, operations=[hkv.incr_operation(b"load")])
+            node = next(asked)
+            with self.lab.client.socket() as sock, contextlib.suppress(TimeoutError, ConnectionRefusedError):
+                sock.settimeout(1.0)
+                sock.sendto(copy, (node.host.ipv4, node.port))
+                answer = hkv.parse_answer(sock.recv(2048))
+                if answer.status != hkv.OK:
+                    continue
+                self.done = seq
+                if answer.values != [str(seq).encode()]:
+                    self.wrong.append((seq, answer.values))
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_) -> None:
+        self.stop.set()
+        self.join()
+
+
+def open_session(lab: Lab, leader: HedgerowNode) -> int:
+    with hkv.Client(leader.host.ipv4, leader.port, 5.0, lab.client.socket()) as client:
+        client.open()
+        return client.session
+
+
 @pytest.mark.parametrize("mode", ["memory", "disk"])
 def test_nodes_of_the_version_before_and_of_this_one_are_one_cluster(mode):
-    """One after the other to this version, and back again, with every write there and none twice. The version before is one that has
-    this one's datagrams' number and log format (docs/cluster.md, Versions)."""
+    """One after the other to this version, and back again, under load, with every write there and none twice. The version before is the one
+    that tests/upgrade_from names (docs/cluster.md, Versions)."""
     previous = os.environ.get("HEDGEROW_PREVIOUS")
     if not previous:
         pytest.skip("HEDGEROW_PREVIOUS names no folder with the hedgerow-node of the version before")
@@ -471,14 +512,18 @@ def test_nodes_of_the_version_before_and_of_this_one_are_one_cluster(mode):
             restart_with(node, Path(previous))
         leader = cluster.wait_ready()
         session, seq = write_three(lab, leader), 3
-        for folder in (None, Path(previous)):
-            for node in cluster.nodes:
-                restart_with(node, folder)
-                leader = cluster.wait_ready()
-                for asked in cluster.nodes:  # whoever leads, of whichever version
-                    seq += 1
-                    assert increment(lab, asked, session, seq) == [str(seq).encode()]
-                    assert increment(lab, leader, session, seq) == [str(seq).encode()], "not a second time"
+        with Load(lab, cluster.nodes, open_session(lab, leader)) as load:
+            for folder in (None, Path(previous)):
+                for node in cluster.nodes:
+                    before = load.done
+                    restart_with(node, folder)
+                    leader = cluster.wait_ready()
+                    for asked in cluster.nodes:  # whoever leads, of whichever version
+                        seq += 1
+                        assert increment(lab, asked, session, seq) == [str(seq).encode()]
+                        assert increment(lab, leader, session, seq) == [str(seq).encode()], "not a second time"
+                    wait_for("the load goes on", lambda before=before: load.done > before)
+        assert load.wrong == [], "each once"
 
 
 def test_a_backup_of_a_node_that_is_cut_off_is_written_and_is_no_success():
