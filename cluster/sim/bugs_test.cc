@@ -26,7 +26,7 @@ INSTANTIATE_TEST_SUITE_P(Bugs, EveryBug, testing::ValuesIn(PlantedBugs().begin()
 TEST_P(EveryBug, IsFound) {
   const SeedTotals totals =
       RunSeeds({.first = 1,
-                .count = 1000,
+                .count = 3000,  // the rarest is found once in some 1,000, and which seed finds it changes with the plans
                 .seconds = 30,
                 .threads = std::max(1u, std::thread::hardware_concurrency()),
                 .stop_at_violation = true,
