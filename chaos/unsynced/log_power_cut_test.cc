@@ -172,7 +172,8 @@ class MemoryModeTest : public LyingDiskTest {
 TEST_F(MemoryModeTest, NothingGoesThatTheLogOnTheDiskNeeds) {
   Mounted disk;
   const TestFolder folder{disk.path()};
-  constexpr ptrdiff_t kLeft = 2 + storage::Segments::kPoolMax_files;  // the last, one that is ready, and the pool
+  // The last one, one that is ready, and the pool.
+  constexpr ptrdiff_t kLeft = 2 + storage::Segments::kPoolMax_files;
   const raft::EntryId end = {.index = raft::LogIndex(4000), .term = raft::Term(1)};
   {
     const std::unique_ptr<storage::LogStorage> storage = storage::OpenOrDie(TestOptions(folder, false));

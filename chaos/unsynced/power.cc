@@ -165,8 +165,8 @@ void Disk::CountLoss(const Node& folder, const std::string& path, Loss& loss) {
 }
 
 void Disk::SyncSome(Node& folder, std::mt19937_64& random) {
-  // All of a folder's changes or none: file systems keep them in order, and programs make several durable with one
-  // sync of the folder.
+  // All of a folder's changes or none: file systems keep them in order, and programs make several durable with
+  // one sync of the folder.
   if (random() % 2 == 0) MakeNamesDurable(folder);
   for (const auto& [name, child] : folder.live) {
     if (child->is_folder()) {

@@ -51,7 +51,8 @@ class NodePinsTest : public net::NamespaceTest {
                         absl::Hex(net::Fnv1a(config_.data_dir), absl::kZeroPad8));
   }
   std::map<std::string, std::string> Log() const {
-    std::map<std::string, std::string> files = {{"log-header", storage::ReadFile(folder_.log() + "/log-header")}};
+    std::map<std::string, std::string> files = {
+        {"log-header", storage::ReadFile(folder_.log() + "/log-header")}};
     for (const auto& file : std::filesystem::directory_iterator(folder_.segments()))
       files[file.path()] = storage::ReadFile(file.path());
     return files;

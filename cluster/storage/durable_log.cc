@@ -35,8 +35,8 @@ absl::Status MemoryLostError(const std::string& path) {
   return AsLost(absl::FailedPreconditionError(absl::StrCat(
       "the log in ", path,
       " was written in memory mode and this host has restarted since: votes and entries that were acknowledged "
-      "may be gone. This node must not go on under its identity; the others go on while they are a majority. Do "
-      "not empty the folder: once a majority is lost, `hedgerow cluster recover` begins anew with the member "
+      "may be gone. This node must not go on under its identity; the others go on while they are a majority. "
+      "Do not empty the folder: once a majority is lost, `hedgerow cluster recover` begins anew with the member "
       "that has the most")));
 }
 
@@ -68,7 +68,8 @@ absl::StatusOr<std::unique_ptr<DurableLog>> DurableLog::Open(const StorageOption
                               .origin = options.origin,
                               .began_with = options.begins_with});
   }
-  std::unique_ptr<DurableLog> log(new DurableLog(std::move(options), *std::move(watermark), **std::move(header)));
+  std::unique_ptr<DurableLog> log(
+      new DurableLog(std::move(options), *std::move(watermark), **std::move(header)));
   if (!exists) {
     if (absl::Status status = log->Begin(); !status.ok()) return status;
   }
@@ -105,11 +106,12 @@ absl::Status DurableLog::Restore(const Watermark::Value& mark) {
     return DamagedError(options_.path, absl::StrCat("it ends with batch ", found->state.batch,
                                                     ", though batch ", mark.batch, " was durable"));
   }
-  absl::StatusOr<std::unique_ptr<Segments>> segments = Segments::Open({.log_path = options_.path,
-                                                                       .log_id = header_.log_id,
-                                                                       .file_bytes = options_.segment_bytes,
-                                                                       .sync = options_.sync},
-                                                                      *found, mark.unsynced ? 0 : mark.batch + 1);
+  absl::StatusOr<std::unique_ptr<Segments>> segments =
+      Segments::Open({.log_path = options_.path,
+                      .log_id = header_.log_id,
+                      .file_bytes = options_.segment_bytes,
+                      .sync = options_.sync},
+                     *found, mark.unsynced ? 0 : mark.batch + 1);
   if (!segments.ok()) return segments.status();
   segments_ = *std::move(segments);
   tail_.Restore(found->state, found->raft.entries);
@@ -119,8 +121,8 @@ absl::Status DurableLog::Restore(const Watermark::Value& mark) {
     if (!status.ok()) return status;
   }
   if (committed_batch_ > 0) return absl::OkStatus();
-  // A new log has a batch, so that one that has lost everything is not taken for a new one. It is synced in either
-  // mode: what a power cut leaves of a log of memory mode is a log.
+  // A new log has a batch, so that one that has lost everything is not taken for a new one. It is synced in
+  // either mode: what a power cut leaves of a log of memory mode is a log.
   absl::Status status = Commit();
   if (status.ok() && !segments_->Sync()) return FromErrno(options_.path, "sync", EIO);
   return status;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Makes the log's next file ready, and takes away what a durable snapshot has made superfluous: the log's entries
-// before its start, and older snapshots. In a thread of its own, since a file system may take long to make room
-// or to free gigabytes, and the log's writers do not wait for that. Nothing depends on its being done: a file that
-// is not ready is made when it is needed, and what is left is removed the next time.
+// Makes the log's next file ready, and takes away what a durable snapshot has made superfluous: the log's
+// entries before its start, and older snapshots. In a thread of its own, since a file system may take long to
+// make room or to free gigabytes, and the log's writers do not wait for that. Nothing depends on its being
+// done: a file that is not ready is made when it is needed, and what is left is removed the next time.
 
 #pragma once
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The format of the log: what earlier programs have left is refused and not touched, a later one is named, and
-// this one's is what is documented. testdata/log-7 is a log as hexadecimal lines (file, place, bytes), made after
-// records.h and segment_file.h and not by this program.
+// this one's is what is documented. testdata/log-7 is a log as hexadecimal lines (file, place, bytes), made
+// after records.h and segment_file.h and not by this program.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -41,8 +41,8 @@ LogLives LivesOf(uint64_t seed);
 
 struct LivedBatch {
   std::vector<raft::Persist> persists;
-  // After it, in the compactor's place: the log's start is made durable; what lies before the start that was last
-  // made so goes, which may be batches later, or never in this life.
+  // After it, in the compactor's place: the log's start is made durable; what lies before the start that was
+  // last made so goes, which may be batches later, or never in this life.
   bool start_becomes_durable = false;
   bool drops = false;
 };

@@ -61,7 +61,8 @@ CutLosses CutPower(const TestFolder& before, const TestFolder& after, uint64_t s
     if (was_removed && random() % 2 == 0) continue;
     const std::string written = ReadFile((was_removed ? removed : segments) / name);
     // Names are synced before a file is used.
-    const std::string found = fs::exists(synced / name) ? Tear(written, ReadFile(synced / name), taken, random) : written;
+    const std::string found =
+        fs::exists(synced / name) ? Tear(written, ReadFile(synced / name), taken, random) : written;
     losses.files_torn += found != written;
     losses.removals_undone += was_removed;
     WriteFile(segments / name, found);

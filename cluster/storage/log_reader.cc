@@ -21,9 +21,11 @@ namespace {
 absl::Status OlderFormatError(const std::string& path) {
   return absl::FailedPreconditionError(absl::StrCat(
       "the log in ", path, " is of a format before ", kFormatVersion,
-      ", which is the one that this program reads; nothing was changed. Either stop all nodes, start the former "
+      ", which is the one that this program reads; nothing was changed. Either stop all nodes, start the "
+      "former "
       "version of the program, take a backup with it (`hedgerow cluster backup`), move all folders away and "
-      "restore it with this version (`hedgerow cluster restore`). Or go on with the former version on this node "
+      "restore it with this version (`hedgerow cluster restore`). Or go on with the former version on this "
+      "node "
       "(docs/cluster.md, \"Versions\")"));
 }
 
@@ -69,8 +71,8 @@ class Replay {
       entries_.pop_front();
     }
     if (known_->index == state_.start.index && known_->term != state_.start.term) {
-      return absl::StrCat("it begins after entry ", known_->index.value(), " of term ", state_.start.term.value(),
-                          ", but that entry is of term ", known_->term.value());
+      return absl::StrCat("it begins after entry ", known_->index.value(), " of term ",
+                          state_.start.term.value(), ", but that entry is of term ", known_->term.value());
     }
     return "";
   }
@@ -124,9 +126,8 @@ absl::StatusOr<std::string> ReadRun(const Run& run, ReadLog& log) {
 }
 
 std::vector<Run> RunsOf(std::vector<Piece> pieces) {
-  std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
-    return a.records.first_batch < b.records.first_batch;
-  });
+  std::sort(pieces.begin(), pieces.end(),
+            [](const Piece& a, const Piece& b) { return a.records.first_batch < b.records.first_batch; });
   std::vector<Run> runs;
   for (const Piece& piece : pieces) {
     if (runs.empty() || runs.back().back().records.last_batch + 1 != piece.records.first_batch)
@@ -151,13 +152,13 @@ absl::StatusOr<std::optional<LogHeader>> ReadLogHeader(const std::string& log_pa
   if (!bytes.ok()) return bytes.status();
   std::optional<LogHeader> header = ParseLogHeader(*bytes);
   if (!header.has_value()) {
-    return DamagedError(log_path, "the file `log-header`, which says whose log it is and which, is not what was written to it");
+    return DamagedError(
+        log_path, "the file `log-header`, which says whose log it is and which, is not what was written to it");
   }
   if (header->format_version > kFormatVersion) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the log in ", log_path, " has format ", header->format_version,
-                     ", and this program reads format ", kFormatVersion,
-                     ": start the version of the program that wrote it"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the log in ", log_path, " has format ", header->format_version, ", and this program reads format ",
+        kFormatVersion, ": start the version of the program that wrote it"));
   }
   if (header->identity != expected) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -169,8 +170,8 @@ absl::StatusOr<std::optional<LogHeader>> ReadLogHeader(const std::string& log_pa
 }
 
 // The newest records hold if the log is whole with nothing but what stands in the files that they follow each
-// other in: then what is missing before them is what a snapshot has made superfluous. Where a file has something
-// broken in its midst they do not begin with a file.
+// other in: then what is missing before them is what a snapshot has made superfluous. Where a file has
+// something broken in its midst they do not begin with a file.
 absl::StatusOr<ReadLog> ReadSegments(const std::string& log_path, uint64_t log_id) {
   const std::string folder = SegmentFolderOf(log_path);
   std::deque<FoundSegment> files;

@@ -3,8 +3,8 @@
 // Reads a log out of its files and checks that it is one: every record whole, batches without a gap, indices
 // from its start without gaps, each entry linked to the term of the one before, no term above the hard state's.
 // A torn end is what a crash leaves. Files at the beginning may be gone, with all that stood in them: the log
-// begins later then. Anything else that is missing is damage. Changes nothing. For DurableLog when it opens, and
-// for ReadStoppedLog.
+// begins later then. Anything else that is missing is damage. Changes nothing. For DurableLog when it opens,
+// and for ReadStoppedLog.
 
 #pragma once
 

@@ -95,7 +95,8 @@ TEST_F(LogReaderTest, ABatchReplacesWhatStoodInItsPlace) {
   Put({TestEntry(2, 3, "y"), TestEntry(3, 3, "y")}, 1);
   ReadLog log = Read();
   EXPECT_EQ(log.damage, "");
-  EXPECT_EQ(log.raft.entries, (std::vector<raft::Entry>{TestEntry(1, 1, "x"), TestEntry(2, 3, "y"), TestEntry(3, 3, "y")}));
+  EXPECT_EQ(log.raft.entries,
+            (std::vector<raft::Entry>{TestEntry(1, 1, "x"), TestEntry(2, 3, "y"), TestEntry(3, 3, "y")}));
   Put({}, 1, {.last_index = raft::LogIndex(1), .last_term = raft::Term(1)});
   log = Read();
   EXPECT_EQ(log.damage, "");
@@ -123,8 +124,9 @@ TEST_F(LogReaderTest, EntriesOfABatchThatWasReplacedAreSeen) {
 TEST_F(LogReaderTest, ATermAboveTheHardStatesIsSeen) {
   PutFour();
   Put({TestEntry(5, 4, "x")}, 3);
-  EXPECT_THAT(Read().damage, HasSubstr("entry 5 is of term 4, which is not between term 3 of the entry before and "
-                                       "the node's term 3"));
+  EXPECT_THAT(Read().damage,
+              HasSubstr("entry 5 is of term 4, which is not between term 3 of the entry before and "
+                        "the node's term 3"));
 }
 
 TEST_F(LogReaderTest, AStateOfAnotherEndIsSeen) {
@@ -135,7 +137,10 @@ TEST_F(LogReaderTest, AStateOfAnotherEndIsSeen) {
 
 TEST_F(LogReaderTest, WhatStandsBeforeItsStartMeansNothing) {
   PutFour();
-  Put({}, 3, {.last_index = raft::LogIndex(4), .last_term = raft::Term(3), .start = {.index = raft::LogIndex(3), .term = raft::Term(2)}});
+  Put({}, 3,
+      {.last_index = raft::LogIndex(4),
+       .last_term = raft::Term(3),
+       .start = {.index = raft::LogIndex(3), .term = raft::Term(2)}});
   const ReadLog log = Read();
   EXPECT_EQ(log.damage, "");
   EXPECT_EQ(log.raft.start.index, raft::LogIndex(3));
@@ -144,7 +149,11 @@ TEST_F(LogReaderTest, WhatStandsBeforeItsStartMeansNothing) {
 
 TEST_F(LogReaderTest, ASnapshotThatContradictsTheLogReplacesIt) {
   PutFour();
-  Put({}, 5, {.hard_state = {.term = raft::Term(5)}, .last_index = raft::LogIndex(3), .last_term = raft::Term(5), .start = {.index = raft::LogIndex(3), .term = raft::Term(5)}});
+  Put({}, 5,
+      {.hard_state = {.term = raft::Term(5)},
+       .last_index = raft::LogIndex(3),
+       .last_term = raft::Term(5),
+       .start = {.index = raft::LogIndex(3), .term = raft::Term(5)}});
   Put({TestEntry(4, 5, "z")}, 5, {.hard_state = {.term = raft::Term(5)}});
   const ReadLog log = Read();
   EXPECT_EQ(log.damage, "");
@@ -153,7 +162,10 @@ TEST_F(LogReaderTest, ASnapshotThatContradictsTheLogReplacesIt) {
 
 TEST_F(LogReaderTest, AStartOfAnotherTermIsSeen) {
   PutFour();
-  Put({}, 3, {.last_index = raft::LogIndex(4), .last_term = raft::Term(3), .start = {.index = raft::LogIndex(3), .term = raft::Term(1)}});
+  Put({}, 3,
+      {.last_index = raft::LogIndex(4),
+       .last_term = raft::Term(3),
+       .start = {.index = raft::LogIndex(3), .term = raft::Term(1)}});
   EXPECT_THAT(Read().damage, HasSubstr("it begins after entry 3 of term 1, but that entry is of term 2"));
 }
 
@@ -163,11 +175,18 @@ TEST_F(LogReaderTest, AGapBetweenFilesIsDamageWhileTheLogBeginsBeforeItsEnd) {
   Begin("2");
   batch_ = 9;
   Put({TestEntry(8, 3, "x"), TestEntry(9, 3, "x")}, 3);
-  EXPECT_THAT(Read().damage, HasSubstr("it holds batch 10 right after batch 4; what stood between them is gone"));
+  EXPECT_THAT(Read().damage,
+              HasSubstr("it holds batch 10 right after batch 4; what stood between them is gone"));
   EXPECT_EQ(Read().raft.entries.size(), 4u) << "what comes before the gap";
-  Put({}, 3, {.last_index = raft::LogIndex(9), .last_term = raft::Term(3), .start = {.index = raft::LogIndex(6), .term = raft::Term(3)}});
+  Put({}, 3,
+      {.last_index = raft::LogIndex(9),
+       .last_term = raft::Term(3),
+       .start = {.index = raft::LogIndex(6), .term = raft::Term(3)}});
   EXPECT_THAT(Read().damage, HasSubstr("entry 7 is missing before entry 8"));
-  Put({}, 3, {.last_index = raft::LogIndex(9), .last_term = raft::Term(3), .start = {.index = raft::LogIndex(7), .term = raft::Term(3)}});
+  Put({}, 3,
+      {.last_index = raft::LogIndex(9),
+       .last_term = raft::Term(3),
+       .start = {.index = raft::LogIndex(7), .term = raft::Term(3)}});
   const ReadLog log = Read();
   EXPECT_EQ(log.damage, "");
   EXPECT_EQ(log.raft.entries.size(), 2u);

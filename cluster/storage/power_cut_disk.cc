@@ -170,7 +170,7 @@ std::string RecordedDisk::ContentsAfterCut(const File& file, std::mt19937_64& ra
   }
   std::string bytes = file.synced;
   const bool larger = bytes.size() > kSector_bytes;  // the watermark counts on its sector
-  const uint64_t way = random() % 4;  // 0: nothing, 1: all, else each by itself
+  const uint64_t way = random() % 4;                 // 0: nothing, 1: all, else each by itself
   for (const auto& [sector, writes] : sectors) {
     const size_t kept = way == 0 ? 0 : way == 1 ? writes.size() : random() % (writes.size() + 1);
     const bool torn = way > 1 && larger && kept < writes.size() && random() % 4 == 0;
@@ -279,9 +279,10 @@ int rename(const char* from, const char* to) noexcept {
   std::string name = hedgerow::storage::Below(from);
   const int result = static_cast<int>(syscall(SYS_rename, from, to));
   if (result == 0 && !name.empty()) {
-    hedgerow::storage::TheRecorder().operations.push_back({.kind = hedgerow::storage::DiskOperation::Kind::kRename,
-                                                           .path = std::move(name),
-                                                           .to = hedgerow::storage::Below(to)});
+    hedgerow::storage::TheRecorder().operations.push_back(
+        {.kind = hedgerow::storage::DiskOperation::Kind::kRename,
+         .path = std::move(name),
+         .to = hedgerow::storage::Below(to)});
   }
   return result;
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // For power_cut_test: stands in the place of some functions of the C library, in a program that links it, and
-// writes down what is done to the files below a folder; then makes of it what a power cut at any point may leave:
-// of the sectors that were not synced any of their contents since, each by itself, some torn in their midst (but
-// for those of files that are one sector); of the names a first part. Of one thread. Folders are durable when they are made.
+// writes down what is done to the files below a folder; then makes of it what a power cut at any point may
+// leave: of the sectors that were not synced any of their contents since, each by itself, some torn in their
+// midst (but for those of files that are one sector); of the names a first part. Of one thread. Folders are
+// durable when they are made.
 
 #pragma once
 

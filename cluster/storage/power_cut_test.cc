@@ -2,8 +2,8 @@
 //
 // A power cut at every point of a log's life: between any two calls that change its files, and in the midst of
 // each. Whatever of the unsynced sectors and names it leaves, the log opens, and is one that it had since the
-// last batch that was reported; and it goes on from there to the next cut. Processes are killed in between, whose
-// last batch is in the page cache only. HR_POWER_CUT_SEEDS says how many times four lives.
+// last batch that was reported; and it goes on from there to the next cut. Processes are killed in between,
+// whose last batch is in the page cache only. HR_POWER_CUT_SEEDS says how many times four lives.
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -31,8 +31,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr StoredIdentity kIdentity = {.cluster_id = kTestCluster, .node = kTestNode};
-constexpr int kLives = 4;           // one after the other, each from what a cut has left of the one before
-constexpr uint64_t kBatches = 20;   // of a life
+constexpr int kLives = 4;          // one after the other, each from what a cut has left of the one before
+constexpr uint64_t kBatches = 20;  // of a life
 constexpr int kCutsAtEachPoint = 3;
 constexpr uint64_t kSeeds = 4;
 
@@ -51,7 +51,8 @@ StorageOptions Options(const std::string& log) {
   return options;
 }
 
-// One life of a log in `log`, on a recorded disk. Which batch of it is written, and which is reported, is noted.
+// One life of a log in `log`, on a recorded disk. Which batch of it is written, and which is reported, is
+// noted.
 class Life {
  public:
   Life(const std::string& log, raft::RestoredState before, uint64_t seed, Lies lies) : before_(log) {
@@ -139,8 +140,8 @@ class Life {
       ++happened.wrong;
       if (happened.first_wrong.empty()) {
         happened.first_wrong = absl::StrCat(
-            "after ", point, " of ", operations_.size(), " operations, batch ", written, " written and ", reported,
-            " reported: ", log.ok() ? Describe(found) : log.status().ToString());
+            "after ", point, " of ", operations_.size(), " operations, batch ", written, " written and ",
+            reported, " reported: ", log.ok() ? Describe(found) : log.status().ToString());
       }
       return;
     }
@@ -185,7 +186,8 @@ Happened LiveAndCut(uint64_t seeds, Lies lies) {
 
 TEST(PowerCutTest, ACutAnywhereLeavesTheLogThatWasReportedOrALaterOne) {
   const char* const given = std::getenv("HR_POWER_CUT_SEEDS");
-  const Happened happened = LiveAndCut(given == nullptr ? kSeeds : std::strtoull(given, nullptr, 10), Lies::kNone);
+  const Happened happened =
+      LiveAndCut(given == nullptr ? kSeeds : std::strtoull(given, nullptr, 10), Lies::kNone);
   EXPECT_EQ(happened.wrong, 0u) << happened.first_wrong;
   std::printf("%lu cuts: %lu took batches that were not reported, %lu left some\n", happened.cuts,
               happened.lost_batches, happened.kept_batches);

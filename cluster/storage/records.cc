@@ -102,9 +102,10 @@ std::string& RecordBuilder::Finish(const StateRecord& state, raft::Term term_bef
   PutNumber(bytes_, kSealed_at, state.batch, 8);
   PutNumber(bytes_, kCount_at, places_.size(), 4);
   size_t place = kState_at;
-  for (const uint64_t value : {state.hard_state.term.value(), state.hard_state.voted_for.value(), state.last_index.value(),
-                               state.last_term.value(), state.start.index.value(), state.start.term.value(),
-                               term_before.value()}) {
+  for (const uint64_t value :
+       {state.hard_state.term.value(), state.hard_state.voted_for.value(),
+        state.last_index.value(), state.last_term.value(), state.start.index.value(), state.start.term.value(),
+        term_before.value()}) {
     PutNumber(bytes_, place, value, 8);
     place += 8;
   }

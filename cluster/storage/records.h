@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What stands in a log's folder, as bytes: the header of the log, and the records of its batches. Little-endian,
-// each under a CRC-32 of its own.
+// What stands in a log's folder, as bytes: the header of the log, and the records of its batches.
+// Little-endian, each under a CRC-32 of its own.
 //
 // A record holds one batch: the state after it, whole (hard state, the log's start and last entry), and its
 // entries, which end with the last one. The log after a batch is the log before it up to the first of its
-// entries, and these. So a truncation needs no word of its own, and the last record says what the node must know
-// without those before it; they are read for their entries. (index, term) names an entry in a cluster once and
-// for all (Raft's Log Matching), and a record says the term before its first entry: a log whose terms link up to
-// the last record's last term is the log that this record left.
+// entries, and these. So a truncation needs no word of its own, and the last record says what the node must
+// know without those before it; they are read for their entries. (index, term) names an entry in a cluster once
+// and for all (Raft's Log Matching), and a record says the term before its first entry: a log whose terms link
+// up to the last record's last term is the log that this record left.
 //
 // What seals a record is its segment's salt (segment_file.h), its batch's number, and all its bytes.
 

@@ -103,8 +103,10 @@ TEST(RecordsTest, ALogHeaderComesBackAsItWasAndAnyFlippedBitOfItIsSeen) {
 }
 
 TEST(RecordsTest, OfALaterFormatOnlyTheVersionIsRead) {
-  const std::optional<LogHeader> back = ParseLogHeader(
-      EncodeLogHeader({.format_version = kFormatVersion + 1, .identity = {.cluster_id = 1, .node = raft::NodeId(1)}, .log_id = 5}));
+  const std::optional<LogHeader> back =
+      ParseLogHeader(EncodeLogHeader({.format_version = kFormatVersion + 1,
+                                      .identity = {.cluster_id = 1, .node = raft::NodeId(1)},
+                                      .log_id = 5}));
   ASSERT_TRUE(back.has_value());
   EXPECT_EQ(back->format_version, kFormatVersion + 1);
   EXPECT_EQ(back->log_id, 0u);

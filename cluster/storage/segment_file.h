@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One file of a log: a header in a page of its own, and records (records.h) one behind the other. A file has its
-// size before it is used, and is used again once nothing in it is needed: each use draws a new salt, which the
-// header says and every record is sealed with, so that nothing of an earlier use is ever read. For segments.h,
-// which writes them, and log_reader.h.
+// One file of a log: a header in a page of its own, and records (records.h) one behind the other. A file has
+// its size before it is used, and is used again once nothing in it is needed: each use draws a new salt, which
+// the header says and every record is sealed with, so that nothing of an earlier use is ever read. For
+// segments.h, which writes them, and log_reader.h.
 
 #pragma once
 
@@ -30,8 +30,8 @@ struct OpenSegment {
   uint64_t salt = 0;
 };
 
-// A file that was not there, of this size, with its name durable. `written`: its blocks are, too, so that a sync
-// of what is written to it later has only those bytes to write. It is removed again if that fails.
+// A file that was not there, of this size, with its name durable. `written`: its blocks are, too, so that a
+// sync of what is written to it later has only those bytes to write. It is removed again if that fails.
 absl::StatusOr<OpenSegment> MakeSegment(const std::string& path, uint64_t log_id, size_t bytes, bool written);
 // A file in which nothing is needed any more.
 absl::StatusOr<OpenSegment> RecycleSegment(const std::string& path, uint64_t log_id);

@@ -151,10 +151,11 @@ absl::Status Segments::Append(std::string& record, raft::LogIndex last, bool may
   }
 }
 
-// What a write that failed has left is behind the file's end as it is known here: the next one goes over it, and
-// a reader takes it for a torn end. A page that is touched for the first time is written whole: else Linux would
-// have to read it first.
-absl::Status Segments::WriteRecord(const std::shared_ptr<File>& file, std::string& record, raft::LogIndex last) {
+// What a write that failed has left is behind the file's end as it is known here: the next one goes over it,
+// and a reader takes it for a torn end. A page that is touched for the first time is written whole: else Linux
+// would have to read it first.
+absl::Status Segments::WriteRecord(const std::shared_ptr<File>& file, std::string& record,
+                                   raft::LogIndex last) {
   const size_t size = record.size();
   const size_t end = file->end + size;
   SealRecord(record, file->salt);

@@ -2,8 +2,8 @@
 //
 // The files of a log as it is written: batches go to the end of the last one, whole files go from the beginning
 // once a snapshot has made them superfluous, and are used again. The next file is made ready before it is
-// needed, by a thread that may wait for the disk, so that an append in memory mode is one write into a file that
-// is there. DurableLog appends; LogStorage's compactor calls the rest.
+// needed, by a thread that may wait for the disk, so that an append in memory mode is one write into a file
+// that is there. DurableLog appends; LogStorage's compactor calls the rest.
 
 #pragma once
 
@@ -40,15 +40,15 @@ class Segments {
   };
 
   // Of a log that was read and is whole. What it holds is on the disk when this returns, and is written to it
-  // once more from batch `unsynced_from` on: a page whose sync has failed is clean to Linux and not on the disk.
+  // once more from batch `unsynced_from` on: a page whose sync has failed is clean to Linux and not on the
+  // disk.
   static absl::StatusOr<std::unique_ptr<Segments>> Open(Options options, const ReadLog& found,
                                                         uint64_t unsynced_from);
 
-  // Of one thread at a time. `last`: the log's end after the batch. ResourceExhausted: the disk is full, nothing
-  // is lost, call it again. Unavailable, if it may not wait: the next file is not there yet. Any other error is
-  // final.
-  absl::Status Append(std::string& record, raft::LogIndex last, bool may_wait)
-      ABSL_LOCKS_EXCLUDED(mutex_);
+  // Of one thread at a time. `last`: the log's end after the batch. ResourceExhausted: the disk is full,
+  // nothing is lost, call it again. Unavailable, if it may not wait: the next file is not there yet. Any other
+  // error is final.
+  absl::Status Append(std::string& record, raft::LogIndex last, bool may_wait) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // One thread: what was appended before is on the disk when this returns, but for files in which nothing later
   // than `start` stands, which are about to go. False: it could not be done. After a sync that has failed it
