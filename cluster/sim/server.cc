@@ -226,7 +226,7 @@ std::unique_ptr<kv::StateMachine> Server::StateOf(const raft::RestoredState& log
 
 void Server::AddCounters() {
   if (!up()) return;
-  world_.state_checks += replica_->checks().equal;
+  world_.state_checks += replica_->checks().counters().equal;
   world_.doubts += raft().counters().doubts;
   world_.appends_early += raft().counters().early_stored;
   world_.proposals_known += replica_->proposals().counters.known;
