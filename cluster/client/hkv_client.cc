@@ -223,7 +223,7 @@ void HkvClient::Collect(uint64_t now_ns, std::vector<Outcome>& outcomes) {
     if (outcome.has_value()) {
       ++counters_.answered;
       outcomes.push_back(*std::move(outcome));
-    } else if (book_.to_be_repeated() == to_be_repeated) {
+    } else if (requests_.to_be_repeated() == to_be_repeated) {
       ++counters_.unpaired;
     }
   }
@@ -231,7 +231,7 @@ void HkvClient::Collect(uint64_t now_ns, std::vector<Outcome>& outcomes) {
     ++counters_.gave_up;
     outcomes.push_back(*std::move(outcome));
   }
-  while (const std::optional<Draft> draft = book_.Repeat(now_ns)) {
+  while (const std::optional<Draft> draft = requests_.Repeat(now_ns)) {
     ++counters_.sent_again;
     Send(draft->datagram);
   }

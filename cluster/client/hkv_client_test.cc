@@ -175,7 +175,7 @@ TEST_F(HkvClientTest, ErrorsSayWhatTheNodeSaid) {
 }
 
 // Refuses what `refuses` says.
-FakeServer::Weather Overloaded(std::function<bool(const wire::HkvRequest&)> refuses) {
+FakeServer::Faults Overloaded(std::function<bool(const wire::HkvRequest&)> refuses) {
   return [refuses = std::move(refuses)](const wire::HkvRequest& request) {
     FakeServer::Treatment treatment;
     if (refuses(request)) {

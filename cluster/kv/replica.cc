@@ -308,7 +308,7 @@ void Replica::FollowChecks() {
 
 // To the voter of the majority that has most of the log. Where there is none, this node leads on and serves nobody.
 void Replica::StepAside() {
-  step_aside_ns_ = host_.Now_ns() + 2 * raft_.election_timeout_ns();
+  step_aside_ns_ = host_.Now_ns() + 2 * raft_.detector().network_timeout_ns();
   const raft::Configuration& configuration = raft_.configuration();
   raft::NodeId best;
   raft::LogIndex best_match;

@@ -76,7 +76,8 @@ void StateChecks::Judge(raft::LogIndex at, Check& check, const raft::Configurati
     ++counters_.skipped;
   } else if (check.own == most->first) {
     ++counters_.equal;
-    if (check.index >= wrong_since_) wrong_since_ = {};
+    // A voter alone agrees with itself, whatever it has.
+    if (check.index >= wrong_since_ && VotersOf(voters) > 1) wrong_since_ = {};
   } else {
     ++counters_.differ;
     if (wrong_since_ == raft::LogIndex()) wrong_since_ = check.index;

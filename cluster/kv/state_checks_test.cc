@@ -99,6 +99,14 @@ TEST_F(StateChecksTest, AFaultOfItsOwnMemoryIsBelievedAtOnce) {
   EXPECT_THAT(checks_.outside(), ElementsAre(Pair(NodeId(2), LogIndex(101))));
 }
 
+TEST_F(StateChecksTest, AVoterAloneIsNotRightByItsOwnWord) {
+  voters_ = raft::Configuration::OfVoters({NodeId(1)});
+  checks_.FoundFault(LogIndex(15));
+  checks_.Record(LogIndex(20), kWrong);
+  Says(1, kWrong, 20);
+  EXPECT_EQ(checks_.wrong_since(), LogIndex(15)) << "a restart makes its state anew";
+}
+
 TEST_F(StateChecksTest, WhatIsOverwrittenMeanwhileIsRightAgain) {
   checks_.FoundFault(LogIndex(15));
   checks_.Record(LogIndex(20), kRight);

@@ -68,7 +68,7 @@ class SealedLink final : private node::DatagramSender, private node::PeerReceive
   void Receive(uint64_t arrived_ns, kv::Request request) override;
   void Receive(raft::NodeId from, uint64_t tag, const kv::Answer& answer) override;
   void Receive(const raft::LeaderResigns& hint) override { turn_.Receive(hint); }
-  void Receive(const raft::LeaderLate& hint) override { replica_.Feed(hint); }
+  void Receive(const raft::LeaderStalled& hint) override { replica_.Feed(hint); }
   node::Promised PromisedBy(raft::NodeId peer) const override { return node::PromisedBy(replica_.raft(), peer); }
 
   World& world_;

@@ -216,7 +216,7 @@ std::unique_ptr<kv::StateMachine> Server::StateOf(const raft::RestoredState& log
 
 void Server::AddCounters() {
   if (!up()) return;
-  world_.state_checks += replica_->checks().equal;
+  world_.state_checks += replica_->checks().counters().equal;
   world_.quorum_checks += raft().counters().quorum_checks;
   world_.appends_early += raft().counters().early_stored;
   world_.proposals_known += replica_->proposals().counters.known;
@@ -420,8 +420,8 @@ void Server::Applied(raft::LogIndex index, const kv::StateMachine& state) {
 void Server::BecameLeader() {
   ++world_.elections;
   const kv::ProposalQueue& proposals = replica_->proposals();
-  if (proposals.in_log() > raft().log().last_index().value() - replica_->applied().index.value()) {
-    world_.Fail("node ", id_.value(), " begins to lead and takes ", proposals.in_log(),
+  if (proposals.proposed() > raft().log().last_index().value() - replica_->applied().index.value()) {
+    world_.Fail("node ", id_.value(), " begins to lead and takes ", proposals.proposed(),
                 " requests for proposed, which its log has no room for");
   }
   world_.weather->NewLeader(*this);
