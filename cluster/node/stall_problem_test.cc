@@ -123,7 +123,7 @@ const Cause kCauses[] = {
     {"another_durability",
      [](NodeStatus& status) {
        NobodyLeads(status);
-       status.peers[0].other_durability = "memory";
+       status.peers[0].incompatible = "has `durability: memory`, and this node `durability: disk`: stop the node whose file is wrong, correct the key there, and start it";
      },
      "`durability: memory`", "correct the key there"},
     {"another_key",
