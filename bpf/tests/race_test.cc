@@ -78,6 +78,7 @@ class RaceTest : public PacketTest {
     service.retention_ns = 1;
     service.budget_ppm = 0;
     ServiceState(kDns4Service).budget_micros = kBudget;
+    ServiceState(kDns4Service).retries_owed = -1'000'000;  // the budget of attempts after nacks ends no request
     const TestLinks& links = TestLinks::Get();
     const auto spin = [this](uint64_t ns) {
       for (const uint64_t until = NowNs() + ns; NowNs() < until;) {
