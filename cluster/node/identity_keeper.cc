@@ -136,16 +136,17 @@ absl::Status IdentityKeeper::Record(raft::NodeId node, uint64_t copy_id) {
   if (CopyOf(node) == copy_id) return absl::OkStatus();
   const auto found = wanted_.copies.find(node);
   const bool asked = found != wanted_.copies.end() && found->second == copy_id;
+  absl::Status last;
   {
     absl::MutexLock lock(&mutex_);
     const bool underway = writing_ || queued_.has_value();
     if (asked && underway) return absl::UnavailableError(absl::StrCat(path_, " is being written"));
+    last = written_;
   }
   // Once more, if the last time has failed.
   wanted_.copies[node] = copy_id;
   ChangeSoon();
-  absl::MutexLock lock(&mutex_);
-  return written_.ok() ? absl::UnavailableError(absl::StrCat(path_, " is being written")) : written_;
+  return last.ok() ? absl::UnavailableError(absl::StrCat(path_, " is being written")) : last;
 }
 
 void IdentityKeeper::KeepOnly(const std::vector<raft::NodeId>& members) {

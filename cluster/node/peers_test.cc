@@ -33,13 +33,12 @@ using ::testing::IsEmpty;
 class PeersTest : public testing::Test {
  protected:
   PeersTest() { peers_.SetMembers(Others(), 0, 0, 0); }
-  ~PeersTest() override { std::filesystem::remove_all(folder_); }
 
-  static std::string MakeFolder() {
-    std::string folder = testing::TempDir() + "hedgerow-peers-test.XXXXXX";
-    EXPECT_NE(mkdtemp(folder.data()), nullptr);
-    return folder;
-  }
+  struct Folder {
+    Folder() { EXPECT_NE(mkdtemp(path.data()), nullptr); }
+    ~Folder() { std::filesystem::remove_all(path); }
+    std::string path = testing::TempDir() + "hedgerow-peers-test.XXXXXX";
+  };
 
   std::vector<PeerState> Others() const {
     return {{.id = raft::NodeId(2), .address = receiver_->LocalAddress().value(), .position = 7}};
@@ -133,13 +132,13 @@ class PeersTest : public testing::Test {
   std::unique_ptr<UdpSocket> sender_ = AnySocket();
   std::unique_ptr<UdpSocket> receiver_ = AnySocket();
   uint64_t drawn_ = 0;
-  const std::string folder_ = MakeFolder();
+  const Folder folder_;  // outlives the keeper, whose thread writes there
   // Node 2's copy of the log is on record, as it is once the two have met.
   const std::unique_ptr<IdentityKeeper> keeper_ = [this] {
     NodeConfig config;
     config.cluster_id = 7;
     config.self = raft::NodeId(1);
-    config.data_dir = folder_;
+    config.data_dir = folder_.path;
     std::unique_ptr<IdentityKeeper> keeper = IdentityKeeper::Open(config).value();
     EXPECT_EQ(keeper->CountStart(11, ""), absl::OkStatus());
     EXPECT_TRUE(absl::IsUnavailable(keeper->Record(raft::NodeId(2), 22)));
@@ -541,7 +540,8 @@ TEST_F(PeersTest, WhoseCopyCannotBeRecordedIsAskedNowAndThen) {
   keeper_->KeepOnly({});
   ASSERT_EQ(keeper_->Flush(), absl::OkStatus());
   peers_.SetMembers(Others(), 0, 0, 0);
-  std::filesystem::remove_all(folder_);
+  ASSERT_EQ(keeper_->Flush(), absl::OkStatus());
+  std::filesystem::remove_all(folder_.path);
   uint64_t now_ns = 1'000'000'000;
   EXPECT_THAT(answer(now_ns), IsEmpty()) << "it is being written, which the loop does not wait for";
   EXPECT_TRUE(peers_.recorded().ok());
@@ -556,7 +556,7 @@ TEST_F(PeersTest, WhoseCopyCannotBeRecordedIsAskedNowAndThen) {
     EXPECT_THAT(Greeted(now_ns - 1), IsEmpty()) << "nor because it speaks";
     EXPECT_FALSE(keeper_->Flush().ok());
   }
-  std::filesystem::create_directory(folder_);
+  std::filesystem::create_directory(folder_.path);
   answer(now_ns);
   EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 0u) << "nothing of it counts before that is durable";
   EXPECT_EQ(keeper_->Flush(), absl::OkStatus());
