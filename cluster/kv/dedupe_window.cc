@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/kv/dedupe_window.h"
 
+#include <algorithm>
 #include <iterator>
 #include <utility>
 
@@ -116,8 +117,10 @@ void DedupeWindow::Expire(uint64_t now_ns) {
     }
     by_time_.erase(first);
   }
-  // A step that no request is of any more.
-  const uint64_t oldest_ns = by_time_.empty() ? now_ns : by_time_.front().time_ns;
+  if (steps_.size() == 1) return;
+  // A step that no request is of any more. What is only kept for a snapshot is no request: replicas take theirs apart.
+  const auto oldest = std::find_if(by_time_.begin(), by_time_.end(), [](const Seen& seen) { return seen.replaced_in == 0; });
+  const uint64_t oldest_ns = oldest == by_time_.end() ? now_ns : oldest->time_ns;
   while (steps_.size() > 1 && steps_[1].from_ns <= oldest_ns) steps_.erase(steps_.begin());
 }
 

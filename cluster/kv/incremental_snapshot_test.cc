@@ -135,6 +135,25 @@ void ExpectTheSame(StateMachine& a, StateMachine& b, Story story) {
   }
 }
 
+// Which windows hold belongs to the state. What a snapshot in progress keeps of replaced requests does not: replicas take
+// their snapshots apart.
+TEST(IncrementalSnapshot, WhatItKeepsOfReplacedRequestsRaisesNoWindowLater) {
+  constexpr uint64_t kWindow_ns = 10 * DedupeWindow::kRaiseDelay_ns;
+  constexpr RequestKey kKey = {.kind = CommandKind::kMemcached, .a = 1, .b = 2};
+  DedupeWindow alone({.window_ns = kWindow_ns, .requests_max = 10});
+  DedupeWindow with_snapshot({.window_ns = kWindow_ns, .requests_max = 10});
+  SnapshotWriter writer({}, kSnapshotChunk_bytes);
+  for (DedupeWindow* window : {&alone, &with_snapshot}) {
+    window->Record(kKey, {}, 1, 1);
+    window->SetLimits({.window_ns = 2 * kWindow_ns, .requests_max = 10}, 2);
+    if (window == &with_snapshot) window->BeginSnapshot(&writer);
+    window->Record(kKey, {}, DedupeWindow::kRaiseDelay_ns + 3, DedupeWindow::kRaiseDelay_ns + 3);
+    window->Expire(DedupeWindow::kRaiseDelay_ns + 3);
+    EXPECT_EQ(window->steps().size(), 1u) << "no request is of the former window";
+  }
+  EXPECT_EQ(alone.content(), with_snapshot.content());
+}
+
 TEST(IncrementalSnapshot, WhatIsLoadedGoesOnLikeTheOriginal) {
   for (uint64_t seed = 1; seed <= 5; ++seed) {
     StateMachine state;

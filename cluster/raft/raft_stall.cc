@@ -74,7 +74,11 @@ void Raft::StepDownIfStalled(Context& context) {
   if (!target.IsSet()) return;
   const size_t member = MemberOf(target);
   const bool replication = cause == StallCause::kReplication;
-  if (replication && (progress_[member].match() < commit_ || progress_[member].awaits_snapshot())) return;
+  const bool has_all_committed = progress_[member].match() >= commit_ && !progress_[member].awaits_snapshot();
+  if (replication && !has_all_committed) return;
+  // Not the first time: then it is always a little behind, and never comes to an ordinary transfer's end.
+  const bool again = disk_stalled_ns(context.now_ns) >= 2 * options_.stall_ns;
+  const bool at_once = replication || (again && has_all_committed);
   asked_to_lead_ = target;
   ++step_downs_;
   ++(replication ? counters_.step_downs_replication : counters_.step_downs_own_disk);
@@ -82,7 +86,7 @@ void Raft::StepDownIfStalled(Context& context) {
       .cause = cause,
       .to = target,
       .stalled_ns = replication ? commit_stalled_ns(context.now_ns) : disk_stalled_ns(context.now_ns)};
-  if (replication) {
+  if (at_once) {
     Send(context, target, TimeoutNow{});
   } else {
     On(context, TransferLeadership{.target = target});

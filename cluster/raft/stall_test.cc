@@ -66,6 +66,25 @@ TEST_F(Stall, ALeaderWhoseDiskHangsHandsOverToAMemberThatCommitsWithoutIt) {
   EXPECT_THAT(cluster_.violation(), IsEmpty());
 }
 
+// An ordinary transfer waits until the target has everything, and is given up after an election timeout.
+TEST_F(Stall, AMemberThatIsAlwaysALittleBehindIsAskedToStandAllTheSame) {
+  cluster_.HoldDisk(1);
+  // The last entry that was proposed never arrives; the one before does.
+  cluster_.Lose([this](const Message& message) {
+    const auto* append = std::get_if<AppendRequest>(&message.body);
+    return message.from == NodeId(1) && append != nullptr && !append->entries.empty() &&
+           append->entries.back().index == cluster_.At(1).log().last_index();
+  });
+  const uint64_t end_ns = cluster_.now_ns() + 3000 * kMillisecond;
+  while (cluster_.now_ns() < end_ns && Leads(1)) {
+    cluster_.Propose(1, "x");
+    cluster_.HeartbeatRounds(1, 2);
+  }
+  EXPECT_FALSE(Leads(1));
+  EXPECT_GE(step_downs_.size(), 2u) << "the first attempt is an ordinary transfer";
+  EXPECT_THAT(cluster_.violation(), IsEmpty());
+}
+
 TEST_F(Stall, ALeaderWhoseEntriesNoVoterAcknowledgesAsksAnotherToLead) {
   cluster_.Lose(IsEntryOf1);
   cluster_.Propose(1, "a");

@@ -95,6 +95,17 @@ bool LastDays::PutFolderBack() {
   // Only this leader knows what the follower has promised in its term; and it must have promised something.
   const bool knows = LeaderOf(world_) == leader && leader->raft().term() == term && IsWell();
   if (!knows || node::PromisedBy(leader->raft(), follower->id()).last.value() <= held) return true;
+  // An acknowledgement that is still under way would count for an entry that the older copy lacks.
+  const auto is_quiet = [&] {
+    const raft::Raft& raft = leader->raft();
+    return raft.commit() == raft.log().last_index() &&
+           node::PromisedBy(raft, follower->id()).last == raft.log().last_index();
+  };
+  for (int i = 0; i < 5000 && !is_quiet(); ++i) {
+    if (!run_(kMillisecond)) return false;
+    if (LeaderOf(world_) != leader || leader->raft().term() != term || !follower->up()) return true;
+  }
+  if (!is_quiet()) return true;
   ++world_.folders_put_back;
   follower->PutFolderBack(std::move(copy), known_copies);
   follower->Start();
