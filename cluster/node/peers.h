@@ -21,7 +21,7 @@
 
 #include "cluster/kv/replica.h"
 #include "cluster/node/net_address.h"
-#include "cluster/node/identity_keeper.h"
+#include "cluster/node/copy_register.h"
 #include "cluster/node/udp_socket.h"
 #include "cluster/raft/types.h"
 #include "cluster/wire/peer.h"
@@ -171,7 +171,8 @@ class Peers {
     PeerState state;
     uint32_t epoch = 0;  // the latest it has said
   };
-  static constexpr size_t kStrangersMax = 4;
+  // All members of a configuration that this node has not heard of: whichever of them leads must reach it.
+  static constexpr size_t kStrangersMax = HR_RAFT_MAX_MEMBERS;
 
   PeerState* Find(raft::NodeId id);
   uint32_t CopyReaches() const;

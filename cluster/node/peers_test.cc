@@ -2,6 +2,7 @@
 //
 // What leaves for the other nodes and comes from them, as datagrams: which appends say that another follows,
 // what becomes of those to nodes that have left, and messages in pieces.
+#include "cluster/node/identity_keeper.h"
 #include "cluster/node/peers.h"
 
 #include <algorithm>
@@ -530,6 +531,17 @@ TEST_F(PeersTest, PiecesOfRemovedNodesAndOfFormerIncarnationsTakeNoMemory) {
 }
 
 // It is asked again, but not as fast as it answers.
+TEST_F(PeersTest, AnyMemberOfTheClusterThatANodeJoinsMayLeadAndReachIt) {
+  peers_.SetMembers({}, 0, 0, 0);
+  for (uint64_t id = 2; id < 2 + HR_RAFT_MAX_MEMBERS; ++id) {
+    wire::PeerCodec member{{.cluster_id = 7, .key = {}, .self = raft::NodeId(id), .life = 6}};
+    member.SetConfigEpoch(1);
+    const std::string hello = member.Seal(raft::NodeId(1), raft::Term(1), wire::Hello{.nonce = id});
+    peers_.Take({.from = receiver_->LocalAddress().value(), .to = {}, .bytes = hello, .arrived_ns = 1}, 1, nobody_);
+  }
+  EXPECT_EQ(Dropped(wire::DropReason::kNoMember), 0u);
+}
+
 TEST_F(PeersTest, WhoseCopyCannotBeRecordedIsAskedNowAndThen) {
   const auto answer = [this](uint64_t now_ns) {
     const std::vector<wire::Opened> said = Greeted(now_ns);

@@ -69,7 +69,7 @@ void KernelModel::Decided(const offload::NativeKernel::Done& done) {
   ++world_.kernel_answers;
   world_.kernel_appends += done.outcome.event == HR_NODE_EVENT_APPEND_STORED;
   world_.kernel_votes += done.outcome.event == HR_NODE_EVENT_VOTE_GRANTED;
-  world_.checker.KernelDecided(server_.id(), *done.outcome.answer);
+  if (server_.MayBeHeard()) world_.checker.KernelDecided(server_.id(), *done.outcome.answer);
   // R5. What began before the lease had passed may end later.
   const uint64_t turned_ns = server_.last_turn_ns();
   const uint64_t lease_ns = world_.plan.kernel.lease_ns;

@@ -48,6 +48,9 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   void BeginAnew(const StoredSnapshot& beginning);
   // Its process ends, and its folder is an older copy when it starts again, which the others should notice.
   void PutFolderBack(Disk::Copy copy, KnownCopies known_copies);
+  // Nobody takes anything from a node with another log, so it is none of those that may not contradict
+  // themselves or each other.
+  bool MayBeHeard() const;
   const KnownCopies& known_copies() const { return known_copies_; }
   // Its process ends, and somebody removes all that it has stored.
   void EmptyFolder();
@@ -118,9 +121,6 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
 
   bool Believes(raft::NodeId from, uint64_t log_id);
   bool IsRefusedBy(raft::NodeId other) const;
-  // Nobody takes anything from a node with another log, so it is none of those that may not contradict
-  // themselves or each other.
-  bool MayBeHeard() const;
   using Inbox = std::deque<std::function<void()>>;  // what is to be done in the next turn
   void Arrive(Inbox& inbox, std::function<void()> take);
   static void Take(Inbox& inbox);

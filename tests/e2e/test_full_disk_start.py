@@ -40,7 +40,7 @@ def wait_for(what, condition):
 @contextlib.contextmanager
 def small_disk(folder):
     folder.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", folder], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", folder], check=True)
     try:
         yield folder
     finally:

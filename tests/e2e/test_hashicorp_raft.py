@@ -60,7 +60,7 @@ def wait_for_successor(nodes: list[StoreNode]) -> StoreNode:
 @pytest.mark.parametrize("replicas", [kv.REPLICAS[0], *(pytest.param(each, marks=pytest.mark.long) for each in kv.REPLICAS[1:])])
 def test_our_load_measures_it(replicas):
     arguments = kv.parse(["--replicas", replicas, "--modes", "memory,disk", "--clients", "1,64", "--systems",
-                          "hashicorp-raft", "--seconds", "0.5", "--warm-up", "0.2", "--quiet-wait", "0"])
+                          "hashicorp-raft", "--values", kv.VALUES[0], "--seconds", "0.5", "--warm-up", "0.2", "--quiet-wait", "0"])
     cells, configs = kv.cells_of(arguments), {}
     assert [(cell.mode, cell.clients, cell.operation) for cell in cells] == [
         ("memory", clients, operation) for clients in (1, 64) for operation in ("put", "get")]
