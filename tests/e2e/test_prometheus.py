@@ -41,7 +41,11 @@ def observed(stacks, need_prometheus):
             running.enter_context(Relay(stack.lab.client, port, host, 9465))
         watcher = running.enter_context(Prometheus(stack.lab.client, {
             "hedgerow": ["127.0.0.1:9464"], "hedgerow-node": [f"127.0.0.1:{port}" for port in NODE_PORTS]}))
-        finish_dnsperf(start_dnsperf(stack.lab.client, VIP4, seconds=2, rate=100))
+        # A backend that a pause of this machine made suspect with the last request is tried by the next one only.
+        for _ in range(10):
+            finish_dnsperf(start_dnsperf(stack.lab.client, VIP4, seconds=2, rate=100))
+            if not re.search(r'^hedgerow_backend_state\{[^}]*state="(?!healthy)[^}]*\} 1$', product.metrics(), re.M):
+                break
         watcher.wait_for_samples()
         yield stack, product, watcher
 
