@@ -5,6 +5,7 @@ and all.py.
 
 import dataclasses
 import gzip
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -85,9 +86,12 @@ def lost_bytes(event: dict) -> int:
     return sum(lost["lost_bytes"] for lost in event["lost"].values())
 
 
+_LOG_FILE = re.compile(r"(^|/)segments/[0-9a-f]{16}$|\.wal$")  # ours (cluster/storage/segments.h), etcd's
+
+
 def log_was_cut(event: dict) -> bool:
     """Records that had been written to a node's log, ours or etcd's, were not synced yet and are lost."""
-    return any(file.endswith((".log", ".wal")) for lost in event["lost"].values() for file in lost["files"])
+    return any(_LOG_FILE.search(file) for lost in event["lost"].values() for file in lost["files"])
 
 
 def errors_of(report: dict) -> int:

@@ -4,7 +4,7 @@
 import pytest
 
 from chaos import promises, run, scenario
-from chaos.cell import block_sizes
+from chaos.cell import block_sizes, log_was_cut
 from deploy.lab.unsynced_disks import DiskSettings
 
 ROW = {"system": "hedgerow", "mode": "memory", "events": 100, "client_errors": 0, "unavailable_p50_ms": 4.0,
@@ -126,3 +126,9 @@ def test_the_command_line():
                   ["leader-kill", "--systems", "paxos"]):
         with pytest.raises(SystemExit):
             run.parse(wrong)
+
+
+@pytest.mark.parametrize(("file", "is_log"), [("node/segments/0000000000000001", True), ("member/wal/0-0.wal", True),
+                                              ("node/watermark", False), ("node/identity", False)])
+def test_a_cut_log_is_told_from_other_lost_files(file, is_log):
+    assert log_was_cut({"lost": {"1": {"lost_bytes": 1, "files": {file: 1}}}}) == is_log

@@ -7,7 +7,7 @@
  *
  * The delay line is the htb one of bench/delay_line/delay_line.bpf.c: a throw-away copy empties a leaf's
  * tokens, the packet behind it waits until they are back, which takes the leaf's period. Loaded and told what
- * to do by deploy/lab/weather.py; no part of the product.
+ * to do by deploy/lab/network_faults.py; no part of the product.
  */
 #include "bpf/lab/weather_abi.h"
 #include "bpf/map.bpf.h"
@@ -27,7 +27,7 @@ HR_ARRAY(weather_turns, HR_WEATHER_DELAY_CLASSES, __u32);
 /* What is drawn for a packet. */
 enum { HR_DRAW_LOSS = 0, HR_DRAW_DUPLICATE = 1, HR_DRAW_DELAY = 2, HR_DRAW_CLASS = 3 };
 
-/* 0 to `below` - 1; splitmix64 of the packet's number. The same in deploy/lab/weather.py. */
+/* 0 to `below` - 1; splitmix64 of the packet's number. The same in deploy/lab/network_faults.py. */
 HR_INLINE __u32 hr_weather_draw(__u64 seed, __u64 number, __u32 purpose, __u32 below) {
   __u64 z = seed + (number * 4 + purpose + 1) * 0x9e3779b97f4a7c15ull;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the lab's weather program (weather.bpf.c) and whoever makes the weather (deploy/lab/weather.py, which
+ * What the lab's weather program (weather.bpf.c) and whoever makes the weather (deploy/lab/network_faults.py, which
  * has the same bytes as Python's struct) agree on. A link is a pair of ports of the lab's switch, in one
  * direction.
  */

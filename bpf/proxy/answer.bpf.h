@@ -382,18 +382,20 @@ HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_reque
              (HR_SENT_MASK(masks) & everybody) != everybody &&
              (leaderless || hr_open_hint(request, HR_SENT_MASK(masks)) < HR_MAX_BACKENDS_PER_SERVICE ||
               hr_somebody_healthy(reply, HR_SENT_MASK(masks)));
+  /* An attempt follows: at once, or when the clock looks. */
+  int follows = open && !dry && !passed_over && (!pushback || hr_will_be_looked_at(request, reply, pushback));
 
   /* The nack's bit in the masks is already set, so the lap sees it. */
   if (passed_over) __sync_fetch_and_or(&wheel->handover, 1ull << (reply->service_id & (HR_MAX_SERVICES - 1)));
-  if (open && !dry && !passed_over && !leaderless && !hr_retry_pay(reply->service_id)) {
+  if (follows && !leaderless && !hr_retry_pay(reply->service_id)) {
     hr_reason(reply->service_stats, HR_REASON_NO_RETRY_BUDGET);
-    open = 0;
+    follows = 0;
   }
   if (under_way || passed_over) {
     answer.verdict = HR_VERDICT_DROP;
-  } else if (open && !dry && !pushback) {
+  } else if (follows && !pushback) {
     answer.verdict = HR_VERDICT_RELEASE;
-  } else if (open && !dry && hr_will_be_looked_at(request, reply, pushback)) {
+  } else if (follows) {
     WRITE_ONCE(request->put_off, 1);
     answer.verdict = HR_VERDICT_DROP;
   } else if (leaderless && !dry) {

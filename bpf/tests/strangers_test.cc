@@ -266,6 +266,13 @@ TEST_F(RetryBudgetTest, AnswersPayNoMoreThanIsOwed) {
   EXPECT_EQ(ServiceState(kDns4Service).retries_owed, 0);
 }
 
+TEST_F(RetryBudgetTest, ARefusalThatForbidsAnotherAttemptOwesNone) {
+  Split(HkvRequest4(1));
+  const RunResult nack = Reply(HkvReply4(1, kA4, kHkvOverloaded, kHkvNeverHedge));
+  EXPECT_EQ(nack.changes.at("hkv4.nacked"), 1) << "it goes to the client";
+  EXPECT_EQ(ServiceState(kHkv4Service).retries_owed, 0);
+}
+
 // An election refuses everything for a while: those requests wait for the next leader, and are not to be used up.
 TEST_F(RetryBudgetTest, RefusalsForWantOfALeaderAreNotCounted) {
   ServiceState(kHkv4Service).retries_owed = HR_RETRIES_MAX;

@@ -7,7 +7,7 @@
 // not applied after the cluster has seen that. One owner thread.
 //
 // OVERLOADED speaks of one copy of a request. A proxy may have sent others, so a write that is answered so may have been
-// done. A book that settles such writes has them sent again under the same number, which does them once, after pauses
+// done. With OnOverload::kSettle such writes are sent again under the same number, which does them once, after pauses
 // that grow. In the last quarter of the patience it takes them back: the same number without operations. What is applied
 // first under a number decides. An answer to the write means that it was done, an answer to nothing that it never is.
 
@@ -35,7 +35,7 @@ struct Outcome {
   uint64_t seq = 0;  // OPEN, WRITE without a session: the nonce
   uint64_t sent_ns = 0;
   uint64_t ended_ns = 0;
-  // Nothing: none came in time; a write may have been applied or not. OVERLOADED from a book that settles: a write was
+  // Nothing: none came in time; a write may have been applied or not. OVERLOADED with OnOverload::kSettle: a write was
   // taken back, and is never applied.
   std::optional<wire::HkvAnswer> answer{};
   bool overloaded = false;  // an answer to it was OVERLOADED

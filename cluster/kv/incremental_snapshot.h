@@ -128,7 +128,7 @@ class SnapshotWriter {
 
 void PutResult(ByteWriter& writer, const Result& result);
 Result GetResult(ByteReader& reader);
-// What stands behind the version of a cut. A cut from before version 3 has no settings, and one from before version 4 no
+// What stands behind the version of a snapshot. One from before version 3 has no settings, and one from before version 4 no
 // content.
 void GetSnapshotHeader(ByteReader& reader, uint32_t version, SnapshotHeader& header);
 

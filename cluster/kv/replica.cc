@@ -12,6 +12,7 @@
 namespace hedgerow::kv {
 namespace {
 
+constexpr uint64_t kReportAgain_ns = 5'000'000'000;
 constexpr uint64_t kNoRequest = 0;  // a tag; the router's begin at random, and pass it once in 2^64
 
 }  // namespace
@@ -60,13 +61,13 @@ void Replica::ReceiveForwardAnswer(uint64_t tag, raft::NodeId from, const Answer
 bool Replica::wants_snapshot(uint64_t times) const {
   // Who has not heard yet of any configuration has nothing that anybody needs.
   return !taking_snapshot() && !outside() && !raft_.ConfigurationAt(applied_.index).members.empty() &&
-         (entries_since_cut_ / times >= policy_.every_entries ||
-          bytes_since_cut_ / times >= policy_.every_bytes);
+         (entries_since_snapshot_ / times >= policy_.every_entries ||
+          bytes_since_snapshot_ / times >= policy_.every_bytes);
 }
 
 raft::Snapshot Replica::BeginSnapshot(size_t chunk_bytes) {
   state_.BeginSnapshot(chunk_bytes);
-  entries_since_cut_ = bytes_since_cut_ = 0;
+  entries_since_snapshot_ = bytes_since_snapshot_ = 0;
   return {.last = applied_, .configuration = raft_.ConfigurationAt(applied_.index)};
 }
 
@@ -105,13 +106,14 @@ void Replica::Tick() {
   }
   if (now_ns >= std::min(raft_.next_deadline_ns(), raft_.detector().next_poll_ns())) Feed(raft::Tick{});
   if (outside() && raft_.role() == raft::Role::kLeader && now_ns >= step_aside_ns_) StepAside();
+  if (outside() && now_ns >= report_again_ns_) ReportOutside();
   if (now_ns >= next_time_tick_ns()) proposals_.Add({.tag = kNoRequest, .key = {.kind = CommandKind::kTick}});
 }
 
 uint64_t Replica::next_deadline_ns() const {
   const bool leads_outside = outside() && raft_.role() == raft::Role::kLeader;
   return std::min({raft_.next_deadline_ns(), raft_.detector().next_poll_ns(), router_.next_deadline_ns(), next_time_tick_ns(),
-                   leads_outside ? step_aside_ns_ : UINT64_MAX});
+                   leads_outside ? step_aside_ns_ : UINT64_MAX, outside() ? report_again_ns_ : UINT64_MAX});
 }
 
 // Commands move committed time, and without any it would stand still: nothing would end while nobody writes.
@@ -228,7 +230,7 @@ void Replica::Install() {
   applied_ = outputs_.install->last;
   checks_.StateReplaced();
   FollowChecks();
-  entries_since_cut_ = bytes_since_cut_ = 0;
+  entries_since_snapshot_ = bytes_since_snapshot_ = 0;
   router_.StateReplaced(actions_);
 }
 
@@ -254,8 +256,8 @@ void Replica::ApplySome(std::span<const raft::Entry> entries) {
   const Command* command = commands_.data();
   for (const raft::Entry& entry : entries) {
     applied_ = {.index = entry.index, .term = entry.term};
-    ++entries_since_cut_;
-    bytes_since_cut_ += raft::CostBytes(entry);
+    ++entries_since_snapshot_;
+    bytes_since_snapshot_ += raft::CostBytes(entry);
     if (entry.kind == raft::EntryKind::kCommand) {
       const Result result = state_.Apply(entry.index.value(), *command);
       proposals_.RemoveProposed(command->key);
@@ -269,6 +271,7 @@ void Replica::ApplySome(std::span<const raft::Entry> entries) {
       }
       ++command;
     }
+    if (entry.kind == raft::EntryKind::kConfiguration) checks_.KeepOnly(raft_.ConfigurationAt(entry.index));
     if (entry.index.value() % check_every_entries_ == 0) RecordFingerprint();
     host_.Applied(entry.index, state_);
   }
@@ -280,7 +283,7 @@ void Replica::RecordFingerprint() {
   ProposeCheck(applied_.index, fingerprint);
 }
 
-// A result that is lost is missing in one comparison, and the next one is soon.
+// A fingerprint that is lost is missing in one comparison. That a node is outside is reported again (ReportOutside).
 void Replica::ProposeCheck(raft::LogIndex index, uint64_t fingerprint) {
   if (raft_.configuration().Find(raft_.options().self) == nullptr) return;
   const RequestKey key{
@@ -289,12 +292,20 @@ void Replica::ProposeCheck(raft::LogIndex index, uint64_t fingerprint) {
     AddCheck(key);
   } else if (raft_.leader().IsSet()) {
     host_.Send(Forward{.tag = kNoRequest, .to = raft_.leader(), .request = {.command = {.key = key}, .hops = 1}});
+  } else {
+    checks_.NotProposed();
   }
 }
 
 void Replica::AddCheck(const RequestKey& check) {
-  if (proposals_.leads() && (agreed_features_ & kStateChecksFeature) != 0)
-    proposals_.Add({.tag = kNoRequest, .key = check});
+  if (!proposals_.leads() || (agreed_features_ & kStateChecksFeature) == 0) return checks_.NotProposed();
+  proposals_.Add({.tag = kNoRequest, .key = check});
+}
+
+// Until a snapshot has mended this node: a report may be lost, and a leader that has restarted knows of none.
+void Replica::ReportOutside() {
+  report_again_ns_ = host_.Now_ns() + kReportAgain_ns;
+  ProposeCheck(applied_.index, StateChecks::kFault);
 }
 
 void Replica::FollowChecks() {
@@ -304,6 +315,7 @@ void Replica::FollowChecks() {
   router_.SetServes(!was_outside_);
   if (was_outside_ && state_.taking_snapshot()) state_.AbandonSnapshot();
   step_aside_ns_ = host_.Now_ns();
+  report_again_ns_ = host_.Now_ns() + kReportAgain_ns;
 }
 
 // To the voter of the majority that has most of the log. Where there is none, this node leads on and serves nobody.
@@ -340,7 +352,7 @@ void Replica::Mend(const raft::Snapshot& snapshot, std::unique_ptr<StateMachine>
     HEDGEROW_CHECK(DecodeInto(entry.payload.view(), command));
     (void)state_.Apply(index.value(), command);
   }
-  entries_since_cut_ = bytes_since_cut_ = 0;
+  entries_since_snapshot_ = bytes_since_snapshot_ = 0;
   router_.StateReplaced(actions_);
   Act();
   Feed(raft::SnapshotTaken{.snapshot = snapshot});

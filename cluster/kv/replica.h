@@ -131,7 +131,7 @@ class Replica {
   const StateChecks& checks() const { return checks_; }
   bool outside() const { return checks_.wrong_since() != raft::LogIndex(); }
   // A snapshot has replaced this node's state, or was not needed.
-  void Mended(raft::NodeId node) { checks_.Mended(node); }
+  void Mended(raft::NodeId node, raft::LogIndex index) { checks_.Mended(node, index); }
 
   // What all members can do, as bits (features.h). A leader proposes nothing that needs more.
   void SetAgreedFeatures(uint32_t features) { agreed_features_ = features; }
@@ -151,6 +151,7 @@ class Replica {
   void ProposeCheck(raft::LogIndex index, uint64_t fingerprint);
   void FollowChecks();
   void StepAside();
+  void ReportOutside();
   void Mend(const raft::Snapshot& snapshot, std::unique_ptr<StateMachine>& state);
   uint64_t next_time_tick_ns() const;
   void SendMessage(raft::Message message);
@@ -172,8 +173,8 @@ class Replica {
   RequestRouter router_;
 
   raft::EntryId applied_;
-  uint64_t entries_since_cut_ = 0;  // applied
-  uint64_t bytes_since_cut_ = 0;
+  uint64_t entries_since_snapshot_ = 0;  // applied
+  uint64_t bytes_since_snapshot_ = 0;
   // Of the SnapshotReceived events in todo_, in their order.
   std::deque<std::unique_ptr<StateMachine>> received_;
 
@@ -188,9 +189,10 @@ class Replica {
   std::vector<std::pair<uint64_t, RequestKey>> batch_;  // proposed in the present step, with their tags
   uint64_t check_every_entries_;
   StateChecks checks_;
-  uint32_t agreed_features_ = kAllFeatures;
+  uint32_t agreed_features_ = 0;  // until the host says
   bool was_outside_ = false;
   uint64_t step_aside_ns_ = 0;  // when a leader that is outside next asks another to lead
+  uint64_t report_again_ns_ = 0;  // when a node that is outside says so again
   static constexpr size_t kChangesMax = 16;
   std::deque<Command> changes_;   // of kind kSettings among the proposals, in their order
   std::optional<Settings> seed_;

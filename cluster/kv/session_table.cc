@@ -51,11 +51,6 @@ SessionTable::SequenceStatus SessionTable::Arrive(uint64_t id, uint64_t seq, uin
   return StatusOf(session, seq);
 }
 
-SessionTable::SequenceStatus SessionTable::StatusOf(uint64_t id, uint64_t seq) const {
-  const Session* found = sessions_.Find(id);
-  return found == nullptr ? SequenceStatus::kUnknown : StatusOf(*found, seq);
-}
-
 SessionTable::SequenceStatus SessionTable::StatusOf(const Session& session, uint64_t seq) const {
   if (seq < session.lowest_unanswered) return SequenceStatus::kBelowLowest;
   if (session.answers.contains(seq)) return SequenceStatus::kAnswered;

@@ -47,8 +47,6 @@ class SessionTable {
   // A write of the session has come: it lives on, and what its client has answers to is forgotten.
   SequenceStatus Arrive(uint64_t session, uint64_t seq, uint64_t lowest_unanswered, uint64_t now_ns);
 
-  // Changes nothing: what Arrive would say, apart from what its lowest_unanswered would change.
-  SequenceStatus StatusOf(uint64_t session, uint64_t seq) const;
   const Result* Answer(uint64_t session, uint64_t seq) const;
   const Result* OpenAnswer(uint64_t nonce) const;
 

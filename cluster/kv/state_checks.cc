@@ -7,7 +7,8 @@
 namespace hedgerow::kv {
 namespace {
 
-// One majority during a joint configuration is enough here: it decides which state is right, and both halves hold it.
+// During a joint configuration: of the voters of either half, counted together. More than half of them decide which state is
+// right.
 uint64_t VotersOf(const raft::Configuration& configuration) {
   return static_cast<uint64_t>(std::popcount(configuration.deciding()));
 }
@@ -35,15 +36,24 @@ void StateChecks::Record(raft::LogIndex index, uint64_t fingerprint) {
 }
 
 void StateChecks::Count(raft::LogIndex at, raft::LogIndex index, raft::NodeId node, uint64_t fingerprint,
-                        const raft::Configuration& voters) {
+                        const raft::Configuration& members) {
+  if (members.Find(node) == nullptr) return;
   if (fingerprint == kFault) {
-    if (node != self_) outside_[node] = at;
+    if (node != self_) outside_.try_emplace(node, at);
     return;
   }
-  if (voters.Find(node) == nullptr) return;  // a learner counts for nobody, and may be outside like a voter
   Check& check = Of(index);
-  check.said[node] = fingerprint;
-  Judge(at, check, voters);
+  check.said[node] = fingerprint;  // a learner's decides nothing, and may be outside like a voter's
+  Judge(at, check, members);
+}
+
+void StateChecks::KeepOnly(const raft::Configuration& members) {
+  std::erase_if(outside_, [&members](const auto& known) { return members.Find(known.first) == nullptr; });
+}
+
+void StateChecks::Mended(raft::NodeId node, raft::LogIndex index) {
+  const auto known = outside_.find(node);
+  if (known != outside_.end() && known->second <= index) outside_.erase(known);
 }
 
 void StateChecks::Judge(raft::LogIndex at, Check& check, const raft::Configuration& voters) {

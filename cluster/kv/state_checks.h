@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether this replica's state is the one that the majority has. After every so many entries each voter has its
-// fingerprint proposed, so all replicas see the same results in the same order and come to the same verdict: what more
+// Whether this replica's state is the one that the majority has. After every so many entries each member has its
+// fingerprint proposed, so all replicas that have applied the same entries since they started come to the same verdict: what more
 // than half of the voters have is right, and a node with something else is outside. Nobody is outside by its own word
 // alone, but for a node that has found a fault in its own memory. Part of Replica, which acts on it.
 
@@ -26,21 +26,25 @@ class StateChecks {
     uint64_t skipped = 0;  // this replica has not kept its own, or never had it
     uint64_t faults = 0;   // found in its own memory
     uint64_t mended = 0;   // states replaced by a leader's while it was outside
+    uint64_t not_proposed = 0;  // results that had no leader, or a member that could not read them
   };
 
   explicit StateChecks(raft::NodeId self) : self_(self) {}
 
   // This replica's own, after the entry.
   void Record(raft::LogIndex index, uint64_t fingerprint);
-  // A voter's, of which an entry at `at` says so. `voters` decide by then.
+  // A member's, as an entry at `at` reports it; `members` are those of that entry.
   void Count(raft::LogIndex at, raft::LogIndex index, raft::NodeId node, uint64_t fingerprint,
-             const raft::Configuration& voters);
+             const raft::Configuration& members);
+  // What a node that is no member any more has does not matter.
+  void KeepOnly(const raft::Configuration& members);
   // By itself, with no other's word.
   void FoundFault(raft::LogIndex applied);
+  void NotProposed() { ++counters_.not_proposed; }
   // The state is another's from now on, and what was recorded of the one before means nothing.
   void StateReplaced();
-  // A node outside the majority has got another state.
-  void Mended(raft::NodeId node) { outside_.erase(node); }
+  // A node outside the majority has a state of at least `index`. One from before its difference was known mends nothing.
+  void Mended(raft::NodeId node, raft::LogIndex index);
 
   // This replica's state is wrong, since the check after this entry or earlier. Not set: it is not known to be.
   raft::LogIndex wrong_since() const { return wrong_since_; }

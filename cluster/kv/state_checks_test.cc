@@ -43,6 +43,25 @@ TEST_F(StateChecksTest, TwoOfThreeAreRightAndTheThirdIsOutside) {
   EXPECT_THAT(checks_.outside(), IsEmpty()) << "it has been mended";
 }
 
+TEST_F(StateChecksTest, ARemovedMemberIsNotOutsideAnyMore) {
+  Says(3, StateChecks::kFault);
+  ASSERT_THAT(checks_.outside(), ElementsAre(Pair(NodeId(3), LogIndex(101))));
+  const raft::Configuration without = raft::Configuration::OfVoters({NodeId(1), NodeId(2)});
+  checks_.KeepOnly(without);
+  EXPECT_THAT(checks_.outside(), IsEmpty());
+  checks_.Count(LogIndex(200), LogIndex(10), NodeId(3), StateChecks::kFault, without);
+  EXPECT_THAT(checks_.outside(), IsEmpty()) << "nor by a report that comes late";
+}
+
+TEST_F(StateChecksTest, ASnapshotFromBeforeTheDifferenceWasKnownMendsNothing) {
+  Says(3, StateChecks::kFault);
+  Says(3, StateChecks::kFault);
+  checks_.Mended(NodeId(3), LogIndex(100));
+  EXPECT_THAT(checks_.outside(), ElementsAre(Pair(NodeId(3), LogIndex(101)))) << "and a repeated report asks for no newer one";
+  checks_.Mended(NodeId(3), LogIndex(101));
+  EXPECT_THAT(checks_.outside(), IsEmpty());
+}
+
 TEST_F(StateChecksTest, AReplicaKnowsByTheOthersThatItIsOutsideItself) {
   checks_.Record(LogIndex(10), kWrong);
   Says(2, kRight);

@@ -63,7 +63,7 @@ class StateMachine {
   uint64_t fingerprint() const;
   // Of the replicated log, as the cluster's first leader drew it; 0: it has not been applied yet, or there is none.
   uint64_t log_uuid() const { return log_uuid_; }
-  // The last cut wrote down what was put, byte for byte. If not, memory has changed by itself: what was written is worth
+  // The last snapshot wrote down what was put, byte for byte. If not, memory has changed by itself: what was written is worth
   // nothing, and from then on the fingerprint is that of what is really there.
   bool snapshot_is_sound() const { return snapshot_is_sound_; }
 
@@ -77,7 +77,7 @@ class StateMachine {
   uint64_t content() const {
     return values_.content() + sessions_.content() + window_.content() + memcached_.content() + flaws_;
   }
-  // Before anything else of a cut. False: what cannot be.
+  // Before anything else of a snapshot. False: what cannot be.
   bool Restore(const SnapshotHeader& header, bool with_settings);
 
   friend class StateLoader;
@@ -90,9 +90,9 @@ class StateMachine {
   MemcachedState memcached_{settings_.memcached};
   uint64_t now_ns_ = 0;  // committed time
   uint64_t log_uuid_ = 0;
-  uint64_t snapshot_content_ = 0;  // when the present cut began
+  uint64_t snapshot_content_ = 0;  // when the present one began
   bool snapshot_is_sound_ = true;
-  uint64_t flaws_ = 0;  // what the tables' sums lack of what is there, as cuts have found
+  uint64_t flaws_ = 0;  // what the tables' sums lack of what is there, as snapshots have found
   std::unique_ptr<SnapshotWriter> snapshot_;  // the tables know it by its address
 };
 

@@ -90,7 +90,7 @@ class Store {
   ShardedMap<std::string, Item> items_{4096};
   uint64_t content_ = 0;
   uint64_t snapshot_ = 0;
-  SnapshotWriter* writer_ = nullptr;  // while a cut is made
+  SnapshotWriter* writer_ = nullptr;  // while a snapshot is made
   ShardedMap<std::string, Item>::Walk walk_;
 };
 

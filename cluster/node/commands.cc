@@ -155,7 +155,7 @@ int RunTransfer(const Call& call, absl::Duration patience) {
   return call.Fail(
       kExitFailure,
       absl::StrFormat(
-          "nobody has taken over from node %d within %s; `hedgerow-node status` shows whom it hears",
+          "no member has taken over from node %d within %s; `hedgerow-node status` shows which members it hears",
           before->node(), absl::FormatDuration(patience)));
 }
 

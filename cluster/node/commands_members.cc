@@ -165,7 +165,7 @@ absl::StatusOr<v1::NodeStatus> Rejoin(AdminClient& client, uint64_t was, uint64_
     }
     if (status->leader() != status->node()) {
       return absl::FailedPreconditionError(
-          status->leader() == 0 ? std::string("nobody leads now; ask again")
+          status->leader() == 0 ? std::string("no node leads now; ask again")
                                 : absl::StrCat("node ", status->leader(), " leads; ask again there"));
     }
     const bool votes = before->role() == "voter";
@@ -178,7 +178,7 @@ absl::StatusOr<v1::NodeStatus> Rejoin(AdminClient& client, uint64_t was, uint64_
     if (deadline.passed()) {
       return absl::DeadlineExceededError(absl::StrCat("node ", as, " has not caught up within ",
                                                       absl::FormatDuration(std::max(patience, kRejoinPatience)),
-                                                      ". It is a learner by now; ask again, at whoever leads"));
+                                                      ". It is a learner by now; ask again at the leader"));
     }
     absl::SleepFor(kPoll);
     status = client.GetStatus();

@@ -227,7 +227,7 @@ int RunRecover(const Call& call, std::istream& in) {
   if (config->join) {
     return call.Fail(
         operate::kExitFailure,
-        "join is on: who begins anew joins nobody. Take it out of the configuration file, list all "
+        "join is on: a recovered cluster has no cluster to join. Take it out of the configuration file, list all "
         "members that are to begin, the same on all of them, and do this again");
   }
   if (seed->log.last.index == raft::LogIndex())

@@ -229,7 +229,7 @@ TEST_F(NodeCommandsTest, ATransferThatNobodyTakesUpFailsAfterAWhile) {
   const Call call{TheProgram(), {.words = {"transfer"}, .options = {{"socket", socket_}}}, out, err};
   EXPECT_EQ(RunTransfer(call, absl::Milliseconds(100)), kExitFailure);
   EXPECT_THAT(out.str(), IsEmpty());
-  EXPECT_THAT(err.str(), HasSubstr("nobody has taken over from node 1 within 100ms"));
+  EXPECT_THAT(err.str(), HasSubstr("no member has taken over from node 1 within 100ms"));
 }
 
 TEST_F(NodeCommandsTest, SnapshotWaitsUntilItIsTaken) {

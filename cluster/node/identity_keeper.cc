@@ -25,14 +25,16 @@ absl::Status Lost(const std::string& folder, absl::string_view why) {
                    kComeBack)));
 }
 
-// A log is a folder beside the identity; what an operator keeps there (a socket, a configuration file) is none.
+// What an operator keeps beside it (a socket, a configuration file, backups) is no log.
 absl::Status CheckNoLog(const std::string& folder) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename();
-    if (!entry.is_directory(error) || name == "lost+found") continue;
+    const bool is_log = name == "segments" || name == "snapshots" || name == "log-header" || name == "watermark" ||
+                        name == "rocksdb" || name.starts_with("lost-as-");
+    if (!is_log) continue;
     return absl::DataLossError(absl::StrCat(
-        "the folder ", folder, " holds a log (", name, "/) and no file `", storage::kIdentityFile,
+        "the folder ", folder, " holds a log (", name, ") and no file `", storage::kIdentityFile,
         "`, which says whose it is: somebody has removed it, or an earlier version wrote the folder. Put the file "
         "back from a copy made after the node last ran. A node of an earlier version begins with a backup instead "
         "(`hedgerow cluster backup` there, `hedgerow-node restore` in an empty folder). Otherwise move the folder away "
@@ -133,9 +135,9 @@ uint64_t IdentityKeeper::CopyOf(raft::NodeId node) const {
 }
 
 absl::Status IdentityKeeper::Record(raft::NodeId node, uint64_t copy_id) {
-  if (CopyOf(node) == copy_id) return absl::OkStatus();
   const auto found = wanted_.copies.find(node);
   const bool asked = found != wanted_.copies.end() && found->second == copy_id;
+  if (asked && CopyOf(node) == copy_id) return absl::OkStatus();
   absl::Status last;
   {
     absl::MutexLock lock(&mutex_);
@@ -150,11 +152,14 @@ absl::Status IdentityKeeper::Record(raft::NodeId node, uint64_t copy_id) {
 }
 
 void IdentityKeeper::KeepOnly(const std::vector<raft::NodeId>& members) {
-  const size_t former = wanted_.copies.size();
-  std::erase_if(wanted_.copies, [&members](const auto& copy) {
+  const auto is_none = [&members](const auto& copy) {
     return std::find(members.begin(), members.end(), copy.first) == members.end();
-  });
-  if (wanted_.copies.size() != former) ChangeSoon();
+  };
+  {
+    absl::MutexLock lock(&mutex_);
+    std::erase_if(durable_, is_none);  // it counts no more, whenever that is written
+  }
+  if (std::erase_if(wanted_.copies, is_none) > 0) ChangeSoon();
 }
 
 void IdentityKeeper::SetLogUuid(uint64_t log_uuid) {
@@ -185,19 +190,22 @@ absl::Status IdentityKeeper::SetStarted() {
   return Change([](storage::Identity& identity) { identity.phase = storage::Identity::Phase::kReady; });
 }
 
-// What is queued is in it. After an error wanted_ is as it was.
+// What is queued is in it, and is queued again if it fails: after an error wanted_ is as it was.
 absl::Status IdentityKeeper::Change(absl::FunctionRef<void(storage::Identity&)> change) {
   storage::Identity changed = wanted_;
   change(changed);
+  bool queued = false;
   {
     const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !writing_; };
     absl::MutexLock lock(&mutex_, absl::Condition(&idle));
+    queued = queued_.has_value();
     queued_.reset();
     writing_ = true;
   }
   absl::Status status = storage::WriteIdentity(folder_, changed);
   if (status.ok()) wanted_ = changed;
   Written(changed, status);
+  if (!status.ok() && queued) ChangeSoon();
   return status;
 }
 

@@ -117,7 +117,7 @@ TEST_F(IdentityKeeperTest, ALogWithoutAnIdentityIsRefusedAndNotTakenForANewFolde
   std::filesystem::create_directory(folder_ + "/snapshots");
   const absl::Status status = IdentityKeeper::Open(config_).status();
   EXPECT_TRUE(absl::IsDataLoss(status)) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("holds a log (snapshots/) and no file `identity`"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("holds a log (snapshots) and no file `identity`"));
   EXPECT_FALSE(std::filesystem::exists(folder_ + "/identity"));
 }
 

@@ -40,7 +40,7 @@ std::string WhyText(const raft::Stand& stand) {
     case StandReason::kSilentMajority:
       return absl::StrCat("this node led, and no majority was heard for ", Duration(stand.silent_ns));
     case StandReason::kNoLeader:
-      return "nobody is known to lead";
+      return "no leader is known";
     case StandReason::kResigned:
       return absl::StrCat(leader, " resigned");
     case StandReason::kAsked:

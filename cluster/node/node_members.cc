@@ -41,7 +41,7 @@ absl::Status ToStatus(const raft::MembershipAnswer& answer, raft::NodeId leader)
       return absl::OkStatus();
     case raft::ChangeRefusal::kNotLeader:
       return absl::FailedPreconditionError(
-          leader.IsSet() ? absl::StrCat("node ", leader.value(), " leads; ask it") : "nobody leads now");
+          leader.IsSet() ? absl::StrCat("node ", leader.value(), " leads; ask it") : "no node leads now");
     case raft::ChangeRefusal::kTransferring:
       return absl::FailedPreconditionError("leadership is being handed over; ask again");
     case raft::ChangeRefusal::kUnfinished:
@@ -60,7 +60,7 @@ absl::Status ToStatus(const raft::MembershipAnswer& answer, raft::NodeId leader)
       return absl::FailedPreconditionError(
           absl::StrCat(who, " has not caught up with the leader, or does not answer; ask again"));
     case raft::ChangeRefusal::kNoVoterLeft:
-      return absl::InvalidArgumentError("nobody would be left to vote");
+      return absl::InvalidArgumentError("no voter would be left");
     case raft::ChangeRefusal::kAddressTaken:
       return absl::InvalidArgumentError(absl::StrCat("another member has the address for ", who));
     case raft::ChangeRefusal::kAddressTooLong:
@@ -86,7 +86,6 @@ absl::Status CheckAddress(const NetAddress& address, const NetAddress& own) {
 
 }  // namespace
 
-// What a member has acknowledged to this leader in its term, and that term.
 // After each turn, and each step that changes them. Once they were changed, what the log says goes before the
 // file: an address there is only what the cluster began with.
 void Node::FollowMembers() {

@@ -291,7 +291,7 @@ TEST_P(NodeMembersTest, WhatMakesNoSenseIsRefusedWithAReason) {
       const uint64_t leader = Leader();
       if (leader == 0) return false;
       said = refusal_of(leader, changes);
-      return said != "nobody leads now" && said.find(" leads; ask it") == std::string::npos;
+      return said != "no node leads now" && said.find(" leads; ask it") == std::string::npos;
     }));
     return said;
   };

@@ -34,7 +34,7 @@ absl::StatusOr<uint64_t> Node::ChangeSettingsNow(const kv::SettingValues& values
   if (raft.role() != raft::Role::kLeader) {
     return absl::FailedPreconditionError(raft.leader().IsSet()
                                              ? absl::StrCat("node ", raft.leader().value(), " leads; ask it")
-                                             : "nobody leads now; ask again");
+                                             : "no node leads now; ask again");
   }
   if (!replica_.ChangeSettings(values)) {
     return absl::UnavailableError("earlier changes of the settings wait to be proposed; ask again");

@@ -63,6 +63,7 @@ void AddChecks(NodeStatus& status, const kv::StateChecks& checks) {
   status.counters.emplace_back("state_checks", counters.equal, "equal");
   status.counters.emplace_back("state_checks", counters.differ, "differ");
   status.counters.emplace_back("state_checks", counters.skipped, "skipped");
+  status.counters.emplace_back("state_checks", counters.not_proposed, "not_proposed");
   status.counters.emplace_back("state_faults", counters.faults);
   status.counters.emplace_back("state_mended", counters.mended);
   status.outside_majority = checks.wrong_since() != raft::LogIndex();

@@ -40,7 +40,7 @@ absl::Status Node::TransferNow(raft::NodeId target) {
   if (raft.role() != raft::Role::kLeader) {
     return absl::FailedPreconditionError(raft.leader().IsSet()
                                              ? absl::StrCat("node ", raft.leader().value(), " leads; ask it")
-                                             : "nobody leads now");
+                                             : "no node leads now");
   }
   const raft::Member* const member = raft.configuration().Find(target);
   if (target == config_.self) return absl::InvalidArgumentError("this node leads already");

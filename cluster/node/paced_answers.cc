@@ -8,13 +8,14 @@ namespace hedgerow::node {
 
 bool PacedAnswers::Answer(uint64_t now_ns, const NetAddress& from, const NetAddress& to,
                           std::vector<std::string> datagrams, const Send& send) {
-  if (datagrams.size() <= kAtOnce) {
+  const Ends ends{from, to};
+  const auto known = by_ends_.find(ends);
+  // Beside a queue there is room for no more than a slice.
+  if (datagrams.size() <= (known == by_ends_.end() ? kAtOnce : kSlice)) {
     for (std::string& datagram : datagrams) send(from, to, std::move(datagram));
     return true;
   }
-  const Ends ends{from, to};
-  const auto known = by_ends_.find(ends);
-  // A client whose queue is empty has room: of a long answer it had before it has all.
+  // A client whose queue is empty has room: a long answer that it asked for before has left.
   const size_t at_once = known == by_ends_.end() ? kAtOnce : 0;
   size_t bytes = 0;
   for (size_t i = at_once; i < datagrams.size(); ++i) bytes += datagrams[i].size();

@@ -57,6 +57,15 @@ TEST_F(PacedAnswersTest, WhatFitsAClientsBufferLeavesAtOnce) {
   EXPECT_EQ(paced_.counters().paced, 0u);
 }
 
+TEST_F(PacedAnswersTest, BesideAQueueOnlyASliceLeavesAtOnce) {
+  EXPECT_TRUE(Answer(0, 1, PacedAnswers::kAtOnce + 10));
+  Left();
+  EXPECT_TRUE(Answer(0, 1, PacedAnswers::kSlice));
+  EXPECT_THAT(Left(), SizeIs(PacedAnswers::kSlice));
+  EXPECT_TRUE(Answer(0, 1, PacedAnswers::kSlice + 1));
+  EXPECT_THAT(Left(), SizeIs(0)) << "it waits behind what is queued";
+}
+
 TEST_F(PacedAnswersTest, TheRestLeavesInSlices) {
   EXPECT_TRUE(Answer(0, 1, PacedAnswers::kAtOnce + 10));
   EXPECT_THAT(Left(), SizeIs(PacedAnswers::kAtOnce));

@@ -237,7 +237,7 @@ void Snapshots::TakeEnded(uint64_t now_ns, kv::Replica& replica) {
     if (end.status.ok() && leads_in_.value()) {
       behind_[end.to] = {.until = replica.raft().log().last_index(), .match = end.index, .moved_ns = now_ns};
     }
-    if (end.status.ok()) replica.Mended(end.to);
+    if (end.status.ok()) replica.Mended(end.to, end.index);
     replica.Feed(raft::SnapshotSent{.to = end.to, .index = end.index, .delivered = end.status.ok()});
   }
 }

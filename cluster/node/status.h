@@ -129,7 +129,7 @@ struct NodeStatus {
   raft::NodeId node{};
   raft::Role role = raft::Role::kFollower;
   raft::Term term{};
-  raft::NodeId leader{};  // not set: nobody is known to lead
+  raft::NodeId leader{};  // not set: no leader is known
   // A leader is known, and everything is applied that was known to be
   // committed when the first one was (Readiness).
   bool ready = false;
@@ -166,7 +166,7 @@ struct NodeStatus {
 
   std::vector<SettingStatus> settings{};
   std::string diverged{};            // a sentence: whose state is not the majority's; empty: none is known
-  bool outside_majority = false;     // this node's is not: it serves nobody until it is mended
+  bool outside_majority = false;     // this node's is not: it answers no client until it is mended
   uint64_t settings_version = 0;     // grows with each change; 0: the cluster has not set them yet
   std::vector<std::string> notes{};  // sentences about what an operator may want to know; nothing is wrong
 

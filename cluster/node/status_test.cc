@@ -203,7 +203,7 @@ TEST(StatusText, OfANodeWithoutALeader) {
   status.ready = false;
   const std::string text = StatusText(ToMessage(status, FakeFacts()));
   EXPECT_THAT(text, HasSubstr("candidate (asking whether it may stand)  NOT READY"));
-  EXPECT_THAT(text, HasSubstr("nobody is known to lead"));
+  EXPECT_THAT(text, HasSubstr("no leader is known"));
   EXPECT_THAT(text, Not(HasSubstr("behind"))) << "only a leader knows";
 }
 

@@ -17,7 +17,7 @@ namespace hedgerow::node {
 namespace {
 
 std::string LeaderText(const v1::NodeStatus& status) {
-  if (status.leader() == 0) return "nobody is known to lead";
+  if (status.leader() == 0) return "no leader is known";
   if (status.leader() == status.node()) return "this node leads";
   return absl::StrCat("node ", status.leader(), " leads");
 }

@@ -41,7 +41,7 @@ class TurnHost {
 
 class Turn {
  public:
-  enum class Durability : uint8_t { kDisk, kMemory };
+  using Durability = offload::Durability;
 
   // Both outlive it.
   Turn(TurnHost& host, kv::Replica& replica, Durability durability);

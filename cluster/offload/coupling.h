@@ -8,7 +8,7 @@
 //
 // One turn of the host's loop: BeginTurn; Receive, Resigned and whatever else feeds the replica; Tick; Look;
 // EndTurn. A host that sleeps asks MaySleep first.
-// All calls come from the loop's thread, and none from within the replica's calls to its host.
+// All calls come from the loop's thread, and none but BeforeSending from within the replica's calls to its host.
 
 #pragma once
 

@@ -116,7 +116,7 @@ std::string ReasonText(const MembershipAnswer& answer) {
     case ChangeRefusal::kNotCaughtUp:
       return absl::StrCat(about, " has not caught up");
     case ChangeRefusal::kNoVoterLeft:
-      return "nobody would be left to vote";
+      return "no voter would be left";
     case ChangeRefusal::kAddressTaken:
       return absl::StrCat("another member has the address for ", about);
     case ChangeRefusal::kAddressTooLong:

@@ -12,6 +12,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -86,7 +87,7 @@ class FailureDetector {
   uint64_t suspected_from_ns() const;
   bool Suspects(uint64_t now_ns) const { return now_ns >= suspected_from_ns(); }
   // How long nothing was heard of them.
-  uint64_t pause_ns(uint64_t now_ns) const { return watches() ? now_ns - heard_ns() : 0; }
+  uint64_t pause_ns(uint64_t now_ns) const { return watches() ? now_ns - std::min(now_ns, heard_ns()) : 0; }
 
   // Until when the kernel part may answer for a process that turns now (R5).
   uint64_t LeaseEnd_ns(uint64_t now_ns, uint64_t least_ns) const;

@@ -157,6 +157,7 @@ TEST_F(FailureDetectorTest, ALeaderWatchesAMajority) {
   EXPECT_EQ(detector_.heard_ns(), led_ns) << "a majority of both configurations";
   detector_.SetVoters(2, 0b100, 0);
   EXPECT_FALSE(detector_.Suspects(now_ns_ + kFade_ns)) << "a majority of one has nobody to lose";
+  EXPECT_EQ(detector_.pause_ns(now_ns_), 0u);
 }
 
 TEST_F(FailureDetectorTest, AConfirmationPutsSuspicionOffAndEndsNoPause) {

@@ -112,5 +112,42 @@ TEST(Progress, ASnapshotThatFailedIsAFailureUntilItIsAskedForAgain) {
   EXPECT_FALSE(progress.snapshot_failed());
 }
 
+// A follower whose log is known to be equal up to `last`.
+Progress Pipelined(uint64_t last) {
+  Progress progress(LogIndex(last), 0);
+  progress.Accepted(LogIndex(last), 0);
+  return progress;
+}
+
+// What the invariant checker asks after each step: each part shows it one broken rule.
+TEST(Progress, EachBrokenRuleIsSeen) {
+  const LogIndex last(9);
+  EXPECT_EQ(Pipelined(9).BrokenRule(last), nullptr);
+  EXPECT_STREQ(Pipelined(9).BrokenRule(LogIndex(8)), "the next append begins behind the log's end");
+  Progress sent_again = Pipelined(3);
+  sent_again.Sent(LogIndex(2), 10, 0);
+  EXPECT_STREQ(sent_again.BrokenRule(last), "what was acknowledged is sent again");
+  Progress acknowledged = Pipelined(3);
+  acknowledged.Sent(LogIndex(3), 10, 0);
+  EXPECT_STREQ(acknowledged.BrokenRule(last), "an acknowledged append is in flight");
+  Progress out_of_order = Pipelined(3);
+  out_of_order.Sent(LogIndex(5), 10, 0);
+  out_of_order.Sent(LogIndex(4), 10, 0);
+  EXPECT_STREQ(out_of_order.BrokenRule(last), "appends in flight are out of order");
+  Progress probing(LogIndex(3), 0);
+  probing.Sent(LogIndex(4), 10, 0);
+  EXPECT_EQ(probing.BrokenRule(last), nullptr);
+  probing.Sent(LogIndex(4), 10, 0);
+  EXPECT_STREQ(probing.BrokenRule(last), "more than a probe is in flight");
+  Progress hole(LogIndex(3), 0);
+  hole.NoteGap(LogIndex(2), LogIndex(3), 0);
+  EXPECT_STREQ(hole.BrokenRule(last), "a hole is noted without a pipeline");
+  Progress waiting(LogIndex(3), 0);
+  waiting.AwaitSnapshot(LogIndex(5));
+  EXPECT_EQ(waiting.BrokenRule(last), nullptr);
+  waiting.Sent(LogIndex(4), 10, 0);
+  EXPECT_STREQ(waiting.BrokenRule(last), "more than a probe is in flight");
+}
+
 }  // namespace
 }  // namespace hedgerow::raft

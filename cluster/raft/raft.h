@@ -311,7 +311,7 @@ class Raft {
   uint64_t own_vote_asked_ns_ = 0;
   uint64_t own_vote_took_ns_ = 0;  // until it was durable
   Term waived_term_;     // its leader asked for an election, or gave itself up
-  NodeId resigned_;      // the leader that its host gave up
+  NodeId resigned_;      // the last leader whose host said that it is dead; not waited for until a leader is heard
   Term suspected_term_;  // see suspected_term()
 
   // Following.

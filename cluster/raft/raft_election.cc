@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Elections: Raft section 5.2 and 5.4.1, pre-votes (dissertation section 9.6), and the two ways a leader asks
-// for one, or not to stand yet: transfer (dissertation section 3.10), resignation and a stalled loop.
+// Elections: Raft section 5.2 and 5.4.1, pre-votes (dissertation section 9.6), split votes that are given up early, and
+// what brings an election on or puts it off: transfer (dissertation section 3.10), resignation, and a leader whose loop
+// is stalled.
 #include <algorithm>
 
 #include "cluster/raft/check.h"
@@ -81,8 +82,8 @@ void Raft::CountVote(Context& context, size_t member) {
 }
 
 // A split vote (Raft section 5.2) that shows itself: every member but this candidate's voters and the leader that
-// resigned has refused, and they are too few to elect another. The term has no leader and will have none, so there is
-// nothing to wait for. The candidates stand again one after the other, by position, each a tenth of the timeout later
+// resigned has refused, and they are too few to elect another. If the resigned leader is dead, the term has no leader and will
+// have none; if it lives, a term is lost, at most kGivenUpMax of them in a row. It is looked at with each refusal. The candidates stand again one after the other, by position, each a tenth of the timeout later
 // and as long as a vote takes to be durable, because a dead leader's kernel part may still grant both a pre-vote. For
 // availability only (R4).
 void Raft::VoteRefused(Context& context, size_t member) {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <utility>
 
-
 namespace hedgerow::raft {
 
 void MoveExpired(std::deque<LocalRead>& reads, uint64_t now_ns, std::vector<LocalRead>& expired) {

@@ -97,7 +97,11 @@ TEST_F(SplitVote, IsNoneWhileAMemberThatMayLiveHasNotAnswered) {
   while (cluster_.At(2).role() == Role::kFollower) cluster_.TickAtDeadline(2);
   while (cluster_.At(3).role() == Role::kFollower) cluster_.TickAtDeadline(3);
   cluster_.Deliver();
-  for (const uint64_t id : {2, 3}) EXPECT_EQ(cluster_.At(id).counters().terms_given_up, 0u);
+  for (const uint64_t id : {2, 3}) {
+    EXPECT_EQ(cluster_.At(id).role(), Role::kCandidate);
+    EXPECT_EQ(cluster_.At(id).term(), cluster_.At(2).term()) << "each has refused the other";
+    EXPECT_EQ(cluster_.At(id).counters().terms_given_up, 0u);
+  }
 }
 
 // It may be a short log that is refused, and then it is for another to stand.

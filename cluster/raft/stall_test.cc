@@ -81,7 +81,7 @@ TEST_F(Stall, AMemberThatIsAlwaysALittleBehindIsAskedToStandAllTheSame) {
     cluster_.HeartbeatRounds(1, 2);
   }
   EXPECT_FALSE(Leads(1));
-  EXPECT_GE(step_downs_.size(), 2u) << "the first attempt is an ordinary transfer";
+  EXPECT_GE(step_downs_.size(), 2u) << "the first attempts are ordinary transfers";
   EXPECT_THAT(cluster_.violation(), IsEmpty());
 }
 

@@ -70,7 +70,6 @@ class Disk {
   bool full() const { return full_; }
   // Nothing that is not durable yet becomes so, and nothing says so: until it is repaired.
   void SetHung(bool hung);
-  bool hung() const { return hung_; }
 
   // A copy of all that is durable, as a snapshot of its volume; and that copy put back later, while the node is down.
   struct Copy {

@@ -33,7 +33,7 @@ class Network {
   void Send(uint64_t from, uint64_t to, uint64_t delay_max_ns, const std::function<void()>& arrive,
             Kind kind = Kind::kOther);
 
-  // A sealed datagram of a node for another: `deliver` (SetDelivery) gets it. It may be damaged, and it is recorded:
+  // A sealed datagram of a node for another: it goes to what DeliverTo has set. It may be damaged, and it is recorded:
   // recordings are sent again long after. One that would need fragments is lost.
   void SendDatagram(uint64_t from, uint64_t to, std::string bytes, Kind kind);
   using Deliver = std::function<void(uint64_t from, uint64_t to, const std::string& bytes)>;

@@ -141,8 +141,8 @@ void Recovery::BeginAnew(bool worst) {
   ++world_.recoveries;
   std::unique_ptr<kv::StateMachine> state = survivor->StateOf(log);
   HEDGEROW_CHECK(kv::ApplyAll(log, *state) == raft::LogIndex());
-  world_.fingerprints.resize(last.index.value(), Server::DigestOf(*state));
-  if (world_.fingerprints.back() != Server::DigestOf(*state)) {
+  world_.fingerprints.resize(last.index.value(), state->fingerprint());
+  if (world_.fingerprints.back() != state->fingerprint()) {
     world_.Fail("what begins anew after entry ", last.index.value(),
                 " has another state than who has applied it");
   }

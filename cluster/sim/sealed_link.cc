@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bpf/abi/peer_abi.h"
+#include "cluster/kv/features.h"
 #include "cluster/wire/key.h"
 
 namespace hedgerow::sim {
@@ -72,7 +73,10 @@ SealedLink::SealedLink(World& world, raft::NodeId self, KnownCopies& known, kv::
               .self = self,
               .life = world.random.Next() | 1,
               .traits = {.durability = world.plan.disk.memory ? wire::PeerTraits::Durability::kMemory
-                                                              : wire::PeerTraits::Durability::kDisk}},
+                                                              : wire::PeerTraits::Durability::kDisk,
+                         .features = kv::kAllFeatures,
+                         .version_min = HR_PEER_VERSION,
+                         .version_max = HR_PEER_VERSION}},
              known, [&world] { return world.random.Next(); }) {
   FollowMembers();
 }
@@ -86,6 +90,8 @@ void SealedLink::Take(uint64_t from, std::string_view bytes, uint64_t arrived_ns
 
 void SealedLink::FollowReplica() {
   FollowMembers();
+  replica_.SetAgreedFeatures(peers_.AgreedFeatures());
+  if (const uint64_t log_uuid = replica_.state().log_uuid(); log_uuid != 0) peers_.SetLogUuid(log_uuid);
   peers_.SetTerm(replica_.raft().term());
   peers_.Greet(world_.time.now_ns());
 }

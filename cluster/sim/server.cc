@@ -54,7 +54,11 @@ void Server::Start() {
   replica_.emplace(*this, std::move(options), std::move(restored), std::move(state));
   turn_.emplace(static_cast<node::TurnHost&>(*this), *replica_,
                 world_.plan.disk.memory ? node::Turn::Durability::kMemory : node::Turn::Durability::kDisk);
-  if (world_.plan.sealed.on) link_.emplace(world_, id_, known_copies_, *replica_, *turn_);
+  if (world_.plan.sealed.on) {
+    link_.emplace(world_, id_, known_copies_, *replica_, *turn_);
+  } else {
+    replica_->SetAgreedFeatures(kv::kAllFeatures);
+  }
   if (MayBeHeard()) world_.checker.Started(raft(), id_);
   armed_ns_ = UINT64_MAX;
   world_.Trace("node ", id_.value(), " starts: ", raft::Describe(id_, raft()));
@@ -317,14 +321,6 @@ void Server::ChangeSettings(kv::SettingValues values) {
   Arrive(posted_, [this, values = std::move(values)] { replica_->ChangeSettings(values); });
 }
 
-uint64_t Server::DigestOf(const kv::StateMachine& state) {
-  uint64_t digest = state.fingerprint() + state.settings().version;
-  for (const kv::SettingValue& value : kv::ValuesOf(state.settings())) {
-    digest = (digest ^ value.value) * 0x9e3779b97f4a7c15;
-  }
-  return digest;
-}
-
 void Server::Post(decltype(raft::Event::what) what) {
   Arrive(posted_, [this, what = std::move(what)] { replica_->Feed(what); });
 }
@@ -410,11 +406,13 @@ void Server::Stepped(const raft::Outputs& outputs) {
 // State Machine Safety to its end: not only the same entries, but the same state.
 void Server::Applied(raft::LogIndex index, const kv::StateMachine& state) {
   if (world_.fingerprints.size() < index.value()) {
-    world_.fingerprints.push_back(DigestOf(state));
-  } else if (world_.fingerprints[index.value() - 1] != DigestOf(state)) {
+    world_.fingerprints.push_back(state.fingerprint());
+  } else if (world_.fingerprints[index.value() - 1] != state.fingerprint()) {
     world_.Fail("node ", id_.value(), " has another state after entry ", index.value(), " than the first had");
   }
-  if (replica_->outside()) world_.Fail("node ", id_.value(), " differs from the majority, and says so");
+  const kv::StateChecks& checks = replica_->checks();
+  if (replica_->outside() || !checks.outside().empty() || checks.undecided() != raft::LogIndex())
+    world_.Fail("node ", id_.value(), " finds a state that is not the majority's, and all are the same");
 }
 
 void Server::BecameLeader() {

@@ -62,8 +62,6 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   void Resume();
   // An administrator asks it for other settings.
   void ChangeSettings(kv::SettingValues values);
-  // Of all that replicas must agree on.
-  static uint64_t DigestOf(const kv::StateMachine& state);
   // Of the wall; nothing may go by it.
   void JumpClock(int64_t by_ns) { wall_offset_ns_ += by_ns; }
 

@@ -48,7 +48,7 @@ struct World {
   Network network;
   raft::InvariantChecker checker;
   History history;
-  std::vector<uint64_t> fingerprints;  // Server::DigestOf the state after each log index, by whoever applied it first
+  std::vector<uint64_t> fingerprints;  // StateMachine::fingerprint after each log index, of the first node that applied it
   std::vector<std::unique_ptr<Server>> servers;
   std::vector<std::unique_ptr<Client>> clients;
   std::vector<std::unique_ptr<MemcachedClient>> memcached_clients;
@@ -73,7 +73,7 @@ struct World {
   uint64_t changes_refused = 0;
   uint64_t leaders_removed = 0;
   uint64_t settings_changes = 0;  // that were asked for
-  uint64_t state_checks = 0;      // comparisons with a leader's state that found it the same
+  uint64_t state_checks = 0;      // comparisons that found a node's state to be the majority's
   uint64_t transfers = 0;
   uint64_t transfers_resumed = 0;
   uint64_t quorum_checks = 0;         // of lives that have ended

@@ -49,8 +49,8 @@ class DurableLog {
   // for what DropUpTo removes then. False: it could not be done, and nothing may be removed that the log of
   // before needs.
   bool StartIsDurable(raft::LogIndex start) { return options_.sync || segments_->Sync(start); }
-  // Any thread: removes what the log does not begin with any more, durably. Entries up to `index` may be gone
-  // when it returns.
+  // Any thread: files in which nothing after `index` stands are used again or removed; a power cut may bring some of
+  // them back.
   void DropUpTo(raft::LogIndex index) { segments_->DropUpTo(index); }
   // Any thread.
   bool wants_spare() const { return segments_->wants_spare(); }

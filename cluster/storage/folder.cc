@@ -41,10 +41,14 @@ absl::Status SyncFolder(const std::string& path) {
 namespace {
 
 absl::Status WriteAll(const Descriptor& file, const std::string& path, const std::string& text) {
-  if (file.ok() && write(file.get(), text.data(), text.size()) == static_cast<ssize_t>(text.size()) &&
-      fsync(file.get()) == 0)
-    return absl::OkStatus();
-  return FromErrno(path, "write", errno);
+  if (!file.ok()) return FromErrno(path, "write", errno);
+  for (size_t done = 0; done < text.size();) {
+    const ssize_t written = write(file.get(), text.data() + done, text.size() - done);
+    if (written < 0 && errno == EINTR) continue;
+    if (written <= 0) return FromErrno(path, "write", written < 0 ? errno : ENOSPC);
+    done += static_cast<size_t>(written);
+  }
+  return fsync(file.get()) == 0 ? absl::OkStatus() : FromErrno(path, "write", errno);
 }
 
 }  // namespace

@@ -35,7 +35,7 @@ struct Identity {
   raft::NodeId node{};
   // What the configuration file calls the node: another id than `node` once it has come back under a new one.
   raft::NodeId configured{};
-  // Of one that came back under a new id: which beginning of the cluster its log is to be of.
+  // Of one that was restored or came back under a new id: which beginning of the cluster its log is to be of.
   Origin origin{};
   uint64_t log_uuid = 0;  // of the replicated log, as the cluster's first leader drew it; 0: not heard of yet
   uint64_t copy_id = 0;   // of this copy of it (LogStorage::log_id); 0: it was never opened

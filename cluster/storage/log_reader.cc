@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <deque>
 #include <filesystem>
 #include <iterator>
@@ -14,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/storage/errors.h"
+#include "cluster/storage/folder.h"
 
 namespace hedgerow::storage {
 namespace {
@@ -144,13 +144,13 @@ std::string LogHeaderOf(const std::string& log_path) { return log_path + "/log-h
 absl::StatusOr<std::optional<LogHeader>> ReadLogHeader(const std::string& log_path,
                                                        const StoredIdentity& expected) {
   const std::string path = LogHeaderOf(log_path);
-  if (access(path.c_str(), F_OK) != 0) {
+  const absl::StatusOr<std::optional<std::string>> bytes = ReadIfThere(path);
+  if (!bytes.ok()) return bytes.status();
+  if (!bytes->has_value()) {
     if (access((log_path + "/rocksdb").c_str(), F_OK) == 0) return OlderFormatError(log_path);
     return std::nullopt;
   }
-  const absl::StatusOr<std::string> bytes = ReadSegment(path);
-  if (!bytes.ok()) return bytes.status();
-  std::optional<LogHeader> header = ParseLogHeader(*bytes);
+  std::optional<LogHeader> header = ParseLogHeader(**bytes);
   if (!header.has_value()) {
     return DamagedError(
         log_path, "the file `log-header`, which says whose log it is and which, is not what was written to it");

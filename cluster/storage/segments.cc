@@ -7,9 +7,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cluster/storage/errors.h"
 #include "cluster/storage/folder.h"
@@ -196,7 +198,9 @@ bool Segments::Sync(raft::LogIndex start) {
   for (Due& each : due) {
     if (each.open == nullptr) each.open = OpenFile(each.file->path);
     if (!each.open->ok()) return false;  // no descriptor is left: nothing is lost, and a later try may have one
-    if (fdatasync(each.open->get()) != 0) status.Update(FromErrno(each.file->path, "sync", errno));
+    // Final also where the disk is full, which is otherwise waited for: what was written is not written once more.
+    if (fdatasync(each.open->get()) != 0)
+      status.Update(absl::InternalError(absl::StrCat("cannot sync ", each.file->path, ": ", std::strerror(errno))));
   }
   const absl::MutexLock lock(&mutex_);
   if (!status.ok()) {

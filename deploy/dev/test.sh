@@ -58,8 +58,7 @@ build_previous() {
   rm -rf "$source"
   git worktree prune
   if ! git worktree add --quiet --force --detach "$source" "$commit"; then
-    warn "no work tree of $commit: the upgrade from it is not tested"
-    return
+    die "no work tree of $commit, which tests/upgrade_from names: is the clone a shallow one?"
   fi
   run_step previous "building hedgerow-node of $commit" bash -c "(cd '$source' && cmake --preset release) && nice -n 5 ninja -C '$source/build/release' -j $(build_jobs) hedgerow-node" || {
     show_tail previous
