@@ -78,22 +78,19 @@ HR_INLINE int hr_pass_unknown(void) {
 
 /*
  * Does a packet from a backend, or the packet that an ICMP error quotes (`quoted`), belong to a socket that talks to the backend
- * itself? Then it is none of the proxy's, whatever its flow says. A global function: it is asked in three places.
+ * itself? Then it is none of the proxy's, whatever its flow says. It stays inline: as a function of its own, its frame and those
+ * of what it calls pass the 512 bytes of stack that Linux 6.1 counts for a chain of calls.
  */
-HR_GLOBAL int hr_goes_direct(struct __sk_buff *skb, struct hr_packet *packet, __u32 quoted, __u32 config_id) {
-  struct hr_service_config *config = hr_config_of(config_id);
-  struct hr_ends ends = {};
-  struct hr_address vip;
+HR_INLINE int hr_goes_direct(struct __sk_buff *skb, const struct hr_packet *packet, int quoted, const struct hr_reply *reply) {
+  struct hr_address vip = reply->config->vip;
+  struct hr_ends ends = {.remote = quoted ? packet->destination : packet->source,
+                         .local = quoted ? packet->source : packet->destination,
+                         .remote_port_be = quoted ? packet->destination_port_be : packet->source_port_be,
+                         .local_port_be = quoted ? packet->source_port_be : packet->destination_port_be,
+                         .version = packet->version};
 
-  if (!packet || !config) return 0;
-  ends.remote = quoted ? packet->destination : packet->source;
-  ends.local = quoted ? packet->source : packet->destination;
-  ends.remote_port_be = quoted ? packet->destination_port_be : packet->source_port_be;
-  ends.local_port_be = quoted ? packet->source_port_be : packet->destination_port_be;
-  ends.version = packet->version;
-  vip = config->vip;
-  if (!hr_is_direct(skb, packet->protocol, &ends, &vip, config->port_be)) return 0;
-  hr_reason(hr_stats_of(HR_CONFIG_SERVICE(config_id)), HR_REASON_DIRECT);
+  if (!hr_is_direct(skb, packet->protocol, &ends, &vip, reply->config->port_be)) return 0;
+  hr_reason(reply->service_stats, HR_REASON_DIRECT);
   return 1;
 }
 
@@ -117,7 +114,7 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
   if (!hr_is_reply(skb, payload, profile) ||
       hr_read_correlation(skb, payload, &profile->reply_correlation, key.correlation)) {
     if (!reply->known) return hr_pass_unknown();
-    if (hr_goes_direct(skb, packet, 0, reply->config_id)) return TC_ACT_UNSPEC;
+    if (hr_goes_direct(skb, packet, 0, reply)) return TC_ACT_UNSPEC;
     hr_reason(reply->service_stats, HR_REASON_NOT_A_REPLY);
     /* It names no request, so it makes no backend healthy; but its sender is not silent. */
     hr_note_life(reply->config, reply->backend_state, reply->backend_id, reply->now_ns);
@@ -131,7 +128,7 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
     answer.reason = HR_REASON_BAD_CHECKSUM;
   } else if (request) {
     answer = hr_judge(skb, payload, request, reply, hr_is_nack(skb, payload, reply->config, reply->config_id));
-  } else if (hr_goes_direct(skb, packet, 0, reply->config_id)) {
+  } else if (hr_goes_direct(skb, packet, 0, reply)) {
     return TC_ACT_UNSPEC;
   } else if (reply->untracked) {
     hr_note_untracked(reply);
@@ -235,7 +232,7 @@ HR_INLINE int hr_handle_icmp(struct __sk_buff *skb, struct hr_packet *packet, st
                    error.quoted.source_port_be, error.quoted.protocol))
     return TC_ACT_UNSPEC;
   if (!reply->known) return hr_pass_unknown();
-  if (error.quoted.protocol == IPPROTO_TCP && hr_goes_direct(skb, &error.quoted, 1, reply->config_id)) return TC_ACT_UNSPEC;
+  if (error.quoted.protocol == IPPROTO_TCP && hr_goes_direct(skb, &error.quoted, 1, reply)) return TC_ACT_UNSPEC;
   if (error.port_unreachable && error.quoted.protocol == IPPROTO_UDP)
     answer = hr_judge_unreachable(skb, &error.quoted, reply);
   if (answer.verdict != HR_VERDICT_PASS) return hr_act(skb, packet, &answer, reply);
@@ -300,7 +297,7 @@ HR_INLINE int hr_handle_layer4(struct __sk_buff *skb, struct hr_packet *packet, 
   if (packet->protocol == IPPROTO_UDP) return hr_handle_udp(skb, packet, reply);
 
   if (!reply->known) return hr_pass_unknown();
-  if (hr_goes_direct(skb, packet, 0, reply->config_id)) return TC_ACT_UNSPEC;
+  if (hr_goes_direct(skb, packet, 0, reply)) return TC_ACT_UNSPEC;
   hr_count(reply->service_stats, HR_TCP_PACKETS);
   if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_CLIENT, reply->service_id, reply->now_ns);
   return hr_deliver(skb, packet, reply->config, reply->service_stats);
