@@ -39,6 +39,7 @@
 #include "cluster/node/offloads.h"
 #include "cluster/node/peers.h"
 #include "cluster/node/pushback.h"
+#include "cluster/node/secret_numbers.h"
 #include "cluster/node/snapshots.h"
 #include "cluster/node/status.h"
 #include "cluster/node/turn.h"
@@ -80,6 +81,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   uint64_t Now_ns() override { return now_ns_; }
   uint64_t StampClock_ns() override { return now_ns_; }
   uint64_t Random() override { return random_(); }
+  uint64_t Secret() override { return secrets_.Draw(); }
   void Persist(raft::Persist persist) override { turn_.Persist(std::move(persist)); }
   void Send(raft::Message message) override { peers_.Send(std::move(message)); }
   void Send(kv::Answer answer) override;
@@ -151,6 +153,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   std::unique_ptr<UdpSocket> client_socket_;
   std::unique_ptr<MemcachedFrontEnd> memcached_;  // if it is configured
   std::mt19937_64 random_;
+  SecretNumbers secrets_;
   uint64_t now_ns_;
   uint64_t started_ns_;
   Peers peers_;
