@@ -10,7 +10,7 @@ hedgerow_proto(cluster_node_config_proto "${CMAKE_SOURCE_DIR}/cluster/api/node_c
 hedgerow_cc_library(cluster_node_config
   SRCS config.cc config_check.cc setting_text.cc
   HDRS config.h config_check.h setting_text.h
-  DEPS config_schema cluster_node_config_proto cluster_kv cluster_node_address cluster_raft cluster_wire operate_key_file absl::status absl::statusor
+  DEPS config_schema cluster_node_config_proto cluster_kv cluster_node_address net_ip_address cluster_raft cluster_wire operate_key_file absl::status absl::statusor
        absl::strings absl::str_format)
 
 hedgerow_cc_library(cluster_node_admin
