@@ -20,12 +20,8 @@ std::array<uint8_t, 16> MaskOf(int bits) {
   return mask;
 }
 
-int MappedBits(const Network& network) {
-  return network.address.is_v4() ? kMappedPrefix_bits + network.bits : network.bits;
-}
-
 IpAddress FirstOf(const Network& network) {
-  const std::array<uint8_t, 16> mask = MaskOf(MappedBits(network));
+  const std::array<uint8_t, 16> mask = network.mask();
   std::array<uint8_t, 16> first = network.address.mapped();
   for (size_t i = 0; i < first.size(); ++i) first[i] &= mask[i];
   return *IpAddress::FromBytes(first);
@@ -55,12 +51,14 @@ absl::StatusOr<Network> Network::Parse(absl::string_view text) {
   return network;
 }
 
+std::array<uint8_t, 16> Network::mask() const { return MaskOf(address.is_v4() ? kMappedPrefix_bits + bits : bits); }
+
 std::string Network::ToString() const { return absl::StrCat(address.ToString(), "/", bits); }
 
 Networks::Networks(std::vector<Network> networks) : networks_(std::move(networks)) {
   for (const Network& network : networks_) {
     Rule& rule = rules_.emplace_back();
-    const std::array<uint8_t, 16> mask = MaskOf(MappedBits(network));
+    const std::array<uint8_t, 16> mask = network.mask();
     std::memcpy(rule.mask, mask.data(), mask.size());
     std::memcpy(rule.value, network.address.mapped().data(), mask.size());
     rule.v4 = network.address.is_v4();

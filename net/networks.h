@@ -25,6 +25,8 @@ struct Network {
   // "10.0.0.0/8" or "fd00::/8"; an address alone is the network of that address. InvalidArgument says what is wrong with the
   // text, and what was meant where bits beyond the prefix are set.
   static absl::StatusOr<Network> Parse(absl::string_view text);
+  // The prefix's bits, of the 16 bytes of IpAddress::mapped.
+  std::array<uint8_t, 16> mask() const;
   // With its prefix, always.
   std::string ToString() const;
 
