@@ -10,7 +10,7 @@
 #include "bpf/abi/base_abi.h"
 
 #define HR_PEER_MAGIC 0x31505248u /* "HRP1" */
-#define HR_PEER_VERSION 3
+#define HR_PEER_VERSION 4
 #define HR_PEER_HEADER_BYTES 64
 #define HR_PEER_MAX_BYTES 65507 /* the largest message: the largest UDP payload in IPv4, 65,535 less 20 and 8 */
 

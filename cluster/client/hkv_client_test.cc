@@ -188,7 +188,9 @@ FakeServer::Faults Overloaded(std::function<bool(const wire::HkvRequest&)> refus
   };
 }
 
-bool IsWrite(const wire::HkvRequest& request) { return request.kind == wire::HkvKind::kWrite; }
+bool IsWrite(const wire::HkvRequest& request) {
+  return request.kind == wire::HkvKind::kWrite || request.kind == wire::HkvKind::kCancel;
+}
 
 TEST_F(HkvClientTest, AnOverloadedWriteIsSentAgainAndDoneOnce) {
   std::atomic<int> left = 3;

@@ -219,6 +219,7 @@ TEST_P(BusyNodeTest, TooManyRequestsMakeItAskForNoHedges) {
                                .client_id = session,
                                .seq = seq,
                                .lowest_unanswered = 1,
+                               .token = TokenOf(session),
                                .operations = {{.kind = kv::OperationKind::kPut, .key = "k", .value = "v"}}}));
   }
   socket->Flush();
