@@ -87,6 +87,9 @@
     "a packet came from outside with a VIP as its source", "find out what sends it: VIPs answer on this host only") \
   X(41, HR_REASON_BAD_CHECKSUM, bad_checksum, dropped, \
     "an answer whose UDP checksum is wrong: it was damaged on its way", "look at cables, switches and offloads on the way") \
+  X(43, HR_REASON_NOT_A_CLIENT, not_a_client, dropped, \
+    "a packet that this host would have forwarded to a VIP, from none of the service's `clients`", \
+    "list the network that the packets have when they leave this host ([config.md](config.md#who-may-use-a-vip)), or find out what sends them") \
   X(48, HR_REASON_NO_FLOW, no_flow, untouched, \
     "sent by a backend, but to no client that asked through the proxy", \
     "nothing; if clients miss late replies, raise `limits.flows`") \
