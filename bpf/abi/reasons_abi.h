@@ -77,8 +77,7 @@
   X(36, HR_REASON_SINK, sink, dropped, "sent to a VIP, but to no service on it", \
     "mend the client's port, or add the service") \
   X(37, HR_REASON_CLOCK_STALE, clock_stale, dropped, \
-    "a lap of an older epoch, or a foreign packet on the clock's link", \
-    "nothing after a restart of the clock; else find out what sends on that link") \
+    "a lap of an older epoch", "nothing: the clock was started anew") \
   X(38, HR_REASON_SEND_FAILED, send_failed, dropped, "a rewritten packet could not be sent on", \
     "look at the routes to the backend and to the client") \
   X(39, HR_REASON_LATE, late, dropped, "an answer to no request that waits or is remembered: a loser after its retention", \
@@ -87,6 +86,9 @@
     "a packet came from outside with a VIP as its source", "find out what sends it: VIPs answer on this host only") \
   X(41, HR_REASON_BAD_CHECKSUM, bad_checksum, dropped, \
     "an answer whose UDP checksum is wrong: it was damaged on its way", "look at cables, switches and offloads on the way") \
+  X(42, HR_REASON_FOREIGN_ON_LINK, foreign_on_link, dropped, \
+    "a packet that the proxy did not send, on a link of its own: the clock's, or the far end of the proxy interface", \
+    "find out what sends there: a process that binds to the device, or a route") \
   X(43, HR_REASON_NOT_A_CLIENT, not_a_client, dropped, \
     "a packet that this host would have forwarded to a VIP, from none of the service's `clients`", \
     "list the network that the packets have when they leave this host ([config.md](config.md#who-may-use-a-vip)), or find out what sends them") \

@@ -263,6 +263,7 @@ enum hr_clock_kind {
 #define HR_CLOCK_HANDLE 0x00010000u   /* qdisc 1: ; as skb->priority with htb: not held back */
 #define HR_CLOCK_WAIT_MASK 0xfffffff0u /* with fq: its low bits would choose a band */
 #define HR_CLOCK_FRAME_BYTES 60
+#define HR_CLOCK_TAG_BYTES 6 /* the Ethernet destination */
 
 /*
  * Grouped by writer and reader, a cache line (pair) each: the lap's own words, words that every splitter reads, words that
@@ -317,7 +318,11 @@ HR_STATIC_ASSERT(sizeof(struct hr_wheel) == 384 + 8 * HR_FINE_SLOTS + 4 * HR_COA
 #define HR_HANDOVER_PER_LAP 16
 #define HR_HANDOVER_LOOKS 512
 
-/* What skb->mark says on the clock's link (and nowhere else): kind in the top byte. */
+/*
+ * What skb->mark says on the clock's link (and nowhere else): kind in the top byte. That a packet there is the proxy's own, its
+ * Ethernet destination says: hr_load_config.clock_tag, drawn at random for each load. A mark alone is no proof, because a
+ * container with the host's network may set any.
+ */
 #define HR_MARK_KIND(mark) ((mark) & 0xff000000u)
 #define HR_MARK_VALUE(mark) ((mark) & 0x00ffffffu)
 #define HR_MARK_LAP 0x48000000u     /* value: epoch */
@@ -345,8 +350,9 @@ struct hr_load_config {
   __u16 announce_ports_be[HR_ANNOUNCE_PORTS]; /* where leaders are announced; 0 = unused */
   __u32 test_clock; /* 1 = tests set time forward in the wheel (bpf/proxy/time.bpf.h) */
   __u32 pad;
+  __u64 clock_tag; /* random; in its first HR_CLOCK_TAG_BYTES a locally administered unicast address, IEEE 802 section 8.4 */
 };
-HR_STATIC_ASSERT(sizeof(struct hr_load_config) == 88, "hr_load_config is 88 bytes");
+HR_STATIC_ASSERT(sizeof(struct hr_load_config) == 96, "hr_load_config is 96 bytes");
 
 /*
  * Map `leaders`, index = service id. The lock comes first; the struct is declared with it on the BPF side. Both are one

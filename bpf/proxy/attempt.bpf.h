@@ -232,8 +232,8 @@ HR_GLOBAL int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
 #define HR_DUE_MASK 0xffffffffffffull /* a due time, as far as it fits into an Ethernet address */
 
 /*
- * Sends a copy to the clock link's inner end, where a clone can be routed; its mark names the backend. The neighbour entry
- * sets the source address when the clone leaves, so until then that address carries the due time.
+ * Sends a copy, which bears the tag, to the clock link's inner end, where a clone can be routed; its mark names the backend. The
+ * neighbour entry sets both addresses when the clone leaves, so until then the source carries the due time.
  */
 HR_INLINE int hr_clone_to_uplink(struct __sk_buff *skb, const struct hr_attempt *attempt) {
   if (attempt->due_ns && bpf_skb_store_bytes(skb, ETH_ALEN, &attempt->due_ns, ETH_ALEN, 0)) return -1;

@@ -3,7 +3,7 @@
  * CLOCK/RESCUER: TC ingress of the clock link's inner end. One packet circulates on that link, held back by a qdisc;
  * each lap looks at what has fallen due in the wheel, hedges what still has no answer, and sends the packet round
  * again. The same program sends on what other programs put on the link under a mark: finished copies, and consumed
- * nacks that become the next attempt. Every packet here is ours; anything else is dropped and counted.
+ * nacks that become the next attempt. Every packet here bears the load's tag; anything else is dropped and counted.
  */
 #include "bpf/proxy/attempt.bpf.h"
 #include "bpf/proxy/handover.bpf.h"
@@ -458,16 +458,18 @@ SEC("tc")
 int hr_clock(struct __sk_buff *skb) {
   __u32 mark = skb->mark;
 
-  switch (HR_MARK_KIND(mark)) {
-    case HR_MARK_LAP:
-      return hr_lap(skb, HR_MARK_VALUE(mark));
-    case HR_MARK_HEDGE:
-    case HR_MARK_SEND:
-      return hr_send_finished(skb, mark);
-    case HR_MARK_RELEASE:
-      return hr_release(skb, HR_MARK_VALUE(mark));
+  if (hr_has_tag(skb)) {
+    switch (HR_MARK_KIND(mark)) {
+      case HR_MARK_LAP:
+        return hr_lap(skb, HR_MARK_VALUE(mark));
+      case HR_MARK_HEDGE:
+      case HR_MARK_SEND:
+        return hr_send_finished(skb, mark);
+      case HR_MARK_RELEASE:
+        return hr_release(skb, HR_MARK_VALUE(mark));
+    }
   }
-  hr_host_reason(HR_REASON_CLOCK_STALE);
+  hr_host_reason(HR_REASON_FOREIGN_ON_LINK);
   return TC_ACT_SHOT;
 }
 

@@ -48,7 +48,8 @@ HR_GLOBAL int hr_send_beside(struct __sk_buff *skb, struct hr_packet *packet,
   backend = bpf_map_lookup_elem(&backends, &backend_id);
   if (backend) {
     address = backend->address;
-    failed = hr_rewrite_destination(skb, packet, &address, backend->port_be) || hr_clone_to_uplink(skb, attempt);
+    failed = hr_rewrite_destination(skb, packet, &address, backend->port_be) || hr_put_tag(skb) ||
+             hr_clone_to_uplink(skb, attempt);
   }
   hr_settle(attempt, failed ? HR_OUTCOME_FAILED : HR_OUTCOME_SENT);
   skb->mark = mark;

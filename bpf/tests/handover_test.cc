@@ -453,7 +453,7 @@ TEST_F(HandoverTest, NothingIsLostWhenLeadersChangeAllTheTime) {
         break;
       }
       default:
-        RunUncounted(programs.hr_clock, Bytes(HR_CLOCK_FRAME_BYTES),
+        RunUncounted(programs.hr_clock, Tagged(Bytes(HR_CLOCK_FRAME_BYTES)),
                      {.mark = HR_MARK_LAP | HR_MARK_VALUE(Wheel().epoch), .ifindex = links.clock_in.ifindex});
     }
   };

@@ -339,10 +339,14 @@ hr_leader_view PacketTest::LeaderOf(uint32_t service) {
 RunResult PacketTest::Sink(const Bytes& packet) {
   return Run(skeleton()->progs.hr_sink, packet, {.ifindex = TestLinks::Get().proxy_peer.ifindex});
 }
+Bytes PacketTest::Tagged(Bytes frame) {
+  memcpy(frame.data(), &skeleton()->rodata->load_config.clock_tag, HR_CLOCK_TAG_BYTES);
+  return frame;
+}
 RunResult PacketTest::Clock(const Bytes& packet, const RunContext& context) {
   RunContext at = context;
   at.ifindex = TestLinks::Get().clock_in.ifindex;
-  return Run(skeleton()->progs.hr_clock, packet, at);
+  return Run(skeleton()->progs.hr_clock, Tagged(packet), at);
 }
 RunResult PacketTest::Lap() {
   return Clock(Bytes(HR_CLOCK_FRAME_BYTES), {.mark = HR_MARK_LAP | HR_MARK_VALUE(Wheel().epoch)});
@@ -355,7 +359,7 @@ Changes PacketTest::VisitAll() {
   int laps = 0;
   do {
     RunUncounted(
-        skeleton()->progs.hr_clock, Bytes(HR_CLOCK_FRAME_BYTES),
+        skeleton()->progs.hr_clock, Tagged(Bytes(HR_CLOCK_FRAME_BYTES)),
         {.mark = HR_MARK_LAP | HR_MARK_VALUE(Wheel().epoch), .ifindex = TestLinks::Get().clock_in.ifindex});
   } while (++laps < kLapsForTheWholeWheel &&
            (Wheel().fine_cursor < Wheel().fine_passed || Wheel().coarse_cursor < Wheel().coarse_passed ||

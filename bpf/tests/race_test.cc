@@ -47,7 +47,7 @@ class RaceTest : public PacketTest {
         break;
       }
       default:
-        RunUncounted(programs.hr_clock, Bytes(60),
+        RunUncounted(programs.hr_clock, Tagged(Bytes(60)),
                      {.mark = HR_MARK_LAP | HR_MARK_VALUE(Wheel().epoch), .ifindex = links.clock_in.ifindex});
     }
   }
@@ -101,7 +101,7 @@ class RaceTest : public PacketTest {
       RunUncounted(program_splitter(), DnsRequest4(static_cast<uint16_t>(next)), {.ifindex = links.proxy.ifindex});
       asked = next;
       spin(34'000);  // a slot of the wheel has passed
-      RunUncounted(skeleton()->progs.hr_clock, Bytes(HR_CLOCK_FRAME_BYTES),
+      RunUncounted(skeleton()->progs.hr_clock, Tagged(Bytes(HR_CLOCK_FRAME_BYTES)),
                    {.mark = HR_MARK_LAP | HR_MARK_VALUE(Wheel().epoch), .ifindex = links.clock_in.ifindex});
     }
     stop = true;
