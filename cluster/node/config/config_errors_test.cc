@@ -141,7 +141,8 @@ n.yaml:5:19: cluster_key_file: expected this or cluster_key, not both)"},
      "\nn.yaml:12:13: members[1]: unknown key \"pear\", did you mean \"peer\"?"},
     {"UnknownTopKey", "durability: disk", "frobnicate: 1",
      R"(5:1: unknown key "frobnicate", expected one of cluster_id, cluster_key, cluster_key_file, announce_key, )"
-     R"(announce_key_file, node, join, beginning, durability, data_dir, serve, admin_socket, metrics_listen, members, proxies, )"
+     R"(announce_key_file, node, join, beginning, durability, data_dir, serve, admin_socket, monitor_socket, )"
+     R"(monitor_group, metrics_listen, members, proxies, )"
      R"(election, sessions, offloads, spin, waiting_max, snapshots, memcached)"},
     {"BeginningWithoutJoin", "durability: disk", "beginning: 1/61b68ac4e140c840",
      "5:12: beginning: expected it with `join: on` alone: what a restored log is of stands in the log"},
