@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -24,6 +25,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "absl/synchronization/mutex.h"
 
 namespace hedgerow::operate {
 namespace {
@@ -45,6 +47,33 @@ std::optional<gid_t> FindGroup(const std::string& name) {
   if (getgrnam_r(name.c_str(), &found, buffer.data(), buffer.size(), &result) != 0 || result == nullptr) return std::nullopt;
   return found.gr_gid;
 }
+
+// By the number of the connection, which is in the name that gRPC has for one that it was given: "fd:N". What is noted outlives
+// the connection, whose client may be gone when its call is done. A number is another connection's only after all others of its
+// range (Place).
+class Askers {
+ public:
+  static Askers& Get() {
+    static Askers* const askers = new Askers();
+    return *askers;
+  }
+  void Note(int connection) {
+    ucred credentials{};
+    socklen_t bytes = sizeof(credentials);
+    if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0) credentials = {0, kNoUser, 0};
+    absl::MutexLock lock(&mutex_);
+    known_[connection] = {.pid = credentials.pid, .uid = credentials.uid};
+  }
+  Asker Find(int connection) {
+    absl::MutexLock lock(&mutex_);
+    return connection >= 0 && connection < kHighestDescriptor ? known_[connection] : Asker();
+  }
+
+ private:
+  static constexpr uid_t kNoUser = static_cast<uid_t>(-1);
+  absl::Mutex mutex_;
+  std::array<Asker, kHighestDescriptor> known_ ABSL_GUARDED_BY(mutex_);
+};
 
 absl::Status MakeFolder(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
@@ -90,17 +119,10 @@ int KnockOnUnixSocket(const std::string& path) {
   return error;
 }
 
-// gRPC's name for a connection that it was given is "fd:N". A number is given to another connection only after all others
-// of its kind (Place), so it still names the one that this call came by.
 Asker AskerOf(const grpc::ServerContext& context) {
   int connection = -1;
-  ucred credentials{};
-  socklen_t bytes = sizeof(credentials);
-  if (!absl::SimpleAtoi(absl::StripPrefix(context.peer(), "fd:"), &connection) ||
-      getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0) {
-    return {};
-  }
-  return {.pid = credentials.pid, .uid = credentials.uid};
+  if (!absl::SimpleAtoi(absl::StripPrefix(context.peer(), "fd:"), &connection)) return {};
+  return Askers::Get().Find(connection);
 }
 
 AdminSocket::~AdminSocket() {
@@ -200,6 +222,7 @@ void AdminSocket::Place(int connection) {
   if (placed >= 0 && placed < end_) {
     close(connection);
     next_ = placed + 1 < end_ ? placed + 1 : first_;
+    Askers::Get().Note(placed);
     grpc::AddInsecureChannelFromFd(server_.get(), placed);
     return;
   }

@@ -29,7 +29,7 @@ struct Asker {
   uid_t uid = static_cast<uid_t>(-1);
 };
 
-// Of a call that came in by an AdminSocket. Any thread.
+// Of a call that came in by an AdminSocket, also when its client is gone meanwhile. Any thread.
 Asker AskerOf(const grpc::ServerContext& context);
 
 class AdminSocket {

@@ -50,6 +50,7 @@ class EchoService final : public test::Echo::Service {
     if (request->text() == "wait") {
       gate_.waits.Notify();
       gate_.released.WaitForNotification();
+      asker_ = AskerOf(*context);
     }
     if (request->text() == "asker") asker_ = AskerOf(*context);
     if (request->text() == "fail") return ToGrpc(absl::FailedPreconditionError("node 2 leads; ask it"));
@@ -150,6 +151,21 @@ TEST_F(AdminSocketTest, ACallKnowsTheProcessThatAsks) {
     EXPECT_EQ(asker_.pid, getpid());
     EXPECT_EQ(asker_.uid, geteuid());
   }
+}
+
+TEST_F(AdminSocketTest, ACallKnowsItsProcessAlsoWhenTheClientIsGone) {
+  grpc::ClientContext context;
+  std::thread asker([&] {
+    test::Words request, reply;
+    request.set_text("wait");
+    EXPECT_FALSE(test::Echo::NewStub(*Open(path_))->Say(&context, request, &reply).ok());
+  });
+  gate_.waits.WaitForNotification();
+  context.TryCancel();
+  asker.join();
+  gate_.released.Notify();
+  server_.reset();
+  EXPECT_EQ(asker_.pid, getpid());
 }
 
 // A stranger of the group must not take all descriptors of the process.

@@ -17,7 +17,7 @@
 namespace hedgerow {
 
 // Serves the socket until the result's end. Errors are those of operate::AdminSocket::Listen. `loop` and
-// `controller` must outlive it. Call it before there are threads that make files.
+// `controller` must outlive it.
 absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeAdmin(const std::string& socket_path,
                                                                  EventLoop& loop, Controller& controller);
 

@@ -18,8 +18,7 @@
 namespace hedgerow::node {
 
 // Serves the socket until the result's end, which waits for calls that wait for the loop, as long as
-// NodeControl lets them. Errors are those of operate::AdminSocket::Listen. `control` must outlive it. Call it
-// before there are threads that make files for others.
+// NodeControl lets them. Errors are those of operate::AdminSocket::Listen. `control` must outlive it.
 absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeAdmin(const std::string& socket_path,
                                                                  NodeControl& control, NodeFacts facts);
 
