@@ -131,7 +131,9 @@ struct hr_service_config {
   __u64 election_timeout_ns;
   __u64 cluster_id; /* the cluster whose announcements may move the leader; 0 = none */
   __u32 nodes[HR_MAX_BACKENDS_PER_SERVICE]; /* place -> node id in the cluster; 0 = not known, or not present */
-  __u64 pad[3];
+  __u32 request_share; /* requests and parked copies that it may hold even where others hold three quarters */
+  __u32 parked_share;
+  __u64 pad[2];
 };
 HR_STATIC_ASSERT(sizeof(struct hr_service_config) == 1024, "hr_service_config is 1024 bytes");
 HR_STATIC_ASSERT(__builtin_offsetof(struct hr_service_config, suspect_max_ns) == 64 &&
