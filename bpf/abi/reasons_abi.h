@@ -52,7 +52,13 @@
   X(16, HR_REASON_NO_DAEMON, no_daemon, forwarded, "no daemon has lived for `unattended_timeout`", "start `hedgerowd`") \
   X(20, HR_REASON_ONE_WAY, one_way, forwarded, \
     "a request that nothing answers, as memcached's `noreply`: a copy would only be a second request", "nothing") \
-  X(24, HR_REASON_NO_BUDGET, no_budget, not_hedged, "the hedging budget is spent", \
+  X(21, HR_REASON_CLIENT_SHARE, client_share, forwarded, \
+    "half of the requests or parked copies is in use, and the client holds more than a 64th of all", \
+    "look at what that client sends; then perhaps raise `limits.requests` and `limits.parked`") \
+  X(22, HR_REASON_SERVICE_SHARE, service_share, forwarded, \
+    "three quarters of the requests or parked copies are in use, and the service holds its share of the rest", \
+    "look at what floods the service; then perhaps raise `limits.requests` and `limits.parked`") \
+  X(24, HR_REASON_NO_BUDGET, no_budget, not_hedged, "the hedging budget is spent, or less than half is left and the client has used more than it earned", \
     "look for the slow backend; then perhaps raise `budget`") \
   X(25, HR_REASON_NO_TARGET, no_target, not_hedged, "every backend has the request already", \
     "nothing, or add a backend") \

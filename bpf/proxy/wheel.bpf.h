@@ -145,7 +145,7 @@ HR_INLINE int hr_clock_send(struct __sk_buff *skb, struct hr_wheel *wheel) {
 
 /*
  * Called after a push. Rest handshake, first half: the push is published before `running` is read (the compare-and-
- * swap of the push is a full barrier); the clock clears `running` before it reads `nodes` again (clock.bpf.c).
+ * swap of the push is a full barrier); the clock clears `running` before it reads `held` again (clock.bpf.c).
  */
 HR_INLINE void hr_clock_wake(struct __sk_buff *skb, struct hr_wheel *wheel, __u64 now_ns) {
   __u64 last_lap_ns;
