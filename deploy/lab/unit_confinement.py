@@ -9,6 +9,7 @@ The mounts are made in the mount namespace of the program alone, so the machine 
 import ctypes
 import dataclasses
 import errno
+import functools
 import json
 import os
 import platform
@@ -55,7 +56,7 @@ class Confinement:
     def wrapper(self) -> list[str]:
         """To stand before an absolute command line. The program runs under the same pid."""
         given = {"unit": str(self.unit.path), "uid": self.uid, "gid": self.gid, "groups": self.groups,
-                 "writable": [str(path) for path in self.writable]}
+                 "writable": [str(path) for path in self.writable], "seccomp": seccomp_filter(self.unit).hex()}
         project = Path(__file__).resolve().parents[2]
         return ["unshare", "--mount", "--propagation", "private", "env", f"PYTHONPATH={project}", sys.executable, "-B", "-m",
                 "deploy.lab.unit_confinement", json.dumps(given)]
@@ -72,7 +73,7 @@ def _enter(given: dict, command: list[str]) -> None:
     os.execvp("setpriv", [
         "setpriv", f"--reuid={given['uid']}", f"--regid={given['gid']}", f"--groups={groups}" if groups else "--clear-groups",
         f"--bounding-set={bounding}", f"--inh-caps={capabilities}", f"--ambient-caps={capabilities}", "--no-new-privs",
-        sys.executable, "-I", "-c", _LAST_STAGE, seccomp_filter(unit).hex(), *command])
+        sys.executable, "-I", "-c", _LAST_STAGE, given["seccomp"], *command])
 
 
 def _set_limits(unit: UnitFile) -> None:
@@ -144,7 +145,7 @@ def seccomp_filter(unit: UnitFile) -> bytes:
 def allowed_calls(lines: Sequence[str]) -> set[str]:
     """As systemd reads them (systemd.exec(5)): the first line is an allow list, and each line adds to it or, with `~`, takes away.
     @default is always allowed."""
-    allowed = _members("@default")
+    allowed = set(_members("@default"))
     for line in lines:
         words = line.removeprefix("~").split()
         named = {call for word in words for call in (_members(word) if word.startswith("@") else {word})}
@@ -152,6 +153,7 @@ def allowed_calls(lines: Sequence[str]) -> set[str]:
     return allowed
 
 
+@functools.cache
 def _members(group: str) -> set[str]:
     shown = subprocess.run(["systemd-analyze", "--no-pager", "syscall-filter", group], capture_output=True, text=True,
                            check=True, timeout=20).stdout
@@ -161,6 +163,7 @@ def _members(group: str) -> set[str]:
     return found
 
 
+@functools.cache
 def _numbers() -> dict[str, int]:
     """By name, of this machine."""
     macros = subprocess.run(["clang", "-E", "-dM", "-include", "asm/unistd.h", "-x", "c", "/dev/null"], capture_output=True,

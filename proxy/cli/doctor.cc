@@ -4,7 +4,6 @@
 // It tries things in a network namespace of its own and changes nothing.
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <optional>
@@ -136,8 +135,9 @@ class Doctor {
     }
     if (config != nullptr) {
       struct stat info {};
+      // Its owner may be the daemon's user, who is not known here.
       const std::string strange =
-          stat(file.c_str(), &info) == 0 ? operate::WhyNotFollowed(info, file, geteuid()) : std::string();
+          stat(file.c_str(), &info) == 0 ? operate::WhyNotFollowed(info, file, info.st_uid) : std::string();
       if (!strange.empty()) open.push_back(absl::StrCat(file, " ", strange));
       for (const v1::Service& service : config->services()) {
         std::string why = WhyKeyIsOpen(service.cluster().key_file());
