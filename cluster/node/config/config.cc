@@ -16,6 +16,7 @@
 #include "cluster/api/node_config.pb.h"
 #include "cluster/node/config/config_check.h"
 #include "cluster/raft/check.h"
+#include "config/address.h"
 #include "config/decode.h"
 #include "config/locations.h"
 #include "config/source.h"
@@ -39,6 +40,10 @@ void ReadKey(const std::string& path, absl::string_view name, operate::Reader re
 
 // Of a text that the decoder has accepted, or the unset address where it was refused or is not there.
 NetAddress AddressOf(const std::string& text) { return NetAddress::Parse(text).value_or(NetAddress()); }
+
+net::Networks NetworksOf(const google::protobuf::RepeatedPtrField<std::string>& texts) {
+  return config::NetworksOf({texts.begin(), texts.end()});
+}
 
 XdpMode XdpModeOf(v1::XdpAttach attach) {
   if (attach == v1::XDP_ATTACH_NATIVE) return XdpMode::kNative;
@@ -79,6 +84,8 @@ NodeConfig FromFile(const v1::NodeConfigFile& file, const config::Locations& loc
       file.durability() == v1::DURABILITY_MODE_MEMORY ? Durability::kMemory : Durability::kDisk;
   config.data_dir = file.data_dir();
   config.serve = AddressOf(file.serve());
+  if (locations.Has("clients")) config.clients = NetworksOf(file.clients());
+  if (locations.Has("peer_clients")) config.peer_clients = NetworksOf(file.peer_clients());
   config.admin_socket = file.admin_socket();
   config.monitor_socket = file.monitor_socket();
   config.monitor_group = file.monitor_group();
@@ -113,6 +120,7 @@ NodeConfig FromFile(const v1::NodeConfigFile& file, const config::Locations& loc
                         .value_max_bytes = file.memcached().value_max(),
                         .rate_per_s = file.memcached().rate(),
                         .once_in_window = file.memcached().once_in_window()};
+    if (locations.Has("memcached.clients")) config.memcached.clients = NetworksOf(file.memcached().clients());
   }
   TakeSettings(file, locations, config);
   return config;

@@ -21,6 +21,7 @@
 #include "cluster/raft/types.h"
 #include "cluster/wire/key.h"
 #include "config/diagnostics.h"
+#include "net/networks.h"
 #include "operate/file_rights.h"
 
 namespace hedgerow::node {
@@ -82,6 +83,7 @@ struct MemcachedConfig {
   size_t value_max_bytes = 32 * 1024;  // larger ones are refused
   uint64_t rate_per_s = 0;             // of one client's socket at one node; 0 or too much: MemcachedRateMax
   bool once_in_window = false;         // incr, decr, append and prepend are served
+  net::Networks clients = net::PrivateNetworks();  // the sources that are served
 
   bool on() const { return listen.port != 0; }
 };
@@ -100,6 +102,9 @@ struct NodeConfig {
   Durability durability = Durability::kDisk;
   std::string data_dir = "/var/lib/hedgerow-node";
   NetAddress serve{};  // to bind: the own member's, or the unspecified address with its port
+  net::Networks clients = net::PrivateNetworks();  // the sources that hkv serves
+  // Other sources than members' addresses from which peers are heard. None: a few a second are, of any (peer_sources.h).
+  std::optional<net::Networks> peer_clients{};
   std::string admin_socket = "/run/hedgerow-node/admin.sock";
   std::string monitor_socket{};  // empty: none
   std::vector<std::string> read_from{};  // the file, and the key files that it names

@@ -48,6 +48,7 @@ class Checker : config::Checks {
     Proxies();
     Election();
     Memcached();
+    Clients();
   }
 
  private:
@@ -210,6 +211,24 @@ class Checker : config::Checks {
                          ", expected another address or port than the node's own ", own->ToString()));
       }
     }
+  }
+
+  // What strangers can reach is served to a list that the administrator has written.
+  void Clients() {
+    const NetAddress& serve = IsSet(config_.serve) || config_.Find(config_.self) == nullptr ? config_.serve
+                                                                                          : config_.own().serve;
+    ListedClients(serve, IsSet(config_.serve) ? "serve" : "the own member's serve", "clients");
+    ListedClients(config_.memcached.listen, "memcached.listen", "memcached.clients");
+  }
+
+  void ListedClients(const NetAddress& address, absl::string_view listens, const std::string& path) {
+    if (!IsSet(address) || locations_.Has(path) || net::PrivateNetworks().Contains(address.bytes)) return;
+    if (!address.is_unspecified() && !WhyNotUnicast(address).empty()) return;  // has an error of its own
+    Add(path, absl::StrCat("the list is missing, expected the networks of the clients, such as `clients: [10.0.0.0/8, "
+                           "fd00::/8]`, because ",
+                           listens, " (", address.ToString(), ") is ",
+                           address.is_unspecified() ? "every address of this host"
+                                                    : "no private address: the Internet may reach it"));
   }
 
   const NodeConfig& config_;

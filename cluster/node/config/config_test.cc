@@ -197,7 +197,9 @@ offloads: {heartbeat: off, append: off, watchdog: off, xdp: generic}
 spin: 0us
 waiting_max: 64
 snapshots: {every_entries: 5000, every_bytes: 65536, tail_entries: 0, tail_bytes: 3KiB, rate: 2GiB}
-memcached: {listen: "[::]:11211", value_max: 100, memory_mib: 64, window: 4s, window_max: 5000, rate: 500, once_in_window: on}
+clients: [10.0.0.0/8, "fd00::1"]
+peer_clients: []
+memcached: {listen: "[::]:11211", clients: ["2001:db8::/32"], value_max: 100, memory_mib: 64, window: 4s, window_max: 5000, rate: 500, once_in_window: on}
 )");
   EXPECT_EQ(config.cluster_id, uint64_t{INT64_MAX});
   EXPECT_EQ(config.cluster_key, *wire::ParseKey(kKeyDigits));
@@ -207,6 +209,12 @@ memcached: {listen: "[::]:11211", value_max: 100, memory_mib: 64, window: 4s, wi
   EXPECT_EQ(config.durability, Durability::kMemory);
   EXPECT_EQ(config.data_dir, "/srv/node");
   EXPECT_EQ(config.serve.ToString(), "[::]:4801");
+  ASSERT_EQ(config.clients.list().size(), 2u);
+  EXPECT_EQ(config.clients.list()[1].ToString(), "fd00::1/128");
+  ASSERT_TRUE(config.peer_clients.has_value());
+  EXPECT_TRUE(config.peer_clients->list().empty());
+  ASSERT_EQ(config.memcached.clients.list().size(), 1u);
+  EXPECT_EQ(config.memcached.clients.list()[0].ToString(), "2001:db8::/32");
   EXPECT_EQ(config.admin_socket, "/run/n/a.sock");
   EXPECT_EQ(config.metrics_listen, "");
   EXPECT_EQ(config.Initial().PositionOf(raft::NodeId(4294967295)), 1u);
@@ -249,6 +257,9 @@ members:
   - {id: 3, peer: "127.0.0.1:4813", serve: "127.0.0.1:4803"}
 )"));
   EXPECT_EQ(config.serve.port, 4802);
+  EXPECT_EQ(config.clients, net::PrivateNetworks());
+  EXPECT_EQ(config.memcached.clients, net::PrivateNetworks());
+  EXPECT_FALSE(config.peer_clients.has_value());
 }
 
 class NodeConfigFileTest : public testing::Test {
