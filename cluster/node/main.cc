@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -170,21 +171,17 @@ absl::Status RunAs(const NodeConfig& of_the_file) {
 }
 
 // A node that may mount file systems (root's) mounts and unmounts the BPF file system, which Landlock refuses to a process
-// that it confines: it keeps its rights. An error is what stands in the way of the data folder.
+// that it confines: it keeps its rights. So does one whose data folder cannot be made yet, as on a full disk.
 absl::Status Confine(const NodeConfig& config) {
   const auto missing = net::MissingCapabilities(std::array{net::Capability::kSysAdmin});
-  if (!missing.ok() || missing->empty()) return absl::OkStatus();
+  if (!missing.ok() || missing->empty()) return absl::UnimplementedError("this node may mount file systems");
   if (absl::Status made = storage::MakeFolder(config.data_dir); !made.ok()) return made;
   using Kind = operate::FileAccess::Kind;
   std::vector<operate::FileAccess> allowed = {{config.data_dir, Kind::kWrite}, {net::kDefaultBpffs, Kind::kWrite}};
   for (const std::string& file : config.read_from) operate::AllowReading(file, allowed);
   operate::AllowMaking(config.admin_socket, allowed);
   if (!config.monitor_socket.empty()) operate::AllowMaking(config.monitor_socket, allowed);
-  const absl::Status confined = operate::ConfineFiles(allowed);
-  fprintf(stderr, "hedgerow-node: files are %s\n",
-          confined.ok() ? "confined to the node's own folders (Landlock)"
-                        : absl::StrCat("not confined: ", std::string(confined.message())).c_str());
-  return absl::OkStatus();
+  return operate::ConfineFiles(allowed);
 }
 
 int Run(const std::string& config_file) {
@@ -198,7 +195,10 @@ int Run(const std::string& config_file) {
     fprintf(stderr, "hedgerow-node: its nice value counts among its own threads only: %s\n",
             std::string(given.message()).c_str());
   }
-  if (const absl::Status confined = Confine(*config); !confined.ok()) return Fail(confined);
+  const absl::Status confined = Confine(*config);
+  fprintf(stderr, "hedgerow-node: files are %s\n",
+          confined.ok() ? "confined to the node's own folders (Landlock)"
+                        : absl::StrCat("not confined: ", std::string(confined.message())).c_str());
   const absl::Status status = RunAs(*config);
   return status.ok() ? 0 : Fail(status);
 }
