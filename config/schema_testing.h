@@ -2,7 +2,7 @@
 //
 // What must be true of every key of a configuration's schema: the decoder knows its type, its default lies in its
 // range, and its page of docs/ has a row with that default and range. Called by proxy/config/schema_test.cc and
-// cluster/node/config_test.cc.
+// cluster/node/config/config_test.cc.
 
 #pragma once
 

@@ -2,7 +2,7 @@
 //
 // Administration by gRPC over a unix socket that only its owner may open: what the daemon's and the node's
 // servers and clients share. Each has a service of its own (proxy/admin/server.cc,
-// cluster/node/admin_server.cc).
+// cluster/node/admin/admin_server.cc).
 
 #pragma once
 

@@ -18,7 +18,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "bench/heartbeat/probe.h"
-#include "cluster/node/config.h"
+#include "cluster/node/config/config.h"
 
 ABSL_FLAG(std::string, echo, "", "address:port of an echo server");
 ABSL_FLAG(std::string, leader_of, "", "configuration of a node in a cluster of two");

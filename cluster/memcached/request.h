@@ -3,7 +3,7 @@
 // memcached's text protocol over UDP (doc/protocol.txt of memcached 1.6), from a client's datagram to a
 // request: a frame header of 8 bytes, then one command. Any bytes may arrive, so what is no request is
 // either answered with what is wrong, in memcached's own words where it has some, or dropped, by rules that
-// never let a server answer a server. Pure; called by the node's front end (cluster/node/memcached_front_end).
+// never let a server answer a server. Pure; called by the node's front end (cluster/node/front_end/memcached_front_end).
 
 #pragma once
 

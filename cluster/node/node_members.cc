@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "cluster/node/config_check.h"
+#include "cluster/node/config/config_check.h"
 #include "cluster/node/node.h"
 
 namespace hedgerow::node {

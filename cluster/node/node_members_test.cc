@@ -17,7 +17,7 @@
 #include <gtest/gtest.h>
 
 #include "cluster/node/node_testing.h"
-#include "cluster/node/status_message.h"
+#include "cluster/node/status/status_message.h"
 
 namespace hedgerow::node {
 namespace {

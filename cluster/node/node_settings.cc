@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/node/node.h"
-#include "cluster/node/setting_text.h"
+#include "cluster/node/config/setting_text.h"
 
 namespace hedgerow::node {
 

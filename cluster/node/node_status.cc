@@ -10,9 +10,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/node/node.h"
-#include "cluster/node/stall_problem.h"
-#include "cluster/node/state_problem.h"
-#include "cluster/node/status_message.h"
+#include "cluster/node/status/stall_problem.h"
+#include "cluster/node/status/state_problem.h"
+#include "cluster/node/status/status_message.h"
 
 namespace hedgerow::node {
 namespace {

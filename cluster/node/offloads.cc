@@ -14,7 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
-#include "cluster/node/config_check.h"
+#include "cluster/node/config/config_check.h"
 #include "cluster/storage/errors.h"
 #include "cluster/wire/announce.h"
 #include "cluster/wire/key.h"

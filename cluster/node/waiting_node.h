@@ -14,8 +14,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "cluster/node/config.h"
-#include "cluster/node/status.h"
+#include "cluster/node/config/config.h"
+#include "cluster/node/status/status.h"
 
 namespace hedgerow::node {
 

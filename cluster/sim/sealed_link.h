@@ -17,9 +17,9 @@
 
 #include "absl/status/status.h"
 #include "cluster/kv/replica.h"
-#include "cluster/node/copy_register.h"
-#include "cluster/node/peers.h"
-#include "cluster/node/turn.h"
+#include "cluster/node/peers/copy_register.h"
+#include "cluster/node/peers/peers.h"
+#include "cluster/node/turn/turn.h"
 #include "cluster/sim/network.h"
 #include "cluster/sim/world.h"
 

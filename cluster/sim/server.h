@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "cluster/kv/replica.h"
-#include "cluster/node/turn.h"
+#include "cluster/node/turn/turn.h"
 #include "cluster/offload/coupling.h"
 #include "cluster/sim/disk.h"
 #include "cluster/sim/kernel_model.h"

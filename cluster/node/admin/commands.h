@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The commands of `hedgerow-node` besides `run`: each parses its words, prints, and returns the program's exit
+// code. Finding the command that was asked for, help and printing are operate/command_line.h's. main.cc runs
+// the program, tests with streams of their own.
+
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "cluster/node/admin/admin_client.h"
+#include "operate/command_line.h"
+
+namespace hedgerow::node {
+
+using operate::Call;
+using enum operate::ExitCode;
+
+// All but `run`, `restore` and `recover`, which are main's: here they are usage errors.
+const operate::Program& TheProgram();
+
+// How long `transfer` waits to see another leader. An election takes some ten milliseconds; a target that lags
+// is waited for by the leader.
+inline constexpr absl::Duration kTransferPatience = absl::Seconds(10);
+
+// --socket, else the configuration's, else the default.
+absl::StatusOr<std::unique_ptr<AdminClient>> ConnectToNode(const operate::Arguments& arguments);
+
+int RunStatus(const Call& call);
+int RunTransfer(const Call& call);
+int RunTransfer(const Call& call, absl::Duration patience);
+// A large store takes its time.
+inline constexpr absl::Duration kSnapshotPatience = absl::Minutes(10);
+// Snapshots that this life of the node has failed to take.
+uint64_t SnapshotFailuresOf(const v1::NodeStatus& status);
+int RunSnapshot(const Call& call);
+int RunSnapshot(const Call& call, absl::Duration patience);
+int RunBackup(const Call& call);  // commands_backup.cc
+int RunProxyKey(const Call& call);
+// Changes of membership, and the list of members (commands_members.cc).
+inline constexpr absl::Duration kMembersPatience = absl::Seconds(30);
+// Of a node that comes back, until it has what the others have; by a snapshot, as a rule.
+inline constexpr absl::Duration kRejoinPatience = absl::Minutes(10);
+int RunMembers(const Call& call);
+int RunMembers(const Call& call, absl::Duration patience);
+// The cluster's settings, and changes of them (commands_settings.cc).
+inline constexpr absl::Duration kSettingsPatience = absl::Seconds(10);
+int RunSettings(const Call& call);
+int RunSettings(const Call& call, absl::Duration patience);
+int RunValidate(const Call& call);
+int RunVersion(const Call& call);
+
+}  // namespace hedgerow::node

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `hedgerow-node backup`: a snapshot of what was applied by now, fetched from the running node, checked, and
+// given its name only when it is whole and synced.
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "cluster/api/node.pb.h"
+#include "cluster/node/admin/admin_client.h"
+#include "cluster/node/admin/commands.h"
+#include "cluster/node/host/deadline.h"
+#include "cluster/storage/backup_file.h"
+#include "cluster/storage/descriptor.h"
+#include "cluster/storage/errors.h"
+#include "cluster/storage/folder.h"
+#include "cluster/storage/snapshot_choice.h"
+
+namespace hedgerow::node {
+namespace {
+
+constexpr absl::Duration kPoll = absl::Milliseconds(50);
+
+// What a node that is cut off, or follows, may not have.
+std::string Doubt(const v1::NodeStatus& status) {
+  if (!status.ready()) {
+    return "WARNING: this node is not ready: it knows no leader, or has not applied all that it knows to be "
+           "committed. The backup may lack any number of the latest writes; ask the leader if there is one\n";
+  }
+  if (status.leader() == status.node()) return "";
+  return absl::StrFormat(
+      "node %d leads, and this one follows: the backup may lack what was acknowledged in the last moments\n",
+      status.leader());
+}
+
+// `failures`: before it was asked for.
+absl::Status AwaitSnapshot(AdminClient& client, raft::LogIndex index, uint64_t failures,
+                           absl::Duration patience) {
+  const Deadline deadline(patience);
+  while (!deadline.passed()) {
+    const auto status = client.GetStatus();
+    if (!status.ok()) return status.status();
+    if (status->snapshots().last_index() >= index.value()) return absl::OkStatus();
+    if (SnapshotFailuresOf(*status) > failures) {
+      return absl::InternalError(
+          "the snapshot could not be taken; `hedgerow-node status` says why (a full disk, say). It is tried "
+          "again, "
+          "and so may you");
+    }
+    absl::SleepFor(kPoll);
+  }
+  return absl::DeadlineExceededError(
+      absl::StrFormat("no snapshot at entry %d within %s; it is still being taken", index.value(),
+                      absl::FormatDuration(patience)));
+}
+
+absl::Status WriteAll(int file, const std::string& path, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = write(file, bytes.data(), bytes.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return storage::FromErrno(path, "write", errno);
+    bytes.remove_prefix(static_cast<size_t>(written));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Fetch(AdminClient& client, const std::string& path) {
+  const storage::Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!file.ok()) return storage::FromErrno(path, "make", errno);
+  const absl::Status fetched =
+      client.ReadBackup([&](const std::string& bytes) { return WriteAll(file.get(), path, bytes); });
+  if (!fetched.ok()) return fetched;
+  return fsync(file.get()) == 0 ? absl::OkStatus() : storage::FromErrno(path, "sync", errno);
+}
+
+// What was fetched, read anew from the file.
+absl::StatusOr<v1::BackupReport> Check(const std::string& path) {
+  const absl::StatusOr<storage::Backup> backup = storage::OpenBackup(path);
+  if (!backup.ok()) return backup.status();
+  if (absl::Status whole = storage::ReadThrough(*backup->snapshot); !whole.ok()) return whole;
+  v1::BackupReport report;
+  report.set_index(backup->header.last.index.value());
+  report.set_term(backup->header.last.term.value());
+  report.set_begins_epoch(backup->header.begins.epoch);
+  return report;
+}
+
+// Never over a file that is there.
+absl::Status GiveName(const std::string& from, const std::string& to) {
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0)
+    return storage::SyncParent(to);
+  if (errno == EEXIST) return absl::AlreadyExistsError(absl::StrCat(to, " is there already"));
+  return storage::FromErrno(to, "make", errno);
+}
+
+absl::StatusOr<v1::BackupReport> FetchAs(AdminClient& client, const std::string& path) {
+  const std::string partial = path + ".partial";
+  if (absl::Status fetched = Fetch(client, partial); !fetched.ok()) {
+    (void)unlink(partial.c_str());
+    return fetched;
+  }
+  absl::StatusOr<v1::BackupReport> report = Check(partial);
+  if (report.ok()) {
+    if (absl::Status named = GiveName(partial, path); !named.ok()) report = named;
+  }
+  if (!report.ok()) {
+    (void)unlink(partial.c_str());
+    return report;
+  }
+  const storage::Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  report->set_file(path);
+  report->set_size_bytes(static_cast<uint64_t>(lseek(file.get(), 0, SEEK_END)));
+  return report;
+}
+
+}  // namespace
+
+int RunBackup(const Call& call) {
+  const std::string path = call.arguments.Get("out");
+  if (call.arguments.words.size() > 1 || path.empty()) return call.UsageError("backup wants --out FILE");
+  if (access(path.c_str(), F_OK) == 0) return call.Fail(kExitFailure, absl::StrCat(path, " is there already"));
+  const auto client = ConnectToNode(call.arguments);
+  if (!client.ok()) return call.Fail(client.status());
+  const auto before = (*client)->GetStatus();
+  if (!before.ok()) return call.Fail(before.status());
+  if (!call.arguments.json()) call.err << Doubt(*before);
+  const auto index = (*client)->TakeSnapshot();
+  if (!index.ok()) return call.Fail(index.status());
+  if (*index == raft::LogIndex()) return call.Fail(kExitFailure, "nothing was ever applied here");
+  if (absl::Status taken = AwaitSnapshot(**client, *index, SnapshotFailuresOf(*before), kSnapshotPatience);
+      !taken.ok())
+    return call.Fail(taken);
+  const absl::StatusOr<v1::BackupReport> report = FetchAs(**client, path);
+  if (!report.ok()) return call.Fail(report.status());
+  const auto after = (*client)->GetStatus();
+  const bool ready = before->ready() && after.ok() && after->ready();
+  return call.Print(
+      *report,
+      absl::StrFormat("%s: everything up to entry %d of term %d, %d bytes, checked. A cluster that "
+                      "begins with it is of epoch %d\n",
+                      path, report->index(), report->term(), report->size_bytes(), report->begins_epoch()),
+      // The file is there, and a script must not take it for all that was acknowledged.
+      ready ? kExitOk : kExitFailure);
+}
+
+}  // namespace hedgerow::node

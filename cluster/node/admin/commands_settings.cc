@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// hedgerow-node settings: the limits that hold on all nodes, and changes of them. A change is asked for at the
+// leader's socket and waited for; the cluster goes on with it whether anybody waits or not.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "cluster/api/node.pb.h"
+#include "cluster/node/admin/commands.h"
+#include "cluster/node/host/deadline.h"
+#include "cluster/node/config/setting_text.h"
+#include "cluster/node/status/status_text.h"
+
+namespace hedgerow::node {
+namespace {
+
+constexpr absl::Duration kPoll = absl::Milliseconds(20);
+
+v1::SettingsReport ReportOf(const v1::NodeStatus& status) {
+  v1::SettingsReport report;
+  *report.mutable_settings() = status.settings();
+  report.set_version(status.settings_version());
+  return report;
+}
+
+// "sessions.timeout=2h". Values are written as the status writes them, so that the two can be compared.
+absl::Status Add(const std::string& word, v1::ChangeSettingsRequest& request) {
+  const size_t equals = word.find('=');
+  const std::string name = word.substr(0, equals);
+  const std::string text = equals == std::string::npos ? "" : word.substr(equals + 1);
+  const absl::StatusOr<kv::SettingValue> value = ParseNamedSetting(name, text);
+  if (!value.ok()) return value.status();
+  for (const v1::ChangeSettingsRequest::Change& change : request.changes()) {
+    if (change.name() == name) return absl::InvalidArgumentError(absl::StrCat(name, " is named twice"));
+  }
+  v1::ChangeSettingsRequest::Change& change = *request.add_changes();
+  change.set_name(name);
+  change.set_value(FormatSetting(kv::InfoOf(value->setting), value->value));
+  return absl::OkStatus();
+}
+
+bool Holds(const v1::NodeStatus& status, const v1::ChangeSettingsRequest& request) {
+  return std::all_of(request.changes().begin(), request.changes().end(), [&status](const auto& change) {
+    return std::any_of(status.settings().begin(), status.settings().end(), [&change](const v1::Setting& setting) {
+      return setting.name() == change.name() && setting.value() == change.value();
+    });
+  });
+}
+
+absl::StatusOr<v1::NodeStatus> Change(AdminClient& client, const v1::ChangeSettingsRequest& request,
+                                      absl::Duration patience) {
+  const absl::StatusOr<uint64_t> before = client.ChangeSettings(request);
+  if (!before.ok()) return before.status();
+  const Deadline deadline(patience);
+  while (true) {
+    absl::StatusOr<v1::NodeStatus> status = client.GetStatus();
+    if (!status.ok()) return status;
+    if (status->settings_version() > *before && Holds(*status, request)) return status;
+    if (deadline.passed()) {
+      return absl::DeadlineExceededError(absl::StrCat(
+          "the change was not applied within ", absl::FormatDuration(patience),
+          ": no majority answers, another leader has dropped it, or another change has undone it. `hedgerow-node "
+          "settings` at the leader shows what holds; a change may be asked for again"));
+    }
+    absl::SleepFor(kPoll);
+  }
+}
+
+}  // namespace
+
+int RunSettings(const Call& call) { return RunSettings(call, kSettingsPatience); }
+
+int RunSettings(const Call& call, absl::Duration patience) {
+  const std::vector<std::string>& words = call.arguments.words;
+  const bool changes = words.size() > 1;
+  if (changes && (words[1] != "set" || words.size() < 3)) {
+    return call.UsageError("settings wants nothing, or set NAME=VALUE ...");
+  }
+  v1::ChangeSettingsRequest request;
+  for (size_t i = 2; i < words.size(); ++i) {
+    if (const absl::Status added = Add(words[i], request); !added.ok()) return call.Fail(added);
+  }
+  const auto client = ConnectToNode(call.arguments);
+  if (!client.ok()) return call.Fail(client.status());
+  const absl::StatusOr<v1::NodeStatus> status =
+      changes ? Change(**client, request, patience) : (*client)->GetStatus();
+  if (!status.ok()) return call.Fail(status.status());
+  return call.Print(ReportOf(*status), SettingsText(*status));
+}
+
+}  // namespace hedgerow::node

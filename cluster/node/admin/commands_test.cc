@@ -1,0 +1,434 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The commands as a user runs them: exit codes, where messages go, JSON also on failure.
+
+#include "cluster/node/admin/commands.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "build_paths.h"
+#include "cluster/node/admin/admin_server.h"
+#include "cluster/node/status/fake_node_control.h"
+#include "cluster/wire/announce.h"
+
+namespace hedgerow::node {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+struct Outcome {
+  int exit_code;
+  std::string out;
+  std::string err;
+};
+
+Outcome Node(const std::vector<std::string>& argv) {
+  std::ostringstream out;
+  std::ostringstream err;
+  const int exit_code = operate::Run(TheProgram(), argv, out, err);
+  return {exit_code, out.str(), err.str()};
+}
+
+constexpr char kSound[] = "/cluster/node/config/testdata/everything.yaml";
+
+class NodeCommandsTest : public testing::Test {
+ protected:
+  NodeCommandsTest() {
+    char pattern[] = "/tmp/hedgerow-node-commands-test.XXXXXX";
+    folder_ = mkdtemp(pattern);
+    socket_ = folder_ + "/admin.sock";
+    config_ = folder_ + "/n.yaml";
+    std::ifstream source(std::string(HEDGEROW_SOURCE_DIR) + kSound);
+    std::stringstream text;
+    text << source.rdbuf();
+    WriteConfig(text.str());
+  }
+  ~NodeCommandsTest() override {
+    server_.reset();
+    unlink(config_.c_str());
+    EXPECT_EQ(rmdir(folder_.c_str()), 0) << "something was left in " << folder_;
+  }
+  void WriteConfig(const std::string& text) {
+    std::ofstream(config_) << text;
+    ASSERT_EQ(chmod(config_.c_str(), 0600), 0);
+  }
+  void Serve() {
+    auto server = ServeAdmin(socket_, control_, FakeFacts());
+    ASSERT_TRUE(server.ok()) << server.status();
+    server_ = *std::move(server);
+  }
+
+  FakeNodeControl control_;
+  std::string folder_;
+  std::string socket_;
+  std::string config_;
+  std::unique_ptr<operate::AdminSocket> server_;
+};
+
+TEST_F(NodeCommandsTest, StatusIsTextOrJson) {
+  Serve();
+  const Outcome text = Node({"status", "--socket", socket_});
+  EXPECT_EQ(text.exit_code, kExitOk);
+  EXPECT_THAT(text.out, StartsWith("hedgerow-node "));
+  EXPECT_THAT(text.out, HasSubstr("this node leads"));
+  const Outcome json = Node({"status", "--json", "--socket=" + socket_});
+  EXPECT_EQ(json.exit_code, kExitOk);
+  EXPECT_THAT(json.out, HasSubstr("\"role\": \"leader\""));
+}
+
+TEST_F(NodeCommandsTest, ABackupThatFailsLeavesNothingBehind) {
+  Serve();
+  const std::string file = folder_ + "/backup";
+  const Outcome refused = Node({"backup", "--socket", socket_, "--out", file});
+  EXPECT_EQ(refused.exit_code, kExitFailure);
+  EXPECT_EQ(refused.err, "this node gives no backups\n");
+  EXPECT_EQ(access(file.c_str(), F_OK), -1);
+  EXPECT_EQ(access((file + ".partial").c_str(), F_OK), -1);
+  EXPECT_EQ(Node({"backup", "--socket", socket_}).exit_code, kExitUsage);
+  EXPECT_EQ(Node({"recover", "--config", config_}).exit_code, kExitUsage) << "of another program";
+}
+
+TEST_F(NodeCommandsTest, TransferWaitsUntilAnotherLeads) {
+  Serve();
+  const Outcome named = Node({"transfer", "--socket", socket_, "--to", "3"});
+  EXPECT_EQ(named.exit_code, kExitOk) << named.err;
+  EXPECT_EQ(named.out, "node 3 leads in term 5\n");
+  control_.Set(FakeStatus());
+  const Outcome any = Node({"transfer", "--socket", socket_, "--json"});
+  EXPECT_EQ(any.exit_code, kExitOk);
+  EXPECT_EQ(any.out, "{\n  \"from\": 1,\n  \"leader\": 2,\n  \"term\": 5\n}\n");
+  EXPECT_THAT(control_.targets(), ElementsAre(raft::NodeId(3), raft::NodeId()));
+}
+
+TEST_F(NodeCommandsTest, MembersAreListedAndChanged) {
+  Serve();
+  const Outcome listed = Node({"members", "--socket", socket_});
+  EXPECT_EQ(listed.exit_code, kExitOk) << listed.err;
+  EXPECT_THAT(listed.out, HasSubstr("10.0.0.2:4802"));
+  EXPECT_TRUE(control_.changes().empty());
+  using Kind = raft::MemberChange::Kind;
+  const auto last = [this] { return control_.changes().back(); };
+  EXPECT_EQ(Node({"members", "add", "4", "10.0.0.4:4802", "--socket", socket_}).exit_code, kExitOk);
+  EXPECT_EQ(last()[0].kind, Kind::kAddLearner);
+  EXPECT_EQ(last()[0].address, "10.0.0.4:4802");
+  EXPECT_EQ(Node({"members", "replace", "2", "4", "--socket", socket_}).exit_code, kExitOk);
+  ASSERT_EQ(last().size(), 2u) << "in one step";
+  EXPECT_EQ(last()[0].kind, Kind::kPromote);
+  EXPECT_EQ(last()[0].node, raft::NodeId(4));
+  EXPECT_EQ(last()[1].node, raft::NodeId(2));
+  const Outcome json = Node({"members", "remove", "4", "--socket", socket_, "--json"});
+  EXPECT_THAT(json.out, HasSubstr("\"committed_epoch\": 6"));
+  const size_t asked = control_.changes().size();
+  for (const std::vector<std::string>& wrong : std::vector<std::vector<std::string>>{
+           {"add", "4"}, {"remove", "x"}, {"promote", "0"}, {"replace", "1"}, {"expel", "3"}}) {
+    std::vector<std::string> words = {"members"};
+    words.insert(words.end(), wrong.begin(), wrong.end());
+    words.insert(words.end(), {"--socket", socket_});
+    EXPECT_EQ(Node(words).exit_code, kExitUsage) << wrong[0];
+  }
+  EXPECT_EQ(control_.changes().size(), asked);
+  control_.FailChanges(absl::FailedPreconditionError("node 2 leads; ask it"));
+  const Outcome refused = Node({"members", "remove", "3", "--socket", socket_});
+  EXPECT_EQ(refused.exit_code, kExitFailure);
+  EXPECT_EQ(refused.err, "node 2 leads; ask it\n");
+}
+
+TEST_F(NodeCommandsTest, SettingsAreListedAndChanged) {
+  Serve();
+  const Outcome listed = Node({"settings", "--socket", socket_});
+  EXPECT_EQ(listed.exit_code, kExitOk) << listed.err;
+  EXPECT_THAT(listed.out, HasSubstr("sessions.timeout       1h         10s to 168h"));
+  const Outcome changed =
+      Node({"settings", "set", "sessions.timeout=120min", "memcached.memory_mib=64", "--socket", socket_});
+  EXPECT_EQ(changed.exit_code, kExitOk) << changed.err;
+  EXPECT_THAT(changed.out, HasSubstr("sessions.timeout       2h "));
+  EXPECT_THAT(changed.out, HasSubstr("memcached.memory_mib   64 "));
+  EXPECT_THAT(changed.out, HasSubstr("version 2\n"));
+  EXPECT_THAT(Node({"settings", "--socket", socket_, "--json"}).out, HasSubstr("\"value\": \"2h\""));
+}
+
+TEST_F(NodeCommandsTest, ASettingThatMakesNoSenseIsNotAskedFor) {
+  Serve();
+  const auto error = [this](const std::vector<std::string>& words) {
+    std::vector<std::string> all = {"settings"};
+    all.insert(all.end(), words.begin(), words.end());
+    all.insert(all.end(), {"--socket", socket_});
+    const Outcome refused = Node(all);
+    EXPECT_NE(refused.exit_code, kExitOk);
+    EXPECT_THAT(refused.out, IsEmpty());
+    return refused.err;
+  };
+  EXPECT_THAT(error({"set"}), HasSubstr("settings wants nothing, or set NAME=VALUE ..."));
+  EXPECT_THAT(error({"get", "sessions.max"}), HasSubstr("settings wants nothing, or set NAME=VALUE ..."));
+  EXPECT_THAT(error({"set", "sessions.maxx=5"}), HasSubstr("did you mean \"sessions.max\"?"));
+  EXPECT_THAT(error({"set", "sessions.max"}),
+              HasSubstr("sessions.max: got \"\", expected a whole number between 1 and 1000000"));
+  EXPECT_THAT(error({"set", "memcached.window=2s"}),
+              HasSubstr("memcached.window: got \"2s\", expected a duration between 3s and 60s, such as 5s"));
+  EXPECT_THAT(error({"set", "sessions.max=5", "sessions.max=6"}), HasSubstr("sessions.max is named twice"));
+  EXPECT_EQ(control_.Status()->settings_version, 1u);
+  control_.FailChanges(absl::FailedPreconditionError("node 2 leads; ask it"));
+  EXPECT_EQ(error({"set", "sessions.max=5"}), "node 2 leads; ask it\n");
+}
+
+// No majority may answer; the cluster goes on with the change once one does.
+TEST_F(NodeCommandsTest, AChangeOfSettingsThatIsNotAppliedInTimeIsNotSaidToBeDone) {
+  Serve();
+  control_.Stay();
+  std::ostringstream out;
+  std::ostringstream err;
+  const Call call{
+      TheProgram(), {.words = {"settings", "set", "sessions.max=5"}, .options = {{"socket", socket_}}}, out, err};
+  EXPECT_EQ(RunSettings(call, absl::Milliseconds(50)), kExitFailure);
+  EXPECT_THAT(err.str(), HasSubstr("the change was not applied within 50ms"));
+}
+
+// The epoch that it was to have is another change's.
+TEST_F(NodeCommandsTest, AChangeThatWasLostWithItsLeaderIsNotSaidToBeDone) {
+  Serve();
+  EXPECT_EQ(Node({"members", "move", "2", "10.0.0.9:4802", "--socket", socket_}).exit_code, kExitOk);
+  control_.LoseChanges();
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"add", "4", "10.0.0.4:4802"}, {"promote", "4"}, {"remove", "2"}, {"move", "3", "10.0.0.8:4802"}}) {
+    std::vector<std::string> all = {"members"};
+    all.insert(all.end(), words.begin(), words.end());
+    all.insert(all.end(), {"--socket", socket_});
+    const Outcome lost = Node(all);
+    EXPECT_EQ(lost.exit_code, kExitFailure) << words[0];
+    EXPECT_THAT(lost.err, HasSubstr("is not what was asked for")) << words[0];
+    EXPECT_THAT(lost.out, IsEmpty()) << words[0];
+  }
+}
+
+TEST_F(NodeCommandsTest, ATransferThatTheNodeRefusesFails) {
+  Serve();
+  control_.FailTransfers(absl::FailedPreconditionError("node 2 leads; ask it"));
+  const Outcome refused = Node({"transfer", "--socket", socket_});
+  EXPECT_EQ(refused.exit_code, kExitFailure);
+  EXPECT_EQ(refused.err, "node 2 leads; ask it\n");
+}
+
+TEST_F(NodeCommandsTest, ATransferThatNobodyTakesUpFailsAfterAWhile) {
+  Serve();
+  control_.Stay();
+  std::ostringstream out;
+  std::ostringstream err;
+  const Call call{TheProgram(), {.words = {"transfer"}, .options = {{"socket", socket_}}}, out, err};
+  EXPECT_EQ(RunTransfer(call, absl::Milliseconds(100)), kExitFailure);
+  EXPECT_THAT(out.str(), IsEmpty());
+  EXPECT_THAT(err.str(), HasSubstr("no member has taken over from node 1 within 100ms"));
+}
+
+TEST_F(NodeCommandsTest, SnapshotWaitsUntilItIsTaken) {
+  Serve();
+  const Outcome text = Node({"snapshot", "--socket", socket_});
+  EXPECT_EQ(text.exit_code, kExitOk) << text.err;
+  EXPECT_EQ(text.out, "the last snapshot is at entry 1042, 4096 bytes\n");
+  const Outcome json = Node({"snapshot", "--json", "--socket", socket_});
+  EXPECT_EQ(json.out, "{\n  \"index\": 1042,\n  \"size_bytes\": 4096\n}\n");
+}
+
+TEST_F(NodeCommandsTest, ASnapshotThatTakesTooLongIsAFailure) {
+  Serve();
+  control_.Stay();
+  std::ostringstream out;
+  std::ostringstream err;
+  const Call call{TheProgram(), {.words = {"snapshot"}, .options = {{"socket", socket_}}}, out, err};
+  EXPECT_EQ(RunSnapshot(call, absl::Milliseconds(100)), kExitFailure);
+  EXPECT_THAT(err.str(), HasSubstr("no snapshot at entry 1042 within 100ms"));
+}
+
+// As on a full disk; not only after ten minutes.
+TEST_F(NodeCommandsTest, ASnapshotThatFailsAtOnceIsAFailureAtOnce) {
+  Serve();
+  control_.FailSnapshots();
+  const Outcome snapshot = Node({"snapshot", "--socket", socket_});
+  EXPECT_EQ(snapshot.exit_code, kExitFailure);
+  EXPECT_THAT(snapshot.err, HasSubstr("the snapshot failed"));
+  control_.Set(FakeStatus());
+  const Outcome backup = Node({"backup", "--socket", socket_, "--out", folder_ + "/backup"});
+  EXPECT_EQ(backup.exit_code, kExitFailure);
+  EXPECT_THAT(backup.err, HasSubstr("the snapshot could not be taken"));
+}
+
+TEST_F(NodeCommandsTest, ABackupSaysWhatItMayLack) {
+  Serve();
+  const std::vector<std::string> words = {"backup", "--socket", socket_, "--out", folder_ + "/backup"};
+  NodeStatus status = FakeStatus();
+  status.leader = raft::NodeId(2);
+  status.role = raft::Role::kFollower;
+  control_.Set(status);
+  EXPECT_THAT(Node(words).err, StartsWith("node 2 leads, and this one follows"));
+  status.ready = false;
+  control_.Set(status);
+  EXPECT_THAT(Node(words).err, StartsWith("WARNING: this node is not ready"));
+}
+
+TEST_F(NodeCommandsTest, ANodeThatDoesNotRunIsCode3) {
+  const Outcome text = Node({"status", "--socket", socket_});
+  EXPECT_EQ(text.exit_code, kExitNotRunning);
+  EXPECT_THAT(text.out, IsEmpty());
+  EXPECT_THAT(text.err, HasSubstr("hedgerow-node is not running"));
+  const Outcome json = Node({"status", "--socket", socket_, "--json"});
+  EXPECT_EQ(json.exit_code, kExitNotRunning);
+  EXPECT_THAT(json.out, HasSubstr("\"exit_code\": 3"));
+  EXPECT_THAT(json.err, IsEmpty());
+}
+
+TEST_F(NodeCommandsTest, TheConfigurationNamesTheSocket) {
+  WriteConfig(absl::StrCat(
+      "cluster_id: 7\ncluster_key: 00112233445566778899aabbccddeeff\nnode: 1\nadmin_socket: ", socket_,
+      "\nmembers: [{id: 1, peer: \"10.0.0.1:4802\", serve: \"10.0.0.1:4801\"}]\n"));
+  Serve();
+  EXPECT_EQ(Node({"status", "--config", config_}).exit_code, kExitOk);
+}
+
+TEST_F(NodeCommandsTest, OnlyWhoSaysThatItIsLostComesBackAsAnother) {
+  Serve();
+  const Outcome refused = Node({"members", "rejoin", "2", "7", "--socket", socket_});
+  EXPECT_EQ(refused.exit_code, kExitFailure);
+  EXPECT_THAT(refused.err, HasSubstr("node 2 has not said within the last seconds that it is LOST"));
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"members", "rejoin", "2"}, {"members", "rejoin", "2", "2"}, {"members", "rejoin", "2", "x"}}) {
+    EXPECT_EQ(Node(words).exit_code, kExitUsage) << words.back();
+  }
+}
+
+// A healthy member is not removed for a slip of the finger.
+TEST_F(NodeCommandsTest, NobodyComesBackAsWhoIsAMemberAlready) {
+  Serve();
+  NodeStatus status = FakeStatus();
+  status.peers[0].lost = true;
+  control_.Set(status);
+  const Outcome refused = Node({"members", "rejoin", "2", "3", "--socket", socket_});
+  EXPECT_EQ(refused.exit_code, kExitFailure);
+  EXPECT_THAT(refused.err, HasSubstr("node 3 is a member already"));
+  EXPECT_TRUE(control_.changes().empty());
+}
+
+TEST_F(NodeCommandsTest, WhoIsLostComesBackInTwoChangesAndNotTwice) {
+  Serve();
+  NodeStatus status = FakeStatus();
+  status.peers[0].lost = true;
+  control_.Set(status);
+  const std::vector<std::string> words = {"members", "rejoin", "2", "7", "--socket", socket_};
+  const Outcome done = Node(words);
+  EXPECT_EQ(done.exit_code, kExitOk) << done.err;
+  using Kind = raft::MemberChange::Kind;
+  const auto changes = control_.changes();
+  ASSERT_EQ(changes.size(), 2u);
+  const auto is = [](const raft::MemberChange& change, Kind kind, uint64_t node, const std::string& address) {
+    return change.kind == kind && change.node.value() == node && change.address == address;
+  };
+  ASSERT_EQ(changes[0].size(), 2u) << "in one step";
+  EXPECT_TRUE(is(changes[0][0], Kind::kMove, 2, ""));
+  EXPECT_TRUE(is(changes[0][1], Kind::kAddLearner, 7, "10.0.0.2:4802"));
+  ASSERT_EQ(changes[1].size(), 2u) << "in one step";
+  EXPECT_TRUE(is(changes[1][0], Kind::kPromote, 7, ""));
+  EXPECT_TRUE(is(changes[1][1], Kind::kRemove, 2, ""));
+  EXPECT_EQ(Node(words).exit_code, kExitOk);
+  EXPECT_EQ(control_.changes().size(), 2u) << "asked again there is nothing left to do";
+}
+
+TEST_F(NodeCommandsTest, ValidateAcceptsASoundFile) {
+  const Outcome done = Node({"validate", "--config", config_});
+  EXPECT_EQ(done.exit_code, kExitOk) << done.err;
+  EXPECT_EQ(done.out,
+            config_ + ": sound (node 1 of 3, 1 proxy)\n"
+                      "sessions.timeout, sessions.max, memcached.memory_mib, memcached.window, memcached.window_max: only for "
+                      "a new cluster; `hedgerow-node settings` shows and changes what a running one goes by\n");
+  EXPECT_THAT(Node({"validate", "--json", "--config", config_}).out, HasSubstr("\"ok\": true"));
+}
+
+TEST_F(NodeCommandsTest, ValidateRefusesWithCode2AndThePlace) {
+  WriteConfig("cluster_id: x\nnode: 1\n");
+  const Outcome text = Node({"validate", "--config", config_});
+  EXPECT_EQ(text.exit_code, kExitUsage);
+  EXPECT_THAT(text.err, HasSubstr(config_ + ":1:13: cluster_id: got \"x\""));
+  EXPECT_THAT(text.err, HasSubstr("members: the key is missing"));
+  const Outcome json = Node({"validate", "--json", "--config", config_});
+  EXPECT_EQ(json.exit_code, kExitUsage);
+  EXPECT_THAT(json.out, HasSubstr("\"ok\": false"));
+  EXPECT_THAT(json.out, HasSubstr("\"column\": 13"));
+}
+
+TEST_F(NodeCommandsTest, ProxyKeyPrintsTheDerivedKeyAlone) {
+  const std::string key =
+      wire::FormatKey(wire::DeriveProxyKey(*wire::ParseKey("ffeeddccbbaa99887766554433221100"), "web1"));
+  const Outcome text = Node({"proxy-key", "--config", config_, "web1"});
+  EXPECT_EQ(text.exit_code, kExitOk) << text.err;
+  EXPECT_EQ(text.out, key + "\n");
+  EXPECT_THAT(Node({"proxy-key", "web1", "--config", config_, "--json"}).out,
+              HasSubstr("\"key\": \"" + key + "\""));
+}
+
+TEST_F(NodeCommandsTest, ProxyKeyRefusesANameThatNobodyAnnouncesTo) {
+  const Outcome done = Node({"proxy-key", "--config", config_, "web"});
+  EXPECT_EQ(done.exit_code, kExitFailure);
+  EXPECT_THAT(done.out, IsEmpty());
+  EXPECT_THAT(done.err, HasSubstr("no proxy \"web\""));
+  EXPECT_THAT(done.err, HasSubstr("did you mean \"web1\"? (there are: web1)"));
+}
+
+TEST(NodeCommands, MisuseIsCode2WithAHint) {
+  for (const auto& [argv, hint] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{}, "which command?"},
+           {{"statsu"}, "did you mean status?"},
+           {{"status", "now"}, "status takes no words"},
+           {{"status", "--to", "1"}, "status takes no --to"},
+           {{"transfer", "3"}, "transfer takes no words; --to names a member"},
+           {{"transfer", "--to", "x"}, "--to: got \"x\", expected the id of a member"},
+           {{"transfer", "--to", "0"}, "--to: got \"0\""},
+           {{"proxy-key"}, "proxy-key wants the name of one proxy"},
+           {{"proxy-key", "web1"}, "--config FILE is missing"},
+           {{"validate"}, "--config FILE is missing"},
+           {{"validate", "--config"}, "--config wants a value"},
+           {{"validate", "--config", "a", "--config", "b"}, "--config is given twice"},
+           {{"--confg", "x"}, "did you mean --config?"},
+           {{"status", "-x"}, "unknown option -x"},
+           {{"run"}, "run wants --config FILE and nothing else"},
+           {{"help", "nothing"}, "no command nothing"},
+       }) {
+    const Outcome done = Node(argv);
+    EXPECT_EQ(done.exit_code, kExitUsage) << hint;
+    EXPECT_THAT(done.out, IsEmpty()) << hint;
+    EXPECT_THAT(done.err, HasSubstr(hint));
+  }
+}
+
+TEST(NodeCommands, HelpListsEveryCommandAndTheDocumentationNamesThem) {
+  const Outcome help = Node({"help"});
+  EXPECT_EQ(help.exit_code, kExitOk);
+  std::ifstream file(std::string(HEDGEROW_SOURCE_DIR) + "/docs/cli.md");
+  std::stringstream docs;
+  docs << file.rdbuf();
+  for (const operate::Command& command : TheProgram().commands) {
+    EXPECT_THAT(help.out, HasSubstr("  " + command.name)) << command.name;
+    EXPECT_TRUE(absl::StrContains(docs.str(), "| `hedgerow-node " + command.name)) << command.name;
+    EXPECT_THAT(Node({command.name, "--help"}).out, StartsWith("usage: hedgerow-node " + command.name))
+        << command.name;
+  }
+  EXPECT_EQ(Node({"--help"}).out, help.out);
+}
+
+TEST(NodeCommands, VersionsAgree) {
+  EXPECT_THAT(Node({"version"}).out, StartsWith("hedgerow-node "));
+  EXPECT_EQ(Node({"--version"}).out, Node({"version"}).out);
+  EXPECT_THAT(Node({"version", "--json"}).out, HasSubstr("\"version\""));
+}
+
+}  // namespace
+}  // namespace hedgerow::node

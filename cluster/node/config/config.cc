@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The steps from a file to a checked configuration; see the header. The keys are in cluster/api/node_config.proto, the
+// rules that span several values are in config_check.cc.
+
+#include "cluster/node/config/config.h"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+
+#include <sys/stat.h>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "cluster/api/node_config.pb.h"
+#include "cluster/node/config/config_check.h"
+#include "cluster/raft/check.h"
+#include "config/decode.h"
+#include "config/locations.h"
+#include "config/source.h"
+#include "operate/key_file.h"
+
+namespace hedgerow::node {
+namespace {
+
+// Reads the key that `path` names, if it names one.
+void ReadKey(const std::string& path, absl::string_view name, const config::Locations& locations,
+             config::Diagnostics& errors, const std::function<void(const wire::Key&)>& take) {
+  if (path.empty()) return;
+  const absl::StatusOr<std::string> digits = operate::ReadKeyFile(path);
+  if (digits.ok()) {
+    take(wire::ParseKey(*digits).value());
+  } else {
+    errors.Add(locations.Find(name), name,
+               absl::StrCat("the file ", config::Quote(path), " ", digits.status().message()));
+  }
+}
+
+// Of a text that the decoder has accepted, or the unset address where it was refused or is not there.
+NetAddress AddressOf(const std::string& text) { return NetAddress::Parse(text).value_or(NetAddress()); }
+
+XdpMode XdpModeOf(v1::XdpAttach attach) {
+  if (attach == v1::XDP_ATTACH_NATIVE) return XdpMode::kNative;
+  return attach == v1::XDP_ATTACH_GENERIC ? XdpMode::kGeneric : XdpMode::kAuto;
+}
+
+// Those of the cluster's settings that the file has.
+void TakeSettings(const v1::NodeConfigFile& file, const config::Locations& locations, NodeConfig& config) {
+  const v1::MemcachedBlock& memcached = file.memcached();
+  const auto take = [&](kv::Setting setting, int64_t value) {
+    if (!locations.Has(kv::InfoOf(setting).name)) return;
+    kv::Set(config.settings, setting, static_cast<uint64_t>(value));
+    config.settings_in_file.push_back(setting);
+  };
+  take(kv::Setting::kSessionTimeout, file.sessions().timeout_ns());
+  take(kv::Setting::kSessionsMax, file.sessions().max());
+  take(kv::Setting::kMemcachedMemory, int64_t{memcached.memory_mib()} << 20);
+  take(kv::Setting::kMemcachedWindow, memcached.window_ns());
+  take(kv::Setting::kMemcachedWindowMax, memcached.window_max());
+}
+
+void TakeEpoch(const std::string& text, NodeConfig& config) {
+  const std::vector<std::string> parts = absl::StrSplit(text, '/');
+  if (parts.size() != 2) return;
+  HEDGEROW_CHECK(absl::SimpleAtoi(parts[0], &config.cluster_epoch));
+  HEDGEROW_CHECK(absl::SimpleHexAtoi(parts[1], &config.beginning));
+}
+
+NodeConfig FromFile(const v1::NodeConfigFile& file, const config::Locations& locations) {
+  NodeConfig config;
+  config.cluster_id = static_cast<uint64_t>(file.cluster_id());
+  if (!file.cluster_key().empty()) config.cluster_key = wire::ParseKey(file.cluster_key()).value();
+  if (!file.announce_key().empty()) config.announce_key = wire::ParseKey(file.announce_key()).value();
+  config.self = raft::NodeId(file.node());
+  config.join = file.join();
+  TakeEpoch(file.beginning(), config);
+  config.durability =
+      file.durability() == v1::DURABILITY_MODE_MEMORY ? Durability::kMemory : Durability::kDisk;
+  config.data_dir = file.data_dir();
+  config.serve = AddressOf(file.serve());
+  config.admin_socket = file.admin_socket();
+  config.metrics_listen = file.metrics_listen();
+  for (const v1::MemberEntry& member : file.members()) {
+    config.members.push_back({.id = raft::NodeId(member.id()),
+                              .peer = AddressOf(member.peer()),
+                              .serve = AddressOf(member.serve())});
+  }
+  for (const v1::ProxyEntry& proxy : file.proxies())
+    config.proxies.push_back({.name = proxy.name(), .address = AddressOf(proxy.address())});
+  config.election_floor_ns = static_cast<uint64_t>(file.election().floor_ns());
+  config.election_cap_ns = static_cast<uint64_t>(file.election().cap_ns());
+  const v1::OffloadsBlock& offloads = file.offloads();
+  config.offloads = {.heartbeat = offloads.heartbeat(),
+                     .vote = offloads.vote(),
+                     .append = offloads.append(),
+                     .quorum = offloads.quorum(),
+                     .broadcast = offloads.broadcast(),
+                     .watchdog = offloads.watchdog(),
+                     .xdp = XdpModeOf(offloads.xdp())};
+  config.spin_ns = static_cast<uint64_t>(file.spin_ns());
+  config.waiting_max = file.waiting_max();
+  const v1::SnapshotsBlock& snapshots = file.snapshots();
+  config.snapshots = {.every_entries = snapshots.every_entries(),
+                      .every_bytes = static_cast<uint64_t>(snapshots.every_bytes()),
+                      .tail_entries = snapshots.tail_entries(),
+                      .tail_bytes = static_cast<uint64_t>(snapshots.tail_bytes()),
+                      .rate_bytes_per_s = static_cast<uint64_t>(snapshots.rate_bytes_per_s())};
+  if (file.has_memcached()) {
+    config.memcached = {.listen = AddressOf(file.memcached().listen()),
+                        .value_max_bytes = file.memcached().value_max(),
+                        .rate_per_s = file.memcached().rate(),
+                        .once_in_window = file.memcached().once_in_window()};
+  }
+  TakeSettings(file, locations, config);
+  return config;
+}
+
+NodeConfig Parse(absl::string_view text, config::Locations& locations, config::Diagnostics& errors) {
+  v1::NodeConfigFile file;
+  if (!config::Decode(text, file, locations, errors)) return {};
+  NodeConfig config = FromFile(file, locations);
+  ReadKey(file.cluster_key_file(), "cluster_key_file", locations, errors,
+          [&config](const wire::Key& key) { config.cluster_key = key; });
+  ReadKey(file.announce_key_file(), "announce_key_file", locations, errors,
+          [&config](const wire::Key& key) { config.announce_key = key; });
+  CheckNodeConfig(config, locations, errors);
+  CompleteNodeConfig(config, locations);
+  return config;
+}
+
+// In order. Of MemberConfig or raft::Member.
+template <typename Members>
+std::vector<uint64_t> IdsOf(const Members& members) {
+  std::vector<uint64_t> ids;
+  for (const auto& member : members) ids.push_back(member.id.value());
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
+}  // namespace
+
+absl::string_view Name(Durability durability) { return durability == Durability::kDisk ? "disk" : "memory"; }
+
+uint64_t MemcachedRateMax(size_t members, uint64_t window_ns) {
+  constexpr uint64_t kFrameIds = 65'536;
+  // What committed time may fall behind around an election, and then some.
+  constexpr uint64_t kMargin_ns = 2'000'000'000;
+  const uint64_t span_ms = (window_ns + kMargin_ns) / 1'000'000;
+  return kFrameIds * 1000 / (std::max<uint64_t>(members, 1) * span_ms);
+}
+
+const MemberConfig& NodeConfig::own() const {
+  const MemberConfig* const found = Find(self);
+  HEDGEROW_CHECK(found != nullptr);  // CheckNodeConfig refuses such a configuration
+  return *found;
+}
+
+const MemberConfig* NodeConfig::Find(raft::NodeId id) const {
+  const auto found =
+      std::find_if(members.begin(), members.end(), [id](const MemberConfig& m) { return m.id == id; });
+  return found == members.end() ? nullptr : &*found;
+}
+
+raft::Configuration NodeConfig::Initial() const {
+  if (join) return {};
+  std::vector<raft::NodeId> ids;
+  for (const MemberConfig& member : members) ids.push_back(member.id);
+  raft::Configuration initial = raft::Configuration::OfVoters(ids);
+  Readdress(initial);
+  return initial;
+}
+
+void NodeConfig::Readdress(raft::Configuration& configuration) const {
+  if (configuration.epoch != 0) return;
+  for (raft::Member& member : configuration.members) {
+    if (const MemberConfig* const known = Find(member.id); known != nullptr)
+      member.address = known->peer.ToString();
+  }
+}
+
+absl::Status NodeConfig::CheckMembers(const raft::Configuration& began_with,
+                                      const raft::Configuration& latest) const {
+  if (join) return absl::OkStatus();
+  if (began_with.members.empty()) {
+    if (!latest.members.empty()) return absl::OkStatus();
+    return absl::FailedPreconditionError(absl::StrCat(
+        "join: this node has joined a cluster that has not added it yet (its log in ", data_dir,
+        " was begun with `join: on`), and the configuration file wants it to begin one: put `join: on` back"));
+  }
+  const std::vector<uint64_t> said = IdsOf(members), began = IdsOf(began_with.members);
+  // Who has left stays in the log's configuration until the next one; in nobody's list.
+  std::vector<raft::Member> staying = latest.members;
+  std::erase_if(staying, [&latest](const raft::Member& member) {
+    return ((latest.leaving >> member.position) & 1) != 0;
+  });
+  const std::vector<uint64_t> now = IdsOf(staying);
+  if (said == began || said == now) return absl::OkStatus();
+  const bool changed = now != began;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "members: the log in ", data_dir, " began with the members ", absl::StrJoin(began, ", "),
+      changed ? absl::StrCat(" and has ", absl::StrJoin(now, ", "), " by now") : std::string(),
+      ", and the configuration file has ", absl::StrJoin(said, ", "),
+      ". A cluster that has begun changes its members with `hedgerow-node members`, never in a file: put ",
+      absl::StrJoin(began, ", "), changed ? absl::StrCat(" or ", absl::StrJoin(now, ", ")) : std::string(),
+      " back"));
+}
+
+NodeConfig ParseNodeConfig(absl::string_view text, config::Diagnostics& errors) {
+  config::Locations locations;
+  return Parse(text, locations, errors);
+}
+
+NodeConfig LoadNodeConfig(const std::string& path, config::Diagnostics& errors) {
+  const std::optional<std::string> text = config::ReadSource(path, errors);
+  if (!text.has_value()) return NodeConfig();
+  config::Locations locations;
+  NodeConfig config = Parse(*text, locations, errors);
+  struct stat info {};
+  for (const char* key : {"cluster_key", "announce_key"}) {
+    if (!locations.Has(key) || stat(path.c_str(), &info) != 0) continue;
+    const std::string why = operate::WhyNotSecret(info.st_mode);
+    if (!why.empty())
+      errors.Add(locations.Find(key), key, absl::StrCat("this file ", why, ", or the key in ", key, "_file"));
+  }
+  return config;
+}
+
+absl::StatusOr<NodeConfig> LoadNodeConfig(const std::string& path) {
+  config::Diagnostics errors(path);
+  NodeConfig config = LoadNodeConfig(path, errors);
+  if (!errors.empty()) return errors.ToStatus();
+  return config;
+}
+
+}  // namespace hedgerow::node

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/node/front_end/front_end.h"
+
+#include <cstring>
+#include <utility>
+
+namespace hedgerow::node {
+namespace {
+
+// ReplyTo::way: the client's address in the first two words, the local one that it asked in the last two. way[2]: the port,
+// the request's kind above it, and at the top whether it is a node's (peers.cc).
+constexpr int kKindShift = 16;
+
+kv::ReplyTo ReplyToClient(const Datagram& datagram, const wire::HkvRequest& request) {
+  kv::ReplyTo reply_to{.client = request.client_id, .request = request.seq, .way = WayBack(datagram)};
+  reply_to.way[2] |= static_cast<uint64_t>(request.kind) << kKindShift;
+  return reply_to;
+}
+
+}  // namespace
+
+std::array<uint64_t, 5> WayBack(const Datagram& datagram) {
+  std::array<uint64_t, 5> way{};
+  std::memcpy(&way[0], datagram.from.bytes.data(), datagram.from.bytes.size());
+  std::memcpy(&way[3], datagram.to.bytes.data(), datagram.to.bytes.size());
+  way[2] = datagram.from.port;
+  return way;
+}
+
+std::pair<NetAddress, NetAddress> EndsOf(const kv::ReplyTo& reply_to) {
+  NetAddress local;
+  NetAddress client;
+  std::memcpy(client.bytes.data(), &reply_to.way[0], client.bytes.size());
+  std::memcpy(local.bytes.data(), &reply_to.way[3], local.bytes.size());
+  client.port = static_cast<uint16_t>(reply_to.way[2]);
+  return {local, client};
+}
+
+std::optional<kv::Request> FrontEnd::Take(const Datagram& datagram) {
+  wire::HkvParse parsed = wire::ParseHkvRequest(datagram.bytes);
+  if (!parsed.request.has_value()) {
+    if (parsed.answer.has_value()) {
+      Send(datagram.to, datagram.from, *parsed.answer);
+    } else {
+      ++counters_.drops[static_cast<size_t>(parsed.drop)];
+    }
+    return std::nullopt;
+  }
+  ++counters_.requests;
+  wire::HkvRequest& asked = *parsed.request;
+  kv::Request request;
+  request.reply_to = ReplyToClient(datagram, asked);
+  request.patience_ns = wire::Patience_ns(asked);
+  switch (asked.kind) {
+    case wire::HkvKind::kOpen:
+      request.command.key = {.kind = kv::CommandKind::kOpen, .a = asked.seq, .b = 0, .c = 0};
+      break;
+    case wire::HkvKind::kWrite:
+      request.command.key = {.kind = kv::CommandKind::kWrite, .a = asked.client_id, .b = asked.seq, .c = 0};
+      if (asked.client_id == wire::kHkvNoSession) {
+        request.command.key = {.kind = kv::CommandKind::kWindowed, .a = asked.seq, .b = 0, .c = 0};
+      }
+      request.command.lowest_unanswered = asked.lowest_unanswered;
+      request.command.operations = std::move(asked.operations);
+      break;
+    case wire::HkvKind::kGet:
+      request.read_key = std::move(asked.key);
+      break;
+  }
+  return request;
+}
+
+void FrontEnd::Answer(const kv::Answer& answer, uint32_t pushback) {
+  const auto [from, to] = EndsOf(answer.reply_to);
+  wire::HkvAnswer said;
+  said.kind = static_cast<wire::HkvKind>(static_cast<uint8_t>(answer.reply_to.way[2] >> kKindShift));
+  said.client_id = answer.reply_to.client;
+  said.seq = answer.reply_to.request;
+  switch (answer.kind) {
+    case kv::Answer::Kind::kResult:
+      said.status = wire::StatusOf(answer.result.code);
+      said.session = answer.result.session;
+      said.values = answer.result.values;
+      break;
+    case kv::Answer::Kind::kValue:
+      said.status = answer.value.has_value() ? wire::HkvStatus::kOk : wire::HkvStatus::kNotFound;
+      said.value = answer.value.value_or("");
+      break;
+    case kv::Answer::Kind::kNotLeader:
+      said.status = wire::HkvStatus::kNotLeader;
+      said.hint = static_cast<uint32_t>(answer.leader_hint.value());
+      break;
+    case kv::Answer::Kind::kItems:  // the other front end's (memcached_front_end.h)
+      break;
+  }
+  // Another copy of what found a bound reached would find it, too.
+  if (said.status == wire::HkvStatus::kOverloaded) pushback = wire::kHkvNeverHedge;
+  if (said.status != wire::HkvStatus::kNotLeader) said.pushback = pushback;
+  counters_.asked_for_no_hedge += said.pushback == wire::kHkvNeverHedge;
+  counters_.asked_for_later_hedge += said.pushback != 0 && said.pushback != wire::kHkvNeverHedge;
+  Send(from, to, said);
+}
+
+void FrontEnd::Send(const NetAddress& from, const NetAddress& to, const wire::HkvAnswer& answer) {
+  ++counters_.answers[static_cast<size_t>(answer.status)];
+  socket_.SendFrom(from, to, wire::Encode(answer));
+}
+
+}  // namespace hedgerow::node

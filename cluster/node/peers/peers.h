@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The other nodes, over UDP (docs/WIRE_FORMAT.md): seals what the replica sends them, opens what they send,
+// asks them for their lives, and counts what is not believed. A peer whose life is not known yet gets what is
+// sent to it all the same: whether it can believe this node is its own business. On the loop's thread.
+//
+// A member is reached at the address of the configuration, or where it answers instead. A HELLO is answered to
+// where it came from, and its sender is asked there as well; only the living member can answer that question, so
+// what answers it is a path to the member. A member that starts at another address is thus reached there before
+// the configuration says so, also where the others are no majority without it.
+
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "cluster/kv/replica.h"
+#include "cluster/node/net/net_address.h"
+#include "cluster/node/peers/copy_register.h"
+#include "cluster/node/net/udp_socket.h"
+#include "cluster/raft/types.h"
+#include "cluster/wire/peer.h"
+#include "cluster/wire/peer_lives.h"
+#include "cluster/wire/peer_pieces.h"
+
+namespace hedgerow::node {
+
+struct PeerState {
+  raft::NodeId id{};
+  NetAddress address{};  // by the configuration; port 0: nowhere
+  // Where the member answers, if that is not `address`: it was started at another one, and is not moved yet.
+  NetAddress answers_at{};  // port 0: it answers at `address`, or nowhere
+  // Where a datagram with the right tag came from that is not believed yet, if not from `address`. It may be a
+  // recording, so all that happens is that the member is asked there, too. Port 0: none came.
+  NetAddress seen_at{};
+  uint64_t heard_ns = 0;  // when the last believed datagram came; 0: never
+  uint32_t position = raft::Configuration::kNoPosition;
+  uint64_t lost_ns = 0;  // when it last said that it has lost what it promised; 0: never
+  // When it last proved that it cannot be in one cluster with this node, and why, as what is said of it ("has `durability:
+  // memory`, and ..."); 0: never.
+  uint64_t incompatible_ns = 0;
+  std::string incompatible{};
+  // What it can do, in the incarnation that is known, and which build it is.
+  uint32_t features = 0;
+  std::string build{};
+
+  bool IsIncompatible(uint64_t now_ns) const {
+    return incompatible_ns > heard_ns && now_ns < incompatible_ns + kLostPatience_ns;
+  }
+  const NetAddress& reached_at() const { return answers_at.port != 0 ? answers_at : address; }
+  bool SaysLost(uint64_t now_ns) const { return lost_ns > heard_ns && now_ns < lost_ns + kLostPatience_ns; }
+  static constexpr uint64_t kLostPatience_ns = 10'000'000'000;
+};
+
+// What a member has promised this node, so that its log must hold it in whichever life. Term not set: nothing.
+struct Promised {
+  raft::Term term{};
+  raft::LogIndex last{};
+};
+
+// What `peer` has promised the leader that this node is.
+Promised PromisedBy(const raft::Raft& raft, raft::NodeId peer);
+
+// A forwarded request is answered to the node that forwarded it. In this folder only, a ReplyTo means this or a client.
+kv::ReplyTo ReplyToNode(raft::NodeId node, uint64_t tag);
+std::optional<raft::NodeId> NodeOf(const kv::ReplyTo& reply_to);
+
+// Who gets what other nodes say: the replica, or what keeps it and the kernel of one mind. Not settled here.
+class PeerReceiver {
+ public:
+  virtual ~PeerReceiver() = default;
+  virtual void Receive(uint64_t arrived_ns, raft::Message message) = 0;
+  virtual void Receive(uint64_t arrived_ns, kv::Request request) = 0;
+  virtual void Receive(raft::NodeId from, uint64_t tag, const kv::Answer& answer) = 0;
+  virtual void Receive(const raft::LeaderResigns& hint) = 0;
+  virtual void Receive(const raft::LeaderStalled& hint) = 0;
+  virtual Promised PromisedBy(raft::NodeId peer) const = 0;
+};
+
+class Peers {
+ public:
+  struct Counters {
+    std::array<uint64_t, wire::kDropReasons> drops{};  // by DropReason
+    uint64_t too_large = 0;                            // could not be sealed
+    uint64_t nowhere = 0;       // to somebody whose address is not known, or not any more
+    uint64_t refused = 0;       // datagrams of those who have left, or never were members
+    uint64_t bad_commands = 0;  // a forwarded command that is none
+    uint64_t broadcasts = 0;    // datagrams that the kernel copies to several peers
+    uint64_t split = 0;         // messages that left in pieces
+    uint64_t pieces = 0;        // those pieces
+  };
+
+  // Nobody is known yet. `copies` says which copy of the log this node has, and records which ones the others have.
+  Peers(DatagramSender& socket, const wire::PeerIdentity& identity, CopyRegister& copies,
+        std::function<uint64_t()> draw);
+
+  // The others from now on, with what this node's configuration says; nothing is sent to anybody else, but
+  // answers to strangers. A stranger is somebody whose configuration is newer than what is committed here
+  // (`committed_epoch`), and who may be a member that this node has not heard of: its requests are heard.
+  // The kernel copies nothing before SetBroadcast has said to whom. Once this node's configuration is
+  // committed, the logs of those who are no members by it are forgotten.
+  void SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t committed_epoch, uint64_t now_ns);
+
+  void Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver);
+  // The core's message in a datagram that the kernel has admitted; nothing if it is none.
+  std::optional<raft::Message> Decode(std::string_view datagram) const;
+
+  // Leaves with the next Flush.
+  void Send(raft::Message message) { pending_.push_back({.message = std::move(message)}); }
+  // Seals what was sent since the last one. What is the same for several peers leaves once, if the kernel
+  // copies it.
+  void Flush();
+  void Send(const kv::Forward& forward);
+  void Answer(raft::NodeId node, const kv::Answer& answer);
+  void Greet(uint64_t now_ns);
+  uint64_t next_greeting_ns() const { return lives_.next_ask_ns(); }
+
+  // The kernel copies a datagram whose mark is `mark` and a mask of members, by their positions, to all of
+  // those; `reachable` are the ones whose link address it knows. Mask 0, as at the start: it copies nothing.
+  void SetBroadcast(uint32_t mark, uint32_t reachable) {
+    broadcast_mark_ = mark;
+    broadcast_reachable_ = reachable;
+  }
+
+  // Who has recorded another log of this node, whose folder somebody has emptied then: it must end, and is
+  // LOST.
+  raft::NodeId refused_by() const { return refused_by_; }
+  // Why a member is not heard: its copy cannot be recorded.
+  const absl::Status& recorded() const { return recorded_; }
+
+  // A member has answered lately that this node is none, by a configuration that is not committed here.
+  struct Removal {
+    raft::NodeId by{};
+    uint32_t epoch = 0;  // of that configuration
+    uint64_t told_ns = 0;
+  };
+  std::optional<Removal> RemovedBy(uint64_t now_ns) const;
+  // Whether they still take it for a member, once more.
+  void AskAgain();
+  // Of the replicated log; from then on members with another one are not believed.
+  void SetLogUuid(uint64_t log_uuid) { traits_.log_uuid = log_uuid; }
+  // What this node and all others can do, as bits (kv/features.h); a member whose incarnation is not known can do nothing.
+  uint32_t AgreedFeatures() const;
+
+  void SetTerm(raft::Term term) { term_ = term; }  // what the transport's own datagrams say
+  // Once everything is there that former lives have promised; until then this node says nothing of it.
+  void SetStarted(raft::Term term, raft::LogIndex last) {
+    started_ = {.starts = copies_.starts(), .term = term, .last = last};
+  }
+  const std::vector<PeerState>& states() const { return others_; }
+  uint64_t LifeOf(raft::NodeId peer) const { return lives_.LifeOf(peer); }
+  uint64_t HighestNumberOf(raft::NodeId peer) const { return lives_.HighestOf(peer); }
+  // The kernel has seen numbers up to this one, and will see no more.
+  void NumbersSeen(raft::NodeId peer, uint64_t highest) { lives_.SeenUpTo(peer, highest); }
+  void DrawNumbersFrom(std::function<uint64_t()> draw) { codec_.DrawFrom(std::move(draw)); }
+  const Counters& counters() const { return counters_; }
+  const wire::PeerPieces::Counters& received_pieces() const { return pieces_.counters(); }
+
+ private:
+  struct Pending {
+    raft::Message message;
+    bool followed = false;  // an append: the next one to the same peer leaves with it and begins where it ends
+  };
+
+  struct Stranger {
+    PeerState state;
+    uint32_t epoch = 0;  // the latest it has said
+  };
+  // All members of a configuration that this node has not heard of: whichever of them leads must reach it.
+  static constexpr size_t kStrangersMax = HR_RAFT_MAX_MEMBERS;
+
+  PeerState* Find(raft::NodeId id);
+  uint32_t CopyReaches() const;
+  static void Heard(PeerState& peer, const Datagram& datagram, bool answered);
+  Stranger* FindStranger(raft::NodeId id);
+  wire::DropReason TakeStranger(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns);
+  void TellRemoved(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns);
+  void TakePiece(wire::Opened& opened, const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver);
+  void Forget(raft::NodeId id);
+  void TakeBody(wire::Opened& opened, uint64_t arrived_ns, PeerReceiver& receiver);
+  uint32_t PositionBit(raft::NodeId id);
+  void MarkFollowed();
+  uint32_t TakeGroup(size_t first);
+  void Remember(raft::NodeId id, uint64_t now_ns);
+  wire::DropReason Met(raft::NodeId id, uint64_t now_ns);
+  wire::DropReason Compare(const wire::PeerTraits& its, std::string& why) const;
+  bool IsOfAnotherCluster(const wire::PeerTraits& its) const;
+  wire::DropReason TakeTraits(raft::NodeId id, const wire::PeerTraits& its, wire::DropReason admitted, uint64_t now_ns);
+  bool WentBack(const wire::PeerHeader& header, const wire::Started& started, const PeerReceiver& receiver) const;
+  raft::Term TermForAck(const wire::PeerHeader& hello, const wire::PeerTraits& its, bool went_back) const;
+  void SendTo(raft::NodeId to, const wire::PeerBody& body) { SendTo(to, term_, body); }
+  void SendTo(raft::NodeId to, raft::Term term, const wire::PeerBody& body);
+  void SendSealed(raft::NodeId to, std::string bytes);
+  void SendDatagrams(const NetAddress& to, std::string sealed, uint32_t mark = 0);
+  void SendSealed(const NetAddress& to, std::string bytes);
+  void TakeForward(const wire::PeerHeader& header, const wire::Forward& forward, uint64_t arrived_ns,
+                   PeerReceiver& receiver);
+  void TakeResign(const wire::PeerHeader& header, const wire::Resign& resign, PeerReceiver& receiver);
+
+  DatagramSender& socket_;
+  raft::NodeId self_;
+  wire::PeerTraits traits_;
+  CopyRegister& copies_;
+  absl::Status recorded_;
+  raft::NodeId refused_by_;
+  Removal removal_;
+  std::vector<PeerState> others_;
+  std::vector<Stranger> strangers_;
+  uint32_t epoch_ = 0;
+  uint32_t committed_epoch_ = 0;
+  wire::PeerCodec codec_;
+  wire::PeerLives lives_;
+  wire::PeerPieces pieces_;
+  raft::Term term_;
+  wire::Started started_;
+  std::vector<Pending> pending_;
+  uint32_t broadcast_mark_ = 0;
+  uint32_t broadcast_reachable_ = 0;
+  Counters counters_;
+};
+
+}  // namespace hedgerow::node

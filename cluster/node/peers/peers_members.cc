@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Peers, the part that decides which nodes are believed: members and what they announce in HELLO, which copy of the log each of
+// them has, nodes that this node's configuration does not name yet, and nodes that were removed. What they send is peers.cc's.
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cluster/node/peers/peers.h"
+
+namespace hedgerow::node {
+
+void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t committed_epoch,
+                       uint64_t now_ns) {
+  const std::vector<PeerState> before = std::exchange(others_, std::move(others));
+  epoch_ = epoch;
+  committed_epoch_ = committed_epoch;
+  broadcast_reachable_ = 0;
+  codec_.SetConfigEpoch(epoch);
+  for (PeerState& peer : others_) {
+    lives_.Add(peer.id);
+    Remember(peer.id, now_ns);
+    for (const PeerState& known : before) {
+      if (known.id != peer.id) continue;
+      peer.heard_ns = known.heard_ns;
+      peer.lost_ns = known.lost_ns;
+      peer.incompatible_ns = known.incompatible_ns;
+      peer.incompatible = known.incompatible;
+      peer.features = known.features;
+      peer.build = known.build;
+      // It is where it was until it is heard elsewhere. A member without an address has lost its place to another
+      // one, and is not to be reached at all.
+      if (peer.address.port == 0 || peer.address == known.reached_at()) continue;
+      if (known.heard_ns != 0) peer.answers_at = known.reached_at();
+      peer.seen_at = known.seen_at;
+    }
+  }
+  std::erase_if(strangers_, [this](const Stranger& stranger) {
+    if (Find(stranger.state.id) != nullptr) return true;
+    if (stranger.epoch > committed_epoch_) return false;
+    Forget(stranger.state.id);
+    return true;
+  });
+  for (const PeerState& known : before) {
+    if (Find(known.id) == nullptr) Forget(known.id);
+  }
+  // One that is not committed may be gone back from, and then who was left out is a member with its log of
+  // before.
+  if (epoch != committed_epoch) return;
+  std::vector<raft::NodeId> members;
+  for (const PeerState& peer : others_) members.push_back(peer.id);
+  copies_.KeepOnly(members);
+}
+
+void Peers::Forget(raft::NodeId id) {
+  lives_.Remove(id);
+  pieces_.Forget(id);
+}
+
+// Of a new member. One that was a stranger until now has said which log it has, but nobody has recorded it.
+void Peers::Remember(raft::NodeId id, uint64_t now_ns) {
+  const uint64_t known = copies_.CopyOf(id);
+  lives_.Remember(id, known);
+  const uint64_t said = lives_.LogOf(id);
+  if (said == 0 || said == known) return;
+  if (known == 0) {
+    (void)Met(id, now_ns);
+  } else {
+    lives_.Forget(id, now_ns);  // it is to answer again
+  }
+}
+
+// A member has said which log it has. Until that is recorded nothing else of it may count: this node may be the
+// only one that knows when it comes back with another.
+wire::DropReason Peers::Met(raft::NodeId id, uint64_t now_ns) {
+  const uint64_t said = lives_.LogOf(id);
+  if (said == 0 || Find(id) == nullptr) return wire::DropReason::kNone;
+  const absl::Status recorded = copies_.Record(id, said);
+  const bool pending = absl::IsUnavailable(recorded);
+  if (!pending) recorded_ = recorded;
+  if (recorded.ok()) {
+    lives_.Remember(id, said);
+    return wire::DropReason::kNone;
+  }
+  lives_.Forget(id, now_ns, pending ? wire::PeerLives::kAskFloor_ns : wire::PeerLives::kAskCap_ns);
+  return wire::DropReason::kLifeUnknown;
+}
+
+bool Peers::IsOfAnotherCluster(const wire::PeerTraits& its) const {
+  return its.log_uuid != 0 && traits_.log_uuid != 0 && its.log_uuid != traits_.log_uuid;
+}
+
+// Whether a member can be in one cluster with this node; if not, `why` says what is said of it. An acknowledgement of a
+// node of the other durability mode promises something else. The log of another cluster that was set up under the same ids
+// and key is none of this one's copies.
+wire::DropReason Peers::Compare(const wire::PeerTraits& its, std::string& why) const {
+  using Durability = wire::PeerTraits::Durability;
+  const auto name = [](Durability durability) { return durability == Durability::kDisk ? "disk" : "memory"; };
+  if (its.version_max != 0 && traits_.version_max != 0 &&
+      (its.version_min > traits_.version_max || its.version_max < traits_.version_min)) {
+    why = absl::StrCat("speaks versions ", its.version_min, " to ", its.version_max,
+                       " of the protocol between nodes (build ", its.build, "), and this node ", traits_.version_min,
+                       " to ", traits_.version_max, " (build ", traits_.build,
+                       "): upgrade by a version in between that speaks both");
+    return wire::DropReason::kVersion;
+  }
+  if (IsOfAnotherCluster(its)) {
+    why = absl::StrFormat(
+        "is of another cluster that was set up under the same ids: its log is %016x, and this node's %016x. Stop the node "
+        "that does not belong here, and give it another data_dir or another cluster_id",
+        its.log_uuid, traits_.log_uuid);
+    return wire::DropReason::kOtherLog;
+  }
+  if (its.durability == Durability::kUnsaid || traits_.durability == Durability::kUnsaid ||
+      its.durability == traits_.durability) {
+    return wire::DropReason::kNone;
+  }
+  why = absl::StrCat("has `durability: ", name(its.durability), "`, and this node `durability: ",
+                     name(traits_.durability),
+                     "`: an acknowledgement must promise the same on all nodes. Stop the node whose file is wrong, correct "
+                     "the key there, and start it");
+  return wire::DropReason::kOtherDurability;
+}
+
+// Of a HELLO_ACK that has answered a nonce of this node, so it is no recorded datagram. Nothing is believed of a member
+// that is not compatible: it gets no life.
+wire::DropReason Peers::TakeTraits(raft::NodeId id, const wire::PeerTraits& its, wire::DropReason admitted,
+                                   uint64_t now_ns) {
+  std::string why;
+  const wire::DropReason compared = Compare(its, why);
+  PeerState* const peer = Find(id);
+  if (compared == wire::DropReason::kNone) {
+    if (peer != nullptr && admitted == wire::DropReason::kNone) {
+      peer->features = its.features;
+      peer->build = its.build;
+    }
+    return admitted;
+  }
+  if (peer != nullptr) {
+    peer->incompatible_ns = now_ns;
+    peer->incompatible = std::move(why);
+  }
+  if (admitted == wire::DropReason::kNone) lives_.Forget(id, now_ns);
+  return compared;
+}
+
+uint32_t Peers::AgreedFeatures() const {
+  uint32_t agreed = traits_.features;
+  for (const PeerState& peer : others_) agreed &= lives_.LifeOf(peer.id) == 0 ? 0 : peer.features;
+  return agreed;
+}
+
+// The folder of a member was put back: it starts with less than it has promised. What it promised is of the life
+// that is known, or of one before; what it said in the life that now speaks is not compared, since datagrams
+// overtake each other.
+bool Peers::WentBack(const wire::PeerHeader& header, const wire::Started& started,
+                     const PeerReceiver& receiver) const {
+  if (lives_.WentBack(header, started)) return true;
+  const uint64_t life = lives_.LifeOf(header.from);
+  if (started.starts == 0 || life == 0 || life == header.from_life) return false;
+  // A later term may have truncated entries that the member acknowledged in this one.
+  const Promised promised = receiver.PromisedBy(header.from);
+  return started.term < promised.term || (started.term == promised.term && started.last < promised.last);
+}
+
+// A member of another cluster has lost nothing: it hears which log this node has, and compares.
+raft::Term Peers::TermForAck(const wire::PeerHeader& hello, const wire::PeerTraits& its, bool went_back) const {
+  if (IsOfAnotherCluster(its)) return wire::SayLogId(copies_.copy_id());
+  const uint64_t said = wire::LogIdIn(hello);
+  const uint64_t known = copies_.CopyOf(hello.from);
+  const bool other = said != 0 && known != 0 && said != known;
+  return other || went_back ? wire::kOtherLogTerm : wire::SayLogId(copies_.copy_id());
+}
+
+Peers::Stranger* Peers::FindStranger(raft::NodeId id) {
+  const auto found = std::find_if(strangers_.begin(), strangers_.end(),
+                                  [id](const Stranger& stranger) { return stranger.state.id == id; });
+  return found == strangers_.end() ? nullptr : &*found;
+}
+
+// As raft_membership.cc judges its messages. A stranger is where its datagrams come from; which are its own is
+// known once it has answered a HELLO that was sent there.
+wire::DropReason Peers::TakeStranger(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns) {
+  const wire::PeerHeader& header = opened.header;
+  if (header.config_epoch <= committed_epoch_) {
+    ++counters_.refused;
+    TellRemoved(opened, datagram, now_ns);
+    return wire::DropReason::kConfigEpoch;
+  }
+  Stranger* stranger = FindStranger(header.from);
+  if (stranger == nullptr) {
+    if (strangers_.size() >= kStrangersMax) return wire::DropReason::kNoMember;
+    stranger = &strangers_.emplace_back();
+    stranger->state.id = header.from;
+    lives_.Add(header.from);
+  }
+  if (lives_.LifeOf(header.from) == 0) stranger->state.address = datagram.from;
+  stranger->epoch = std::max(stranger->epoch, header.config_epoch);
+  const bool asks = std::holds_alternative<wire::Hello>(opened.body) ||
+                    std::holds_alternative<wire::HelloAck>(opened.body) ||
+                    std::holds_alternative<raft::VoteRequest>(opened.body) ||
+                    std::holds_alternative<raft::AppendRequest>(opened.body) ||
+                    std::holds_alternative<raft::Heartbeat>(opened.body) ||
+                    std::holds_alternative<wire::Piece>(opened.body);  // of an append
+  return asks ? wire::DropReason::kNone : wire::DropReason::kNoMember;
+}
+
+// It asked as a member, with its log: else it is a LOST node that looks for the member that it is to come back as. What is
+// not committed here may be gone back from, and then it is one.
+void Peers::TellRemoved(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns) {
+  const auto* const hello = std::get_if<wire::Hello>(&opened.body);
+  if (hello == nullptr || wire::LogIdIn(opened.header) == 0 || epoch_ != committed_epoch_) return;
+  if (!lives_.MayAnswerHello(now_ns)) return;
+  SendSealed(datagram.from, codec_.Seal(opened.header.from, wire::kRemovedTerm,
+                                        wire::HelloAck{.nonce = hello->nonce, .traits = traits_, .started = {}}));
+}
+
+std::optional<Peers::Removal> Peers::RemovedBy(uint64_t now_ns) const {
+  const bool news = removal_.epoch > committed_epoch_ && now_ns < removal_.told_ns + PeerState::kLostPatience_ns;
+  return news ? std::optional(removal_) : std::nullopt;
+}
+
+void Peers::AskAgain() {
+  for (const PeerState& peer : others_) lives_.AskAgain(peer.id);
+}
+
+void Peers::Greet(uint64_t now_ns) {
+  // Everywhere where the peer may be. It answers at each, and the first answer counts.
+  const auto greet = [&](const PeerState& peer) {
+    const uint64_t nonce = lives_.NonceFor(peer.id, now_ns);
+    if (nonce == 0) return;
+    const auto ask_at = [&](const NetAddress& address) {
+      SendSealed(address, codec_.Seal(peer.id, wire::SayLogId(copies_.copy_id()),
+                                      wire::Hello{.nonce = nonce, .traits = traits_, .started = started_}));
+    };
+    ask_at(peer.address);
+    if (peer.answers_at.port != 0) ask_at(peer.answers_at);
+    if (peer.seen_at.port != 0 && peer.seen_at != peer.answers_at) ask_at(peer.seen_at);
+  };
+  for (const PeerState& peer : others_) greet(peer);
+  for (const Stranger& stranger : strangers_) greet(stranger.state);
+}
+
+}  // namespace hedgerow::node

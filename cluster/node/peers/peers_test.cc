@@ -1,0 +1,581 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What leaves for the other nodes and comes from them, as datagrams: which appends say that another follows,
+// what becomes of those to nodes that have left, and messages in pieces.
+#include "cluster/node/identity/identity_keeper.h"
+#include "cluster/node/peers/peers.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "bpf/abi/peer_abi.h"
+#include "cluster/kv/command.h"
+#include "cluster/node/net/socket_testing.h"
+#include "cluster/raft/log.h"
+#include "cluster/raft/options.h"
+#include "cluster/wire/peer_pieces.h"
+
+namespace hedgerow::node {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class PeersTest : public testing::Test {
+ protected:
+  PeersTest() { peers_.SetMembers(Others(), 0, 0, 0); }
+
+  struct Folder {
+    Folder() { EXPECT_NE(mkdtemp(path.data()), nullptr); }
+    ~Folder() { std::filesystem::remove_all(path); }
+    std::string path = testing::TempDir() + "hedgerow-peers-test.XXXXXX";
+  };
+
+  std::vector<PeerState> Others() const {
+    return {{.id = raft::NodeId(2), .address = receiver_->LocalAddress().value(), .position = 7}};
+  }
+  void Append(uint64_t prev_index, uint64_t count, const raft::Entry& like = {.term = raft::Term(1)}) {
+    raft::AppendRequest request{.prev_index = raft::LogIndex(prev_index), .prev_term = raft::Term(1)};
+    for (uint64_t i = 1; i <= count; ++i) {
+      request.entries.push_back(like);
+      request.entries.back().index = raft::LogIndex(prev_index + i);
+    }
+    peers_.Send(
+        {.from = raft::NodeId(1), .to = raft::NodeId(2), .term = raft::Term(1), .body = std::move(request)});
+  }
+  // The flags of the appends that leave.
+  std::vector<uint32_t> Flushed() {
+    peers_.Flush();
+    sender_->Flush();
+    std::vector<uint32_t> flags;
+    for (const Datagram& datagram : receiver_->Receive(0)) {
+      EXPECT_GE(datagram.bytes.size(), wire::kPeerHeader_bytes);
+      if (datagram.bytes[offsetof(hr_peer_header, kind)] != HR_PEER_APPEND) continue;
+      uint32_t value = 0;
+      std::memcpy(&value, datagram.bytes.data() + wire::kPeerHeader_bytes + offsetof(hr_peer_append, flags),
+                  sizeof(value));
+      flags.push_back(value);
+    }
+    return flags;
+  }
+
+  // Node 2 says this at `now_ns`. What node 1 says to it then.
+  std::vector<wire::Opened> SaidTo2(raft::Term term, const wire::PeerBody& body, uint64_t now_ns) {
+    const std::string bytes = other_.Seal(raft::NodeId(1), term, body);
+    peers_.Take({.from = receiver_->LocalAddress().value(), .bytes = bytes, .arrived_ns = now_ns}, now_ns,
+                nobody_);
+    return Greeted(now_ns);
+  }
+  std::vector<wire::Opened> Greeted(uint64_t now_ns) {
+    peers_.Greet(now_ns);
+    sender_->Flush();
+    std::vector<wire::Opened> said;
+    for (const Datagram& datagram : receiver_->Receive(0)) said.push_back(other_.Open(datagram.bytes));
+    return said;
+  }
+  // From now on node 2's incarnation is known.
+  void Meet2() {
+    const std::vector<wire::Opened> greeting = Greeted(1);
+    ASSERT_EQ(Count<wire::Hello>(greeting), 1u);
+    SaidTo2(wire::SayLogId(22), wire::HelloAck{.nonce = std::get<wire::Hello>(greeting[0].body).nonce}, 1);
+  }
+  void Take(const std::string& bytes, uint64_t now_ns = 1) {
+    peers_.Take({.from = receiver_->LocalAddress().value(), .bytes = bytes, .arrived_ns = now_ns}, now_ns,
+                nobody_);
+  }
+  uint64_t Dropped(wire::DropReason reason) const {
+    return peers_.counters().drops[static_cast<size_t>(reason)];
+  }
+  // An append of node 2 with one entry that has so many bytes.
+  std::string LargeAppend(size_t bytes) {
+    raft::AppendRequest append{.prev_index = raft::LogIndex(4), .prev_term = raft::Term(1)};
+    append.entries.push_back({.term = raft::Term(3), .index = raft::LogIndex(5),
+                              .kind = raft::EntryKind::kCommand,
+                              .payload = raft::Payload(std::string(bytes, 'x'))});
+    return other_.Seal(raft::NodeId(1), raft::Term(3), std::move(append));
+  }
+
+  template <typename Body>
+  static size_t Count(const std::vector<wire::Opened>& said) {
+    return static_cast<size_t>(std::count_if(said.begin(), said.end(), [](const wire::Opened& opened) {
+      return std::holds_alternative<Body>(opened.body);
+    }));
+  }
+
+  struct Nobody final : PeerReceiver {
+    void Receive(uint64_t, raft::Message message) override { messages.push_back(std::move(message)); }
+    void Receive(uint64_t, kv::Request request) override { requests.push_back(std::move(request)); }
+    void Receive(raft::NodeId, uint64_t, const kv::Answer&) override {}
+    void Receive(const raft::LeaderResigns&) override {}
+    void Receive(const raft::LeaderStalled& hint) override { late.push_back(hint); }
+    Promised PromisedBy(raft::NodeId) const override { return promised; }
+
+    std::vector<raft::Message> messages;
+    std::vector<kv::Request> requests;
+    std::vector<raft::LeaderStalled> late;
+    Promised promised;
+  };
+
+  Nobody nobody_;
+  using Mode = wire::PeerTraits::Durability;
+
+  wire::PeerCodec other_{{.cluster_id = 7, .key = {}, .self = raft::NodeId(2), .life = 6}};
+  std::unique_ptr<UdpSocket> sender_ = AnySocket();
+  std::unique_ptr<UdpSocket> receiver_ = AnySocket();
+  uint64_t drawn_ = 0;
+  const Folder folder_;  // outlives the keeper, whose thread writes there
+  // Node 2's copy of the log is on record, as it is once the two have met.
+  const std::unique_ptr<IdentityKeeper> keeper_ = [this] {
+    NodeConfig config;
+    config.cluster_id = 7;
+    config.self = raft::NodeId(1);
+    config.data_dir = folder_.path;
+    std::unique_ptr<IdentityKeeper> keeper = IdentityKeeper::Open(config).value();
+    EXPECT_EQ(keeper->CountStart(11, ""), absl::OkStatus());
+    EXPECT_TRUE(absl::IsUnavailable(keeper->Record(raft::NodeId(2), 22)));
+    EXPECT_EQ(keeper->Flush(), absl::OkStatus());
+    return keeper;
+  }();
+  Peers peers_{*sender_,
+               {.cluster_id = 7,
+                .key = {},
+                .self = raft::NodeId(1),
+                .life = 5,
+                .traits = {.durability = Mode::kDisk, .features = 3, .version_min = 3, .version_max = 3}},
+               *keeper_,
+               [this] { return ++drawn_; }};
+};
+
+TEST_F(PeersTest, AnAppendSaysThatTheNextOneLeftWithIt) {
+  Append(0, 2);
+  Append(2, 1);
+  Append(9, 1);
+  EXPECT_THAT(Flushed(), ElementsAre(HR_PEER_APPEND_MORE, 0, 0)) << "the last does not begin where one ends";
+}
+
+TEST_F(PeersTest, TheLastOneNeverSaysSo) {
+  Append(0, 1);
+  EXPECT_THAT(Flushed(), ElementsAre(0)) << "or nobody would acknowledge it";
+  Append(1, 1);
+  EXPECT_THAT(Flushed(), ElementsAre(0));
+}
+
+TEST_F(PeersTest, ABurstIsAcknowledgedNowAndThen) {
+  for (uint64_t prev_index = 0; prev_index < 20; ++prev_index) Append(prev_index, 1);
+  const std::vector<uint32_t> flags = Flushed();
+  ASSERT_EQ(flags.size(), 20u);
+  uint32_t unsaid = 0;
+  for (const uint32_t flag : flags) {
+    unsaid = flag == 0 ? 0 : unsaid + 1;
+    EXPECT_LE(unsaid, 7u) << "the last one's loss would leave all of them unsaid";
+  }
+  EXPECT_EQ(std::count(flags.begin(), flags.end(), 0u), 3);
+}
+
+TEST_F(PeersTest, NobodysAcknowledgementWaitsForWhatOnlyAProcessStores) {
+  Append(0, 1);
+  Append(1, 1, {.term = raft::Term(1), .payload = raft::Payload(std::string(1200, 'x'))});
+  EXPECT_THAT(Flushed(), ElementsAre(0)) << "a kernel part stores nothing that comes in pieces";
+  Append(2, 1);
+  Append(3, 1, {.term = raft::Term(1), .kind = raft::EntryKind::kConfiguration});
+  EXPECT_THAT(Flushed(), ElementsAre(0, 0));
+  Append(4, 1);
+  Append(5, 1, {.term = raft::Term(0)});
+  EXPECT_THAT(Flushed(), ElementsAre(0, 0)) << "not of the leader's own term";
+}
+
+// Its position is beyond those of members.
+TEST_F(PeersTest, WhatWaitsForANodeThatHasLeftMeanwhileGoesNowhere) {
+  Append(0, 2);
+  Append(2, 1);
+  peers_.SetMembers({}, 1, 1, 0);
+  EXPECT_THAT(Flushed(), IsEmpty());
+  EXPECT_EQ(peers_.counters().nowhere, 2u);
+}
+
+// The address of the configuration is dead; the member was started at another one.
+TEST_F(PeersTest, AMemberIsReachedWhereItAnswersUntilItIsHeardAtItsOwnAddress) {
+  const std::unique_ptr<UdpSocket> elsewhere = AnySocket();
+  const auto take = [this](const NetAddress& from, raft::Term term, const wire::PeerBody& body, uint64_t now_ns) {
+    peers_.Take({.from = from, .bytes = other_.Seal(raft::NodeId(1), term, body), .arrived_ns = now_ns}, now_ns,
+                nobody_);
+    peers_.Greet(now_ns);
+    sender_->Flush();
+  };
+  const auto said_at = [this](UdpSocket& socket) {
+    std::vector<wire::Opened> said;
+    for (const Datagram& datagram : socket.Receive(0)) said.push_back(other_.Open(datagram.bytes));
+    return said;
+  };
+  const NetAddress there = elsewhere->LocalAddress().value();
+  take(there, wire::SayLogId(22), wire::Hello{.nonce = 9}, 1);
+  const std::vector<wire::Opened> said = said_at(*elsewhere);
+  EXPECT_EQ(Count<wire::HelloAck>(said), 1u) << "an answer goes to where the question came from";
+  ASSERT_EQ(Count<wire::Hello>(said), 1u);
+  EXPECT_EQ(Count<wire::Hello>(said_at(*receiver_)), 1u) << "it is looked for at its own address as well";
+  Append(0, 1);
+  EXPECT_EQ(Flushed().size(), 1u) << "a HELLO may be a recording, and moves nothing";
+
+  const auto question = std::find_if(said.begin(), said.end(), [](const wire::Opened& opened) {
+    return std::holds_alternative<wire::Hello>(opened.body);
+  });
+  take(there, wire::SayLogId(22), wire::HelloAck{.nonce = std::get<wire::Hello>(question->body).nonce}, 2);
+  EXPECT_EQ(peers_.states()[0].answers_at, there);
+  Append(1, 1);
+  EXPECT_TRUE(Flushed().empty());
+  EXPECT_EQ(elsewhere->Receive(0).size(), 1u);
+
+  // It is moved there: nothing changes but what the configuration says.
+  std::vector<PeerState> moved = Others();
+  moved[0].address = there;
+  peers_.SetMembers(moved, 1, 1, 3);
+  EXPECT_EQ(peers_.states()[0].answers_at.port, 0);
+  // It is moved to where it is not.
+  peers_.SetMembers(Others(), 2, 2, 4);
+  EXPECT_EQ(peers_.states()[0].reached_at(), there);
+  take(Others()[0].address, raft::Term(1), raft::Heartbeat{.round = 1}, 5);
+  EXPECT_EQ(peers_.states()[0].reached_at(), Others()[0].address);
+}
+
+// The kernel would copy it to the address of the configuration.
+TEST_F(PeersTest, NothingIsBroadcastToAMemberThatAnswersElsewhere) {
+  const std::unique_ptr<UdpSocket> third = AnySocket();
+  std::vector<PeerState> others = Others();
+  others.push_back({.id = raft::NodeId(3), .address = third->LocalAddress().value(), .position = 6});
+  peers_.SetMembers(others, 1, 1, 0);
+  peers_.SetBroadcast(0, 1u << 7 | 1u << 6);
+  const auto heartbeats = [this] {
+    for (const uint64_t to : {2, 3}) {
+      peers_.Send({.from = raft::NodeId(1),
+                   .to = raft::NodeId(to),
+                   .term = raft::Term(1),
+                   .body = raft::Heartbeat{.round = 1}});
+    }
+    const uint64_t before = peers_.counters().broadcasts;
+    peers_.Flush();
+    return peers_.counters().broadcasts - before;
+  };
+  EXPECT_EQ(heartbeats(), 1u);
+  const std::vector<wire::Opened> greeting = Greeted(1);
+  for (const wire::Opened& opened : greeting) {
+    const auto* const hello = std::get_if<wire::Hello>(&opened.body);
+    if (hello == nullptr) continue;
+    const std::string ack = other_.Seal(raft::NodeId(1), wire::SayLogId(22), wire::HelloAck{.nonce = hello->nonce});
+    peers_.Take({.from = third->LocalAddress().value(), .bytes = ack, .arrived_ns = 1}, 1, nobody_);
+  }
+  ASSERT_NE(peers_.states()[0].answers_at.port, 0);
+  EXPECT_EQ(heartbeats(), 0u);
+}
+
+// Node 2 has promised node 1 something in a former life, and starts with less.
+TEST_F(PeersTest, AMemberThatStartsWithLessThanItPromisedIsNotBelievedAndIsTold) {
+  const auto opened_as = [](const std::vector<wire::Opened>& said, auto found) {
+    for (const wire::Opened& opened : said) {
+      if (std::holds_alternative<decltype(found)>(opened.body)) return opened;
+    }
+    ADD_FAILURE() << "it was not said";
+    return said.at(0);
+  };
+  // Its answer to node 1's question. The life that node 1 knows it to live then.
+  const auto answer = [&](uint64_t now_ns, const wire::Started& started) {
+    std::vector<wire::Opened> said = SaidTo2(raft::Term(5), raft::Heartbeat{.round = 1}, now_ns);  // in its new life
+    const auto nonce = std::get<wire::Hello>(opened_as(said, wire::Hello()).body).nonce;
+    SaidTo2(wire::SayLogId(22), wire::HelloAck{.nonce = nonce, .started = started}, now_ns);
+    return peers_.LifeOf(raft::NodeId(2));
+  };
+  // How node 1 answers its question.
+  const auto told = [&](uint64_t now_ns, const wire::Started& started) {
+    const auto said = SaidTo2(wire::SayLogId(22), wire::Hello{.nonce = 9, .started = started}, now_ns);
+    return opened_as(said, wire::HelloAck()).header.term;
+  };
+  const auto lives_as = [this](uint64_t life) {
+    other_ = wire::PeerCodec({.cluster_id = 7, .key = {}, .self = raft::NodeId(2), .life = life});
+  };
+  constexpr uint64_t kSecond_ns = 1'000'000'000;
+  const wire::Started first{.starts = 1, .term = raft::Term(5), .last = raft::LogIndex(3)};
+  ASSERT_EQ(answer(kSecond_ns, first), 6u);
+  nobody_.promised = {.term = raft::Term(5), .last = raft::LogIndex(10)};
+  EXPECT_EQ(told(2 * kSecond_ns, first), wire::SayLogId(11)) << "it has promised since it started";
+
+  lives_as(7);
+  const wire::Started short_log{.starts = 2, .term = raft::Term(5), .last = raft::LogIndex(9)};
+  EXPECT_EQ(told(3 * kSecond_ns, short_log), wire::kOtherLogTerm);
+  EXPECT_EQ(answer(4 * kSecond_ns, short_log), 6u) << "nothing of it is believed";
+  const wire::Started old_term{.starts = 2, .term = raft::Term(4), .last = raft::LogIndex(99)};
+  EXPECT_EQ(told(5 * kSecond_ns, old_term), wire::kOtherLogTerm);
+  const wire::Started later_term{.starts = 2, .term = raft::Term(6), .last = raft::LogIndex(2)};
+  EXPECT_EQ(told(6 * kSecond_ns, later_term), wire::SayLogId(11)) << "another leader may have truncated it";
+  EXPECT_EQ(told(7 * kSecond_ns, {}), wire::SayLogId(11)) << "a program from before does not say";
+  const wire::Started whole{.starts = 2, .term = raft::Term(5), .last = raft::LogIndex(10)};
+  EXPECT_EQ(told(8 * kSecond_ns, whole), wire::SayLogId(11));
+  EXPECT_EQ(answer(9 * kSecond_ns, whole), 7u);
+}
+
+// The change that made it a member may be gone back from, and what a LOST node had is moved aside by then.
+TEST_F(PeersTest, WhoAsksAsWhomItIsToComeBackIsAnsweredOnceThatIsCommitted) {
+  const wire::PeerBody asks = wire::Hello{.nonce = 9};
+  peers_.SetMembers(Others(), 1, 0, 0);
+  EXPECT_EQ(Count<wire::HelloAck>(SaidTo2(raft::Term(), asks, 1)), 0u);
+  EXPECT_EQ(peers_.counters().drops[static_cast<size_t>(wire::DropReason::kConfigEpoch)], 1u);
+  EXPECT_EQ(Count<wire::HelloAck>(SaidTo2(wire::SayLogId(22), asks, 2)), 1u) << "of a member with a log";
+  EXPECT_EQ(Count<wire::HelloAck>(SaidTo2(raft::Term(3), asks, 3)), 1u) << "of a program that says none";
+  peers_.SetMembers(Others(), 1, 1, 0);
+  EXPECT_EQ(Count<wire::HelloAck>(SaidTo2(raft::Term(), asks, 4)), 1u);
+}
+
+TEST_F(PeersTest, ALateLeaderSpeaksForItselfAlone) {
+  Meet2();
+  SaidTo2(raft::Term(3), wire::Resign{.incarnation = 6, .leader = raft::NodeId(2), .late = true}, 1);
+  ASSERT_EQ(nobody_.late.size(), 1u);
+  EXPECT_EQ(nobody_.late[0].leader, raft::NodeId(2));
+  EXPECT_EQ(nobody_.late[0].term, raft::Term(3));
+  SaidTo2(raft::Term(3), wire::Resign{.incarnation = 6, .leader = raft::NodeId(3), .late = true}, 2);
+  SaidTo2(raft::Term(3), wire::Resign{.incarnation = 5, .leader = raft::NodeId(2), .late = true}, 3);
+  EXPECT_EQ(nobody_.late.size(), 1u);
+}
+
+TEST_F(PeersTest, ANodeOfTheOtherDurabilityModeIsNotBelieved) {
+  const auto answers = [this](Mode mode, uint64_t now_ns) {
+    const std::vector<wire::Opened> greeting = Greeted(now_ns);
+    ASSERT_EQ(Count<wire::Hello>(greeting), 1u);
+    const auto& hello = std::get<wire::Hello>(greeting[0].body);
+    EXPECT_EQ(hello.traits.durability, Mode::kDisk) << "it says its own";
+    SaidTo2(wire::SayLogId(22), wire::HelloAck{.nonce = hello.nonce, .traits = {.durability = mode}}, now_ns);
+  };
+  const auto dropped = [this] {
+    return peers_.counters().drops[static_cast<size_t>(wire::DropReason::kOtherDurability)];
+  };
+  uint64_t now_ns = 1'000'000'000;
+  answers(Mode::kMemory, now_ns);
+  EXPECT_EQ(dropped(), 1u);
+  EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 0u);
+  EXPECT_TRUE(peers_.states()[0].IsIncompatible(now_ns));
+  EXPECT_THAT(peers_.states()[0].incompatible, testing::HasSubstr("has `durability: memory`, and this node"));
+  SaidTo2(raft::Term(3), wire::Resign{.incarnation = 6, .leader = raft::NodeId(2), .late = true}, now_ns);
+  EXPECT_TRUE(nobody_.late.empty());
+  // A recorded answer, to no question of this node.
+  SaidTo2(wire::SayLogId(22), wire::HelloAck{.nonce = 1, .traits = {.durability = Mode::kMemory}}, now_ns);
+  EXPECT_EQ(dropped(), 1u);
+  // Its file was corrected.
+  now_ns += wire::PeerLives::kAskCap_ns;
+  answers(Mode::kDisk, now_ns);
+  EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 6u);
+  EXPECT_FALSE(peers_.states()[0].IsIncompatible(now_ns));
+}
+
+// It was set up under the same ids and key. Neither node has lost anything, and neither is told so.
+TEST_F(PeersTest, AMemberOfAnotherClusterIsRefusedByItsLogsName) {
+  peers_.SetLogUuid(0xaaa);
+  const wire::PeerTraits other{.version_min = 3, .version_max = 3, .log_uuid = 0xbbb};
+  for (const uint64_t copy : {22u, 23u}) {  // the copy that is on record, and a new one
+    const uint64_t now_ns = copy * 1'000'000'000;
+    const std::vector<wire::Opened> greeting = Greeted(now_ns);
+    ASSERT_EQ(Count<wire::Hello>(greeting), 1u);
+    const uint64_t nonce = std::get<wire::Hello>(greeting[0].body).nonce;
+    SaidTo2(wire::SayLogId(copy), wire::HelloAck{.nonce = nonce, .traits = other}, now_ns);
+    EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 0u);
+    EXPECT_THAT(peers_.states()[0].incompatible,
+                testing::HasSubstr("its log is 0000000000000bbb, and this node's 0000000000000aaa"));
+    const auto said = SaidTo2(wire::SayLogId(copy), wire::Hello{.nonce = 9, .traits = other}, now_ns + 1);
+    ASSERT_EQ(Count<wire::HelloAck>(said), 1u);
+    for (const wire::Opened& opened : said) EXPECT_NE(opened.header.term, wire::kOtherLogTerm);
+  }
+  const uint64_t now_ns = uint64_t{30} * 1'000'000'000;
+  const std::vector<wire::Opened> greeting = Greeted(now_ns);
+  ASSERT_EQ(Count<wire::Hello>(greeting), 1u);
+  SaidTo2(wire::kOtherLogTerm,
+          wire::HelloAck{.nonce = std::get<wire::Hello>(greeting[0].body).nonce, .traits = other}, now_ns);
+  EXPECT_FALSE(peers_.refused_by().IsSet()) << "another cluster's word makes nobody LOST";
+}
+
+TEST_F(PeersTest, AMemberThatSpeaksOtherVersionsIsRefusedByBothRanges) {
+  const std::vector<wire::Opened> greeting = Greeted(1);
+  ASSERT_EQ(Count<wire::Hello>(greeting), 1u);
+  SaidTo2(wire::SayLogId(22),
+          wire::HelloAck{.nonce = std::get<wire::Hello>(greeting[0].body).nonce,
+                         .traits = {.version_min = 4, .version_max = 5, .build = "9.9"}},
+          1);
+  EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 0u);
+  EXPECT_EQ(Dropped(wire::DropReason::kVersion), 1u);
+  EXPECT_THAT(peers_.states()[0].incompatible,
+              testing::HasSubstr("versions 4 to 5 of the protocol between nodes (build 9.9), and this node 3 to 3"));
+}
+
+TEST_F(PeersTest, WhatAllCanDoIsWhatIsAgreed) {
+  EXPECT_EQ(peers_.AgreedFeatures(), 0u) << "nobody has been heard yet";
+  const auto answers = [this](uint32_t features, uint64_t now_ns) {
+    const std::vector<wire::Opened> greeting = Greeted(now_ns);
+    ASSERT_EQ(Count<wire::Hello>(greeting), 1u);
+    SaidTo2(wire::SayLogId(22),
+            wire::HelloAck{.nonce = std::get<wire::Hello>(greeting[0].body).nonce,
+                           .traits = {.features = features, .version_min = 3, .version_max = 9}},
+            now_ns);
+  };
+  answers(6, 1);
+  EXPECT_EQ(peers_.AgreedFeatures(), 2u) << "of this node's 3";
+}
+
+TEST_F(PeersTest, AnAppendThatIsFullIsOneDatagram) {
+  const raft::Options options;
+  for (const size_t payload_bytes : {size_t{0}, size_t{7}, size_t{60}, size_t{500}, size_t{1107}}) {
+    raft::Log log{std::vector<raft::Entry>()};
+    for (uint64_t index = 1; index <= 100; ++index) {
+      log.Append({.term = raft::Term(1), .index = raft::LogIndex(index),
+                  .payload = raft::Payload(std::string(payload_bytes, 'x'))});
+    }
+    raft::AppendRequest append{
+        .entries = log.Slice(raft::LogIndex(1), options.append_max_entries, options.append_max_bytes)};
+    peers_.Send(
+        {.from = raft::NodeId(1), .to = raft::NodeId(2), .term = raft::Term(1), .body = std::move(append)});
+    EXPECT_EQ(Flushed().size(), 1u) << payload_bytes;
+  }
+  EXPECT_EQ(peers_.counters().split, 0u);
+}
+
+TEST_F(PeersTest, WhatIsLongerThanADatagramLeavesInPieces) {
+  Append(0, 1, {.term = raft::Term(1), .payload = raft::Payload(std::string(60'000, 'x'))});
+  peers_.Flush();
+  sender_->Flush();
+  wire::PeerPieces pieces;
+  std::string whole;
+  size_t count = 0;
+  for (const Datagram& datagram : receiver_->Receive(0)) {
+    EXPECT_LE(datagram.bytes.size(), wire::kPeerDatagramMax_bytes);
+    wire::Opened opened = other_.Open(datagram.bytes);
+    ASSERT_TRUE(std::holds_alternative<wire::Piece>(opened.body));
+    EXPECT_TRUE(whole.empty());
+    whole = pieces.Take(opened.header, std::get<wire::Piece>(std::move(opened.body))).message;
+    ++count;
+  }
+  EXPECT_EQ(count, peers_.counters().pieces);
+  EXPECT_EQ(peers_.counters().split, 1u);
+  EXPECT_TRUE(std::holds_alternative<raft::AppendRequest>(other_.Open(whole).body));
+}
+
+// Each piece has the UDP header by which the kernel part addresses its copies.
+TEST_F(PeersTest, WhatGoesToSeveralPeersIsCopiedPieceByPiece) {
+  std::vector<PeerState> others = Others();
+  others.push_back({.id = raft::NodeId(3), .address = others[0].address, .position = 2});
+  peers_.SetMembers(others, 0, 0, 0);
+  peers_.SetBroadcast(1u << 24, 1u << 7 | 1u << 2);
+  for (const uint64_t to : {2u, 3u}) {
+    raft::AppendRequest append;
+    append.entries.push_back({.term = raft::Term(1), .index = raft::LogIndex(1),
+                              .payload = raft::Payload(std::string(5000, 'x'))});
+    peers_.Send(
+        {.from = raft::NodeId(1), .to = raft::NodeId(to), .term = raft::Term(1), .body = std::move(append)});
+  }
+  peers_.Flush();
+  EXPECT_EQ(peers_.counters().split, 1u);
+  EXPECT_GE(peers_.counters().pieces, 5u);
+  EXPECT_EQ(peers_.counters().broadcasts, peers_.counters().pieces);
+}
+
+TEST_F(PeersTest, AMessageInPiecesIsTakenOnceAndAsOneDatagram) {
+  Meet2();
+  const std::string sealed = LargeAppend(60'000);
+  const std::vector<std::string> pieces = other_.Split(sealed);
+  for (auto piece = pieces.rbegin(); piece != pieces.rend(); ++piece) {
+    EXPECT_THAT(nobody_.messages, IsEmpty());
+    Take(*piece);
+  }
+  ASSERT_EQ(nobody_.messages.size(), 1u);
+  EXPECT_EQ(nobody_.messages[0].from, raft::NodeId(2));
+  EXPECT_EQ(nobody_.messages[0].to, raft::NodeId(1));
+  EXPECT_EQ(nobody_.messages[0].term, raft::Term(3));
+  const auto& append = std::get<raft::AppendRequest>(nobody_.messages[0].body);
+  ASSERT_EQ(append.entries.size(), 1u);
+  EXPECT_EQ(append.entries[0].payload.size_bytes(), 60'000u);
+  for (const std::string& piece : pieces) Take(piece);
+  Take(sealed);
+  EXPECT_EQ(Dropped(wire::DropReason::kReplayed), pieces.size() + 1) << "recorded";
+  for (const std::string& piece : other_.Split(sealed)) Take(piece);
+  EXPECT_EQ(Dropped(wire::DropReason::kReplayed), pieces.size() + 2) << "new pieces, but not a new message";
+  EXPECT_EQ(nobody_.messages.size(), 1u);
+}
+
+TEST_F(PeersTest, ALargeCommandIsForwardedInPieces) {
+  Meet2();
+  kv::Command command{.key = {.kind = kv::CommandKind::kWrite, .a = 5, .b = 1}};
+  command.operations.push_back({.key = "k", .value = std::string(9000, 'v')});
+  const std::string sealed =
+      other_.Seal(raft::NodeId(1), raft::Term(3), wire::Forward{.command = kv::Encode(command)});
+  for (const std::string& piece : other_.Split(sealed)) Take(piece);
+  ASSERT_EQ(nobody_.requests.size(), 1u);
+}
+
+TEST_F(PeersTest, PiecesOfRemovedNodesAndOfFormerIncarnationsTakeNoMemory) {
+  wire::PeerCodec removed({.cluster_id = 7, .key = {}, .self = raft::NodeId(9), .life = 8});
+  const std::string sealed =
+      removed.Seal(raft::NodeId(1), raft::Term(1), wire::Forward{.command = std::string(9000, 'x')});
+  for (const std::string& piece : removed.Split(sealed)) Take(piece);
+  EXPECT_EQ(peers_.received_pieces().received, 0u);
+  EXPECT_EQ(peers_.counters().refused, 8u);
+  Meet2();
+  wire::PeerCodec before({.cluster_id = 7, .key = {}, .self = raft::NodeId(2), .life = 4});
+  const std::string recorded =
+      before.Seal(raft::NodeId(1), raft::Term(1), wire::Forward{.command = std::string(9000, 'x')});
+  for (const std::string& piece : before.Split(recorded)) Take(piece);
+  EXPECT_EQ(peers_.received_pieces().received, 0u);
+  EXPECT_EQ(Dropped(wire::DropReason::kOtherLife), 8u);
+}
+
+// It is asked again, but not as fast as it answers.
+TEST_F(PeersTest, AnyMemberOfTheClusterThatANodeJoinsMayLeadAndReachIt) {
+  peers_.SetMembers({}, 0, 0, 0);
+  for (uint64_t id = 2; id < 2 + HR_RAFT_MAX_MEMBERS; ++id) {
+    wire::PeerCodec member{{.cluster_id = 7, .key = {}, .self = raft::NodeId(id), .life = 6}};
+    member.SetConfigEpoch(1);
+    const std::string hello = member.Seal(raft::NodeId(1), raft::Term(1), wire::Hello{.nonce = id});
+    peers_.Take({.from = receiver_->LocalAddress().value(), .to = {}, .bytes = hello, .arrived_ns = 1}, 1, nobody_);
+  }
+  EXPECT_EQ(Dropped(wire::DropReason::kNoMember), 0u);
+}
+
+TEST_F(PeersTest, WhoseCopyCannotBeRecordedIsAskedNowAndThen) {
+  const auto answer = [this](uint64_t now_ns) {
+    const std::vector<wire::Opened> said = Greeted(now_ns);
+    EXPECT_EQ(Count<wire::Hello>(said), 1u);
+    if (said.empty() || !std::holds_alternative<wire::Hello>(said[0].body)) return std::vector<wire::Opened>();
+    return SaidTo2(wire::SayLogId(22), wire::HelloAck{.nonce = std::get<wire::Hello>(said[0].body).nonce}, now_ns);
+  };
+  keeper_->KeepOnly({});
+  ASSERT_EQ(keeper_->Flush(), absl::OkStatus());
+  peers_.SetMembers(Others(), 0, 0, 0);
+  ASSERT_EQ(keeper_->Flush(), absl::OkStatus());
+  std::filesystem::remove_all(folder_.path);
+  uint64_t now_ns = 1'000'000'000;
+  EXPECT_THAT(answer(now_ns), IsEmpty()) << "it is being written, which the loop does not wait for";
+  EXPECT_TRUE(peers_.recorded().ok());
+  EXPECT_FALSE(keeper_->Flush().ok());
+  now_ns += wire::PeerLives::kAskFloor_ns;
+  for (int round = 0; round < 3; ++round) {
+    EXPECT_THAT(answer(now_ns), IsEmpty()) << "not at once";
+    EXPECT_FALSE(peers_.recorded().ok());
+    EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 0u);
+    EXPECT_THAT(SaidTo2(raft::Term(1), raft::Heartbeat{.round = 1}, now_ns), IsEmpty());
+    now_ns += wire::PeerLives::kAskCap_ns;
+    EXPECT_THAT(Greeted(now_ns - 1), IsEmpty()) << "nor because it speaks";
+    EXPECT_FALSE(keeper_->Flush().ok());
+  }
+  std::filesystem::create_directory(folder_.path);
+  answer(now_ns);
+  EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 0u) << "nothing of it counts before that is durable";
+  EXPECT_EQ(keeper_->Flush(), absl::OkStatus());
+  answer(now_ns + wire::PeerLives::kAskCap_ns);
+  EXPECT_TRUE(peers_.recorded().ok());
+  EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 6u);
+}
+
+}  // namespace
+}  // namespace hedgerow::node

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/node/snapshots/snapshots.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+
+#include "absl/strings/str_cat.h"
+
+namespace hedgerow::node {
+namespace {
+
+// A voter whose state is wrong still is sent another snapshot after so long.
+constexpr uint64_t kMendAgain_ns = 10'000'000'000;
+// A follower that has its snapshot and does not come nearer for so long is not waited for.
+constexpr uint64_t kPatience_ns = 5'000'000'000;
+
+// 0 for one of the future: somebody has set the clock back.
+uint64_t AgeOf_ns(const struct stat& file) {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  const int64_t age_ns =
+      (now.tv_sec - file.st_mtim.tv_sec) * 1'000'000'000 + (now.tv_nsec - file.st_mtim.tv_nsec);
+  return static_cast<uint64_t>(std::max<int64_t>(age_ns, 0));
+}
+
+raft::LogIndex MatchOf(const raft::Raft& raft, raft::NodeId member) {
+  const size_t position = raft.configuration().PositionOf(member);
+  if (raft.role() != raft::Role::kLeader || position == raft::Configuration::kNoPosition) return {};
+  return raft.progress()[position].match();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Open(
+    const NodeConfig& config, const storage::LogStorage& storage,
+    const raft::Snapshot& restored, std::function<uint64_t()> now_ns, std::function<void()> wake) {
+  std::unique_ptr<Snapshots> snapshots(
+      new Snapshots(config, storage, restored, std::move(now_ns), std::move(wake)));
+  absl::StatusOr<std::unique_ptr<transfer::Receiver>> receiver = transfer::Receiver::Listen(
+      {.cluster_id = config.cluster_id,
+       .key = config.cluster_key,
+       .self = config.self,
+       .address = config.own().peer.ToString()},
+      storage.snapshots(), *snapshots);
+  if (!receiver.ok()) return receiver.status();
+  snapshots->receiver_ = *std::move(receiver);
+  return snapshots;
+}
+
+Snapshots::Snapshots(const NodeConfig& config, const storage::LogStorage& storage,
+                     const raft::Snapshot& restored, std::function<uint64_t()> now_ns,
+                     std::function<void()> wake)
+    : self_(config.self),
+      folder_(storage.snapshots()),
+      storage_(storage),
+      wake_(wake),
+      taker_(storage.snapshots(), config.cluster_id, now_ns, wake),
+      sender_(std::make_unique<transfer::Sender>(
+          transfer::SenderOptions{.cluster_id = config.cluster_id,
+                                  .key = config.cluster_key,
+                                  .self = config.self,
+                                  .bytes_per_second = config.snapshots.rate_bytes_per_s},
+          [this](raft::NodeId to, raft::LogIndex index, const absl::Status& status) {
+            {
+              absl::MutexLock lock(&mutex_);
+              ended_.push_back({.to = to, .index = index, .status = status});
+              something_ = true;
+            }
+            wake_();
+          })) {
+  struct stat file {};
+  if (restored.last.index == raft::LogIndex() || stat(folder_.PathOf(restored.last).c_str(), &file) != 0)
+    return;
+  size_bytes_ = static_cast<uint64_t>(file.st_size);
+  const uint64_t now = now_ns();
+  written_ns_ = now - std::min(now, AgeOf_ns(file));
+}
+
+Snapshots::~Snapshots() {
+  {
+    absl::MutexLock lock(&mutex_);
+    closed_ = true;
+    if (arrived_ != nullptr) {
+      arrived_->taken = absl::UnavailableError("the node stops");
+      arrived_->done.Notify();
+      arrived_.reset();
+    }
+  }
+  receiver_.reset();
+  sender_.reset();
+}
+
+// Of the last turn: what changes meanwhile is looked at again by the core.
+absl::Status Snapshots::Judge(raft::NodeId leader, raft::Term term, const raft::EntryId& last) {
+  if (leader == self_) return absl::InvalidArgumentError("that is this node");
+  if (term.value() < term_.load(std::memory_order_relaxed)) {
+    return absl::FailedPreconditionError("another term has begun");
+  }
+  if (last.index.value() <= commit_.load(std::memory_order_relaxed) && !outside_.load(std::memory_order_relaxed)) {
+    return absl::AlreadyExistsError("what it holds is here");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Snapshots::Take(transfer::Received received) {
+  const auto arrived = std::make_shared<Arrived>();
+  arrived->received = std::move(received);
+  {
+    absl::MutexLock lock(&mutex_);
+    if (closed_) return absl::UnavailableError("the node stops");
+    arrived_ = arrived;  // one at a time, says the receiver
+    something_ = true;
+  }
+  wake_();
+  arrived->done.WaitForNotification();
+  return arrived->taken;
+}
+
+void Snapshots::Turn(uint64_t now_ns, kv::Replica& replica, const Peers& peers, offload::Coupling* coupling) {
+  FollowRole(replica.raft());
+  FollowMembers(replica.raft());
+  if (taker_.Turn(now_ns, Wanted(now_ns, replica), replica)) {
+    size_bytes_ = taker_.status().last_size_bytes;
+    written_ns_ = now_ns;
+  }
+  if (something_.exchange(false)) {
+    TakeEnded(now_ns, replica);
+    Install(now_ns, replica, coupling);
+  }
+  replica.Settle();
+  MendOutside(now_ns, replica);
+  if (!needed_.empty()) SendNeeded(replica, peers);
+  outside_.store(replica.outside(), std::memory_order_relaxed);
+  term_.store(replica.raft().term().value(), std::memory_order_relaxed);
+  commit_.store(replica.raft().commit().value(), std::memory_order_relaxed);
+}
+
+// Members whose state is not the majority's. The snapshot is one that was begun after that was known, so it is further on
+// than any that they have taken of a wrong state.
+void Snapshots::MendOutside(uint64_t now_ns, const kv::Replica& replica) {
+  const std::map<raft::NodeId, raft::LogIndex>& outside = replica.checks().outside();
+  std::erase_if(mend_again_ns_, [&outside](const auto& mend) { return !outside.contains(mend.first); });
+  if (outside.empty() || !leads_in_.value() || replica.outside()) return;
+  const std::vector<transfer::Sending> under_way = sender_->UnderWay();
+  for (const auto& [member, known_at] : outside) {
+    const auto same = [member = member](const transfer::Sending& sending) { return sending.to == member; };
+    if (std::any_of(under_way.begin(), under_way.end(), same)) continue;
+    if (replica.raft().snapshot().last.index < known_at) {
+      if (!taker_.taking()) taker_.Ask();
+    } else if (now_ns >= mend_again_ns_[member]) {
+      mend_again_ns_[member] = now_ns + kMendAgain_ns;
+      needed_.push_back(member);
+    }
+  }
+}
+
+bool Snapshots::Wanted(uint64_t now_ns, const kv::Replica& replica) {
+  if (!replica.wants_snapshot()) return false;
+  return !FollowerOnItsWay(now_ns, replica.raft()) || replica.wants_snapshot(kHeldTimes);
+}
+
+bool Snapshots::FollowerOnItsWay(uint64_t now_ns, const raft::Raft& raft) {
+  if (!leads_in_.value()) return false;
+  const std::vector<transfer::Sending> under_way = sender_->UnderWay();
+  const auto now = std::chrono::steady_clock::now();
+  if (std::any_of(under_way.begin(), under_way.end(),
+                  [now](const transfer::Sending& sending) { return transfer::MakesProgress(sending, now); })) {
+    return true;
+  }
+  for (auto& [member, behind] : behind_) {
+    const raft::LogIndex match = MatchOf(raft, member);
+    if (match > behind.match) behind.moved_ns = now_ns;
+    behind.match = std::max(behind.match, match);
+  }
+  std::erase_if(behind_, [now_ns](const auto& entry) {
+    const Behind& behind = entry.second;
+    return behind.match >= behind.until || now_ns > behind.moved_ns + kPatience_ns;
+  });
+  return !behind_.empty();
+}
+
+// What was begun in another term is nobody's any more.
+void Snapshots::FollowRole(const raft::Raft& raft) {
+  const raft::Term leads_in = raft.role() == raft::Role::kLeader ? raft.term() : raft::Term();
+  if (leads_in == leads_in_) return;
+  if (leads_in_.value() != 0) sender_->StopAll();
+  behind_.clear();
+  leads_in_ = leads_in;
+}
+
+// Who is no member any more is sent nothing, not even the rest.
+void Snapshots::FollowMembers(const raft::Raft& raft) {
+  const std::pair now(raft.configuration().epoch, raft.peers());
+  if (now == members_) return;
+  members_ = now;
+  for (const transfer::Sending& sending : sender_->UnderWay()) {
+    const size_t position = raft.configuration().PositionOf(sending.to);
+    if (((raft.peers() >> position) & 1) == 0) sender_->StopSendingTo(sending.to);
+  }
+}
+
+void Snapshots::SendNeeded(kv::Replica& replica, const Peers& peers) {
+  const raft::Raft& raft = replica.raft();
+  FollowRole(raft);  // the step that asked may have been the one that began to lead
+  for (const raft::NodeId to : std::exchange(needed_, {})) {
+    if (!leads_in_.value()) continue;  // and with the lead goes what it waited for
+    const std::vector<PeerState>& others = peers.states();
+    const auto peer =
+        std::find_if(others.begin(), others.end(), [to](const PeerState& other) { return other.id == to; });
+    if (peer == others.end() || peer->reached_at().port == 0) {
+      // Nobody knows where it is yet: the core asks again a heartbeat later.
+      replica.Feed(raft::SnapshotSent{.to = to, .index = raft.snapshot().last.index, .delivered = false});
+      continue;
+    }
+    sender_->Send({.to = to,
+                   .address = peer->reached_at().ToString(),
+                   .term = raft.term(),
+                   .last = raft.snapshot().last,
+                   .path = folder_.PathOf(raft.snapshot().last)});
+  }
+  replica.Settle();
+}
+
+void Snapshots::TakeEnded(uint64_t now_ns, kv::Replica& replica) {
+  std::vector<Ended> ended;
+  {
+    absl::MutexLock lock(&mutex_);
+    ended.swap(ended_);
+  }
+  for (const Ended& end : ended) {
+    // The file itself is no good, or is gone: the next one may be better, also where nothing new was applied.
+    const bool bad = absl::IsDataLoss(end.status) || absl::IsNotFound(end.status);
+    if (bad && end.index == replica.raft().snapshot().last.index) taker_.Replace();
+    if (end.status.ok() && leads_in_.value()) {
+      behind_[end.to] = {.until = replica.raft().log().last_index(), .match = end.index, .moved_ns = now_ns};
+    }
+    if (end.status.ok()) replica.Mended(end.to, end.index);
+    replica.Feed(raft::SnapshotSent{.to = end.to, .index = end.index, .delivered = end.status.ok()});
+  }
+}
+
+void Snapshots::Install(uint64_t now_ns, kv::Replica& replica, offload::Coupling* coupling) {
+  std::shared_ptr<Arrived> arrived;
+  {
+    absl::MutexLock lock(&mutex_);
+    arrived = std::move(arrived_);
+    arrived_ = nullptr;
+  }
+  if (arrived == nullptr) return;
+  const raft::SnapshotReceived event = arrived->received.event;
+  if (coupling != nullptr) {
+    coupling->ReceiveSnapshot(event, std::move(arrived->received.state), replica);
+  } else {
+    replica.ReceiveSnapshot(event, std::move(arrived->received.state));
+  }
+  replica.Settle();
+  const raft::EntryId& last = event.snapshot.last;
+  if (replica.raft().snapshot().last == last) {
+    ++installed_;
+    size_bytes_ = arrived->received.size_bytes;
+    written_ns_ = now_ns;
+  }
+  if (replica.raft().commit() < last.index) {
+    arrived->taken = absl::FailedPreconditionError("another term has begun");
+  }
+  arrived->done.Notify();
+}
+
+raft::LogIndex Snapshots::Ask(const kv::Replica& replica) {
+  taker_.Ask();
+  return replica.applied().index;
+}
+
+void Snapshots::AddTo(uint64_t now_ns, const raft::Raft& raft, NodeStatus& status) const {
+  SnapshotStatus& said = status.snapshots;
+  const SnapshotTakerStatus& taker = taker_.status();
+  said.last = raft.snapshot().last.index;
+  said.last_term = raft.snapshot().last.term;
+  said.log_start = raft.log().start().index;
+  if (said.last != raft::LogIndex()) {
+    said.age_ns = now_ns - std::min(now_ns, written_ns_);
+    said.size_bytes = size_bytes_;
+  }
+  said.taking = taker_.taking();
+  said.took_ns = taker.last_took_ns;
+  said.longest_slice_ns = taker.longest_slice_ns;
+  said.problem = storage_.snapshot_trouble();
+  if (!taker.error.empty()) {
+    said.problem = absl::StrCat("the last one failed, and the log grows until one succeeds: ", taker.error);
+  }
+  for (const transfer::Sending& sending : sender_->UnderWay()) {
+    if (!sending.trouble.empty()) {
+      absl::StrAppend(&said.problem, said.problem.empty() ? "" : "; ", "node ", sending.to.value(),
+                      " needs one and does not get it: ", sending.trouble);
+    }
+    said.transfers.push_back({.peer = sending.to,
+                              .sends = true,
+                              .index = sending.index,
+                              .done_bytes = sending.sent_bytes,
+                              .size_bytes = sending.size_bytes});
+  }
+  const transfer::SenderStatistics sent = sender_->statistics();
+  const transfer::ReceiverStatistics got = receiver_->statistics();
+  if (const std::optional<transfer::Receiving> receiving = receiver_->under_way()) {
+    said.transfers.push_back({.peer = receiving->from,
+                              .sends = false,
+                              .index = receiving->index,
+                              .done_bytes = receiving->received_bytes,
+                              .size_bytes = receiving->size_bytes});
+  }
+  const auto count = [&status](const char* name, uint64_t value, const char* reason) {
+    status.counters.emplace_back(name, value, reason);
+  };
+  count("snapshots", taker.taken, "taken");
+  count("snapshots", taker.failed, "failed");
+  count("snapshots", installed_, "installed");
+  count("snapshot_transfers", sent.begun, "send_begun");
+  count("snapshot_transfers", sent.delivered, "send_delivered");
+  count("snapshot_transfers", sent.failed, "send_failed");
+  count("snapshot_transfers", sent.resumed, "send_resumed");
+  count("snapshot_transfers", got.begun, "receive_begun");
+  count("snapshot_transfers", got.received, "received");
+  count("snapshot_transfers", got.broken_off, "receive_broken_off");
+  count("snapshot_transfers", got.refused, "receive_refused");
+  count("snapshot_transfers", got.unauthenticated, "unauthenticated");
+  count("snapshot_bytes", sent.sent_bytes, "sent");
+  count("snapshot_bytes", got.received_bytes, "received");
+}
+
+}  // namespace hedgerow::node

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A node that tests can put into any state: what it says is what they
+// set, and transfers are noted. Thread-safe.
+
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "cluster/node/config/setting_text.h"
+#include "cluster/node/status/status.h"
+#include "cluster/node/status/status_message.h"
+
+namespace hedgerow::node {
+
+// Node 1 of three, leading since a while; node 3 has never been heard.
+inline NodeStatus FakeStatus() {
+  NodeStatus status;
+  status.node = raft::NodeId(1);
+  status.role = raft::Role::kLeader;
+  status.term = raft::Term(4);
+  status.leader = raft::NodeId(1);
+  status.ready = true;
+  status.commit = raft::LogIndex(1042);
+  status.applied = raft::LogIndex(1042);
+  status.last_index = raft::LogIndex(1043);
+  status.durable_index = raft::LogIndex(1042);
+  status.election_timeout_ns = 20'000'000;
+  status.sessions = 12;
+  status.waiting = 3;
+  status.uptime_ns = 3'720'000'000'000;
+  status.peers.push_back({.id = raft::NodeId(2),
+                          .address = *NetAddress::Parse("10.0.0.2:4802"),
+                          .life = 0x0123456789abcdef,
+                          .heard_ago_ns = 3'100'000,
+                          .round_trip_ns = 210'000,
+                          .match = raft::LogIndex(1040)});
+  status.peers.push_back({.id = raft::NodeId(3), .address = *NetAddress::Parse("10.0.0.3:4802")});
+  for (const uint64_t id : {1, 2, 3})
+    status.members.push_back(
+        {.id = raft::NodeId(id), .address = absl::StrCat("10.0.0.", id, ":4802"), .role = "voter"});
+  status.settings_version = 1;
+  for (const kv::SettingInfo& info : kv::AllSettings()) {
+    SettingStatus& setting = status.settings.emplace_back();
+    setting.name = info.name;
+    setting.value = FormatSetting(info, kv::Get(kv::Settings(), info.setting));
+    setting.range = RangeOf(info);
+    setting.meaning = info.meaning;
+  }
+  status.counters.emplace_back("hkv_requests", 1234);
+  status.counters.emplace_back("peer_dropped", 5, "replayed");
+  status.counters.emplace_back("peer_dropped", 0, "tag");
+  status.counters.emplace_back("peer_sent", 77, "", raft::NodeId(2));
+  status.histograms.push_back(
+      {.name = "storage_sync", .buckets = {{1'000'000, 10}, {2'000'000, 5}}, .above = 1, .sum_ns = 30'000'000});
+  return status;
+}
+
+inline NodeFacts FakeFacts() {
+  return {.cluster_id = 7,
+          .durability = Durability::kDisk,
+          .serve = *NetAddress::Parse("10.0.0.1:4801"),
+          .metrics = "127.0.0.1:9465"};
+}
+
+class FakeNodeControl final : public NodeControl {
+ public:
+  absl::StatusOr<NodeStatus> Status() override {
+    absl::MutexLock lock(&mutex_);
+    return status_;
+  }
+  // Hands over at once, unless told to fail or to stay.
+  absl::Status Transfer(raft::NodeId target) override {
+    absl::MutexLock lock(&mutex_);
+    targets_.push_back(target);
+    if (!transfer_.ok() || stays_ || !status_.ok()) return transfer_;
+    status_->leader = target.IsSet() ? target : raft::NodeId(2);
+    status_->role = raft::Role::kFollower;
+    status_->term = status_->term.Next();
+    return transfer_;
+  }
+
+  // At once, unless told to stay.
+  absl::StatusOr<raft::LogIndex> TakeSnapshot() override {
+    absl::MutexLock lock(&mutex_);
+    if (!status_.ok()) return status_.status();
+    if (fails_snapshots_) {
+      status_->counters.emplace_back("snapshots", 1, "failed");
+    } else if (!stays_) {
+      status_->snapshots.last = status_->applied;
+      status_->snapshots.size_bytes = 4096;
+    }
+    return status_->applied;
+  }
+
+  // Done at once, unless told to fail; or lost with its leader, whose successor has made another change.
+  absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange> changes) override {
+    absl::MutexLock lock(&mutex_);
+    changes_.push_back(std::move(changes));
+    if (!change_.ok()) return change_;
+    if (!status_.ok()) return status_.status();
+    for (const raft::MemberChange& change : changes_.back()) {
+      if (!loses_) Apply(change, *status_);
+    }
+    status_->config_epoch += 2;
+    status_->committed_epoch = status_->config_epoch;
+    return status_->config_epoch;
+  }
+
+  // Done at once, unless told to stay.
+  absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues values) override {
+    absl::MutexLock lock(&mutex_);
+    if (!change_.ok()) return change_;
+    if (!status_.ok()) return status_.status();
+    const uint64_t before = status_->settings_version;
+    if (stays_) return before;
+    for (const kv::SettingValue& value : values) {
+      const kv::SettingInfo& info = kv::InfoOf(value.setting);
+      for (SettingStatus& setting : status_->settings) {
+        if (setting.name == info.name) setting.value = FormatSetting(info, value.value);
+      }
+    }
+    ++status_->settings_version;
+    return before;
+  }
+
+  void FailSnapshots() {
+    absl::MutexLock lock(&mutex_);
+    fails_snapshots_ = true;
+  }
+  void LoseChanges() {
+    absl::MutexLock lock(&mutex_);
+    loses_ = true;
+  }
+  void FailChanges(absl::Status status) {
+    absl::MutexLock lock(&mutex_);
+    change_ = std::move(status);
+  }
+  std::vector<std::vector<raft::MemberChange>> changes() const {
+    absl::MutexLock lock(&mutex_);
+    return changes_;
+  }
+
+  void Set(absl::StatusOr<NodeStatus> status) {
+    absl::MutexLock lock(&mutex_);
+    status_ = std::move(status);
+  }
+  void FailTransfers(absl::Status status) {
+    absl::MutexLock lock(&mutex_);
+    transfer_ = std::move(status);
+  }
+  void Stay() {
+    absl::MutexLock lock(&mutex_);
+    stays_ = true;
+  }
+  std::vector<raft::NodeId> targets() const {
+    absl::MutexLock lock(&mutex_);
+    return targets_;
+  }
+
+ private:
+  static void Apply(const raft::MemberChange& change, NodeStatus& status) {
+    using Kind = raft::MemberChange::Kind;
+    if (change.kind == Kind::kAddLearner)
+      status.members.push_back(
+          {.id = change.node, .address = change.address, .role = "learner", .caught_up = true});
+    for (MemberStatus& member : status.members) {
+      if (member.id != change.node) continue;
+      if (change.kind == Kind::kPromote) member.role = "voter";
+      if (change.kind == Kind::kRemove) member.role = "left";
+      if (change.kind == Kind::kMove) member.address = change.address;
+    }
+  }
+
+  mutable absl::Mutex mutex_;
+  absl::StatusOr<NodeStatus> status_ ABSL_GUARDED_BY(mutex_) = FakeStatus();
+  absl::Status transfer_ ABSL_GUARDED_BY(mutex_);
+  bool stays_ ABSL_GUARDED_BY(mutex_) = false;
+  bool fails_snapshots_ ABSL_GUARDED_BY(mutex_) = false;
+  bool loses_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Status change_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::vector<raft::MemberChange>> changes_ ABSL_GUARDED_BY(mutex_);
+  std::vector<raft::NodeId> targets_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace hedgerow::node

@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A node's status as metric families; see metrics.h. A family that exists for some peers or reasons only is
+// absent until there is a sample.
+
+#include "cluster/node/status/metrics.h"
+
+#include <limits>
+#include <map>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "operate/metric_family.h"
+#include "operate/version.h"
+
+namespace hedgerow::node {
+namespace {
+
+using operate::AddGauge;
+using operate::Labels;
+using prometheus::ClientMetric;
+using prometheus::MetricFamily;
+using prometheus::MetricType;
+using Families = std::vector<MetricFamily>;
+
+double Seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
+
+MetricFamily Family(absl::string_view name, absl::string_view help, MetricType type) {
+  return operate::MakeFamily(absl::StrCat("hedgerow_node_", name), help, type);
+}
+
+std::string Text(raft::NodeId id) { return absl::StrCat(id.value()); }
+
+void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
+  const auto gauge = [&out](absl::string_view name, absl::string_view help, double value) {
+    MetricFamily family = Family(name, help, MetricType::Gauge);
+    AddGauge(family, {}, value);
+    out.push_back(std::move(family));
+  };
+  const auto index = [](raft::LogIndex i) { return static_cast<double>(i.value()); };
+  MetricFamily role = Family("role", "1 for the role the node is in.", MetricType::Gauge);
+  for (const raft::Role word :
+       {raft::Role::kFollower, raft::Role::kPreCandidate, raft::Role::kCandidate, raft::Role::kLeader}) {
+    const bool takes_part = status.lost.empty() && status.removed.empty();
+    AddGauge(role, {{"role", std::string(RoleWord(word))}}, takes_part && status.role == word ? 1 : 0);
+  }
+  out.push_back(std::move(role));
+  gauge("ready", "1 when a leader is known, what was committed at the start is applied, and the state is the majority's.",
+        status.ready && status.removed.empty() ? 1 : 0);
+  gauge("term", "The node's term.", static_cast<double>(status.term.value()));
+  gauge("leader_id", "The node that leads as this one knows; 0: none.",
+        static_cast<double>(status.leader.value()));
+  gauge("commit_index", "The last log index known to be committed.", index(status.commit));
+  gauge("applied_index", "The last log index that was applied here.", index(status.applied));
+  gauge("last_index", "The last log index here.", index(status.last_index));
+  gauge("durable_index", "The last log index that storage has reported durable here.",
+        index(status.durable_index));
+  gauge("election_timeout_seconds",
+        "Silence of the leader after which an election begins; a wait is up to twice this.",
+        Seconds(status.election_timeout_ns));
+  gauge("sessions", "Open client sessions.", static_cast<double>(status.sessions));
+  gauge("settings_version", "Counts the changes of the cluster's settings that were applied here; 0: none yet.",
+        static_cast<double>(status.settings_version));
+  gauge("requests_waiting", "Requests that wait for an outcome.", static_cast<double>(status.waiting));
+  gauge("storage_ok", "0 while storage has a problem; `hedgerow-node status` says which.",
+        status.storage.empty() ? 1 : 0);
+  gauge("leaderless_seconds", "Since a leader was last known; 0: one is.", Seconds(status.leaderless_ns));
+  gauge("commit_stalled_seconds",
+        "While this node leads: for how long entries have waited and none has been committed; 0: none waits.",
+        Seconds(status.commit_stalled_ns));
+  gauge("disk_stalled_seconds", "How long the oldest write to this node's disk has taken so far; 0: none waits.",
+        Seconds(status.disk_stalled_ns));
+  gauge("lost",
+        "1 when what this node promised is gone: it takes part in nothing. `hedgerow-node status` says what to "
+        "do.",
+        status.lost.empty() ? 0 : 1);
+  gauge("removed", "1 when the cluster has removed this node, which goes on running: stop it for good.",
+        status.removed.empty() ? 0 : 1);
+  gauge("failing_writes",
+        "Writes that were refused here, or whose clients gave up, since the last one that was done; 0: none in 10 s.",
+        static_cast<double>(status.failing_writes));
+  gauge("cluster_lost",
+        "1 when so many members say that they are lost that the cluster cannot go on by itself.",
+        status.cluster_lost.empty() ? 0 : 1);
+  gauge("outside_majority",
+        "1 while this node's state is not the majority's: it answers no client until a leader's snapshot has mended it.",
+        status.outside_majority ? 1 : 0);
+  gauge("cluster_epoch",
+        "Which beginning of the cluster the node is of; grows when it is recovered or restored.",
+        static_cast<double>(status.cluster_epoch));
+  gauge("uptime_seconds", "Since the process started.", Seconds(status.uptime_ns));
+  if (status.memcached.has_value()) {
+    gauge("memcached_items",
+          "Items that memcached's clients have stored, ended ones that are not freed included.",
+          static_cast<double>(status.memcached->items));
+    gauge("memcached_item_bytes", "What the items take; memcached.memory_mib bounds it.",
+          static_cast<double>(status.memcached->item_bytes));
+    gauge("memcached_window_requests", "Requests that would be known again; memcached.window_max bounds it.",
+          static_cast<double>(status.memcached->window_requests));
+  }
+  MetricFamily info = Family("build_info", "Always 1; the labels say what runs.", MetricType::Gauge);
+  AddGauge(info,
+           {{"cluster", absl::StrCat(facts.cluster_id)},
+            {"durability", std::string(Name(facts.durability))},
+            {"node", Text(status.node)},
+            {"version", operate::kVersion}},
+           1);
+  out.push_back(std::move(info));
+}
+
+void Peers(const NodeStatus& status, Families& out) {
+  MetricFamily known =
+      Family("peer_life_known", "1 when what the peer says can be believed.", MetricType::Gauge);
+  MetricFamily heard =
+      Family("peer_last_heard_seconds",
+             "Since the peer's last believed datagram; absent before the first. Followers have nothing "
+             "to say to each other.",
+             MetricType::Gauge);
+  MetricFamily round_trip =
+      Family("peer_round_trip_seconds", "Smoothed round trip; absent until measured.", MetricType::Gauge);
+  MetricFamily match =
+      Family("peer_match_index", "What the peer's log is known to hold; only while this node leads.",
+             MetricType::Gauge);
+  for (const PeerStatus& peer : status.peers) {
+    const Labels labels = {{"peer", Text(peer.id)}};
+    AddGauge(known, labels, peer.life != 0 ? 1 : 0);
+    if (peer.heard_ago_ns.has_value()) AddGauge(heard, labels, Seconds(*peer.heard_ago_ns));
+    if (peer.round_trip_ns.has_value()) AddGauge(round_trip, labels, Seconds(*peer.round_trip_ns));
+    if (peer.match.has_value()) AddGauge(match, labels, static_cast<double>(peer.match->value()));
+  }
+  for (MetricFamily* family : {&known, &heard, &round_trip, &match}) {
+    if (!family->metric.empty()) out.push_back(std::move(*family));
+  }
+}
+
+void Members(const NodeStatus& status, Families& out) {
+  MetricFamily epoch = Family("config_epoch", "Grows with each change of membership.", MetricType::Gauge);
+  AddGauge(epoch, {}, status.config_epoch);
+  MetricFamily committed = Family("config_committed_epoch",
+                                  "Less than config_epoch while a change is under way.", MetricType::Gauge);
+  AddGauge(committed, {}, status.committed_epoch);
+  MetricFamily members = Family("members", "Members of the cluster by role.", MetricType::Gauge);
+  std::map<std::string, uint64_t> by_role = {{"voter", 0}, {"learner", 0}};
+  for (const MemberStatus& member : status.members) ++by_role[member.role];
+  for (const auto& [role, count] : by_role) AddGauge(members, {{"role", role}}, static_cast<double>(count));
+  out.push_back(std::move(epoch));
+  out.push_back(std::move(committed));
+  out.push_back(std::move(members));
+}
+
+void Offloads(const NodeStatus& status, Families& out) {
+  if (status.offloads.empty()) return;
+  MetricFamily family = Family("offload_on", "1 while the kernel does this for the node.", MetricType::Gauge);
+  MetricFamily off =
+      Family("offload_off_info", "Always 1: why the kernel does not do this for the node.", MetricType::Gauge);
+  for (const OffloadStatus& offload : status.offloads) {
+    AddGauge(family, {{"offload", offload.name}}, offload.on ? 1 : 0);
+    // The verifier's log stays in the status.
+    const std::string reason = offload.detail.substr(0, offload.detail.find('\n'));
+    if (!offload.on) AddGauge(off, {{"offload", offload.name}, {"reason", reason}}, 1);
+  }
+  out.push_back(std::move(family));
+  if (!off.metric.empty()) out.push_back(std::move(off));
+}
+
+void Snapshots(const SnapshotStatus& status, Families& out) {
+  const auto gauge = [&out](absl::string_view name, absl::string_view help, double value) {
+    MetricFamily family = Family(name, help, MetricType::Gauge);
+    AddGauge(family, {}, value);
+    out.push_back(std::move(family));
+  };
+  gauge("snapshot_index", "What the last snapshot here holds ends with this log index; 0: there is none.",
+        static_cast<double>(status.last.value()));
+  gauge("snapshot_size_bytes", "Of the last snapshot's file.", static_cast<double>(status.size_bytes));
+  if (status.age_ns.has_value()) {
+    gauge("snapshot_age_seconds", "Since the last snapshot was written here; absent while there is none.",
+          Seconds(*status.age_ns));
+  }
+  gauge("snapshot_ok", "0 while snapshots fail; `hedgerow-node status` says why.",
+        status.problem.empty() ? 1 : 0);
+  gauge("snapshot_slice_max_seconds", "The longest that a snapshot has kept the loop at a stretch.",
+        Seconds(status.longest_slice_ns));
+  gauge("log_start_index", "The log here begins after this index.",
+        static_cast<double>(status.log_start.value()));
+  MetricFamily transfers =
+      Family("snapshot_transfer_ratio", "How much of a snapshot has crossed; absent while none does.",
+             MetricType::Gauge);
+  for (const TransferStatus& transfer : status.transfers) {
+    if (transfer.size_bytes == 0) continue;
+    AddGauge(transfers, {{"direction", transfer.sends ? "sends" : "receives"}, {"peer", Text(transfer.peer)}},
+             static_cast<double>(transfer.done_bytes) / static_cast<double>(transfer.size_bytes));
+  }
+  if (!transfers.metric.empty()) out.push_back(std::move(transfers));
+}
+
+void Counters(const NodeStatus& status, Families& out) {
+  std::map<std::string, MetricFamily> families;
+  for (const NodeCounter& counter : status.counters) {
+    const auto [entry, inserted] = families.try_emplace(counter.name);
+    if (inserted) {
+      entry->second = Family(absl::StrCat(counter.name, "_total"),
+                             absl::StrCat("Counter ", counter.name, " of the node."), MetricType::Counter);
+    }
+    Labels labels;
+    if (counter.peer.IsSet()) labels.push_back({"peer", Text(counter.peer)});
+    if (!counter.reason.empty()) labels.push_back({"reason", counter.reason});
+    operate::AddCounter(entry->second, std::move(labels), counter.value);
+  }
+  for (auto& [name, family] : families) out.push_back(std::move(family));
+}
+
+void Histograms(const NodeStatus& status, Families& out) {
+  for (const NodeHistogram& histogram : status.histograms) {
+    MetricFamily family = Family(absl::StrCat(histogram.name, "_seconds"),
+                                 absl::StrCat("How long ", histogram.name, " took."), MetricType::Histogram);
+    ClientMetric::Histogram sums;
+    uint64_t cumulative = 0;
+    for (size_t i = 0; i < histogram.buckets.size(); ++i) {
+      cumulative += histogram.buckets[i].count;
+      if (i % histogram.metrics_every == 0)
+        sums.bucket.push_back({cumulative, Seconds(histogram.buckets[i].upper_ns)});
+    }
+    cumulative += histogram.above;
+    sums.bucket.push_back({cumulative, std::numeric_limits<double>::infinity()});
+    sums.sample_count = cumulative;
+    sums.sample_sum = Seconds(histogram.sum_ns);
+    operate::AddHistogram(family, {}, std::move(sums));
+    out.push_back(std::move(family));
+  }
+}
+
+}  // namespace
+
+std::vector<MetricFamily> BuildFamilies(const NodeStatus& status, const NodeFacts& facts) {
+  Families out;
+  Node(status, facts, out);
+  Peers(status, out);
+  Members(status, out);
+  Offloads(status, out);
+  Snapshots(status.snapshots, out);
+  Counters(status, out);
+  Histograms(status, out);
+  return out;
+}
+
+}  // namespace hedgerow::node

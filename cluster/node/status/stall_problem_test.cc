@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/node/status/stall_problem.h"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cluster/node/status/fake_node_control.h"
+#include "cluster/node/status/status_message.h"
+
+namespace hedgerow::node {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+constexpr uint64_t kSecond = 1'000'000'000;
+
+NodeStatus LeaderOfThree() {
+  NodeStatus status;
+  status.node = raft::NodeId(1);
+  status.role = raft::Role::kLeader;
+  status.last_index = raft::LogIndex(20);
+  status.commit = raft::LogIndex(12);
+  for (const uint64_t id : {1, 2, 3}) status.members.push_back({.id = raft::NodeId(id), .role = "voter"});
+  for (const uint64_t id : {2, 3}) {
+    status.peers.push_back(
+        {.id = raft::NodeId(id), .heard_ago_ns = kSecond / 100, .match = raft::LogIndex(id == 2 ? 12 : 20)});
+  }
+  return status;
+}
+
+TEST(StallProblem, ALogThatMovesIsNone) {
+  NodeStatus status = LeaderOfThree();
+  status.commit_stalled_ns = kSecond / 10;
+  status.disk_stalled_ns = kSecond / 10;
+  status.leaderless_ns = kSecond / 2;
+  EXPECT_THAT(StallProblems(status), IsEmpty());
+}
+
+TEST(StallProblem, NamesTheVotersThatAnswerAndDoNotAcknowledge) {
+  NodeStatus status = LeaderOfThree();
+  status.commit_stalled_ns = 3 * kSecond;
+  EXPECT_THAT(StallProblems(status),
+              ElementsAre(AllOf(HasSubstr("for 3.00s while 8 entries wait"), HasSubstr("node 2 answers heartbeats"),
+                                Not(HasSubstr("node 3")))));
+}
+
+TEST(StallProblem, ADiskThatHangsIsNamedOnTheNodeThatHasIt) {
+  EXPECT_THAT(DiskProblem(2 * kSecond), HasSubstr("has not finished for 2.00s"));
+  EXPECT_THAT(DiskProblem(kSecond / 10), IsEmpty());
+}
+
+TEST(StallProblem, ANodeWithoutALeaderSaysSo) {
+  NodeStatus status = LeaderOfThree();
+  status.role = raft::Role::kFollower;
+  status.leaderless_ns = 5 * kSecond;
+  EXPECT_THAT(StallProblems(status), ElementsAre(HasSubstr("no leader is known for 5.00s")));
+  status.lost = "its host has rebooted";
+  EXPECT_THAT(StallProblems(status), IsEmpty()) << "a lost node knows why";
+}
+
+// ---- Whatever keeps writes from being done, `problems` names it ----
+
+struct Cause {
+  const char* what;
+  std::function<void(NodeStatus&)> happens;
+  const char* said;    // of the cause
+  const char* advice;  // what to do about it, or where to look
+};
+
+class WhyNothingIsWritten : public testing::TestWithParam<Cause> {};
+
+TEST_P(WhyNothingIsWritten, IsAProblemWithAdvice) {
+  NodeStatus status = FakeStatus();
+  status.peers.resize(1);
+  status.peers.push_back({.id = raft::NodeId(3),
+                          .address = *NetAddress::Parse("10.0.0.3:4802"),
+                          .life = 3,
+                          .heard_ago_ns = kSecond / 1000,
+                          .match = raft::LogIndex(1043)});
+  ASSERT_THAT(ToMessage(status, FakeFacts()).problems(), IsEmpty()) << "nothing is wrong yet";
+  GetParam().happens(status);
+  EXPECT_THAT(ToMessage(status, FakeFacts()).problems(),
+              testing::Contains(AllOf(HasSubstr(GetParam().said), HasSubstr(GetParam().advice))));
+}
+
+void NobodyLeads(NodeStatus& status) {
+  status.role = raft::Role::kFollower;
+  status.leader = raft::NodeId();
+  status.leaderless_ns = 3 * kSecond;
+}
+
+const Cause kCauses[] = {
+    {"a_majority_is_down", NobodyLeads, "no leader is known", "a majority of the voters must run"},
+    {"its_disk_hangs", [](NodeStatus& status) { status.storage = DiskProblem(3 * kSecond); }, "has not finished for 3.00s",
+     "the disk hangs"},
+    {"its_disk_is_full", [](NodeStatus& status) { status.storage = "no space left on device; writes wait"; },
+     "storage: no space left", "writes wait"},
+    {"the_disks_of_others_hang",
+     [](NodeStatus& status) {
+       status.commit_stalled_ns = kSecond;
+       status.peers[1].match = raft::LogIndex(1);
+     },
+     "node 2 and node 3 answer heartbeats and do not acknowledge", "a disk there is full or hangs"},
+    {"the_network_drops_what_is_large",
+     [](NodeStatus& status) {
+       status.commit_stalled_ns = kSecond;
+       status.peers[1].match = raft::LogIndex(1);
+     },
+     "nothing has been committed for 1.00s", "the network drops larger datagrams"},
+    {"the_others_answer_nothing",
+     [](NodeStatus& status) {
+       status.commit_stalled_ns = kSecond;
+       for (PeerStatus& peer : status.peers) peer.heard_ago_ns = 5 * kSecond;
+     },
+     "nothing has been committed", "too few members answer"},
+    {"another_durability",
+     [](NodeStatus& status) {
+       NobodyLeads(status);
+       status.peers[0].incompatible = "has `durability: memory`, and this node `durability: disk`: stop the node whose file is wrong, correct the key there, and start it";
+     },
+     "`durability: memory`", "correct the key there"},
+    {"another_key",
+     [](NodeStatus& status) {
+       NobodyLeads(status);
+       status.peers[0].heard_ago_ns.reset();
+     },
+     "nothing that can be believed has come from node 2", "the same cluster_id and cluster key"},
+    {"it_is_lost", [](NodeStatus& status) { status.lost = "its folder was emptied: ..."; }, "LOST: its folder", ""},
+    {"too_many_are_lost", [](NodeStatus& status) { status.cluster_lost = "2 of 3 ..."; }, "LOST: 2 of 3", ""},
+    {"it_was_removed", [](NodeStatus& status) { status.removed = "this node is no member ..."; }, "REMOVED: ", ""},
+    {"it_is_yet_to_be_added",
+     [](NodeStatus& status) {
+       NobodyLeads(status);
+       status.members.clear();
+       status.peers.clear();
+       status.joins = true;
+     },
+     "has not been added", "members add"},
+    {"a_limit_is_reached", [](NodeStatus& status) { status.full = {"as many sessions are open as may be"}; },
+     "as many sessions", ""},
+    {"whatever_else",
+     [](NodeStatus& status) {
+       status.failing_writes = 12;
+       status.failing_ns = 2 * kSecond;
+     },
+     "no write that was sent to this node has been done in 2.00s: 12 were refused", "The leader's `status`"},
+};
+INSTANTIATE_TEST_SUITE_P(Causes, WhyNothingIsWritten, testing::ValuesIn(kCauses),
+                         [](const auto& info) { return std::string(info.param.what); });
+
+TEST(StallProblem, FewRefusalsInAShortTimeAreNone) {
+  NodeStatus status = LeaderOfThree();
+  status.failing_writes = 5;
+  status.failing_ns = kSecond / 2;
+  EXPECT_THAT(StallProblems(status), IsEmpty());
+}
+
+class FullProblemsTest : public testing::Test {
+ protected:
+  void Apply(kv::Command command) { state_.Apply(++index_, command); }
+  void Limit(kv::Setting setting, uint64_t value) {
+    Apply({.key = {.kind = kv::CommandKind::kSettings}, .settings = {{setting, value}}});
+  }
+
+  kv::StateMachine state_;
+  uint64_t index_ = 0;
+};
+
+TEST_F(FullProblemsTest, EachLimitThatIsReachedIsNamedWithItsSetting) {
+  EXPECT_THAT(FullProblems(state_), IsEmpty());
+  Limit(kv::Setting::kSessionsMax, 2);
+  Limit(kv::Setting::kWindowMax, 2);
+  Limit(kv::Setting::kMemcachedWindowMax, 2);
+  for (uint64_t i = 1; i <= 2; ++i) {
+    EXPECT_THAT(FullProblems(state_), IsEmpty());
+    Apply({.key = {.kind = kv::CommandKind::kOpen, .a = i}});
+    Apply({.key = {.kind = kv::CommandKind::kWindowed, .a = i}});
+    Apply({.key = {.kind = kv::CommandKind::kMemcached, .a = i},
+           .item = {.verb = kv::ItemVerb::kSet, .key = "k", .value = "v"}});
+  }
+  EXPECT_THAT(FullProblems(state_), ElementsAre(HasSubstr("`sessions.max`"), HasSubstr("`requests.window_max`"),
+                                                HasSubstr("`memcached.window_max`")));
+}
+
+TEST_F(FullProblemsTest, ItemsThatTakeNearlyAllOfTheirMemoryAreAProblem) {
+  Limit(kv::Setting::kMemcachedMemory, 1 << 20);
+  for (uint64_t i = 0; i < 20; ++i) {
+    Apply({.key = {.kind = kv::CommandKind::kMemcached, .a = i},
+           .item = {.verb = kv::ItemVerb::kSet, .key = "k" + std::to_string(i), .value = std::string(60'000, 'v')}});
+    if (i == 8) EXPECT_THAT(FullProblems(state_), IsEmpty());
+  }
+  EXPECT_THAT(FullProblems(state_), ElementsAre(HasSubstr("`memcached.memory_mib`")));
+}
+
+}  // namespace
+}  // namespace hedgerow::node

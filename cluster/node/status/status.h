@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a node tells about itself, and what it can be told. The loop fills a NodeStatus; the administration
+// service, the command line and the metrics show it, each in its own form (status_message.h, status_text.h,
+// metrics.h). docs/cluster.md and docs/metrics.md say what the numbers mean to an operator.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "cluster/kv/settings.h"
+#include "cluster/node/net/net_address.h"
+#include "cluster/raft/configuration.h"
+#include "cluster/raft/types.h"
+
+namespace hedgerow::node {
+
+struct PeerStatus {
+  raft::NodeId id{};
+  NetAddress address{};                     // by the configuration
+  std::optional<NetAddress> answers_at{};   // another one; nothing: it answers at `address`, or nowhere
+  uint64_t life = 0;                        // 0: not known yet, so nothing it says is believed
+  std::optional<uint64_t> heard_ago_ns{};   // since its last believed datagram; nothing: never heard
+  std::optional<uint64_t> round_trip_ns{};  // nothing: not measured yet
+  std::optional<raft::LogIndex> match{};    // what its log is known to hold; only while this node leads
+  bool lost = false;                        // it says that it has lost what it promised
+  std::string incompatible{};               // "has `durability: memory`, and ...": why nothing of it is believed
+};
+
+// Grows from the process's start. `name` is snake_case without unit prefix or "_total" ("hkv_requests"); where
+// one name counts several kinds of a thing, `reason` tells them apart ("peer_dropped", "replayed"), and `peer`
+// does for what is counted by peer. The same (name, reason, peer) twice is a mistake.
+struct NodeCounter {
+  NodeCounter(std::string name, uint64_t value, std::string reason = "", raft::NodeId peer = raft::NodeId())
+      : name(std::move(name)), value(value), reason(std::move(reason)), peer(peer) {}
+
+  std::string name;
+  uint64_t value;
+  std::string reason;
+  raft::NodeId peer;
+};
+
+// How long something took, from the process's start on. Named like a
+// counter, without "_seconds" ("storage_sync").
+struct NodeHistogram {
+  struct Bucket {
+    uint64_t upper_ns = 0;  // its samples are at most this; ascending
+    uint64_t count = 0;     // in this bucket alone
+  };
+  std::string name{};
+  std::vector<Bucket> buckets{};
+  uint64_t above = 0;  // samples beyond the last bucket
+  uint64_t sum_ns = 0;
+  size_t metrics_every = 1;  // of the bounds, from the first on, so many make one of the metrics
+};
+
+// One of the kernel offloads (docs/cluster.md).
+struct OffloadStatus {
+  std::string name{};  // "heartbeat", "vote", ...: as in the configuration
+  bool on = false;
+  std::string detail{};  // on: how ("native XDP on eth0"); off: why
+};
+
+// A snapshot on its way between this node and another.
+struct TransferStatus {
+  raft::NodeId peer{};
+  bool sends = false;  // this node does
+  raft::LogIndex index{};
+  uint64_t done_bytes = 0;
+  uint64_t size_bytes = 0;  // 0: not known yet
+};
+
+struct SnapshotStatus {
+  raft::LogIndex last{};  // what it holds ends here; 0: there is none yet
+  raft::Term last_term{};
+  std::optional<uint64_t> age_ns{};  // since it was written here
+  uint64_t size_bytes = 0;
+  bool taking = false;
+  uint64_t took_ns = 0;           // the last that this process took
+  uint64_t longest_slice_ns = 0;  // of the loop, for one of them
+  raft::LogIndex log_start{};     // the log here begins after this entry
+  std::string problem{};          // a sentence about what is wrong; empty: nothing is
+  std::vector<TransferStatus> transfers{};
+};
+
+// The memcached front end and what stands behind it, on this node.
+struct MemcachedStatus {
+  NetAddress listen{};
+  uint64_t rate_per_s = 0;
+  uint64_t items = 0;
+  uint64_t item_bytes = 0;
+  uint64_t window_requests = 0;  // that would be known again
+  uint64_t clients = 0;          // that sent lately
+};
+
+// One of the cluster's nodes, as this node's log has it (docs/cluster.md).
+struct MemberStatus {
+  raft::NodeId id{};
+  std::string address{};
+  std::string
+      role{};  // "voter", "learner", "joining" or "leaving" (the voters that a change ends with), "left"
+  bool caught_up = false;  // as its leader sees it: fit to be promoted
+};
+
+// One of the cluster's settings, as this node has applied it.
+struct SettingStatus {
+  std::string name{};
+  std::string value{};
+  std::string range{};
+  std::string meaning{};
+  std::string in_file{};  // what this node's file says, where that is another value; it has no effect
+};
+
+// Something out of the ordinary that happened to this node, as a sentence.
+struct NodeIncident {
+  uint64_t ago_ns = 0;
+  std::string what{};
+};
+
+struct NodeStatus {
+  raft::NodeId node{};
+  raft::Role role = raft::Role::kFollower;
+  raft::Term term{};
+  raft::NodeId leader{};  // not set: no leader is known
+  // A leader is known, and everything is applied that was known to be
+  // committed when the first one was (Readiness).
+  bool ready = false;
+
+  raft::LogIndex commit{};
+  raft::LogIndex applied{};
+  raft::LogIndex last_index{};
+  raft::LogIndex durable_index{};
+  uint64_t election_timeout_ns = 0;
+  uint64_t led_since_ns = 0;  // on the host's CLOCK_MONOTONIC; 0: it does not lead
+
+  uint64_t sessions = 0;     // open
+  uint64_t waiting = 0;      // requests that wait for an outcome
+  std::string storage = "";  // a sentence about what is wrong; empty: nothing is
+  uint64_t uptime_ns = 0;
+
+  // What stands still (stall_problem.h); 0: it does not.
+  uint64_t leaderless_ns = 0;      // since a leader was last known
+  uint64_t commit_stalled_ns = 0;  // while this node leads: entries wait, and none has been committed
+  uint64_t disk_stalled_ns = 0;    // the oldest write is not durable
+  // Writes that came to nothing here since the last one that was done, if any did lately; and from the first of them to the
+  // last.
+  uint64_t failing_writes = 0;
+  uint64_t failing_ns = 0;
+  std::vector<std::string> full{};  // sentences: a limit of the cluster is reached, and writes are refused for it
+
+  std::vector<PeerStatus> peers{};  // the other members
+  std::vector<OffloadStatus> offloads{};
+  std::vector<NodeCounter> counters{};
+  std::vector<NodeHistogram> histograms{};
+  std::vector<NodeIncident> incidents{};  // the latest, newest first
+  SnapshotStatus snapshots{};
+  std::optional<MemcachedStatus> memcached{};  // if it is on
+
+  std::vector<SettingStatus> settings{};
+  std::string diverged{};            // a sentence: whose state is not the majority's; empty: none is known
+  bool outside_majority = false;     // this node's is not: it answers no client until it is mended
+  uint64_t settings_version = 0;     // grows with each change; 0: the cluster has not set them yet
+  std::vector<std::string> notes{};  // sentences about what an operator may want to know; nothing is wrong
+
+  std::vector<MemberStatus> members{};  // with this node, if it is one
+  uint32_t config_epoch = 0;            // grows with each change of membership
+  uint32_t committed_epoch = 0;         // less: a change is under way
+  bool joint = false;                   // two configurations decide together
+  bool joins = false;                   // it waits to be added to a cluster
+  uint64_t cluster_epoch = 0;  // which beginning of the cluster this node is of (docs/adr/0019)
+  uint64_t beginning = 0;
+  // Sentences; empty: it is not. What this node has promised is lost, and it takes part in nothing; or, the
+  // cluster cannot go on by itself.
+  std::string lost{};
+  std::string cluster_lost{};
+  std::string removed{};  // a sentence: this node is no member any more; empty: it is, or it has never been one
+};
+
+// One piece of a file after the other, in order; an empty one is the end. Any one thread at a time, as long as
+// the node is there.
+using BackupPieces = std::function<absl::StatusOr<std::string>()>;
+
+// Implemented by the loop; by a fake in tests. All functions may be called from any thread but the loop's own,
+// at any time between the start and the end of the administration server and the metrics exporter, which must
+// end first. They return within a few seconds, whatever the loop does.
+class NodeControl {
+ public:
+  virtual ~NodeControl() = default;
+
+  // Of one moment. DeadlineExceeded if the loop does not answer in time.
+  virtual absl::StatusOr<NodeStatus> Status() = 0;
+
+  // Begins to hand leadership to `target`, or to the most advanced member if that is not set; Ok does not mean
+  // that it has come to pass: Status() will tell. FailedPrecondition if this node does not lead,
+  // InvalidArgument if the target is no other member.
+  virtual absl::Status Transfer(raft::NodeId target) = 0;
+
+  // The last snapshot as a file to begin anew with (docs/adr/0019). FailedPrecondition: there is none yet.
+  virtual absl::StatusOr<BackupPieces> OpenBackup() {
+    return absl::UnimplementedError("this node gives no backups");
+  }
+
+  // Begins to take a snapshot, unless one is being taken. Done once Status() shows one at this index or a later
+  // one, which it does at once if nothing was applied since the last.
+  virtual absl::StatusOr<raft::LogIndex> TakeSnapshot() = 0;
+  // Begins a change of membership, all of it in one step. It is done once Status() tells of a committed epoch
+  // that is the returned one or later. FailedPrecondition if this node does not lead or what came before is not
+  // done, InvalidArgument if the change makes no sense.
+  virtual absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange> changes) = 0;
+  // Proposes other values for some of the cluster's settings. Done once Status() has them and a later version than
+  // the returned one. FailedPrecondition if this node does not lead.
+  virtual absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues values) = 0;
+};
+
+// Decides NodeStatus::ready. Fed by the loop whenever it looks at its
+// status or more often; one per process life.
+class Readiness {
+ public:
+  bool Observe(raft::NodeId leader, raft::LogIndex commit, raft::LogIndex applied) {
+    if (!leader.IsSet()) return false;
+    // A log that has just been opened knows of no commit (dissertation section 3.8); the leader tells.
+    if (!target_.has_value() && commit > raft::LogIndex()) target_ = commit;
+    return target_.has_value() && applied >= *target_;
+  }
+
+ private:
+  std::optional<raft::LogIndex> target_;
+};
+
+}  // namespace hedgerow::node

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Status to message; see the header.
+
+#include "cluster/node/status/status_message.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "cluster/node/status/stall_problem.h"
+#include "config/scalar.h"
+#include "operate/version.h"
+
+namespace hedgerow::node {
+namespace {
+
+// A node that starts greets all members at once and again after a
+// lost datagram; later than this something is wrong.
+constexpr uint64_t kGreetingPatience_ns = 5'000'000'000;
+// Silence that an operator may like to know of, however short elections are.
+constexpr uint64_t kSilenceMin_ns = 1'000'000'000;
+
+std::string CounterKey(const NodeCounter& counter) {
+  std::string key = counter.name;
+  if (!counter.reason.empty()) absl::StrAppend(&key, ".", counter.reason);
+  if (counter.peer.IsSet()) absl::StrAppend(&key, "@", counter.peer.value());
+  return key;
+}
+
+std::string PeerProblem(const NodeStatus& status, const PeerStatus& peer) {
+  const std::string name = absl::StrCat("node ", peer.id.value(), " (", peer.address.ToString(), ")");
+  if (peer.lost) {
+    return absl::StrCat(
+        name,
+        " is LOST: what it promised is gone, and it takes part in nothing. Its own status says why, "
+        "and what to do");
+  }
+  if (!status.lost.empty() || !status.removed.empty()) return "";
+  if (!peer.incompatible.empty())
+    return absl::StrCat("nothing that ", name, " sends is believed: it ", peer.incompatible);
+  if (!peer.heard_ago_ns.has_value()) {
+    if (status.uptime_ns < kGreetingPatience_ns) return "";
+    return absl::StrCat(
+        "nothing that can be believed has come from ", name,
+        " yet: does it run, and has it the same cluster_id and cluster key?",
+        status.cluster_epoch == 0
+            ? " If another member's `status` has a line `epoch`, the cluster has begun anew, and this folder "
+              "is "
+              "not of it"
+            : " This cluster has begun anew: its `status` must show the same epoch and beginning");
+  }
+  if (peer.answers_at.has_value()) {
+    const std::string where = peer.answers_at->ToString();
+    return absl::StrCat(name, " answers at ", where,
+                        " instead: `members move ", peer.id.value(), " ", where,
+                        "` at the leader, or start it at the address that the others know");
+  }
+  // Followers have nothing to say to each other.
+  if (status.role != raft::Role::kLeader) return "";
+  if (*peer.heard_ago_ns <= std::max(kSilenceMin_ns, status.election_timeout_ns)) return "";
+  return absl::StrCat(name, " is silent for ",
+                      config::RoundedDurationNs(static_cast<int64_t>(*peer.heard_ago_ns)));
+}
+
+void AddSnapshots(const SnapshotStatus& status, v1::NodeStatus& out) {
+  if (!status.problem.empty()) out.add_problems(absl::StrCat("snapshots: ", status.problem));
+  v1::Snapshots& message = *out.mutable_snapshots();
+  message.set_last_index(status.last.value());
+  message.set_last_term(status.last_term.value());
+  message.set_age_ns(status.age_ns.has_value() ? static_cast<int64_t>(*status.age_ns) : -1);
+  message.set_size_bytes(status.size_bytes);
+  message.set_taking(status.taking);
+  message.set_took_ns(status.took_ns);
+  message.set_longest_slice_ns(status.longest_slice_ns);
+  message.set_log_start(status.log_start.value());
+  for (const TransferStatus& transfer : status.transfers) {
+    v1::SnapshotTransfer& shown = *message.add_transfers();
+    shown.set_peer(transfer.peer.value());
+    shown.set_direction(transfer.sends ? "sends" : "receives");
+    shown.set_index(transfer.index.value());
+    shown.set_done_bytes(transfer.done_bytes);
+    shown.set_size_bytes(transfer.size_bytes);
+    if (transfer.size_bytes == 0) continue;
+    shown.set_percent(100.0 * static_cast<double>(transfer.done_bytes) /
+                      static_cast<double>(transfer.size_bytes));
+  }
+}
+
+}  // namespace
+
+NodeFacts FactsOf(const NodeConfig& config) {
+  return {.cluster_id = config.cluster_id,
+          .durability = config.durability,
+          .serve = config.own().serve,
+          .metrics = config.metrics_listen};
+}
+
+absl::string_view RoleWord(raft::Role role) {
+  switch (role) {
+    case raft::Role::kFollower:
+      return "follower";
+    case raft::Role::kPreCandidate:
+      return "pre_candidate";
+    case raft::Role::kCandidate:
+      return "candidate";
+    case raft::Role::kLeader:
+      return "leader";
+  }
+  return "unknown";
+}
+
+std::string WhyClusterLost(const NodeStatus& status, size_t members) {
+  // A learner decides nothing, lost or not. Who does not know the members' roles takes all of them for voters.
+  const auto decides = [&status](raft::NodeId id) {
+    for (const MemberStatus& member : status.members) {
+      if (member.id == id) return member.role == "voter" || member.role == "leaving";
+    }
+    return status.members.empty();
+  };
+  std::vector<std::string> lost;
+  if (!status.lost.empty() && decides(status.node)) lost.push_back("this one");
+  for (const PeerStatus& peer : status.peers) {
+    if (peer.lost && decides(peer.id)) lost.push_back(absl::StrCat(peer.id.value()));
+  }
+  if (lost.empty() || 2 * (members - std::min(members, lost.size())) > members) return "";
+  return absl::StrCat(
+      "of ", members, " nodes, ", lost.size(), " have lost what they promised (", absl::StrJoin(lost, ", "),
+      "): the cluster cannot go on by itself. `hedgerow cluster recover` begins anew with what is left "
+      "(docs/cluster.md, \"After a bad day\")");
+}
+
+v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
+  v1::NodeStatus out;
+  out.set_version(operate::kVersion);
+  out.set_cluster_id(absl::StrCat(facts.cluster_id));
+  out.set_node(status.node.value());
+  out.set_role(!status.lost.empty()      ? "lost"
+               : !status.removed.empty() ? "removed"
+                                         : std::string(RoleWord(status.role)));
+  out.set_ready(status.ready && status.removed.empty());
+  out.set_cluster_epoch(status.cluster_epoch);
+  if (status.cluster_epoch != 0) out.set_beginning(absl::StrFormat("%016x", status.beginning));
+  out.set_lost(status.lost);
+  out.set_cluster_lost(status.cluster_lost);
+  if (!status.lost.empty()) out.add_problems(absl::StrCat("LOST: ", status.lost));
+  out.set_removed(status.removed);
+  if (!status.removed.empty()) out.add_problems(absl::StrCat("REMOVED: ", status.removed));
+  if (!status.cluster_lost.empty()) out.add_problems(absl::StrCat("LOST: ", status.cluster_lost));
+  out.set_term(status.term.value());
+  out.set_leader(status.leader.value());
+  if (!status.diverged.empty()) out.add_problems(absl::StrCat("DIVERGED: ", status.diverged));
+  if (!status.storage.empty()) out.add_problems(absl::StrCat("storage: ", status.storage));
+  for (const std::string& problem : StallProblems(status)) out.add_problems(problem);
+  out.set_leaderless_ns(static_cast<int64_t>(status.leaderless_ns));
+  out.set_commit_stalled_ns(static_cast<int64_t>(status.commit_stalled_ns));
+  out.set_disk_stalled_ns(static_cast<int64_t>(status.disk_stalled_ns));
+  out.set_commit(status.commit.value());
+  out.set_applied(status.applied.value());
+  out.set_last_index(status.last_index.value());
+  out.set_durable_index(status.durable_index.value());
+  out.set_election_timeout_ns(static_cast<int64_t>(status.election_timeout_ns));
+  out.set_led_since_ns(status.led_since_ns);
+  out.set_sessions(status.sessions);
+  out.set_waiting(status.waiting);
+  out.set_durability(std::string(Name(facts.durability)));
+  out.set_serve(facts.serve.ToString());
+  out.set_metrics(facts.metrics);
+  out.set_pid(getpid());
+  out.set_uptime_ns(static_cast<int64_t>(status.uptime_ns));
+  for (const PeerStatus& peer : status.peers) {
+    v1::Peer& message = *out.add_peers();
+    message.set_id(peer.id.value());
+    message.set_address(peer.address.ToString());
+    if (peer.life != 0) message.set_life(absl::StrFormat("%016x", peer.life));
+    message.set_heard_ago_ns(peer.heard_ago_ns.has_value() ? static_cast<int64_t>(*peer.heard_ago_ns) : -1);
+    message.set_round_trip_ns(peer.round_trip_ns.has_value() ? static_cast<int64_t>(*peer.round_trip_ns) : -1);
+    message.set_match_index(peer.match.value_or(raft::LogIndex()).value());
+    message.set_lost(peer.lost);
+    if (const std::string problem = PeerProblem(status, peer); !problem.empty()) out.add_problems(problem);
+  }
+  for (const MemberStatus& member : status.members) {
+    v1::Member& message = *out.add_members();
+    message.set_id(member.id.value());
+    message.set_address(member.address);
+    message.set_role(member.role);
+    message.set_caught_up(member.caught_up);
+  }
+  out.set_config_epoch(status.config_epoch);
+  out.set_committed_epoch(status.committed_epoch);
+  out.set_joint(status.joint);
+  for (const OffloadStatus& offload : status.offloads) {
+    v1::Offload& message = *out.add_offloads();
+    message.set_name(offload.name);
+    message.set_on(offload.on);
+    message.set_detail(offload.detail);
+  }
+  for (const NodeHistogram& histogram : status.histograms) {
+    v1::Histogram& message = *out.add_histograms();
+    message.set_name(histogram.name);
+    for (const NodeHistogram::Bucket& bucket : histogram.buckets) {
+      if (bucket.count == 0) continue;
+      v1::Histogram::Bucket& shown = *message.add_buckets();
+      shown.set_upper_ns(bucket.upper_ns);
+      shown.set_count(bucket.count);
+    }
+    message.set_above(histogram.above);
+    message.set_sum_ns(histogram.sum_ns);
+  }
+  AddSnapshots(status.snapshots, out);
+  if (status.memcached.has_value()) {
+    v1::Memcached& message = *out.mutable_memcached();
+    message.set_listen(status.memcached->listen.ToString());
+    message.set_rate_per_s(status.memcached->rate_per_s);
+    message.set_items(status.memcached->items);
+    message.set_item_bytes(status.memcached->item_bytes);
+    message.set_window_requests(status.memcached->window_requests);
+    message.set_clients(status.memcached->clients);
+  }
+  for (const SettingStatus& setting : status.settings) {
+    v1::Setting& message = *out.add_settings();
+    message.set_name(setting.name);
+    message.set_value(setting.value);
+    message.set_range(setting.range);
+    message.set_meaning(setting.meaning);
+    message.set_in_file(setting.in_file);
+  }
+  out.set_settings_version(status.settings_version);
+  for (const std::string& note : status.notes) out.add_notes(note);
+  for (const NodeIncident& incident : status.incidents) {
+    v1::Incident& message = *out.add_incidents();
+    message.set_ago_ns(incident.ago_ns);
+    message.set_what(incident.what);
+  }
+  for (const NodeCounter& counter : status.counters)
+    (*out.mutable_counters())[CounterKey(counter)] = counter.value;
+  return out;
+}
+
+}  // namespace hedgerow::node
