@@ -317,7 +317,7 @@ class Client:
             sock = socket.socket(family, kind, protocol)
             sock.connect(address)
         self._socket = sock
-        self.session, self._token = NO_SESSION, 0
+        self.session, self.token = NO_SESSION, 0
         self.unpaired = 0  # datagrams that were no answer to what was asked: late, duplicate, foreign
         self.unproven = 0  # answers without the right tag, to a client with credentials
         self._last_unproven: Answer | None = None
@@ -347,7 +347,7 @@ class Client:
         answer = self._ask(OPEN, 0, secrets.randbits(64), timeout_s)
         if answer.status != OK:
             raise _error(answer)
-        self.session, self._token, self._wants_session = answer.session, answer.token, True
+        self.session, self.token, self._wants_session = answer.session, answer.token, True
 
     def get(self, key: bytes, timeout_s: float | None = None) -> bytes | None:
         """None: there is no such key."""
@@ -389,7 +389,7 @@ class Client:
             seq = self._take_seq()
             # One request at a time: whatever came before it is answered or given up.
             answer = self._ask(WRITE, self.session, seq, timeout_s, lowest_unanswered=seq, operations=operations,
-                               token=self._token)
+                               token=self.token)
         if answer.status != OK:
             raise _error(answer)
         return answer.values

@@ -220,6 +220,20 @@ TEST_F(HkvClientTest, AnOverloadedWriteIsSentAgainAndDoneOnce) {
   EXPECT_EQ(client_->counters().unpaired, 0u);
 }
 
+TEST_F(HkvClientTest, AnOldServerIsNamed) {
+  Start([](const wire::HkvRequest& request) {
+    return FakeServer::Treatment{.instead = wire::HkvAnswer{.kind = request.kind,
+                                                            .version = 1,
+                                                            .status = wire::HkvStatus::kUnknownVersion,
+                                                            .hint = 1,
+                                                            .client_id = request.client_id,
+                                                            .seq = request.seq}};
+  });
+  const absl::Status status = client_->Open(kPatience);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the node speaks version 1 of hkv, and this client 2"));
+}
+
 TEST_F(HkvClientTest, WithoutASessionAnOverloadedWriteIsSentAgainUnderItsNonce) {
   std::atomic<int> left = 2;
   Start(Overloaded([&](const wire::HkvRequest& request) {

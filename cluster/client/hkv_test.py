@@ -233,7 +233,7 @@ def test_a_session_its_numbers_and_its_answers():
     assert {patience for _, _, _, _, patience, *_ in headers} == {20_000_000}
 
 
-def test_nobody_can_foresee_the_numbers_of_a_read():
+def test_the_numbers_of_a_read_cannot_be_foreseen():
     with FakeServer(counting_store()) as server, hkv.Client("127.0.0.1", server.port, 20) as client:
         client.open()
         for _ in range(8):

@@ -52,8 +52,8 @@ enum class OnOverload : uint8_t { kEnd, kSettle };
 
 class PendingRequests {
  public:
-  // Of the 128 bits of `secret`, which nobody else knows, the ids of GETs are made: nobody can foresee one, and so nobody
-  // can answer a GET that it has not seen.
+  // The ids of GETs are made of the 128 random bits of `secret`. A program that has not seen a GET cannot foresee its id, and
+  // so cannot answer it.
   // `trailer_bytes`: that a datagram must have room for beside the request.
   explicit PendingRequests(const kv::SessionName& secret, size_t outstanding_max = 1024,
                            OnOverload on_overload = OnOverload::kEnd, size_t trailer_bytes = 0)

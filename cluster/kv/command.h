@@ -104,7 +104,7 @@ inline bool IsSameToken(uint64_t one, uint64_t other) { return (one ^ other) == 
 constexpr uint64_t kCancels = 0;
 
 // The key of a write in a session. Its fingerprint is SipHash-2-4 of the operations under the session's token and id: the
-// same on all replicas, and unpredictable for everybody else.
+// same on all replicas, and unpredictable without the token.
 RequestKey WriteKey(const SessionName& session, uint64_t seq, const std::vector<Operation>& operations);
 // The same of a write without a session. The nonce is the secret.
 RequestKey OnceKey(uint64_t nonce, const std::vector<Operation>& operations);

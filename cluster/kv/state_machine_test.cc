@@ -90,7 +90,7 @@ TEST_F(StateMachineTest, ADuplicateIsAnsweredAndNotApplied) {
   EXPECT_FALSE(state_.Known(WriteKey(kSession, 2, {Increment("n", 1)})).has_value());
 }
 
-// Whoever reaches a node may send this; only the client has the token.
+// Any program that reaches a node may send this; only the client has the token.
 TEST_F(StateMachineTest, UnderAnotherClientsSessionNothingIsDoneAndNothingIsTold) {
   EXPECT_THAT(Write(1, {Increment("secret", 4242)}).values, ElementsAre("4242"));
   const uint64_t before = state_.fingerprint();

@@ -415,7 +415,7 @@ TEST(HkvAnswer, LeavesOutWhatItsKindAndStatusDoNotHave) {
   }
 }
 
-// Whoever asks for the same under a number has the same key, wherever the question arrives.
+// Copies of a request have one key, at whichever node they arrive.
 TEST(HkvCommand, HasAKeyOfWhatItIsAbout) {
   const kv::RequestKey write = CommandOf(Write({Put("k", "v")})).key;
   EXPECT_EQ(write.kind, kv::CommandKind::kWrite);
