@@ -114,7 +114,7 @@ struct NodeConfig {
   net::Networks clients = net::PrivateNetworks();  // the sources that hkv serves
   bool anonymous = true;                           // hkv serves clients that do not prove themselves
   std::vector<NamedClientConfig> named_clients{};  // those that do
-  // Other sources than members' addresses from which peers are heard. None: a few a second are, of any (peer_sources.h).
+  // Other sources than members' addresses from which peers are heard. Not set: any, up to a rate (Peers::SetSources).
   std::optional<net::Networks> peer_clients{};
   std::string admin_socket = "/run/hedgerow-node/admin.sock";
   std::string metrics_listen = "127.0.0.1:9465";  // loopback; empty: off

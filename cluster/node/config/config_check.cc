@@ -237,6 +237,7 @@ class Checker : config::Checks {
         Add(path, "a client without rights, expected prefixes of keys in `read` or `write`, such as `read: [\"app/\"]`, or "
                   "`[\"\"]` for all keys");
       }
+      KeyOfItsOwn(i, path + ".key_file");
       Prefixes(client.read, path + ".read");
       Prefixes(client.write, path + ".write");
     }
@@ -247,6 +248,19 @@ class Checker : config::Checks {
       Add("memcached",
           "got memcached's protocol, by which no client can prove itself, and `anonymous: off`: expected `anonymous: on` in "
           "this block, which serves whoever `memcached.clients` lists, or no such block");
+    }
+  }
+
+  // What one client knows must help it neither as another one nor against nodes and proxies.
+  void KeyOfItsOwn(size_t i, const std::string& path) {
+    const wire::Key& key = config_.named_clients[i].key;
+    if (key == wire::Key()) return;  // its file has an error of its own
+    const bool of_cluster = key == config_.cluster_key || key == config_.announce_key;
+    const bool of_client = std::any_of(config_.named_clients.begin(), config_.named_clients.begin() + static_cast<ptrdiff_t>(i),
+                                       [&key](const NamedClientConfig& other) { return other.key == key; });
+    if (of_cluster || of_client) {
+      Add(path, absl::StrCat("got the same key as ", of_cluster ? "the cluster" : "another client",
+                             ", expected one that this client alone has"));
     }
   }
 

@@ -268,7 +268,7 @@ TEST(NodeConfigErrors, AListOfClientsHasNetworksOnly) {
 
 TEST(NodeConfigErrors, NamedClientsHaveRightsAndNamesOfTheirOwn) {
   const std::string path = testing::TempDir() + "hedgerow-client-key";
-  std::ofstream(path) << "00112233445566778899aabbccddeeff\n";
+  std::ofstream(path) << "a0112233445566778899aabbccddeeff\n";
   std::filesystem::permissions(path, std::filesystem::perms::owner_read);
   const auto errors = [&path](absl::string_view more) {
     return ErrorsOf(absl::StrCat(kSound, absl::StrReplaceAll(more, {{"KEY", path}}), "\n"));
@@ -277,7 +277,12 @@ TEST(NodeConfigErrors, NamedClientsHaveRightsAndNamesOfTheirOwn) {
   EXPECT_THAT(errors("named_clients: [{name: web, key_file: KEY}]"),
               ElementsAre(HasSubstr("named_clients[0]: a client without rights, expected prefixes")));
   EXPECT_THAT(errors("named_clients: [{name: web, key_file: KEY, read: [a]}, {name: web, key_file: KEY, read: [b]}]"),
-              ElementsAre(HasSubstr("named_clients[1].name: got \"web\", expected a name no other client has")));
+              ElementsAre(HasSubstr("named_clients[1].name: got \"web\", expected a name no other client has"),
+                          HasSubstr("named_clients[1].key_file: got the same key as another client")));
+  EXPECT_THAT(ErrorsOf(absl::StrCat(
+                  absl::StrReplaceAll(kSound, {{"cluster_key: 0011", "cluster_key: a011"}}),
+                  absl::StrReplaceAll("named_clients: [{name: web, key_file: KEY, read: [a]}]\n", {{"KEY", path}}))),
+              ElementsAre(HasSubstr("named_clients[0].key_file: got the same key as the cluster, expected one that this client")));
   EXPECT_THAT(errors("named_clients: [{name: web, key_file: /nowhere/key, read: [a]}]"),
               ElementsAre(HasSubstr("named_clients[0].key_file: the file \"/nowhere/key\" cannot be opened")));
   EXPECT_THAT(errors(absl::StrCat("named_clients: [{name: web, key_file: KEY, write: [", std::string(251, 'x'), "]}]")),
@@ -292,7 +297,7 @@ TEST(NodeConfigErrors, WithoutAnonymousClientsOthersAreStated) {
   EXPECT_THAT(ErrorsOf(absl::StrCat(kSound, "anonymous: off\n")),
               ElementsAre(HasSubstr("anonymous: got \"off\", expected clients in `named_clients`")));
   const std::string path = testing::TempDir() + "hedgerow-client-key-2";
-  std::ofstream(path) << "00112233445566778899aabbccddeeff\n";
+  std::ofstream(path) << "a0112233445566778899aabbccddeeff\n";
   std::filesystem::permissions(path, std::filesystem::perms::owner_read);
   const std::string named =
       absl::StrCat(kSound, "anonymous: off\nnamed_clients: [{name: web, key_file: ", path, ", read: [\"\"]}]\n");

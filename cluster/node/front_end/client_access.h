@@ -42,6 +42,8 @@ class ClientAccess {
 
   // `first`: its keys' numbers begin here, so that those of the one before are others.
   ClientAccess(bool anonymous, std::vector<NamedClient> clients, KeyNumber first = 1);
+  ClientAccess(const ClientAccess&) = delete;  // it refers to its own clients
+  ClientAccess& operator=(const ClientAccess&) = delete;
 
   // Of a datagram that was parsed as `request`, at `now_ms` since 1970.
   Verdict Judge(std::string_view datagram, const wire::HkvRequest& request, uint64_t now_ms) const;
