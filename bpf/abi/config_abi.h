@@ -140,9 +140,11 @@ struct hr_service_config {
   __u64 election_timeout_ns;
   __u64 cluster_id; /* the cluster whose announcements may move the leader; 0 = none */
   __u32 nodes[HR_MAX_BACKENDS_PER_SERVICE]; /* place -> node id in the cluster; 0 = not known, or not present */
+  __u32 request_share;   /* requests and parked copies that it may hold even where others hold three quarters */
+  __u32 parked_share;
   __u32 client_networks; /* of `clients`: from which this host may forward packets to the VIP */
   __u32 pad1;
-  __u64 pad[2];
+  __u64 pad;
   struct hr_network clients[HR_MAX_CLIENT_NETWORKS];
 };
 HR_STATIC_ASSERT(sizeof(struct hr_service_config) == 1536, "hr_service_config is 1536 bytes, 24 cache lines");

@@ -71,6 +71,7 @@ HR_LRU_HASH(fragments, 1, struct hr_fragment_key, struct hr_fragment);
 
 HR_MAPPED_ARRAY(backend_states, HR_MAX_BACKENDS, struct hr_backend_state);
 HR_MAPPED_ARRAY(service_states, HR_MAX_SERVICES, struct hr_service_state);
+HR_ARRAY(clients, HR_CLIENTS, struct hr_client);
 HR_PER_CPU(stats, HR_MAX_SERVICES + 1, struct hr_stats);
 HR_PER_CPU(backend_stats, HR_MAX_BACKENDS, struct hr_backend_stats);
 /* HR_SERVICE_HISTOGRAMS for each service, and HR_BACKEND_HISTOGRAMS for each backend, that there is room for

@@ -48,7 +48,8 @@ HR_GLOBAL int hr_send_beside(struct __sk_buff *skb, struct hr_packet *packet,
   backend = bpf_map_lookup_elem(&backends, &backend_id);
   if (backend) {
     address = backend->address;
-    failed = hr_rewrite_destination(skb, packet, &address, backend->port_be) || hr_clone_to_uplink(skb, attempt);
+    failed = hr_rewrite_destination(skb, packet, &address, backend->port_be) || hr_put_tag(skb) ||
+             hr_clone_to_uplink(skb, attempt);
   }
   hr_settle(attempt, failed ? HR_OUTCOME_FAILED : HR_OUTCOME_SENT);
   skb->mark = mark;
@@ -79,14 +80,15 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   struct hr_stats *service_stats = hr_stats_of(service_id);
   __u64 now_ns = hr_now_ns();
   struct hr_choice choice = hr_choose_first(config_id, config, policy, now_ns);
+  __u32 client = hr_client_of(skb, packet, service_id);
   struct hr_tracking tracking;
   __u32 first_id;
 
   hr_count(service_stats, HR_REQUESTS);
-  hr_budget_earn(config, service_id);
+  hr_budget_earn(config, service_id, client);
   if (choice.why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
   if (hr_tracing()) hr_trace_match(skb, packet, config_id, now_ns);
-  tracking = hr_track(skb, packet, config_id, config, policy, &choice, service_stats, now_ns);
+  tracking = hr_track(skb, packet, config_id, config, policy, &choice, client, service_stats, now_ns);
   if (packet->trace) hr_trace_begin(skb, packet, config_id, &tracking, &choice);
   if (!tracking.request) {
     __u32 to = hr_untracked_to(&choice, &tracking);

@@ -29,6 +29,8 @@ class Checker : Checks {
       : Checks(locations, errors), config_(config) {}
 
   void Run() {
+    if (!config_.admin().monitor_socket().empty() && config_.admin().monitor_socket() == config_.admin().socket())
+      Add("admin.monitor_socket", "got the path of admin.socket, expected one of its own");
     for (int i = 0; i < config_.services_size(); ++i) {
       const std::string path = absl::StrCat("services[", i, "]");
       const v1::Service& service = config_.services(i);

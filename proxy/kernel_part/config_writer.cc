@@ -87,7 +87,7 @@ absl::Status ConfigWriter::Fill(const DataPlaneSpec& next) {
     if (memcmp(&spare, &published, sizeof(spare)) != 0)
       if (absl::Status status = FollowChange(id, /*forget=*/false); !status.ok()) return status;
     const ServiceSpec* spec = FindById(next, id);
-    const absl::StatusOr<hr_service_config> config = spec == nullptr ? published : MakeConfig(*spec, published);
+    const absl::StatusOr<hr_service_config> config = spec == nullptr ? published : MakeConfig(next, *spec, published);
     if (!config.ok()) return config.status();
     if (absl::Status status = StoreSpare(id, *config); !status.ok()) return status;
   }

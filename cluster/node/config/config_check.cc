@@ -43,6 +43,7 @@ class Checker : config::Checks {
 
   void Run() {
     Keys();
+    Sockets();
     Members();
     Self();
     Proxies();
@@ -74,6 +75,11 @@ class Checker : config::Checks {
       Add(locations_.Has("announce_key") ? "announce_key" : "announce_key_file",
           "got the same key as cluster_key, expected another: what proxies know must not help against nodes");
     }
+  }
+
+  void Sockets() {
+    if (!config_.monitor_socket.empty() && config_.monitor_socket == config_.admin_socket)
+      Add("monitor_socket", "got the path of admin_socket, expected one of its own");
   }
 
   // The text of a member's id or of an address, under which later ones are compared.

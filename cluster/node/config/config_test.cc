@@ -297,7 +297,7 @@ TEST_F(NodeConfigFileTest, AFileWithAKeyIsForItsOwnerAndGroupOnly) {
       LoadNodeConfig(path).status().message(),
       absl::StrCat(path,
                    ":2:14: cluster_key: this file can be read by everybody (mode 0644), expected mode 0600 "
-                   "or 0640, or the key in cluster_key_file"));
+                   "or 0640: run `chmod g-w,o-rwx ", path, "`, or put the key into a file of its own"));
   EXPECT_THAT(std::string(LoadNodeConfig(Write("n.yaml", kSmallest, 0660)).status().message()),
               HasSubstr("can be changed by others than its owner (mode 0660)"));
 }
@@ -317,9 +317,29 @@ TEST_F(NodeConfigFileTest, WhatIsWrongWithAKeyFileIsSaidAtItsKey) {
   const std::string path = Write("n.yaml", WithKeyFiles(), 0644);
   EXPECT_EQ(LoadNodeConfig(path).status().message(),
             absl::StrCat(path, ":2:19: cluster_key_file: the file \"", folder_,
-                         "/key\" can be read by everybody (mode ", "0604), expected mode 0600 or 0640\n", path,
+                         "/key\" can be read by everybody (mode ", "0604), expected mode 0600 or 0640: run `chmod ",
+                         "g-w,o-rwx ", folder_, "/key`\n", path,
                          ":3:20: announce_key_file: the file \"", folder_,
                          "/announce\" cannot be opened: No such file or directory"));
+}
+
+TEST_F(NodeConfigFileTest, ANodeFollowsNoFileOfAnotherUser) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root (to give files away)";
+  const std::string key = Write("key", absl::StrCat(kKeyDigits, "\n"), 0600);
+  Write("announce", "ffeeddccbbaa99887766554433221100\n", 0640);
+  const std::string path = Write("n.yaml", WithKeyFiles(), 0644);
+  EXPECT_TRUE(LoadNodeConfig(path, operate::Reader::kServes).ok());
+  ASSERT_EQ(chown(key.c_str(), 65534, 65534), 0);
+  ASSERT_EQ(chown(path.c_str(), 65534, 65534), 0);
+  EXPECT_TRUE(LoadNodeConfig(path).ok()) << "which only shows it";
+  const std::string refused(LoadNodeConfig(path, operate::Reader::kServes).status().message());
+  EXPECT_THAT(refused, HasSubstr(path + ": the file belongs to user 65534"));
+  EXPECT_THAT(refused, HasSubstr("key\" belongs to user 65534"));
+  ASSERT_EQ(chown(path.c_str(), 0, 0), 0);
+  ASSERT_EQ(chown(key.c_str(), 0, 0), 0);
+  ASSERT_EQ(chmod(path.c_str(), 0646), 0);
+  EXPECT_THAT(std::string(LoadNodeConfig(path, operate::Reader::kServes).status().message()),
+              HasSubstr("run `chmod go-w " + path + "`"));
 }
 
 TEST_F(NodeConfigFileTest, AMissingFileSaysSo) {

@@ -93,6 +93,7 @@ class Product:
     def write(self, config: dict | str, name: str = "hedgerow.yaml") -> Path:
         path = self.folder / name
         text = config if isinstance(config, str) else yaml.safe_dump(config, sort_keys=False)
+        path.touch(mode=0o600)  # it may hold keys
         path.write_text(text, encoding="utf-8")
         return path
 
