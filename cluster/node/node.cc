@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "cluster/node/snapshots/backup_pieces.h"
 #include "cluster/transfer/load_state.h"
+#include "operate/key_file.h"
 #include "operate/version.h"
 
 namespace hedgerow::node {
@@ -88,6 +89,13 @@ std::vector<Announcer::Proxy> ProxiesOf(const NodeConfig& config) {
         {.address = proxy.address, .key = wire::DeriveProxyKey(*config.announce_key, proxy.name)});
   }
   return proxies;
+}
+
+std::vector<NamedClient> NamedClientsOf(const NodeConfig& config) {
+  std::vector<NamedClient> clients;
+  for (const NamedClientConfig& client : config.named_clients)
+    clients.push_back({.name = client.name, .keys = {client.key}, .read = client.read, .write = client.write});
+  return clients;
 }
 
 std::vector<NetAddress> PeerAddressesOf(const NodeConfig& config) {
@@ -178,7 +186,7 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
              {.cluster_id = config_.cluster_id, .key = config_.cluster_key, .self = config_.self, .life = life,
               .traits = TraitsOf(config_, *identity_)},
              *identity_, [this] { return random_(); }),
-      front_end_(*client_socket_, config_.clients),
+      front_end_(*client_socket_, config_.clients, config_.anonymous, NamedClientsOf(config_)),
       pushback_(config_.waiting_max),
       announcer_(*peer_socket_, config_.cluster_id, config_.own().serve,
                  {.since_ns = started_ns_, .longest_ns = ReplicaOptionsOf(config_).router.hold_max_ns}, ProxiesOf(config_)),
@@ -264,6 +272,22 @@ void Node::FollowLogUuid() {
   if (log_uuid == 0 || log_uuid == identity_->log_uuid()) return;
   identity_->SetLogUuid(log_uuid);
   peers_.SetLogUuid(log_uuid);
+}
+
+// The files are read on the caller's thread: a disk may be slow.
+absl::Status Node::ReloadClientKeys() {
+  std::vector<NamedClient> clients = NamedClientsOf(config_);
+  for (size_t i = 0; i < clients.size(); ++i) {
+    const std::string& file = config_.named_clients[i].key_file;
+    const absl::StatusOr<std::string> digits = operate::ReadKeyFile(file);
+    if (!digits.ok()) return absl::InvalidArgumentError(absl::StrCat("the file ", file, " ", digits.status().message()));
+    clients[i].keys = {wire::ParseKey(*digits).value()};
+  }
+  const auto done = Ask<absl::Status>([this, clients] {
+    front_end_.SetNamedClients(config_.anonymous, clients);
+    return absl::OkStatus();
+  });
+  return done.value_or(absl::DeadlineExceededError("the node's loop did not answer within 2 s"));
 }
 
 void Node::FlushPeers() {

@@ -171,6 +171,8 @@ NodeStatus Node::StatusNow() {
   status.counters.emplace_back("hkv_requests", front_end_.counters().requests);
   AddReasons<wire::HkvDrop>(status, "hkv_dropped", front_end_.counters().drops, 1);
   AddReasons<wire::HkvStatus>(status, "hkv_answers", front_end_.counters().answers, 0);
+  status.counters.emplace_back("hkv_authenticated", front_end_.counters().authenticated);
+  AddReasons<wire::HkvDenial>(status, "hkv_denied", front_end_.counters().denied, 1);
   status.counters.emplace_back("hkv_pushbacks", front_end_.counters().asked_for_no_hedge, "never");
   status.counters.emplace_back("hkv_pushbacks", front_end_.counters().asked_for_later_hedge, "later");
   AddSocket(status, "client", client_socket_->counters());

@@ -169,6 +169,22 @@ TEST_F(TransferTest, AConnectionFromElsewhereIsRefusedBeforeItIsAsked) {
   EXPECT_EQ(receiver_->statistics().begun, 0u);
 }
 
+TEST_F(TransferTest, ACallerIsKnownByItsIpv6AddressToo) {
+  Take(At(500, 3), 10);
+  receiver_.reset();
+  address_ = absl::StrCat("[::1]:", 20000 + getpid() % 20000);
+  Listen();
+  for (const char* source : {"::2", "::1"}) {
+    calls_from_ = *net::IpAddress::Parse(source);
+    const std::unique_ptr<Sender> sender = NewSender(0, 1, 1);
+    sender->Send(OfferOf(At(500, 3)));
+    EXPECT_EQ(AwaitEnd().ok(), calls_from_.is_loopback()) << source;
+    absl::MutexLock lock(&mutex_);
+    ended_.clear();
+  }
+  EXPECT_EQ(receiver_->statistics().source, 1u);
+}
+
 TEST_F(TransferTest, UnauthenticatedCallersThatSendNothingKeepNoOtherOut) {
   Take(At(500, 3), 100);
   const auto channel = grpc::CreateChannel(address_, grpc::InsecureChannelCredentials());

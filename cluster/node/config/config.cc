@@ -84,6 +84,13 @@ NodeConfig FromFile(const v1::NodeConfigFile& file, const config::Locations& loc
       file.durability() == v1::DURABILITY_MODE_MEMORY ? Durability::kMemory : Durability::kDisk;
   config.data_dir = file.data_dir();
   config.serve = AddressOf(file.serve());
+  config.anonymous = file.anonymous();
+  for (const v1::NamedClientEntry& client : file.named_clients()) {
+    config.named_clients.push_back({.name = client.name(),
+                                    .key_file = client.key_file(),
+                                    .read = {client.read().begin(), client.read().end()},
+                                    .write = {client.write().begin(), client.write().end()}});
+  }
   if (locations.Has("clients")) config.clients = NetworksOf(file.clients());
   if (locations.Has("peer_clients")) config.peer_clients = NetworksOf(file.peer_clients());
   config.admin_socket = file.admin_socket();
@@ -119,7 +126,8 @@ NodeConfig FromFile(const v1::NodeConfigFile& file, const config::Locations& loc
     config.memcached = {.listen = AddressOf(file.memcached().listen()),
                         .value_max_bytes = file.memcached().value_max(),
                         .rate_per_s = file.memcached().rate(),
-                        .once_in_window = file.memcached().once_in_window()};
+                        .once_in_window = file.memcached().once_in_window(),
+                        .anonymous = file.memcached().anonymous()};
     if (locations.Has("memcached.clients")) config.memcached.clients = NetworksOf(file.memcached().clients());
   }
   TakeSettings(file, locations, config);
@@ -137,6 +145,11 @@ NodeConfig Parse(absl::string_view text, operate::Reader reader, config::Locatio
           [&config](const wire::Key& key) { config.cluster_key = key; });
   ReadKey(file.announce_key_file(), "announce_key_file", reader, locations, errors,
           [&config](const wire::Key& key) { config.announce_key = key; });
+  for (size_t i = 0; i < config.named_clients.size(); ++i) {
+    NamedClientConfig& client = config.named_clients[i];
+    ReadKey(client.key_file, absl::StrCat("named_clients[", i, "].key_file"), locations, errors,
+            [&client](const wire::Key& key) { client.key = key; });
+  }
   CheckNodeConfig(config, locations, errors);
   CompleteNodeConfig(config, locations);
   return config;

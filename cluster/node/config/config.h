@@ -84,6 +84,7 @@ struct MemcachedConfig {
   uint64_t rate_per_s = 0;             // of one client's socket at one node; 0 or too much: MemcachedRateMax
   bool once_in_window = false;         // incr, decr, append and prepend are served
   net::Networks clients = net::PrivateNetworks();  // the sources that are served
+  bool anonymous = false;  // served though hkv serves named clients alone: this protocol cannot name any
 
   bool on() const { return listen.port != 0; }
 };
@@ -91,6 +92,15 @@ struct MemcachedConfig {
 // So that a client that counts its frame ids up cannot have used all of them within the window and what may be
 // added to it, though it asks all members: docs/adr/0014.
 uint64_t MemcachedRateMax(size_t members, uint64_t window_ns);
+
+// A client of hkv that proves itself, and the prefixes of the keys that it may read and write.
+struct NamedClientConfig {
+  std::string name{};
+  std::string key_file{};
+  wire::Key key{};
+  std::vector<std::string> read{};
+  std::vector<std::string> write{};
+};
 
 struct NodeConfig {
   uint64_t cluster_id = 0;  // 1 to 2^63 - 1
@@ -103,7 +113,9 @@ struct NodeConfig {
   std::string data_dir = "/var/lib/hedgerow-node";
   NetAddress serve{};  // to bind: the own member's, or the unspecified address with its port
   net::Networks clients = net::PrivateNetworks();  // the sources that hkv serves
-  // Other sources than members' addresses from which peers are heard. None: a few a second are, of any (peer_sources.h).
+  bool anonymous = true;                           // hkv serves clients that do not prove themselves
+  std::vector<NamedClientConfig> named_clients{};  // those that do
+  // Other sources than members' addresses from which peers are heard. Not set: any, up to a rate (Peers::SetSources).
   std::optional<net::Networks> peer_clients{};
   std::string admin_socket = "/run/hedgerow-node/admin.sock";
   std::string monitor_socket{};  // empty: none
