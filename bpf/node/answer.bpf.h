@@ -96,7 +96,7 @@ HR_INLINE int hr_node_seal(struct hr_node_scratch *in, __u32 bytes) {
   header->bytes = bytes;
   header->tag = 0;
   header->cluster_id = node_config.cluster_id;
-  header->from_life = in->spoken.incarnation;
+  header->from_incarnation = in->spoken.incarnation;
   header->packet_number = __sync_fetch_and_add(&drawn->packet_number, 1) + 1;
   header->from = node_config.self;
   header->to = in->taken.from;

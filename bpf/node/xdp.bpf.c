@@ -52,7 +52,7 @@ HR_INLINE int hr_node_believe(struct hr_node_scratch *in, const struct hr_node_f
   if (!here) return hr_node_left(HR_NODE_EVENT_PASSED_SOURCE);
   verdict = hr_node_take_number(in);
   if (verdict == HR_NODE_WINDOW_NEW) return XDP_TX;
-  if (verdict == HR_NODE_WINDOW_OTHER_LIFE) return hr_node_left(HR_NODE_EVENT_PASSED_LIFE);
+  if (verdict == HR_NODE_WINDOW_OTHER_INCARNATION) return hr_node_left(HR_NODE_EVENT_PASSED_INCARNATION);
   hr_node_count(verdict == HR_NODE_WINDOW_SEEN ? HR_NODE_EVENT_DROPPED_REPLAYED : HR_NODE_EVENT_DROPPED_TOO_OLD);
   return XDP_DROP;
 }

@@ -141,7 +141,7 @@ absl::StatusOr<std::unique_ptr<Node>> CreateOnceThereIsRoom(const NodeConfig& co
   return absl::CancelledError("stopped while the disk was full");
 }
 
-// One life after the other, as whichever member. OK: it was stopped.
+// Runs one incarnation after the other, each as the member that it is then. OK: it was stopped.
 absl::Status RunAs(const NodeConfig& of_the_file) {
   while (true) {
     NodeConfig config = of_the_file;

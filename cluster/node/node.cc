@@ -32,16 +32,16 @@ uint64_t Monotonic_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-// Election Safety does not depend on it, but lives, read ids and nonces must not repeat: the kernel's
+// Election Safety does not depend on it, but incarnations, read ids and nonces must not repeat: the kernel's
 // generator.
 uint64_t Seed() {
   std::random_device device;
   return static_cast<uint64_t>(device()) << 32 | device();
 }
 
-uint64_t DrawLife() {
-  const uint64_t life = Seed();
-  return life == 0 ? 1 : life;
+uint64_t DrawIncarnation() {
+  const uint64_t incarnation = Seed();
+  return incarnation == 0 ? 1 : incarnation;
 }
 
 wire::PeerTraits TraitsOf(const NodeConfig& config, const IdentityKeeper& identity) {
@@ -131,12 +131,12 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   if (!clients.ok()) return clients.status();
   absl::StatusOr<std::unique_ptr<MemcachedFrontEnd>> memcached = MemcachedFrontEnd::Open(config);
   if (!memcached.ok()) return memcached.status();
-  const uint64_t life = DrawLife();
-  absl::StatusOr<std::unique_ptr<Offloads>> offloads = Offloads::Open(config, life, **identity);
+  const uint64_t incarnation = DrawIncarnation();
+  absl::StatusOr<std::unique_ptr<Offloads>> offloads = Offloads::Open(config, incarnation, **identity);
   if (!offloads.ok()) return offloads.status();
   auto node = std::unique_ptr<Node>(new Node(std::move(config), *std::move(storage), *std::move(identity),
                                              std::move(state), *std::move(peers), *std::move(clients),
-                                             *std::move(memcached), life, *std::move(offloads)));
+                                             *std::move(memcached), incarnation, *std::move(offloads)));
   if (absl::Status members =
           node->config_.CheckMembers(node->storage_->began_with(), node->replica_.raft().configuration());
       !members.ok())
@@ -149,16 +149,17 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   const absl::Status started = node->offloads_->Start(node->replica_, node->peers_);
   if (!started.ok()) return started;
   node->turn_.SetCoupling(node->offloads_->coupling());
-  const raft::Raft& raft = node->replica_.raft();  // with what the kernel part has held for the former life
+  const raft::Raft& raft =
+      node->replica_.raft();  // with what the kernel part has held for the former incarnation
   node->peers_.SetStarted(raft.term(), raft.log().last_index());
   return node;
 }
 
 Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
-           std::unique_ptr<IdentityKeeper> identity,
-           std::unique_ptr<kv::StateMachine> state, std::unique_ptr<UdpSocket> peer_socket,
-           std::unique_ptr<UdpSocket> client_socket, std::unique_ptr<MemcachedFrontEnd> memcached,
-           uint64_t life, std::unique_ptr<Offloads> offloads)
+           std::unique_ptr<IdentityKeeper> identity, std::unique_ptr<kv::StateMachine> state,
+           std::unique_ptr<UdpSocket> peer_socket, std::unique_ptr<UdpSocket> client_socket,
+           std::unique_ptr<MemcachedFrontEnd> memcached, uint64_t incarnation,
+           std::unique_ptr<Offloads> offloads)
     : config_(std::move(config)),
       storage_(std::move(storage)),
       identity_(std::move(identity)),
@@ -169,17 +170,22 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
       now_ns_(Monotonic_ns()),
       started_ns_(now_ns_),
       peers_(*peer_socket_,
-             {.cluster_id = config_.cluster_id, .key = config_.cluster_key, .self = config_.self, .life = life,
+             {.cluster_id = config_.cluster_id,
+              .key = config_.cluster_key,
+              .self = config_.self,
+              .incarnation = incarnation,
               .traits = TraitsOf(config_, *identity_)},
              *identity_, [this] { return random_(); }),
       front_end_(*client_socket_),
       pushback_(config_.waiting_max),
       announcer_(*peer_socket_, config_.cluster_id, config_.own().serve,
-                 {.since_ns = started_ns_, .longest_ns = ReplicaOptionsOf(config_).router.hold_max_ns}, ProxiesOf(config_)),
+                 {.since_ns = started_ns_, .longest_ns = ReplicaOptionsOf(config_).router.hold_max_ns},
+                 ProxiesOf(config_)),
       replica_(*this, FirstMembers(config_, *storage_, ReplicaOptionsOf(config_)),
                Readdressed(config_, storage_->TakeRestored()), std::move(state)),
       turn_(*this, replica_,
-            config_.durability == node::Durability::kMemory ? Turn::Durability::kMemory : Turn::Durability::kDisk),
+            config_.durability == node::Durability::kMemory ? Turn::Durability::kMemory
+                                                            : Turn::Durability::kDisk),
       offloads_(std::move(offloads)),
       leaderless_since_ns_(now_ns_),
       incidents_(config_.election_floor_ns / 2),

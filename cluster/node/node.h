@@ -71,10 +71,10 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   bool FlipForTest(const std::string& key);
 
  private:
-  Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, std::unique_ptr<IdentityKeeper> identity,
-       std::unique_ptr<kv::StateMachine> state, std::unique_ptr<UdpSocket> peer_socket,
-       std::unique_ptr<UdpSocket> client_socket, std::unique_ptr<MemcachedFrontEnd> memcached, uint64_t life,
-       std::unique_ptr<Offloads> offloads);
+  Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
+       std::unique_ptr<IdentityKeeper> identity, std::unique_ptr<kv::StateMachine> state,
+       std::unique_ptr<UdpSocket> peer_socket, std::unique_ptr<UdpSocket> client_socket,
+       std::unique_ptr<MemcachedFrontEnd> memcached, uint64_t incarnation, std::unique_ptr<Offloads> offloads);
 
   // kv::ReplicaHost
   uint64_t Now_ns() override { return now_ns_; }

@@ -151,7 +151,7 @@ NodeStatus Node::StatusNow() {
     said.id = peer.id;
     said.address = peer.address;
     if (peer.answers_at.port != 0) said.answers_at = peer.answers_at;
-    said.life = peers_.LifeOf(peer.id);
+    said.incarnation = peers_.IncarnationOf(peer.id);
     const uint64_t heard_ns = std::max(peer.heard_ns, HeardByCore_ns(peer.id));
     if (heard_ns != 0) said.heard_ago_ns = now_ns_ - std::min(now_ns_, heard_ns);
     said.lost = peer.SaysLost(now_ns_);

@@ -28,20 +28,45 @@ constexpr absl::Duration kLookAgain = absl::Seconds(1);
 constexpr uint64_t kLooksPerRoutes = 10;
 constexpr char kBpffs[] = "/sys/fs/bpf";
 
-constexpr std::array<absl::string_view, HR_NODE_EVENT_COUNT> kEventNames = {
-    "heartbeat_answered", "heartbeat_counted", "pre_vote_answered",
-    "vote_refused",       "vote_granted",      "vote_ignored",
-    "vote_counted",       "append_stored",     "ack_counted",
-    "woken_for_commit",   "woken_for_round",   "woken_for_votes",
-    "woken_for_ack",      "passed_kind",       "passed_fenced",
-    "passed_lease",       "passed_term",       "passed_role",
-    "passed_gap",         "passed_batch",      "passed_size",
-    "passed_ring_full",   "passed_life",       "passed_malformed",
-    "dropped_tag",        "dropped_replayed",  "dropped_too_old",
-    "broadcast",          "broadcast_copies",  "broadcast_failed",
-    "resigned",           "passed_epoch",      "passed_source",
-    "answer_failed",      "passed_suspicion",  "passed_configuration",
-    "passed_no_member",   "noticed",           "append_stored_unsaid"};
+constexpr std::array<absl::string_view, HR_NODE_EVENT_COUNT> kEventNames = {"heartbeat_answered",
+                                                                            "heartbeat_counted",
+                                                                            "pre_vote_answered",
+                                                                            "vote_refused",
+                                                                            "vote_granted",
+                                                                            "vote_ignored",
+                                                                            "vote_counted",
+                                                                            "append_stored",
+                                                                            "ack_counted",
+                                                                            "woken_for_commit",
+                                                                            "woken_for_round",
+                                                                            "woken_for_votes",
+                                                                            "woken_for_ack",
+                                                                            "passed_kind",
+                                                                            "passed_fenced",
+                                                                            "passed_lease",
+                                                                            "passed_term",
+                                                                            "passed_role",
+                                                                            "passed_gap",
+                                                                            "passed_batch",
+                                                                            "passed_size",
+                                                                            "passed_ring_full",
+                                                                            "passed_incarnation",
+                                                                            "passed_malformed",
+                                                                            "dropped_tag",
+                                                                            "dropped_replayed",
+                                                                            "dropped_too_old",
+                                                                            "broadcast",
+                                                                            "broadcast_copies",
+                                                                            "broadcast_failed",
+                                                                            "resigned",
+                                                                            "passed_epoch",
+                                                                            "passed_source",
+                                                                            "answer_failed",
+                                                                            "passed_suspicion",
+                                                                            "passed_configuration",
+                                                                            "passed_no_member",
+                                                                            "noticed",
+                                                                            "append_stored_unsaid"};
 
 offload::XdpChoice ChoiceOf(XdpMode mode) {
   switch (mode) {
@@ -113,14 +138,14 @@ absl::Status OutOfReach(const absl::Status& why) {
 
 }  // namespace
 
-Offloads::Offloads(const NodeConfig& config, uint64_t life, IdentityKeeper& identity)
-    : config_(config), life_(life), identity_(identity) {}
+Offloads::Offloads(const NodeConfig& config, uint64_t incarnation, IdentityKeeper& identity)
+    : config_(config), incarnation_(incarnation), identity_(identity) {}
 
 Offloads::~Offloads() { StopLookingOut(); }
 
-absl::StatusOr<std::unique_ptr<Offloads>> Offloads::Open(const NodeConfig& config, uint64_t life,
-                                                          IdentityKeeper& identity) {
-  auto offloads = std::unique_ptr<Offloads>(new Offloads(config, life, identity));
+absl::StatusOr<std::unique_ptr<Offloads>> Offloads::Open(const NodeConfig& config, uint64_t incarnation,
+                                                         IdentityKeeper& identity) {
+  auto offloads = std::unique_ptr<Offloads>(new Offloads(config, incarnation, identity));
   if (absl::Status status = ForgetFormerLog(config, identity); !status.ok()) return status;
   if (identity.KernelLost()) return WhyLost(config, identity);
   const absl::Status loaded = offloads->Load();
@@ -185,7 +210,7 @@ absl::Status Offloads::Start(kv::Replica& replica, Peers& peers) {
   const bool memory = config_.durability == Durability::kMemory;
   peers.DrawNumbersFrom([this] { return kernel_->DrawPacketNumber(); });
   offload::CouplingOptions options;
-  options.incarnation = life_;
+  options.incarnation = incarnation_;
   options.durability = memory ? offload::Durability::kMemory : offload::Durability::kDisk;
   options.switches = {.heartbeat = config_.offloads.heartbeat,
                       .vote = config_.offloads.vote,
@@ -202,7 +227,7 @@ absl::Status Offloads::Start(kv::Replica& replica, Peers& peers) {
   }
   coupling_ = std::make_unique<offload::Coupling>(
       *kernel_, options, [&peers](std::string_view datagram) { return peers.Decode(datagram); });
-  for (uint32_t position = 0; position < HR_NODE_MEMBERS; ++position) kernel_->SetLife(position, 0, 0);
+  for (uint32_t position = 0; position < HR_NODE_MEMBERS; ++position) kernel_->SetIncarnation(position, 0, 0);
   WriteMembers();
   absl::StatusOr<offload::Neighbours> neighbours = offload::Neighbours::Open(*kernel_);
   if (neighbours.ok()) {
@@ -249,8 +274,8 @@ void Offloads::SetMembers(std::vector<PeerState> others) {
     if (ids[position] == ids_[position] && addresses[position] == addresses_[position]) continue;
     ids_[position] = ids[position];
     addresses_[position] = addresses[position];
-    lives_[position] = 0;
-    if (coupling_ != nullptr) kernel_->SetLife(position, 0, 0);
+    incarnations_[position] = 0;
+    if (coupling_ != nullptr) kernel_->SetIncarnation(position, 0, 0);
   }
   absl::MutexLock lock(&mutex_);
   members_ = std::move(others);
@@ -303,7 +328,7 @@ void Offloads::StartWatch() {
   if (!config_.offloads.watchdog) return;
   offload::WatchSpec spec;
   spec.instance = InstanceOf(config_);
-  spec.incarnation = life_;
+  spec.incarnation = incarnation_;
   spec.self = config_.self;
   spec.cluster_id = config_.cluster_id;
   spec.cluster_key = wire::SipHashKey(config_.cluster_key);
@@ -365,7 +390,7 @@ void Offloads::Stop(kv::Replica& replica) {
 
 void Offloads::Follow(uint64_t now_ns, const raft::Raft& raft, Peers& peers) {
   if (kernel_ == nullptr) return;
-  FollowLives(peers);
+  FollowIncarnations(peers);
   Tend(now_ns, raft);
   // Of members that are not written yet none may be reached: the map may name who had a position before.
   const bool written = members_written_.load(std::memory_order_acquire) == members_wanted_;
@@ -376,8 +401,8 @@ void Offloads::Follow(uint64_t now_ns, const raft::Raft& raft, Peers& peers) {
   if (attached != attached_seen_) {
     attached_seen_ = attached;
     for (uint32_t position = 0; position < HR_NODE_MEMBERS; ++position) {
-      if (!ids_[position].IsSet() || lives_[position] == 0) continue;
-      kernel_->SetLife(position, lives_[position], peers.HighestNumberOf(ids_[position]));
+      if (!ids_[position].IsSet() || incarnations_[position] == 0) continue;
+      kernel_->SetIncarnation(position, incarnations_[position], peers.HighestNumberOf(ids_[position]));
     }
   }
   const uint64_t detached = detached_.load(std::memory_order_relaxed);
@@ -389,12 +414,12 @@ void Offloads::Follow(uint64_t now_ns, const raft::Raft& raft, Peers& peers) {
   }
 }
 
-void Offloads::FollowLives(Peers& peers) {
+void Offloads::FollowIncarnations(Peers& peers) {
   for (uint32_t position = 0; position < HR_NODE_MEMBERS; ++position) {
     const raft::NodeId id = ids_[position];
-    if (!id.IsSet() || peers.LifeOf(id) == lives_[position]) continue;
-    lives_[position] = peers.LifeOf(id);
-    kernel_->SetLife(position, lives_[position], peers.HighestNumberOf(id));
+    if (!id.IsSet() || peers.IncarnationOf(id) == incarnations_[position]) continue;
+    incarnations_[position] = peers.IncarnationOf(id);
+    kernel_->SetIncarnation(position, incarnations_[position], peers.HighestNumberOf(id));
   }
 }
 

@@ -2,8 +2,8 @@
 //
 // A node's kernel offloads as its loop uses them: loads and attaches them, keeps them in step with members and
 // lives, and says of each whether it is on and why not. Whatever the kernel refuses is off, and the node does
-// it itself; the one error is a kernel part that has promised something for a former life and cannot be found.
-// On the loop's thread.
+// it itself; the one error is a kernel part that has promised something for a former incarnation and cannot be
+// found. On the loop's thread.
 
 #pragma once
 
@@ -35,9 +35,9 @@ namespace hedgerow::node {
 
 class Offloads {
  public:
-  // DataLoss: a former life of this node has promised in the kernel what is not there any more, so it must not
-  // go on as itself. FailedPrecondition: what is there is not this node's.
-  static absl::StatusOr<std::unique_ptr<Offloads>> Open(const NodeConfig& config, uint64_t life,
+  // DataLoss: a former incarnation of this node has promised in the kernel what is not there any more, so it
+  // must not go on as itself. FailedPrecondition: what is there is not this node's.
+  static absl::StatusOr<std::unique_ptr<Offloads>> Open(const NodeConfig& config, uint64_t incarnation,
                                                         IdentityKeeper& identity);
   // The first thing of all: to open the log makes it one that an earlier program cannot read, and what a killed
   // process of that program has left in the kernel that program alone can fetch. After an error nothing may be
@@ -52,8 +52,8 @@ class Offloads {
   // effect within the next milliseconds but for those who have left, who are out at once.
   void SetMembers(std::vector<PeerState> others);
 
-  // Once, before the first turn: takes over what the kernel holds for the former life, and attaches. DataLoss
-  // as of Open: the log is not the one that it goes with.
+  // Once, before the first turn: takes over what the kernel holds for the former incarnation, and attaches.
+  // DataLoss as of Open: the log is not the one that it goes with.
   absl::Status Start(kv::Replica& replica, Peers& peers);
   // In order: nothing is promised any more that the log does not hold.
   void Stop(kv::Replica& replica);
@@ -66,18 +66,18 @@ class Offloads {
   void AddTo(NodeStatus& status);
 
  private:
-  Offloads(const NodeConfig& config, uint64_t life, IdentityKeeper& identity);
+  Offloads(const NodeConfig& config, uint64_t incarnation, IdentityKeeper& identity);
   absl::Status Load();
   void LookOut();
   void LookAgain();
   void StopLookingOut();
-  void FollowLives(Peers& peers);
+  void FollowIncarnations(Peers& peers);
   void WriteMembers();
   void Tend(uint64_t now_ns, const raft::Raft& raft);
   void StartWatch();
 
   const NodeConfig config_;
-  uint64_t life_;
+  uint64_t incarnation_;
   IdentityKeeper& identity_;
   std::string why_not_;  // nothing is loaded
   std::unique_ptr<offload::BpfKernel> kernel_;
@@ -90,7 +90,7 @@ class Offloads {
   // By position, as the kernel knows them: the loop's.
   std::array<raft::NodeId, HR_NODE_MEMBERS> ids_{};
   std::array<NetAddress, HR_NODE_MEMBERS> addresses_{};
-  std::array<uint64_t, HR_NODE_MEMBERS> lives_{};
+  std::array<uint64_t, HR_NODE_MEMBERS> incarnations_{};
   uint64_t detached_seen_ = 0;
   uint64_t attached_seen_ = 0;
 

@@ -230,10 +230,10 @@ uint64_t BpfKernel::Moved() {
 int BpfKernel::state_map() const { return bpf_map__fd(skeleton_->maps.node); }
 int BpfKernel::numbers_map() const { return bpf_map__fd(skeleton_->maps.numbers); }
 
-void BpfKernel::SetLife(uint32_t position, uint64_t life, uint64_t floor) {
+void BpfKernel::SetIncarnation(uint32_t position, uint64_t incarnation, uint64_t floor) {
   hr_node_window_control request{};
   request.position = position;
-  request.life = life;
+  request.incarnation = incarnation;
   request.floor = floor;
   RunControl(skeleton_->progs.hr_node_window, request);
   HEDGEROW_CHECK(request.result == HR_NODE_DONE);

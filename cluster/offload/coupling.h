@@ -41,7 +41,7 @@ struct Switches {
 };
 
 struct CouplingOptions {
-  uint64_t incarnation = 0;  // this process's life, which its datagrams carry
+  uint64_t incarnation = 0;  // of this process, which its datagrams carry
   Durability durability = Durability::kDisk;
   Switches switches;
   // The kernel part speaks for the process this long after its loop's last turn (R5), or as long as the failure
@@ -61,7 +61,7 @@ struct CouplingStatistics {
   uint64_t leases = 0;
   uint64_t appends = 0;  // records
   uint64_t votes = 0;
-  uint64_t adopted = 0;  // of both, those that a former life had left
+  uint64_t adopted = 0;  // of both, those that a former incarnation had left
 };
 
 class Coupling {
@@ -69,8 +69,8 @@ class Coupling {
   Coupling(Kernel& kernel, CouplingOptions options, DecodeAppend decode);
 
   // Once, before the first turn: makes the state this process's and feeds the replica with what the kernel part
-  // accepted for a former life and the log lacks; records stay in the ring until the log has them. DataLoss:
-  // the kernel part has promised what cannot be found, so this node must not go on as itself.
+  // accepted for a former incarnation and the log lacks; records stay in the ring until the log has them.
+  // DataLoss: the kernel part has promised what cannot be found, so this node must not go on as itself.
   absl::Status Adopt(kv::Replica& replica);
 
   // Drains the ring, renews the lease, and tells the replica what was heard and counted.

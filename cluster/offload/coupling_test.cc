@@ -42,7 +42,7 @@ TEST(Coupling, R1ASnapshotOfWhatTheKernelPartHasAcceptedDiscardsNothing) {
   EXPECT_EQ(host.raft().commit(), LogIndex(3));
 }
 
-TEST(Coupling, R2RecordsBeforeTheLogsStartAreSkippedByALaterLife) {
+TEST(Coupling, R2RecordsBeforeTheLogsStartAreSkippedByALaterIncarnation) {
   Host host;
   host.Follow(1, 1);
   host.disk_held = true;

@@ -56,7 +56,7 @@ class Host : public kv::ReplicaHost {
     replica = std::make_unique<kv::Replica>(*this, options, disk, std::move(state));
     coupling =
         std::make_unique<Coupling>(kernel,
-                                   CouplingOptions{.incarnation = ++life_,
+                                   CouplingOptions{.incarnation = ++incarnation_,
                                                    .durability = durability_,
                                                    .switches = switches_,
                                                    .lease_ns = 10 * kMillisecond},
@@ -171,7 +171,7 @@ class Host : public kv::ReplicaHost {
 
   Durability durability_;
   Switches switches_;
-  uint64_t life_ = 0;
+  uint64_t incarnation_ = 0;
   uint64_t random_ = 0;
   std::vector<raft::Persist> unwritten_;
 

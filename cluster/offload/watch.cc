@@ -78,7 +78,8 @@ Watch::~Watch() {
 
 absl::Status Watch::RemoveLeftovers(const std::string& instance) {
   // The other end, the queueing discipline with the packet in it, and the filter go with it.
-  return Annotate(net::DeleteOwnedLink(OuterEnd(instance), instance), "removing what a former life left");
+  return Annotate(net::DeleteOwnedLink(OuterEnd(instance), instance),
+                  "removing what a former incarnation left");
 }
 
 absl::Status Watch::MakeLink() {

@@ -271,7 +271,7 @@ TEST_F(WatchLiveTest, TheClockGoesOnlyWhileTheNodeLeads) {
   });
 }
 
-TEST_F(WatchLiveTest, TheNextLifeRemovesWhatAKilledOneLeft) {
+TEST_F(WatchLiveTest, TheNextIncarnationRemovesWhatAKilledOneLeft) {
   OnStage([&] {
     const auto links = [] { return net::ListLinks()->size(); };
     const size_t before = links();

@@ -59,9 +59,10 @@ struct HeartbeatReply {
   uint64_t loop_seq = 0;  // as in AppendReply
 };
 
-// R8: never used twice. `life` is drawn when a node starts, so that no answer to its former life fits.
+// R8: never used twice. `incarnation` is drawn when a node starts, so that no answer to its former incarnation
+// fits.
 struct ReadId {
-  uint64_t life = 0;
+  uint64_t incarnation = 0;
   uint64_t number = 0;
 
   bool operator==(const ReadId&) const = default;

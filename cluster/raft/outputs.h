@@ -10,7 +10,7 @@
 //   durable.
 //   3. install: the state machine becomes that of the snapshot `install`, which the caller holds since the
 //      SnapshotReceived of this step. What was applied before is in it.
-//   4. apply: `apply`, in order, each entry once per life of the node; then an Applied event.
+//   4. apply: `apply`, in order, each entry once per incarnation of the node; then an Applied event.
 //
 // A snapshot is durable before the core hears of it (SnapshotTaken, SnapshotReceived), and stays so until a
 // write that names a later one (Persist::new_start) is durable: so the log never begins after what no snapshot

@@ -33,7 +33,8 @@ void Raft::On(Context& context, const KernelAppended& appended) {
   AdvanceCommit(context, std::min(request.commit, verified_));
 }
 
-// Raft section 5.2. A record of the ring may be older than what a later life of the process has promised since.
+// Raft section 5.2. A record of the ring may be older than what a later incarnation of the process has promised
+// since.
 void Raft::On(Context& context, const KernelVoted& voted) {
   if (voted.term < term_) return;
   if (voted.term > term_) BecomeFollower(context, voted.term, NodeId());

@@ -50,7 +50,7 @@ ReadId FollowerReads::Ask(uint64_t now_ns) {
   asked_.insert(asked_.end(), waiting_.begin(), waiting_.end());
   waiting_.clear();
   asked_ns_ = now_ns;
-  return {.life = life_, .number = number_};
+  return {.incarnation = incarnation_, .number = number_};
 }
 
 void FollowerReads::Forget() {
@@ -60,7 +60,7 @@ void FollowerReads::Forget() {
 
 std::vector<LocalRead> FollowerReads::TakeAnswered(ReadId id) {
   std::vector<LocalRead> answered;
-  if (id != ReadId{.life = life_, .number = number_}) return answered;
+  if (id != ReadId{.incarnation = incarnation_, .number = number_}) return answered;
   answered.assign(asked_.begin(), asked_.end());
   asked_.clear();
   return answered;

@@ -48,8 +48,8 @@ void TestCluster::Start(NodeId id) {
     node.disk.snapshot = snapshot.first;
     node.applied = snapshot.second;
   }
-  // With 0 as every draw, a wait is exactly the election timeout. Read ids need distinct lives: time gives
-  // them.
+  // With 0 as every draw, a wait is exactly the election timeout. Read ids need distinct incarnations: time
+  // gives them.
   node.raft = std::make_unique<Raft>(options, node.disk, now_ns_, now_ns_ << 8 | id.value());
   checker_.Started(*node.raft, id);
 }

@@ -23,8 +23,8 @@ void Disk::StartSync() {
   syncing_ = true;
   uint64_t duration_ns = random_.Between(plan_.sync_min_ns, plan_.sync_max_ns);
   if (slow_ns_ > 0) duration_ns += random_.Below(slow_ns_);
-  time_.After(duration_ns, [this, life = life_, writes = unsynced_.size()] {
-    if (life != life_) return;
+  time_.After(duration_ns, [this, incarnation = incarnation_, writes = unsynced_.size()] {
+    if (incarnation != incarnation_) return;
     if (hung_) {
       syncing_ = false;  // begun anew once it is repaired
     } else {
@@ -45,7 +45,7 @@ void Disk::FinishSync(size_t writes) {
 }
 
 void Disk::Crash() {
-  ++life_;
+  ++incarnation_;
   syncing_ = false;
   durable_sequence_ = 0;
   // The kernel had written some of it back, up to somewhere in the middle of a write: a torn tail. Checksums

@@ -100,7 +100,7 @@ class Disk {
   bool hung_ = false;
   uint64_t slow_ns_ = 0;
   uint64_t log_id_ = kFirstLog;  // of its folder: nobody compares those of two nodes
-  uint64_t life_ = 0;            // syncs of a former life never finish
+  uint64_t incarnation_ = 0;            // syncs of a former incarnation never finish
 };
 
 }  // namespace hedgerow::sim

@@ -43,7 +43,7 @@ Server::Server(World& world, raft::NodeId id)
 
 void Server::Start() {
   if (up() || lost_) return;
-  ++lives_;
+  ++incarnations_;
   known_copies_.CountStart();
   raft::RestoredState restored = disk_.Restore();
   std::unique_ptr<kv::StateMachine> state;
@@ -75,7 +75,7 @@ void Server::Start() {
 // mended.
 raft::Configuration Server::FileSays() {
   const uint64_t edits_ppm = world_.plan.membership.edit_file_ppm;
-  const bool edited = lives_ > 1 && edits_ppm > 0 && world_.random.Chance(edits_ppm);
+  const bool edited = incarnations_ > 1 && edits_ppm > 0 && world_.random.Chance(edits_ppm);
   std::vector<raft::NodeId> voters;
   for (const auto& server : world_.servers) {
     const bool first = id_.value() <= world_.plan.nodes && server->id().value() <= world_.plan.nodes;
@@ -93,7 +93,7 @@ std::unique_ptr<kv::StateMachine> Server::Load(const std::vector<std::string>& c
   return state;
 }
 
-// Transfers know no lives. But nobody hears what is said of one that was installed in a new log.
+// Transfers know no incarnations. But nobody hears what is said of one that was installed in a new log.
 void Server::ReceiveSnapshot(const raft::SnapshotReceived& received, const std::vector<std::string>& chunks) {
   if (IsRefusedBy(received.leader)) return;
   if (coupling_.has_value()) {
@@ -109,7 +109,7 @@ void Server::StartCoupling() {
   kernel_->kernel().ProcessBegins();
   kernel_->kernel().SetMembers(KernelMembers());
   coupling_.emplace(kernel_->kernel(),
-                    offload::CouplingOptions{.incarnation = lives_,
+                    offload::CouplingOptions{.incarnation = incarnations_,
                                              .durability = plan.durability,
                                              .switches = plan.switches,
                                              .lease_ns = plan.lease_ns},
@@ -136,8 +136,8 @@ std::vector<raft::NodeId> Server::KernelMembers() const {
 void Server::ConfigurationIs(const raft::Configuration& configuration) {
   if (raft().role() == raft::Role::kLeader) world_.membership->ConfigurationSeen(configuration);
   if (!kernel_.has_value()) return;
-  world_.time.After(world_.random.Below(5 * kMillisecond), [this, life = lives_] {
-    if (life == lives_ && up()) kernel_->kernel().SetMembers(KernelMembers());
+  world_.time.After(world_.random.Below(5 * kMillisecond), [this, incarnation = incarnations_] {
+    if (incarnation == incarnations_ && up()) kernel_->kernel().SetMembers(KernelMembers());
   });
 }
 
@@ -249,8 +249,8 @@ void Server::Take(Inbox& inbox) {
   }
 }
 
-// Who asks for a peer's life is told in the same answer that the peer knows another log of it; so it has heard
-// nothing of that peer before it is LOST.
+// Who asks for a peer's incarnation is told in the same answer that the peer knows another log of it; so it has
+// heard nothing of that peer before it is LOST.
 void Server::ArriveFromPeer(raft::Message message, uint64_t log_id) {
   if (up() && !paused_ && IsRefusedBy(message.from)) IsLost(message.from);
   if (lost_ || IsRefusedBy(message.from) || !Believes(message.from, log_id)) return;
@@ -334,8 +334,8 @@ void Server::Wake() {
 void Server::WakeAgain() {
   if (wakes_) return;
   wakes_ = true;
-  world_.time.At(busy_until_ns_, [this, life = lives_] {
-    if (life != lives_ || !up()) return;
+  world_.time.At(busy_until_ns_, [this, incarnation = incarnations_] {
+    if (incarnation != incarnations_ || !up()) return;
     wakes_ = false;
     Wake();
   });
@@ -362,8 +362,8 @@ void Server::RunTurn() {
 }
 
 void Server::WriteHeldWhenIdle() {
-  world_.time.At(busy_until_ns_, [this, life = lives_, turns = turns_] {
-    if (life != lives_ || !up() || paused_ || turns != turns_) return;
+  world_.time.At(busy_until_ns_, [this, incarnation = incarnations_, turns = turns_] {
+    if (incarnation != incarnations_ || !up() || paused_ || turns != turns_) return;
     turning_ = true;
     turn_->WriteHeld();
     turning_ = false;
@@ -522,8 +522,8 @@ void Server::Rearm() {
   due_ns = std::max(world_.time.now_ns(), due_ns);
   if (due_ns >= armed_ns_) return;
   armed_ns_ = due_ns;
-  world_.time.At(due_ns, [this, life = lives_] {
-    if (life != lives_ || !up()) return;
+  world_.time.At(due_ns, [this, incarnation = incarnations_] {
+    if (incarnation != incarnations_ || !up()) return;
     if (armed_ns_ <= world_.time.now_ns()) armed_ns_ = UINT64_MAX;
     Wake();
   });

@@ -84,7 +84,7 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   // From and for its kernel part.
   void ArriveFromKernel(uint64_t arrived_ns, raft::Message message);
   void SendToPeer(raft::Message message);
-  void AddCounters();  // of this life to the world's
+  void AddCounters();  // of this incarnation to the world's
   uint64_t last_turn_ns() const { return last_turn_ns_; }
   // What the core tolerated in that turn: the lease is no shorter.
   uint64_t last_turn_tolerated_ns() const { return last_turn_tolerated_ns_; }
@@ -147,7 +147,7 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   std::optional<offload::Coupling> coupling_;
   std::optional<node::Turn> turn_;
   std::optional<SealedLink> link_;  // where messages travel as datagrams
-  uint64_t lives_ = 0;
+  uint64_t incarnations_ = 0;
   bool paused_ = false;
   bool lost_ = false;
   KnownCopies known_copies_{Disk::kFirstLog};

@@ -76,14 +76,14 @@ struct World {
   uint64_t state_checks = 0;      // comparisons that found a node's state to be the majority's
   uint64_t transfers = 0;
   uint64_t transfers_resumed = 0;
-  uint64_t quorum_checks = 0;         // of lives that have ended
+  uint64_t quorum_checks = 0;  // of incarnations that have ended
   uint64_t appends_early = 0;  // of those, too
   uint64_t proposals_known = 0;
   uint64_t recoveries = 0;
   uint64_t folders_emptied = 0;
   uint64_t hung_leaders = 0;
   uint64_t folders_put_back = 0;
-  uint64_t sealed_pieces = 0;  // of long messages; of lives that have ended, and so below
+  uint64_t sealed_pieces = 0;  // of long messages; of incarnations that have ended, and so below
   uint64_t sealed_drops = 0;   // datagrams that were not believed
 };
 

@@ -2,7 +2,8 @@
 //
 // What nodes say to each other as datagrams: bpf/abi/peer_abi.h and a body. PeerCodec seals what this process
 // sends and opens what it receives; opening checks everything that needs no memory of earlier datagrams, and
-// PeerLives (peer_lives.h) the rest. Used by the node's transport, in its loop's thread; not thread-safe.
+// PeerIncarnations (peer_incarnations.h) the rest. Used by the node's transport, in its loop's thread; not
+// thread-safe.
 
 #pragma once
 
@@ -68,8 +69,8 @@ struct PeerTraits {
 };
 
 // What a node found in its folder when it started: how often it has started on its log by now, and the term and
-// last entry that it had then. All that it promised in former lives is in it, or the folder is an older copy that
-// somebody has put back.
+// last entry that it had then. All that it promised in former incarnations is in it, or the folder is an older
+// copy that somebody has put back.
 struct Started {
   uint64_t starts = 0;  // 0: it does not say (a program from before, or a LOST node)
   raft::Term term{};
@@ -107,7 +108,7 @@ struct ForwardAnswer {
 // A dying leader's last word, said by its kernel: who should stand for election at once, and who after whom.
 // Or, where its loop only waits for a processor, that it is late: then nobody resigns, and nobody is named.
 struct Resign {
-  uint64_t incarnation = 0;  // the life of the leader that resigns
+  uint64_t incarnation = 0;  // of the leader that resigns
   raft::NodeId leader{};
   bool late = false;
   std::vector<raft::NodeId> successors{};  // at most HR_PEER_SUCCESSORS
@@ -128,7 +129,7 @@ using PeerBody = std::variant<Hello, HelloAck, raft::VoteRequest, raft::VoteRepl
 
 struct PeerHeader {
   hr_peer_kind kind = HR_PEER_HELLO;
-  uint64_t from_life = 0;
+  uint64_t from_incarnation = 0;
   uint64_t packet_number = 0;
   raft::NodeId from{};
   raft::NodeId to{};  // not set: every peer
@@ -155,8 +156,8 @@ enum class DropReason : uint8_t {
   kKind = HR_PEER_DROP_KIND,
   kMalformed = HR_PEER_DROP_MALFORMED,
   kNoMember = HR_PEER_DROP_NO_MEMBER,
-  kLifeUnknown = HR_PEER_DROP_LIFE_UNKNOWN,
-  kOtherLife = HR_PEER_DROP_OTHER_LIFE,
+  kIncarnationUnknown = HR_PEER_DROP_INCARNATION_UNKNOWN,
+  kOtherIncarnation = HR_PEER_DROP_OTHER_INCARNATION,
   kReplayed = HR_PEER_DROP_REPLAYED,
   kTooOld = HR_PEER_DROP_TOO_OLD,
   kNonce = HR_PEER_DROP_NONCE,
@@ -182,7 +183,7 @@ struct PeerIdentity {
   uint64_t cluster_id = 0;
   Key key{};
   raft::NodeId self{};        // 1..2^32-1
-  uint64_t life = 0;          // drawn at random when the process starts, never 0
+  uint64_t incarnation = 0;   // drawn at random when the process starts, never 0
   uint32_t config_epoch = 0;  // at first: see PeerCodec::SetConfigEpoch
   PeerTraits traits{};        // for the transport's HELLOs; the codec writes what it is given
 };
@@ -202,7 +203,7 @@ class PeerCodec {
   // order, each sealed with a packet number of its own. A shorter message is its own datagram.
   std::vector<std::string> Split(std::string_view sealed);
 
-  // What may be believed of a datagram before PeerLives::Admit has looked at it: nothing yet.
+  // What may be believed of a datagram before PeerIncarnations::Admit has looked at it: nothing yet.
   Opened Open(std::string_view datagram) const;
   // The same of one whose tag this node's kernel part has found right, in memory that only the kernel writes.
   Opened OpenProven(std::string_view datagram) const;
@@ -210,7 +211,7 @@ class PeerCodec {
   // The configuration that this node goes by from now on; the core's messages carry their own.
   void SetConfigEpoch(uint32_t epoch) { identity_.config_epoch = epoch; }
 
-  uint64_t life() const { return identity_.life; }
+  uint64_t incarnation() const { return identity_.incarnation; }
   uint64_t packet_number() const { return packet_number_; }  // of the last datagram sealed; 0: none yet
 
   // From now on numbers come from `draw`: a counter that others (a node's kernel programs) draw from, too.

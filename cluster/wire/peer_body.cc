@@ -106,12 +106,14 @@ Started GetStarted(ByteReader& reader) {
 }
 
 void PutReadId(ByteWriter& writer, const raft::ReadId& id) {
-  writer.Put(id.life);
+  writer.Put(id.incarnation);
   writer.Put(id.number);
 }
 
 // Braces evaluate from left to right, so the fields below are read in the order of the wire.
-raft::ReadId GetReadId(ByteReader& reader) { return {.life = GetNumber(reader), .number = GetNumber(reader)}; }
+raft::ReadId GetReadId(ByteReader& reader) {
+  return {.incarnation = GetNumber(reader), .number = GetNumber(reader)};
+}
 
 raft::Entry GetEntry(ByteReader& reader) {
   raft::Entry entry{.term = GetTerm(reader), .index = GetIndex(reader)};

@@ -25,11 +25,15 @@ using raft::Term;
 
 const Key kKey = {.bytes = {9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 1, 2, 3, 4, 5, 6}};
 constexpr uint64_t kCluster = 0x5152535455565758;
-constexpr uint64_t kLife = 0x6162636465666768;
+constexpr uint64_t kIncarnation = 0x6162636465666768;
 constexpr size_t kTagOffset = 8;
 
 PeerIdentity Identity(uint64_t node) {
-  return {.cluster_id = kCluster, .key = kKey, .self = NodeId(node), .life = kLife, .config_epoch = 3};
+  return {.cluster_id = kCluster,
+          .key = kKey,
+          .self = NodeId(node),
+          .incarnation = kIncarnation,
+          .config_epoch = 3};
 }
 
 // Node 2 speaks to node 1.
@@ -78,8 +82,8 @@ std::vector<PeerBody> Bodies() {
       raft::AppendReply{.accepted = true, .index = LogIndex(8), .conflict_term = {}, .conflict_index = {}},
       raft::Heartbeat{.round = 11, .commit = LogIndex(12), .election_timeout_ns = 13},
       raft::HeartbeatReply{.round = 14, .verified = LogIndex(15), .loop_seq = 98},
-      raft::ReadIndexRequest{.id = {.life = 16, .number = 17}},
-      raft::ReadIndexReply{.id = {.life = 18, .number = 19}, .index = LogIndex(20)},
+      raft::ReadIndexRequest{.id = {.incarnation = 16, .number = 17}},
+      raft::ReadIndexReply{.id = {.incarnation = 18, .number = 19}, .index = LogIndex(20)},
       raft::TimeoutNow{},
       Forward{.tag = 21, .age_ns = 22, .patience_ns = 23, .hops = 1, .command = "command"},
       Result(),
@@ -119,7 +123,7 @@ TEST(PeerCodec, EveryKindSurvivesTheJourney) {
     EXPECT_EQ(opened.header.kind, static_cast<int>(body.index() + 1));
     EXPECT_EQ(opened.header.from, NodeId(2));
     EXPECT_EQ(opened.header.to, NodeId(1));
-    EXPECT_EQ(opened.header.from_life, kLife);
+    EXPECT_EQ(opened.header.from_incarnation, kIncarnation);
     EXPECT_EQ(opened.header.packet_number, sender.packet_number());
     EXPECT_EQ(opened.header.term, Term(42));
     ASSERT_EQ(opened.body.index(), body.index());
@@ -262,7 +266,7 @@ TEST(PeerCodec, TheHeaderIsTheStructOfTheKernelPrograms) {
   EXPECT_EQ(header.kind, HR_PEER_HELLO);
   EXPECT_EQ(header.bytes, 80);
   EXPECT_EQ(header.cluster_id, kCluster);
-  EXPECT_EQ(header.from_life, kLife);
+  EXPECT_EQ(header.from_incarnation, kIncarnation);
   EXPECT_EQ(header.packet_number, 2u);
   EXPECT_EQ(header.from, 2u);
   EXPECT_EQ(header.to, 1u);
@@ -394,7 +398,7 @@ TEST(PeerCodec, EveryReasonIsSaidForWhatItMeans) {
   EXPECT_EQ(reason(PeerCodec(other).Seal(NodeId(1), Term(42), Hello{.nonce = 1})), DropReason::kTag);
 }
 
-TEST(PeerCodec, ALifeOfZeroIsMalformed) {
+TEST(PeerCodec, AnIncarnationOfZeroIsMalformed) {
   std::string datagram = Sender().Seal(NodeId(1), Term(42), Hello{});
   std::memset(datagram.data() + 24, 0, 8);
   EXPECT_EQ(Receiver().Open(Forged(datagram, 24, 0)).reason, DropReason::kMalformed);

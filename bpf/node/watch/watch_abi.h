@@ -2,7 +2,7 @@
 /*
  * What the watch over a node's process shares with that process: who is watched and how it died, the node's
  * clock, and whom the clock tells that the leader resigns. Read and written by bpf/node/watch's programs and by
- * cluster/offload/watch. None of it is pinned: each life of a process has its own.
+ * cluster/offload/watch. None of it is pinned: each incarnation of a process has its own.
  */
 #pragma once
 

@@ -87,7 +87,7 @@ LostNode::LostNode(NodeConfig config, std::string why, Left left)
   codec_ = std::make_unique<wire::PeerCodec>(wire::PeerIdentity{.cluster_id = config_.cluster_id,
                                                                 .key = config_.cluster_key,
                                                                 .self = config_.self,
-                                                                .life = DrawNotZero(),
+                                                                .incarnation = DrawNotZero(),
                                                                 .config_epoch = configuration_.epoch});
   for (const raft::Member& member : configuration_.members) {
     const absl::StatusOr<NetAddress> address = NetAddress::Parse(member.address);
@@ -179,7 +179,7 @@ void LostNode::TakeForAnother(const Datagram& datagram, uint64_t now_ns) {
   auto found = candidates_.find(as);
   if (found == candidates_.end()) {
     const wire::PeerIdentity identity{
-        .cluster_id = config_.cluster_id, .key = config_.cluster_key, .self = as, .life = DrawNotZero()};
+        .cluster_id = config_.cluster_id, .key = config_.cluster_key, .self = as, .incarnation = DrawNotZero()};
     auto codec = std::make_unique<wire::PeerCodec>(identity);
     if (!codec->Open(datagram.bytes).ok()) return;  // who does not have the key takes nobody's place
     if (candidates_.size() >= kCandidatesMax) candidates_.erase(candidates_.begin());

@@ -38,14 +38,14 @@ TEST_P(EmptiedFolderTest, IsNotTakenForANewLog) {
   const uint64_t session = Open(leader);
   for (uint64_t seq = 1; seq <= 3; ++seq) EXPECT_EQ(Increment(leader, session, seq), std::to_string(seq));
   const uint64_t victim = leader % 3 + 1;
-  const auto life = [&] {
+  const auto incarnation = [&] {
     for (const PeerStatus& peer : StatusOf(leader).peers) {
-      if (peer.id.value() == victim) return peer.life;
+      if (peer.id.value() == victim) return peer.incarnation;
     }
     return uint64_t{0};
   };
   Stop(victim);
-  const uint64_t before = life();
+  const uint64_t before = incarnation();
   EXPECT_NE(before, 0u);
   MoveAway(victim);
 
@@ -65,14 +65,15 @@ TEST_P(EmptiedFolderTest, IsNotTakenForANewLog) {
   EXPECT_TRUE(storage::IsLost(ended)) << ended;
   EXPECT_THAT(std::string(ended.message()), HasSubstr("has recorded another"));
   EXPECT_TRUE(storage::IsLost(Node::Create(ConfigOf(victim)).status())) << "however often it is started";
-  EXPECT_EQ(life(), before) << "nothing of it was believed";
+  EXPECT_EQ(incarnation(), before) << "nothing of it was believed";
   EXPECT_EQ(Increment(leader, session, 4), "4");
 
   std::filesystem::remove_all(ConfigOf(victim).data_dir);
   std::filesystem::rename(ConfigOf(victim).data_dir + ".before", ConfigOf(victim).data_dir);
   Start(victim);
   EXPECT_EQ(Increment(WaitForLeader(), session, 5), "5");
-  EXPECT_TRUE(Eventually([&] { return life() != before; })) << "with its own log it is a member as before";
+  EXPECT_TRUE(Eventually([&] { return incarnation() != before; }))
+      << "with its own log it is a member as before";
 }
 
 // All of them at once have no log that anybody remembers.
@@ -151,7 +152,7 @@ TEST_P(FolderThatWentBackTest, TheOthersRememberALaterStart) {
   EXPECT_EQ(Increment(WaitForLeader(), session, 4), "4") << "with its latest folder it is a member as before";
 }
 
-// The copy was made in the midst of the node's last life, so it counts as many starts.
+// The copy was made in the midst of the node's last incarnation, so it counts as many starts.
 TEST_P(FolderThatWentBackTest, ItsLeaderRemembersWhatItAcknowledged) {
   const uint64_t leader = WaitForLeader();
   const uint64_t session = Open(leader);
@@ -288,7 +289,7 @@ TEST_P(LostNodeTest, TellsAMemberThatItsLogDoesNotName) {
   for (const uint64_t id : {uint64_t{9}, lost % 3 + 1}) {
     const std::unique_ptr<UdpSocket> socket = AnySocket();
     wire::PeerCodec member(
-        {.cluster_id = 7, .key = ConfigOf(lost).cluster_key, .self = raft::NodeId(id), .life = 1000});
+        {.cluster_id = 7, .key = ConfigOf(lost).cluster_key, .self = raft::NodeId(id), .incarnation = 1000});
     EXPECT_TRUE(Eventually([&] {
       socket->Send(members_[lost - 1].peer,
                    member.Seal(raft::NodeId(lost), wire::SayLogId(5), wire::Hello{.nonce = 9}));
@@ -316,8 +317,10 @@ TEST_P(LostNodeTest, TakesNobodysIdThatItsLogNames) {
   std::thread thread([&node] { node.Run(); });
   const std::unique_ptr<UdpSocket> socket = AnySocket();
   const auto asked_as = [&](uint64_t id) {
-    wire::PeerCodec greets(
-        {.cluster_id = 7, .key = ConfigOf(lost).cluster_key, .self = raft::NodeId(leader), .life = 1000 + id});
+    wire::PeerCodec greets({.cluster_id = 7,
+                            .key = ConfigOf(lost).cluster_key,
+                            .self = raft::NodeId(leader),
+                            .incarnation = 1000 + id});
     for (int i = 0; i < 20; ++i) {
       socket->Send(members_[lost - 1].peer,
                    greets.Seal(raft::NodeId(id), wire::SayLogId(5), wire::Hello{.nonce = 9}));

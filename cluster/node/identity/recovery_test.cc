@@ -251,8 +251,10 @@ TEST_P(RecoveryTest, AnnouncementsCarryTheEpoch) {
 
 TEST_P(RecoveryTest, WhatANewerProgramSaysIsCountedAndChangesNothing) {
   const uint64_t leader = WaitForLeader();
-  wire::PeerCodec newer(
-      {.cluster_id = 7, .key = ConfigOf(1).cluster_key, .self = raft::NodeId(leader % 3 + 1), .life = 5});
+  wire::PeerCodec newer({.cluster_id = 7,
+                         .key = ConfigOf(1).cluster_key,
+                         .self = raft::NodeId(leader % 3 + 1),
+                         .incarnation = 5});
   std::string datagram = newer.Seal(raft::NodeId(leader), raft::Term(1'000'000), wire::Hello{.nonce = 9});
   datagram[4] = static_cast<char>(datagram[4] + 1);  // the version
   const std::unique_ptr<UdpSocket> socket = AnySocket();
@@ -286,8 +288,8 @@ TEST_P(RecoveryTest, WhoIsOfTheClusterBeforeIsHeardByNobody) {
   EXPECT_EQ(before.cluster_epoch, 0u);
   EXPECT_FALSE(before.ready);
   EXPECT_FALSE(before.leader.IsSet());
-  for (const PeerStatus& peer : before.peers) EXPECT_EQ(peer.life, 0u) << peer.id.value();
-  for (const PeerStatus& peer : StatusOf(1).peers) EXPECT_EQ(peer.life != 0, peer.id.value() != 3);
+  for (const PeerStatus& peer : before.peers) EXPECT_EQ(peer.incarnation, 0u) << peer.id.value();
+  for (const PeerStatus& peer : StatusOf(1).peers) EXPECT_EQ(peer.incarnation != 0, peer.id.value() != 3);
 }
 
 TEST_P(RecoveryTest, ASurvivorsLogIsAllThatTheNextClusterHas) {

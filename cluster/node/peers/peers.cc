@@ -51,9 +51,9 @@ bool SameForAll(const raft::Message& a, const raft::Message& b) {
   return false;
 }
 
-// Its sender may live another life than the one that is known, and is asked for it.
+// Its sender may be in another incarnation than the one that is known, and is asked for it.
 bool MayBeNew(wire::DropReason reason, const wire::Opened& opened) {
-  return reason == wire::DropReason::kLifeUnknown || reason == wire::DropReason::kOtherLife ||
+  return reason == wire::DropReason::kIncarnationUnknown || reason == wire::DropReason::kOtherIncarnation ||
          (reason == wire::DropReason::kNone && std::holds_alternative<wire::Hello>(opened.body));
 }
 
@@ -82,7 +82,7 @@ Peers::Peers(DatagramSender& socket, const wire::PeerIdentity& identity, CopyReg
       traits_(identity.traits),
       copies_(copies),
       codec_(identity),
-      lives_(identity.self, {}, std::move(draw)) {}
+      incarnations_(identity.self, {}, std::move(draw)) {}
 
 PeerState* Peers::Find(raft::NodeId id) {
   const auto found =
@@ -97,7 +97,7 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiv
   if (reason == wire::DropReason::kNone) {
     const auto* const ack = std::get_if<wire::HelloAck>(&opened.body);
     const bool went_back = ack != nullptr && WentBack(opened.header, ack->started, receiver);
-    reason = lives_.Admit(opened, now_ns, went_back);
+    reason = incarnations_.Admit(opened, now_ns, went_back);
   }
   // Of a member only: a stranger's word is no answer to a nonce of this node, and may be a recorded one.
   if (reason == wire::DropReason::kConfigEpoch && opened.header.term == wire::kRemovedTerm &&
@@ -201,7 +201,7 @@ std::optional<raft::Message> Peers::Decode(std::string_view datagram) const {
 
 // Who is not named is not to stand at once; the others, or its own timeout, will find a leader.
 void Peers::TakeResign(const wire::PeerHeader& header, const wire::Resign& resign, PeerReceiver& receiver) {
-  if (resign.leader != header.from || resign.incarnation != header.from_life) return;
+  if (resign.leader != header.from || resign.incarnation != header.from_incarnation) return;
   if (resign.late) return receiver.Receive(raft::LeaderStalled{.leader = resign.leader, .term = header.term});
   const auto place = std::find(resign.successors.begin(), resign.successors.end(), self_);
   if (place == resign.successors.end()) return;

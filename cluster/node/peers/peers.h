@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The other nodes, over UDP (docs/WIRE_FORMAT.md): seals what the replica sends them, opens what they send,
-// asks them for their lives, and counts what is not believed. A peer whose life is not known yet gets what is
-// sent to it all the same: whether it can believe this node is its own business. On the loop's thread.
+// asks them for their incarnations, and counts what is not believed. A peer whose incarnation is not known yet
+// gets what is sent to it all the same: whether it can believe this node is its own business. On the loop's
+// thread.
 //
 // A member is reached at the address of the configuration, or where it answers instead. A HELLO is answered to
-// where it came from, and its sender is asked there as well; only the living member can answer that question, so
-// what answers it is a path to the member. A member that starts at another address is thus reached there before
-// the configuration says so, also where the others are no majority without it.
+// where it came from, and its sender is asked there as well; only the living member can answer that question,
+// so what answers it is a path to the member. A member that starts at another address is thus reached there
+// before the configuration says so, also where the others are no majority without it.
 
 #pragma once
 
@@ -25,7 +26,7 @@
 #include "cluster/node/net/udp_socket.h"
 #include "cluster/raft/types.h"
 #include "cluster/wire/peer.h"
-#include "cluster/wire/peer_lives.h"
+#include "cluster/wire/peer_incarnations.h"
 #include "cluster/wire/peer_pieces.h"
 
 namespace hedgerow::node {
@@ -57,7 +58,8 @@ struct PeerState {
   static constexpr uint64_t kLostPatience_ns = 10'000'000'000;
 };
 
-// What a member has promised this node, so that its log must hold it in whichever life. Term not set: nothing.
+// What a member has promised this node, so that its log must hold it in whichever incarnation. Term not set:
+// nothing.
 struct Promised {
   raft::Term term{};
   raft::LogIndex last{};
@@ -118,7 +120,7 @@ class Peers {
   void Send(const kv::Forward& forward);
   void Answer(raft::NodeId node, const kv::Answer& answer);
   void Greet(uint64_t now_ns);
-  uint64_t next_greeting_ns() const { return lives_.next_ask_ns(); }
+  uint64_t next_greeting_ns() const { return incarnations_.next_ask_ns(); }
 
   // The kernel copies a datagram whose mark is `mark` and a mask of members, by their positions, to all of
   // those; `reachable` are the ones whose link address it knows. Mask 0, as at the start: it copies nothing.
@@ -148,15 +150,15 @@ class Peers {
   uint32_t AgreedFeatures() const;
 
   void SetTerm(raft::Term term) { term_ = term; }  // what the transport's own datagrams say
-  // Once everything is there that former lives have promised; until then this node says nothing of it.
+  // Once everything is there that former incarnations have promised; until then this node says nothing of it.
   void SetStarted(raft::Term term, raft::LogIndex last) {
     started_ = {.starts = copies_.starts(), .term = term, .last = last};
   }
   const std::vector<PeerState>& states() const { return others_; }
-  uint64_t LifeOf(raft::NodeId peer) const { return lives_.LifeOf(peer); }
-  uint64_t HighestNumberOf(raft::NodeId peer) const { return lives_.HighestOf(peer); }
+  uint64_t IncarnationOf(raft::NodeId peer) const { return incarnations_.IncarnationOf(peer); }
+  uint64_t HighestNumberOf(raft::NodeId peer) const { return incarnations_.HighestOf(peer); }
   // The kernel has seen numbers up to this one, and will see no more.
-  void NumbersSeen(raft::NodeId peer, uint64_t highest) { lives_.SeenUpTo(peer, highest); }
+  void NumbersSeen(raft::NodeId peer, uint64_t highest) { incarnations_.SeenUpTo(peer, highest); }
   void DrawNumbersFrom(std::function<uint64_t()> draw) { codec_.DrawFrom(std::move(draw)); }
   const Counters& counters() const { return counters_; }
   const wire::PeerPieces::Counters& received_pieces() const { return pieces_.counters(); }
@@ -214,7 +216,7 @@ class Peers {
   uint32_t epoch_ = 0;
   uint32_t committed_epoch_ = 0;
   wire::PeerCodec codec_;
-  wire::PeerLives lives_;
+  wire::PeerIncarnations incarnations_;
   wire::PeerPieces pieces_;
   raft::Term term_;
   wire::Started started_;

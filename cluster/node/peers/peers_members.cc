@@ -23,7 +23,7 @@ void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t c
   broadcast_reachable_ = 0;
   codec_.SetConfigEpoch(epoch);
   for (PeerState& peer : others_) {
-    lives_.Add(peer.id);
+    incarnations_.Add(peer.id);
     Remember(peer.id, now_ns);
     for (const PeerState& known : before) {
       if (known.id != peer.id) continue;
@@ -58,37 +58,38 @@ void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t c
 }
 
 void Peers::Forget(raft::NodeId id) {
-  lives_.Remove(id);
+  incarnations_.Remove(id);
   pieces_.Forget(id);
 }
 
 // Of a new member. One that was a stranger until now has said which log it has, but nobody has recorded it.
 void Peers::Remember(raft::NodeId id, uint64_t now_ns) {
   const uint64_t known = copies_.CopyOf(id);
-  lives_.Remember(id, known);
-  const uint64_t said = lives_.LogOf(id);
+  incarnations_.Remember(id, known);
+  const uint64_t said = incarnations_.LogOf(id);
   if (said == 0 || said == known) return;
   if (known == 0) {
     (void)Met(id, now_ns);
   } else {
-    lives_.Forget(id, now_ns);  // it is to answer again
+    incarnations_.Forget(id, now_ns);  // it is to answer again
   }
 }
 
 // A member has said which log it has. Until that is recorded nothing else of it may count: this node may be the
 // only one that knows when it comes back with another.
 wire::DropReason Peers::Met(raft::NodeId id, uint64_t now_ns) {
-  const uint64_t said = lives_.LogOf(id);
+  const uint64_t said = incarnations_.LogOf(id);
   if (said == 0 || Find(id) == nullptr) return wire::DropReason::kNone;
   const absl::Status recorded = copies_.Record(id, said);
   const bool pending = absl::IsUnavailable(recorded);
   if (!pending) recorded_ = recorded;
   if (recorded.ok()) {
-    lives_.Remember(id, said);
+    incarnations_.Remember(id, said);
     return wire::DropReason::kNone;
   }
-  lives_.Forget(id, now_ns, pending ? wire::PeerLives::kAskFloor_ns : wire::PeerLives::kAskCap_ns);
-  return wire::DropReason::kLifeUnknown;
+  incarnations_.Forget(id, now_ns,
+                       pending ? wire::PeerIncarnations::kAskFloor_ns : wire::PeerIncarnations::kAskCap_ns);
+  return wire::DropReason::kIncarnationUnknown;
 }
 
 bool Peers::IsOfAnotherCluster(const wire::PeerTraits& its) const {
@@ -127,8 +128,8 @@ wire::DropReason Peers::Compare(const wire::PeerTraits& its, std::string& why) c
   return wire::DropReason::kOtherDurability;
 }
 
-// Of a HELLO_ACK that has answered a nonce of this node, so it is no recorded datagram. Nothing is believed of a member
-// that is not compatible: it gets no life.
+// Of a HELLO_ACK that has answered a nonce of this node, so it is no recorded datagram. Nothing is believed of
+// a member that is not compatible: it gets no incarnation.
 wire::DropReason Peers::TakeTraits(raft::NodeId id, const wire::PeerTraits& its, wire::DropReason admitted,
                                    uint64_t now_ns) {
   std::string why;
@@ -145,24 +146,24 @@ wire::DropReason Peers::TakeTraits(raft::NodeId id, const wire::PeerTraits& its,
     peer->incompatible_ns = now_ns;
     peer->incompatible = std::move(why);
   }
-  if (admitted == wire::DropReason::kNone) lives_.Forget(id, now_ns);
+  if (admitted == wire::DropReason::kNone) incarnations_.Forget(id, now_ns);
   return compared;
 }
 
 uint32_t Peers::AgreedFeatures() const {
   uint32_t agreed = traits_.features;
-  for (const PeerState& peer : others_) agreed &= lives_.LifeOf(peer.id) == 0 ? 0 : peer.features;
+  for (const PeerState& peer : others_) agreed &= incarnations_.IncarnationOf(peer.id) == 0 ? 0 : peer.features;
   return agreed;
 }
 
-// The folder of a member was put back: it starts with less than it has promised. What it promised is of the life
-// that is known, or of one before; what it said in the life that now speaks is not compared, since datagrams
-// overtake each other.
+// The folder of a member was put back: it starts with less than it has promised. What it promised is of the
+// incarnation that is known, or of one before; what it said in the incarnation that now speaks is not compared,
+// since datagrams overtake each other.
 bool Peers::WentBack(const wire::PeerHeader& header, const wire::Started& started,
                      const PeerReceiver& receiver) const {
-  if (lives_.WentBack(header, started)) return true;
-  const uint64_t life = lives_.LifeOf(header.from);
-  if (started.starts == 0 || life == 0 || life == header.from_life) return false;
+  if (incarnations_.WentBack(header, started)) return true;
+  const uint64_t incarnation = incarnations_.IncarnationOf(header.from);
+  if (started.starts == 0 || incarnation == 0 || incarnation == header.from_incarnation) return false;
   // A later term may have truncated entries that the member acknowledged in this one.
   const Promised promised = receiver.PromisedBy(header.from);
   return started.term < promised.term || (started.term == promised.term && started.last < promised.last);
@@ -197,9 +198,9 @@ wire::DropReason Peers::TakeStranger(const wire::Opened& opened, const Datagram&
     if (strangers_.size() >= kStrangersMax) return wire::DropReason::kNoMember;
     stranger = &strangers_.emplace_back();
     stranger->state.id = header.from;
-    lives_.Add(header.from);
+    incarnations_.Add(header.from);
   }
-  if (lives_.LifeOf(header.from) == 0) stranger->state.address = datagram.from;
+  if (incarnations_.IncarnationOf(header.from) == 0) stranger->state.address = datagram.from;
   stranger->epoch = std::max(stranger->epoch, header.config_epoch);
   const bool asks = std::holds_alternative<wire::Hello>(opened.body) ||
                     std::holds_alternative<wire::HelloAck>(opened.body) ||
@@ -215,7 +216,7 @@ wire::DropReason Peers::TakeStranger(const wire::Opened& opened, const Datagram&
 void Peers::TellRemoved(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns) {
   const auto* const hello = std::get_if<wire::Hello>(&opened.body);
   if (hello == nullptr || wire::LogIdIn(opened.header) == 0 || epoch_ != committed_epoch_) return;
-  if (!lives_.MayAnswerHello(now_ns)) return;
+  if (!incarnations_.MayAnswerHello(now_ns)) return;
   SendSealed(datagram.from, codec_.Seal(opened.header.from, wire::kRemovedTerm,
                                         wire::HelloAck{.nonce = hello->nonce, .traits = traits_, .started = {}}));
 }
@@ -226,13 +227,13 @@ std::optional<Peers::Removal> Peers::RemovedBy(uint64_t now_ns) const {
 }
 
 void Peers::AskAgain() {
-  for (const PeerState& peer : others_) lives_.AskAgain(peer.id);
+  for (const PeerState& peer : others_) incarnations_.AskAgain(peer.id);
 }
 
 void Peers::Greet(uint64_t now_ns) {
   // Everywhere where the peer may be. It answers at each, and the first answer counts.
   const auto greet = [&](const PeerState& peer) {
-    const uint64_t nonce = lives_.NonceFor(peer.id, now_ns);
+    const uint64_t nonce = incarnations_.NonceFor(peer.id, now_ns);
     if (nonce == 0) return;
     const auto ask_at = [&](const NetAddress& address) {
       SendSealed(address, codec_.Seal(peer.id, wire::SayLogId(copies_.copy_id()),

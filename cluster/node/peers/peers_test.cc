@@ -129,7 +129,7 @@ class PeersTest : public testing::Test {
   Nobody nobody_;
   using Mode = wire::PeerTraits::Durability;
 
-  wire::PeerCodec other_{{.cluster_id = 7, .key = {}, .self = raft::NodeId(2), .life = 6}};
+  wire::PeerCodec other_{{.cluster_id = 7, .key = {}, .self = raft::NodeId(2), .incarnation = 6}};
   std::unique_ptr<UdpSocket> sender_ = AnySocket();
   std::unique_ptr<UdpSocket> receiver_ = AnySocket();
   uint64_t drawn_ = 0;
@@ -150,7 +150,7 @@ class PeersTest : public testing::Test {
                {.cluster_id = 7,
                 .key = {},
                 .self = raft::NodeId(1),
-                .life = 5,
+                .incarnation = 5,
                 .traits = {.durability = Mode::kDisk, .features = 3, .version_min = 3, .version_max = 3}},
                *keeper_,
                [this] { return ++drawn_; }};
@@ -277,7 +277,7 @@ TEST_F(PeersTest, NothingIsBroadcastToAMemberThatAnswersElsewhere) {
   EXPECT_EQ(heartbeats(), 0u);
 }
 
-// Node 2 has promised node 1 something in a former life, and starts with less.
+// Node 2 has promised node 1 something in a former incarnation, and starts with less.
 TEST_F(PeersTest, AMemberThatStartsWithLessThanItPromisedIsNotBelievedAndIsTold) {
   const auto opened_as = [](const std::vector<wire::Opened>& said, auto found) {
     for (const wire::Opened& opened : said) {
@@ -286,20 +286,21 @@ TEST_F(PeersTest, AMemberThatStartsWithLessThanItPromisedIsNotBelievedAndIsTold)
     ADD_FAILURE() << "it was not said";
     return said.at(0);
   };
-  // Its answer to node 1's question. The life that node 1 knows it to live then.
+  // Its answer to node 1's question. The incarnation that node 1 knows it to be in then.
   const auto answer = [&](uint64_t now_ns, const wire::Started& started) {
-    std::vector<wire::Opened> said = SaidTo2(raft::Term(5), raft::Heartbeat{.round = 1}, now_ns);  // in its new life
+    std::vector<wire::Opened> said =
+        SaidTo2(raft::Term(5), raft::Heartbeat{.round = 1}, now_ns);  // in its new incarnation
     const auto nonce = std::get<wire::Hello>(opened_as(said, wire::Hello()).body).nonce;
     SaidTo2(wire::SayLogId(22), wire::HelloAck{.nonce = nonce, .started = started}, now_ns);
-    return peers_.LifeOf(raft::NodeId(2));
+    return peers_.IncarnationOf(raft::NodeId(2));
   };
   // How node 1 answers its question.
   const auto told = [&](uint64_t now_ns, const wire::Started& started) {
     const auto said = SaidTo2(wire::SayLogId(22), wire::Hello{.nonce = 9, .started = started}, now_ns);
     return opened_as(said, wire::HelloAck()).header.term;
   };
-  const auto lives_as = [this](uint64_t life) {
-    other_ = wire::PeerCodec({.cluster_id = 7, .key = {}, .self = raft::NodeId(2), .life = life});
+  const auto in_incarnation = [this](uint64_t incarnation) {
+    other_ = wire::PeerCodec({.cluster_id = 7, .key = {}, .self = raft::NodeId(2), .incarnation = incarnation});
   };
   constexpr uint64_t kSecond_ns = 1'000'000'000;
   const wire::Started first{.starts = 1, .term = raft::Term(5), .last = raft::LogIndex(3)};
@@ -307,7 +308,7 @@ TEST_F(PeersTest, AMemberThatStartsWithLessThanItPromisedIsNotBelievedAndIsTold)
   nobody_.promised = {.term = raft::Term(5), .last = raft::LogIndex(10)};
   EXPECT_EQ(told(2 * kSecond_ns, first), wire::SayLogId(11)) << "it has promised since it started";
 
-  lives_as(7);
+  in_incarnation(7);
   const wire::Started short_log{.starts = 2, .term = raft::Term(5), .last = raft::LogIndex(9)};
   EXPECT_EQ(told(3 * kSecond_ns, short_log), wire::kOtherLogTerm);
   EXPECT_EQ(answer(4 * kSecond_ns, short_log), 6u) << "nothing of it is believed";
@@ -358,7 +359,7 @@ TEST_F(PeersTest, ANodeOfTheOtherDurabilityModeIsNotBelieved) {
   uint64_t now_ns = 1'000'000'000;
   answers(Mode::kMemory, now_ns);
   EXPECT_EQ(dropped(), 1u);
-  EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 0u);
+  EXPECT_EQ(peers_.IncarnationOf(raft::NodeId(2)), 0u);
   EXPECT_TRUE(peers_.states()[0].IsIncompatible(now_ns));
   EXPECT_THAT(peers_.states()[0].incompatible, testing::HasSubstr("has `durability: memory`, and this node"));
   SaidTo2(raft::Term(3), wire::Resign{.incarnation = 6, .leader = raft::NodeId(2), .late = true}, now_ns);
@@ -367,9 +368,9 @@ TEST_F(PeersTest, ANodeOfTheOtherDurabilityModeIsNotBelieved) {
   SaidTo2(wire::SayLogId(22), wire::HelloAck{.nonce = 1, .traits = {.durability = Mode::kMemory}}, now_ns);
   EXPECT_EQ(dropped(), 1u);
   // Its file was corrected.
-  now_ns += wire::PeerLives::kAskCap_ns;
+  now_ns += wire::PeerIncarnations::kAskCap_ns;
   answers(Mode::kDisk, now_ns);
-  EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 6u);
+  EXPECT_EQ(peers_.IncarnationOf(raft::NodeId(2)), 6u);
   EXPECT_FALSE(peers_.states()[0].IsIncompatible(now_ns));
 }
 
@@ -383,7 +384,7 @@ TEST_F(PeersTest, AMemberOfAnotherClusterIsRefusedByItsLogsName) {
     ASSERT_EQ(Count<wire::Hello>(greeting), 1u);
     const uint64_t nonce = std::get<wire::Hello>(greeting[0].body).nonce;
     SaidTo2(wire::SayLogId(copy), wire::HelloAck{.nonce = nonce, .traits = other}, now_ns);
-    EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 0u);
+    EXPECT_EQ(peers_.IncarnationOf(raft::NodeId(2)), 0u);
     EXPECT_THAT(peers_.states()[0].incompatible,
                 testing::HasSubstr("its log is 0000000000000bbb, and this node's 0000000000000aaa"));
     const auto said = SaidTo2(wire::SayLogId(copy), wire::Hello{.nonce = 9, .traits = other}, now_ns + 1);
@@ -405,7 +406,7 @@ TEST_F(PeersTest, AMemberThatSpeaksOtherVersionsIsRefusedByBothRanges) {
           wire::HelloAck{.nonce = std::get<wire::Hello>(greeting[0].body).nonce,
                          .traits = {.version_min = 4, .version_max = 5, .build = "9.9"}},
           1);
-  EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 0u);
+  EXPECT_EQ(peers_.IncarnationOf(raft::NodeId(2)), 0u);
   EXPECT_EQ(Dropped(wire::DropReason::kVersion), 1u);
   EXPECT_THAT(peers_.states()[0].incompatible,
               testing::HasSubstr("versions 4 to 5 of the protocol between nodes (build 9.9), and this node 3 to 3"));
@@ -515,26 +516,26 @@ TEST_F(PeersTest, ALargeCommandIsForwardedInPieces) {
 }
 
 TEST_F(PeersTest, PiecesOfRemovedNodesAndOfFormerIncarnationsTakeNoMemory) {
-  wire::PeerCodec removed({.cluster_id = 7, .key = {}, .self = raft::NodeId(9), .life = 8});
+  wire::PeerCodec removed({.cluster_id = 7, .key = {}, .self = raft::NodeId(9), .incarnation = 8});
   const std::string sealed =
       removed.Seal(raft::NodeId(1), raft::Term(1), wire::Forward{.command = std::string(9000, 'x')});
   for (const std::string& piece : removed.Split(sealed)) Take(piece);
   EXPECT_EQ(peers_.received_pieces().received, 0u);
   EXPECT_EQ(peers_.counters().refused, 8u);
   Meet2();
-  wire::PeerCodec before({.cluster_id = 7, .key = {}, .self = raft::NodeId(2), .life = 4});
+  wire::PeerCodec before({.cluster_id = 7, .key = {}, .self = raft::NodeId(2), .incarnation = 4});
   const std::string recorded =
       before.Seal(raft::NodeId(1), raft::Term(1), wire::Forward{.command = std::string(9000, 'x')});
   for (const std::string& piece : before.Split(recorded)) Take(piece);
   EXPECT_EQ(peers_.received_pieces().received, 0u);
-  EXPECT_EQ(Dropped(wire::DropReason::kOtherLife), 8u);
+  EXPECT_EQ(Dropped(wire::DropReason::kOtherIncarnation), 8u);
 }
 
 // It is asked again, but not as fast as it answers.
 TEST_F(PeersTest, AnyMemberOfTheClusterThatANodeJoinsMayLeadAndReachIt) {
   peers_.SetMembers({}, 0, 0, 0);
   for (uint64_t id = 2; id < 2 + HR_RAFT_MAX_MEMBERS; ++id) {
-    wire::PeerCodec member{{.cluster_id = 7, .key = {}, .self = raft::NodeId(id), .life = 6}};
+    wire::PeerCodec member{{.cluster_id = 7, .key = {}, .self = raft::NodeId(id), .incarnation = 6}};
     member.SetConfigEpoch(1);
     const std::string hello = member.Seal(raft::NodeId(1), raft::Term(1), wire::Hello{.nonce = id});
     peers_.Take({.from = receiver_->LocalAddress().value(), .to = {}, .bytes = hello, .arrived_ns = 1}, 1, nobody_);
@@ -558,23 +559,23 @@ TEST_F(PeersTest, WhoseCopyCannotBeRecordedIsAskedNowAndThen) {
   EXPECT_THAT(answer(now_ns), IsEmpty()) << "it is being written, which the loop does not wait for";
   EXPECT_TRUE(peers_.recorded().ok());
   EXPECT_FALSE(keeper_->Flush().ok());
-  now_ns += wire::PeerLives::kAskFloor_ns;
+  now_ns += wire::PeerIncarnations::kAskFloor_ns;
   for (int round = 0; round < 3; ++round) {
     EXPECT_THAT(answer(now_ns), IsEmpty()) << "not at once";
     EXPECT_FALSE(peers_.recorded().ok());
-    EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 0u);
+    EXPECT_EQ(peers_.IncarnationOf(raft::NodeId(2)), 0u);
     EXPECT_THAT(SaidTo2(raft::Term(1), raft::Heartbeat{.round = 1}, now_ns), IsEmpty());
-    now_ns += wire::PeerLives::kAskCap_ns;
+    now_ns += wire::PeerIncarnations::kAskCap_ns;
     EXPECT_THAT(Greeted(now_ns - 1), IsEmpty()) << "nor because it speaks";
     EXPECT_FALSE(keeper_->Flush().ok());
   }
   std::filesystem::create_directory(folder_.path);
   answer(now_ns);
-  EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 0u) << "nothing of it counts before that is durable";
+  EXPECT_EQ(peers_.IncarnationOf(raft::NodeId(2)), 0u) << "nothing of it counts before that is durable";
   EXPECT_EQ(keeper_->Flush(), absl::OkStatus());
-  answer(now_ns + wire::PeerLives::kAskCap_ns);
+  answer(now_ns + wire::PeerIncarnations::kAskCap_ns);
   EXPECT_TRUE(peers_.recorded().ok());
-  EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 6u);
+  EXPECT_EQ(peers_.IncarnationOf(raft::NodeId(2)), 6u);
 }
 
 }  // namespace

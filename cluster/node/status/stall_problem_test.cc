@@ -81,7 +81,7 @@ TEST_P(WhyNothingIsWritten, IsAProblemWithAdvice) {
   status.peers.resize(1);
   status.peers.push_back({.id = raft::NodeId(3),
                           .address = *NetAddress::Parse("10.0.0.3:4802"),
-                          .life = 3,
+                          .incarnation = 3,
                           .heard_ago_ns = kSecond / 1000,
                           .match = raft::LogIndex(1043)});
   ASSERT_THAT(ToMessage(status, FakeFacts()).problems(), IsEmpty()) << "nothing is wrong yet";

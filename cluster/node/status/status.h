@@ -27,7 +27,7 @@ struct PeerStatus {
   raft::NodeId id{};
   NetAddress address{};                     // by the configuration
   std::optional<NetAddress> answers_at{};   // another one; nothing: it answers at `address`, or nowhere
-  uint64_t life = 0;                        // 0: not known yet, so nothing it says is believed
+  uint64_t incarnation = 0;                 // 0: not known yet, so nothing it says is believed
   std::optional<uint64_t> heard_ago_ns{};   // since its last believed datagram; nothing: never heard
   std::optional<uint64_t> round_trip_ns{};  // nothing: not measured yet
   std::optional<raft::LogIndex> match{};    // what its log is known to hold; only while this node leads
@@ -221,7 +221,7 @@ class NodeControl {
 };
 
 // Decides NodeStatus::ready. Fed by the loop whenever it looks at its
-// status or more often; one per process life.
+// status or more often; one per incarnation of the process.
 class Readiness {
  public:
   bool Observe(raft::NodeId leader, raft::LogIndex commit, raft::LogIndex applied) {

@@ -176,7 +176,7 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
     v1::Peer& message = *out.add_peers();
     message.set_id(peer.id.value());
     message.set_address(peer.address.ToString());
-    if (peer.life != 0) message.set_life(absl::StrFormat("%016x", peer.life));
+    if (peer.incarnation != 0) message.set_life(absl::StrFormat("%016x", peer.incarnation));
     message.set_heard_ago_ns(peer.heard_ago_ns.has_value() ? static_cast<int64_t>(*peer.heard_ago_ns) : -1);
     message.set_round_trip_ns(peer.round_trip_ns.has_value() ? static_cast<int64_t>(*peer.round_trip_ns) : -1);
     message.set_match_index(peer.match.value_or(raft::LogIndex()).value());

@@ -140,7 +140,7 @@ TEST(StatusText, OfALeader) {
   metrics      http://127.0.0.1:9465/metrics
   snapshots    none yet
 
-  node   address                      life             last heard   round trip log
+  node   address                      incarnation      last heard   round trip log
   2      10.0.0.2:4802                0123456789abcdef 3.10ms ago   210us      1040 (3 behind)
   3      10.0.0.3:4802                unknown          never        -          0 (1043 behind)
 
