@@ -36,8 +36,8 @@ HR_INLINE __u32 hr_node_read(struct xdp_md *ctx, struct hr_node_scratch *in, con
 }
 
 /*
- * XDP_TX: `in` is believed, its number is taken, and it may be answered. The tag comes first: whoever sends, and wherever
- * from, is the process's to know, but not on a stranger's word.
+ * XDP_TX: `in` is believed, its number is taken, and it may be answered. The tag is verified first: the
+ * sender reaches the process only when it is authenticated.
  */
 HR_INLINE int hr_node_believe(struct hr_node_scratch *in, const struct hr_node_frame *frame) {
   int here = 0;

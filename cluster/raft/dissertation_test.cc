@@ -364,7 +364,7 @@ TEST(Safety_R7, AVoteOfAnEarlierTermIsNotCounted) {
   EXPECT_EQ(cluster.At(1).role(), Role::kCandidate);
 }
 
-TEST(Safety_Input, StrangersAndNonsenseChangeNothing) {
+TEST(Safety_Input, UnknownPeersAndNonsenseChangeNothing) {
   TestCluster cluster(3);
   cluster.Elect(1);
   const Term term = cluster.At(2).term();

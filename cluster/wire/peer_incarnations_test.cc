@@ -69,10 +69,10 @@ TEST(PeerIncarnations, NobodyIsBelievedBeforeItHasAnswered) {
 
 TEST(PeerIncarnations, WhoIsNoMemberIsNotBelieved) {
   Node a(1, 100);
-  Node stranger(9, 900);
-  EXPECT_EQ(a.Receive(stranger.Heartbeat()), DropReason::kNoMember);
-  EXPECT_EQ(a.Receive(stranger.codec.Seal(NodeId(1), Term(1), Hello{.nonce = 1})), DropReason::kNoMember);
-  EXPECT_EQ(a.Receive(stranger.codec.Seal(NodeId(1), Term(1), HelloAck{.nonce = 1})), DropReason::kNoMember);
+  Node unknown(9, 900);
+  EXPECT_EQ(a.Receive(unknown.Heartbeat()), DropReason::kNoMember);
+  EXPECT_EQ(a.Receive(unknown.codec.Seal(NodeId(1), Term(1), Hello{.nonce = 1})), DropReason::kNoMember);
+  EXPECT_EQ(a.Receive(unknown.codec.Seal(NodeId(1), Term(1), HelloAck{.nonce = 1})), DropReason::kNoMember);
   EXPECT_EQ(a.incarnations.NonceFor(NodeId(9), kStart_ns), 0u);
   EXPECT_EQ(a.incarnations.NonceFor(NodeId(1), kStart_ns), 0u) << "itself";
 }

@@ -131,10 +131,10 @@ TEST_P(NodeAdmitTest, AForgedDatagramIsDroppedWhereverItClaimsToBeFrom) {
   forged.back() ^= 1;
   const Outcome moved = Run(PacketBuilder(AddressOf(kLeader, ipv6()), self).Udp(9, kPeerPort, forged).Build());
   EXPECT_EQ(moved.action, XDP_DROP);
-  Bytes stranger = SealPeer(PeerHead(HR_PEER_FORWARD, 99, 1), Bytes(8));
-  ExpectPassed(Send(kLeader, stranger), HR_NODE_EVENT_PASSED_MALFORMED);
-  stranger.back() ^= 1;
-  EXPECT_EQ(Send(kLeader, stranger).action, XDP_DROP);
+  Bytes unknown = SealPeer(PeerHead(HR_PEER_FORWARD, 99, 1), Bytes(8));
+  ExpectPassed(Send(kLeader, unknown), HR_NODE_EVENT_PASSED_MALFORMED);
+  unknown.back() ^= 1;
+  EXPECT_EQ(Send(kLeader, unknown).action, XDP_DROP);
 }
 
 // Every single bit: of the key there is one, and nothing else may pass.

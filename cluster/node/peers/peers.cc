@@ -93,13 +93,13 @@ PeerState* Peers::Find(raft::NodeId id) {
 void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver) {
   wire::Opened opened = codec_.Open(datagram.bytes);
   wire::DropReason reason = opened.reason;
-  if (opened.ok() && Find(opened.header.from) == nullptr) reason = TakeStranger(opened, datagram, now_ns);
+  if (opened.ok() && Find(opened.header.from) == nullptr) reason = TakeUnknownPeer(opened, datagram, now_ns);
   if (reason == wire::DropReason::kNone) {
     const auto* const ack = std::get_if<wire::HelloAck>(&opened.body);
     const bool went_back = ack != nullptr && WentBack(opened.header, ack->started, receiver);
     reason = incarnations_.Admit(opened, now_ns, went_back);
   }
-  // Of a member only: a stranger's word is no answer to a nonce of this node, and may be a recorded one.
+  // Of a member only: an unknown peer's word is no answer to a nonce of this node, and may be a recorded one.
   if (reason == wire::DropReason::kConfigEpoch && opened.header.term == wire::kRemovedTerm &&
       Find(opened.header.from) != nullptr)
     removal_ = {.by = opened.header.from, .epoch = opened.header.config_epoch, .told_ns = now_ns};
@@ -210,7 +210,7 @@ void Peers::TakeResign(const wire::PeerHeader& header, const wire::Resign& resig
                                        .rank = static_cast<uint32_t>(place - resign.successors.begin())});
 }
 
-// A stranger, or who has left, has one of its own beyond all masks.
+// An unknown peer, or a member that has left, has a bit of its own beyond all masks.
 uint32_t Peers::PositionBit(raft::NodeId id) {
   const PeerState* const peer = Find(id);
   return 1u << (peer == nullptr ? HR_RAFT_MAX_MEMBERS : peer->position);
@@ -311,8 +311,8 @@ void Peers::SendTo(raft::NodeId to, raft::Term term, const wire::PeerBody& body)
 
 void Peers::SendSealed(raft::NodeId to, std::string bytes) {
   const PeerState* peer = Find(to);
-  if (const Stranger* const stranger = FindStranger(to); peer == nullptr && stranger != nullptr) {
-    peer = &stranger->state;
+  if (const UnknownPeer* const unknown = FindUnknownPeer(to); peer == nullptr && unknown != nullptr) {
+    peer = &unknown->state;
   }
   SendSealed(peer == nullptr ? NetAddress() : peer->reached_at(), std::move(bytes));
 }

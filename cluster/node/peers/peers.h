@@ -101,11 +101,11 @@ class Peers {
   Peers(DatagramSender& socket, const wire::PeerIdentity& identity, CopyRegister& copies,
         std::function<uint64_t()> draw);
 
-  // The others from now on, with what this node's configuration says; nothing is sent to anybody else, but
-  // answers to strangers. A stranger is somebody whose configuration is newer than what is committed here
-  // (`committed_epoch`), and who may be a member that this node has not heard of: its requests are heard.
-  // The kernel copies nothing before SetBroadcast has said to whom. Once this node's configuration is
-  // committed, the logs of those who are no members by it are forgotten.
+  // Sets the other members, by this node's configuration. Nothing is sent to other nodes but answers to unknown
+  // peers. The configuration of an unknown peer is newer than what is committed here (`committed_epoch`), so it
+  // may be a member that this node has not heard of: its requests are heard. The kernel copies nothing before
+  // SetBroadcast has said to whom. Once this node's configuration is committed, the logs of those who are no
+  // members by it are forgotten.
   void SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t committed_epoch, uint64_t now_ns);
 
   void Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver);
@@ -169,18 +169,18 @@ class Peers {
     bool followed = false;  // an append: the next one to the same peer leaves with it and begins where it ends
   };
 
-  struct Stranger {
+  struct UnknownPeer {
     PeerState state;
     uint32_t epoch = 0;  // the latest it has said
   };
   // All members of a configuration that this node has not heard of: whichever of them leads must reach it.
-  static constexpr size_t kStrangersMax = HR_RAFT_MAX_MEMBERS;
+  static constexpr size_t kUnknownPeersMax = HR_RAFT_MAX_MEMBERS;
 
   PeerState* Find(raft::NodeId id);
   uint32_t CopyReaches() const;
   static void Heard(PeerState& peer, const Datagram& datagram, bool answered);
-  Stranger* FindStranger(raft::NodeId id);
-  wire::DropReason TakeStranger(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns);
+  UnknownPeer* FindUnknownPeer(raft::NodeId id);
+  wire::DropReason TakeUnknownPeer(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns);
   void TellRemoved(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns);
   void TakePiece(wire::Opened& opened, const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver);
   void Forget(raft::NodeId id);
@@ -212,7 +212,7 @@ class Peers {
   raft::NodeId refused_by_;
   Removal removal_;
   std::vector<PeerState> others_;
-  std::vector<Stranger> strangers_;
+  std::vector<UnknownPeer> unknown_peers_;
   uint32_t epoch_ = 0;
   uint32_t committed_epoch_ = 0;
   wire::PeerCodec codec_;

@@ -40,10 +40,10 @@ void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t c
       peer.seen_at = known.seen_at;
     }
   }
-  std::erase_if(strangers_, [this](const Stranger& stranger) {
-    if (Find(stranger.state.id) != nullptr) return true;
-    if (stranger.epoch > committed_epoch_) return false;
-    Forget(stranger.state.id);
+  std::erase_if(unknown_peers_, [this](const UnknownPeer& unknown) {
+    if (Find(unknown.state.id) != nullptr) return true;
+    if (unknown.epoch > committed_epoch_) return false;
+    Forget(unknown.state.id);
     return true;
   });
   for (const PeerState& known : before) {
@@ -62,7 +62,7 @@ void Peers::Forget(raft::NodeId id) {
   pieces_.Forget(id);
 }
 
-// Of a new member. One that was a stranger until now has said which log it has, but nobody has recorded it.
+// Of a new member. An unknown peer that becomes one has reported its log already, but that is not recorded yet.
 void Peers::Remember(raft::NodeId id, uint64_t now_ns) {
   const uint64_t known = copies_.CopyOf(id);
   incarnations_.Remember(id, known);
@@ -178,30 +178,30 @@ raft::Term Peers::TermForAck(const wire::PeerHeader& hello, const wire::PeerTrai
   return other || went_back ? wire::kOtherLogTerm : wire::SayLogId(copies_.copy_id());
 }
 
-Peers::Stranger* Peers::FindStranger(raft::NodeId id) {
-  const auto found = std::find_if(strangers_.begin(), strangers_.end(),
-                                  [id](const Stranger& stranger) { return stranger.state.id == id; });
-  return found == strangers_.end() ? nullptr : &*found;
+Peers::UnknownPeer* Peers::FindUnknownPeer(raft::NodeId id) {
+  const auto found = std::find_if(unknown_peers_.begin(), unknown_peers_.end(),
+                                  [id](const UnknownPeer& unknown) { return unknown.state.id == id; });
+  return found == unknown_peers_.end() ? nullptr : &*found;
 }
 
-// As raft_membership.cc judges its messages. A stranger is where its datagrams come from; which are its own is
-// known once it has answered a HELLO that was sent there.
-wire::DropReason Peers::TakeStranger(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns) {
+// As raft_membership.cc judges its messages. An unknown peer is where its datagrams come from; which are its
+// own is known once it has answered a HELLO that was sent there.
+wire::DropReason Peers::TakeUnknownPeer(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns) {
   const wire::PeerHeader& header = opened.header;
   if (header.config_epoch <= committed_epoch_) {
     ++counters_.refused;
     TellRemoved(opened, datagram, now_ns);
     return wire::DropReason::kConfigEpoch;
   }
-  Stranger* stranger = FindStranger(header.from);
-  if (stranger == nullptr) {
-    if (strangers_.size() >= kStrangersMax) return wire::DropReason::kNoMember;
-    stranger = &strangers_.emplace_back();
-    stranger->state.id = header.from;
+  UnknownPeer* unknown = FindUnknownPeer(header.from);
+  if (unknown == nullptr) {
+    if (unknown_peers_.size() >= kUnknownPeersMax) return wire::DropReason::kNoMember;
+    unknown = &unknown_peers_.emplace_back();
+    unknown->state.id = header.from;
     incarnations_.Add(header.from);
   }
-  if (incarnations_.IncarnationOf(header.from) == 0) stranger->state.address = datagram.from;
-  stranger->epoch = std::max(stranger->epoch, header.config_epoch);
+  if (incarnations_.IncarnationOf(header.from) == 0) unknown->state.address = datagram.from;
+  unknown->epoch = std::max(unknown->epoch, header.config_epoch);
   const bool asks = std::holds_alternative<wire::Hello>(opened.body) ||
                     std::holds_alternative<wire::HelloAck>(opened.body) ||
                     std::holds_alternative<raft::VoteRequest>(opened.body) ||
@@ -244,7 +244,7 @@ void Peers::Greet(uint64_t now_ns) {
     if (peer.seen_at.port != 0 && peer.seen_at != peer.answers_at) ask_at(peer.seen_at);
   };
   for (const PeerState& peer : others_) greet(peer);
-  for (const Stranger& stranger : strangers_) greet(stranger.state);
+  for (const UnknownPeer& unknown : unknown_peers_) greet(unknown.state);
 }
 
 }  // namespace hedgerow::node
