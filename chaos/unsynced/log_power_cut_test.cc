@@ -118,7 +118,7 @@ absl::StatusOr<storage::StoppedLog> ReadStopped(const TestFolder& folder) {
 }
 
 // In memory mode the node itself is lost then, but what is left is a log: one that it has been, or a snapshot
-// that goes further. So a cluster can begin anew with it.
+// that goes further. So a cluster can be recovered from it.
 TEST_P(LogPowerCutTest, WhatMemoryModeLeavesCanBeRecovered) {
   constexpr uint64_t kLives = 8;
   Mounted disk(GetParam().flags);

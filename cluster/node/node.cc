@@ -107,7 +107,7 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   stored.path = config.data_dir;
   stored.sync = config.durability == Durability::kDisk;
   stored.begins_with = config.Initial();
-  stored.origin = {.epoch = config.cluster_epoch, .beginning = config.beginning};  // of one that joins
+  stored.generation = {.epoch = config.cluster_epoch, .nonce = config.recovery_nonce};  // of one that joins
   std::unique_ptr<kv::StateMachine> state;
   const auto load = [&state](storage::SnapshotReader& snapshot) {
     auto loaded = transfer::LoadState(snapshot);
@@ -119,10 +119,10 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   if (!storage.ok()) return storage.status();
   absl::Status counted = (*identity)->CountStart((*storage)->log_id(), config.admin_socket);
   if (!counted.ok()) return counted;
-  const storage::Origin& origin = (*storage)->origin();
-  config.cluster_key = wire::DeriveClusterKey(config.cluster_key, origin.epoch, origin.beginning);
-  config.cluster_epoch = origin.epoch;
-  config.beginning = origin.beginning;
+  const storage::RecoveryGeneration& generation = (*storage)->generation();
+  config.cluster_key = wire::DeriveClusterKey(config.cluster_key, generation.epoch, generation.nonce);
+  config.cluster_epoch = generation.epoch;
+  config.recovery_nonce = generation.nonce;
   absl::StatusOr<std::unique_ptr<UdpSocket>> peers =
       UdpSocket::Bind(config.own().peer, kSocketBuffer_bytes, UdpSocket::kDatagramMax_bytes);
   if (!peers.ok()) return peers.status();
@@ -453,7 +453,7 @@ absl::StatusOr<BackupPieces> Node::OpenBackup() {
   const std::optional<absl::StatusOr<BackupPieces>> pieces = Ask<absl::StatusOr<BackupPieces>>([this] {
     const raft::EntryId last = replica_.raft().snapshot().last;
     return ReadBackup({.cluster_id = config_.cluster_id,
-                       .of = {.epoch = config_.cluster_epoch, .beginning = config_.beginning},
+                       .of = {.epoch = config_.cluster_epoch, .nonce = config_.recovery_nonce},
                        .node = config_.self,
                        .last = last},
                       storage_->snapshots().PathOf(last));

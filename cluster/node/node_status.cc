@@ -145,7 +145,7 @@ NodeStatus Node::StatusNow() {
   }
   status.full = FullProblems(replica_.state());
   status.cluster_epoch = config_.cluster_epoch;
-  status.beginning = config_.beginning;
+  status.recovery_nonce = config_.recovery_nonce;
   for (const PeerState& peer : peers_.states()) {
     PeerStatus& said = status.peers.emplace_back();
     said.id = peer.id;

@@ -127,8 +127,8 @@ absl::Status WhyLost(const NodeConfig& config, const IdentityKeeper& identity, a
       what, " must not come back as itself (", identity.path(), " says so). ",
       left ? "" : "Do not empty its folder. ",
       "Let it come back under an id that was never used (`hedgerow cluster members rejoin` at the leader): the "
-      "others go on while they are a majority, and once they are not, `hedgerow cluster recover` begins anew "
-      "with the member that has the most")));
+      "others go on while they are a majority, and once they are not, `hedgerow cluster recover` makes a "
+      "cluster of the member that has the most")));
 }
 
 absl::Status OutOfReach(const absl::Status& why) {

@@ -394,7 +394,7 @@ std::vector<InvariantChecker::Identity> InvariantChecker::WithCommitted(const Re
 void InvariantChecker::BeginsAnew(const RestoredState& log) {
   std::vector<Identity> all = WithCommitted(log);
   if (all.empty()) {
-    Fail("recovery: what the cluster begins anew with does not hold all of the ", committed_.size(),
+    Fail("recovery: what the cluster is recovered from does not hold all of the ", committed_.size(),
          " entries that were committed");
     return;
   }

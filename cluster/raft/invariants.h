@@ -41,7 +41,7 @@ class InvariantChecker {
   // that one says must not count.
   void Emptied(NodeId id);
 
-  // The cluster begins anew with all that this log holds, and nobody is bound by what was before. Committed
+  // The cluster is recovered with all that this log holds, and nobody is bound by what was before. Committed
   // entries may not be missing from it.
   void BeginsAnew(const RestoredState& log);
   // Whether every entry that is known to be committed is in this log.

@@ -94,7 +94,7 @@ raft::RestoredState Disk::Restore() {
   return durable_;
 }
 
-void Disk::BeginAnew(StoredSnapshot beginning) {
+void Disk::Recover(StoredSnapshot beginning) {
   const raft::Snapshot snapshot = beginning.snapshot;
   durable_ = {.hard_state = {.term = snapshot.last.term}, .start = snapshot.last, .snapshot = snapshot};
   snapshots_.clear();

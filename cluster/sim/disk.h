@@ -56,7 +56,7 @@ class Disk {
   const StoredSnapshot* Find(const raft::EntryId& last) const;
 
   // A log that begins with it, and nothing else. While the node is down.
-  void BeginAnew(StoredSnapshot beginning);
+  void Recover(StoredSnapshot beginning);
   // Somebody has emptied the folder: what starts in it next begins another log. While the node is down.
   void Empty();
   // Which log it is: another one after Empty.

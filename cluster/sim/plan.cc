@@ -223,7 +223,7 @@ Plan DrawPlan(Random& random) {
   }
   // Elections that never end and logs that no one commits leave nobody who could change anything.
   if (!special) plan.membership = DrawMembership(random, plan.nodes);
-  // Who begins anew begins with the members of its file.
+  // A recovered cluster begins with the members of its file.
   if (plan.membership.mean_interval_ns == 0 && random.Chance(400'000)) {
     plan.recovery.mean_interval_ns = random.Pick<uint64_t>({2, 5, 15}) * kSecond;
     plan.recovery.after_election_ppm = random.Pick<uint64_t>({0, 100'000, 300'000});
@@ -233,7 +233,7 @@ Plan DrawPlan(Random& random) {
     plan.network.late_votes_max_ns = kSecond;
     plan.network.late_acks = true;
   }
-  // Nobody puts another in the place of who is LOST, or begins anew: that has runs of its own.
+  // Nobody puts another in the place of who is LOST, or recovers the cluster: that has runs of its own.
   if (plan.membership.mean_interval_ns == 0 && plan.recovery.mean_interval_ns == 0) {
     plan.faults.empty_folders = plan.faults.mean_interval_ns > 0 && random.Chance(700'000);
   }
@@ -299,7 +299,7 @@ std::string Describe(const Plan& plan) {
                     " ms");
   }
   if (plan.recovery.mean_interval_ns > 0) {
-    absl::StrAppend(&text, "; begins anew every ", plan.recovery.mean_interval_ns / kSecond, " s");
+    absl::StrAppend(&text, "; recovers every ", plan.recovery.mean_interval_ns / kSecond, " s");
   }
   add(plan.last_days.hung_disk, "last-hung-disk");
   add(plan.last_days.folder_put_back, "last-folder-put-back");

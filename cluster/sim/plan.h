@@ -105,7 +105,7 @@ struct MembershipPlan {
   uint64_t edit_file_ppm = 0;     // of the members in a node's configuration file, before it starts again
 };
 
-// How often the cluster begins anew with what one node has left (docs/adr/0019).
+// How often the cluster is recovered from what one node has left (docs/adr/0019).
 struct RecoveryPlan {
   uint64_t mean_interval_ns = 0;    // 0: never
   uint64_t after_election_ppm = 0;  // and soon after one, when logs end in different terms

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "cluster/kv/beginning.h"
+#include "cluster/kv/recovered_state.h"
 #include "cluster/kv/state_machine.h"
 #include "cluster/raft/check.h"
 #include "cluster/sim/server.h"
@@ -38,7 +38,7 @@ void Recovery::Start() {
   if (world_.plan.recovery.mean_interval_ns > 0) Next();
 }
 
-// Nobody hears what it says from then on; but what was said to it before the cluster began anew still comes.
+// Nobody hears what it says from then on; but what was said to it before the cluster was recovered still comes.
 void Recovery::Voted(raft::NodeId candidate) {
   if (calm_ || candidate != led_ || alone_) return;
   alone_ = true;
@@ -72,14 +72,14 @@ void Recovery::NewLeader(Server& server) {
       world_.network.KeepHeld();
       world_.network.Heal(leader, deaf);
     }
-    if (!calm_) BeginAnew(worst);
+    if (!calm_) Recover(worst);
   });
 }
 
 void Recovery::Next() {
   world_.time.After(kSecond + world_.random.Below(2 * world_.plan.recovery.mean_interval_ns), [this] {
     if (calm_) return;
-    BeginAnew(/*worst=*/false);
+    Recover(/*worst=*/false);
     Next();
   });
 }
@@ -126,7 +126,7 @@ const Server* Recovery::Leader() const {
 // In one moment: from then on nobody starts with what was before. At worst whoever led can lead again, in the
 // same term and at the same indices, while those who have acknowledged its entries are not there yet, but what
 // they said is.
-void Recovery::BeginAnew(bool worst) {
+void Recovery::Recover(bool worst) {
   const Server* const led = worst ? Leader() : nullptr;
   for (const auto& server : world_.servers) server->Crash(/*power_cut=*/!world_.plan.disk.memory);
   Server* const survivor = Survivor(/*shortest=*/led != nullptr);
@@ -136,15 +136,14 @@ void Recovery::BeginAnew(bool worst) {
     for (const auto& server : world_.servers) server->Start();
     return;
   }
-  world_.Trace("the cluster begins anew with what node ", survivor->id().value(), " has, up to ",
+  world_.Trace("the cluster is recovered from what node ", survivor->id().value(), " has, up to ",
                last.index.value(), "/", last.term.value());
   ++world_.recoveries;
   std::unique_ptr<kv::StateMachine> state = survivor->StateOf(log);
   HEDGEROW_CHECK(kv::ApplyAll(log, *state) == raft::LogIndex());
   world_.fingerprints.resize(last.index.value(), state->fingerprint());
   if (world_.fingerprints.back() != state->fingerprint()) {
-    world_.Fail("what begins anew after entry ", last.index.value(),
-                " has another state than who has applied it");
+    world_.Fail("what goes on after entry ", last.index.value(), " has another state than who has applied it");
   }
   led_ = led != nullptr ? led->id() : raft::NodeId();
   alone_ = false;
@@ -152,7 +151,7 @@ void Recovery::BeginAnew(bool worst) {
   world_.network.BeginEpoch();
   const StoredSnapshot beginning{.snapshot = {.last = last, .configuration = AllOf(world_)},
                                  .chunks = std::make_shared<const std::vector<std::string>>(WriteDown(*state))};
-  for (const auto& server : world_.servers) server->BeginAnew(beginning);
+  for (const auto& server : world_.servers) server->Recover(beginning);
   StartAgain(led);
 }
 

@@ -172,8 +172,8 @@ void Server::Crash(bool power_cut) {
   }
 }
 
-void Server::BeginAnew(const StoredSnapshot& beginning) {
-  disk_.BeginAnew(beginning);
+void Server::Recover(const StoredSnapshot& beginning) {
+  disk_.Recover(beginning);
   if (kernel_.has_value()) kernel_->PowerCut();
 }
 

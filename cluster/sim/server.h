@@ -45,7 +45,7 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   // Of its process; or of the host, which forgets what is not on its disk.
   void Crash(bool power_cut);
   // While it is down: its disk holds this from now on, and its kernel nothing.
-  void BeginAnew(const StoredSnapshot& beginning);
+  void Recover(const StoredSnapshot& beginning);
   // Its process ends, and its folder is an older copy when it starts again, which the others should notice.
   void PutFolderBack(Disk::Copy copy, KnownCopies known_copies);
   // Nobody takes anything from a node with another log, so it is none of those that may not contradict

@@ -61,7 +61,7 @@ TEST(Simulation, AThousandSeedsOfThirtySecondsViolateNothing) {
   printf("%llu appends came early and were stored, %llu requests not proposed again\n",
          static_cast<unsigned long long>(totals.appends_early),
          static_cast<unsigned long long>(totals.proposals_known));
-  printf("%llu times begun anew, %llu folders emptied\n", static_cast<unsigned long long>(totals.recoveries),
+  printf("%llu recoveries, %llu folders emptied\n", static_cast<unsigned long long>(totals.recoveries),
          static_cast<unsigned long long>(totals.folders_emptied));
   printf("%llu leaders' disks hung for good, %llu folders put back; %llu pieces, %llu datagrams not believed\n",
          static_cast<unsigned long long>(totals.hung_leaders), static_cast<unsigned long long>(totals.folders_put_back),

@@ -36,8 +36,8 @@ absl::Status MemoryLostError(const std::string& path) {
       "the log in ", path,
       " was written in memory mode and this host has restarted since: votes and entries that were acknowledged "
       "may be gone. This node must not go on under its identity; the others go on while they are a majority. "
-      "Do not empty the folder: once a majority is lost, `hedgerow cluster recover` begins anew with the member "
-      "that has the most")));
+      "Do not empty the folder: once a majority is lost, `hedgerow cluster recover` makes a cluster of the "
+      "member that has the most")));
 }
 
 }  // namespace
@@ -65,7 +65,7 @@ absl::StatusOr<std::unique_ptr<DurableLog>> DurableLog::Open(const StorageOption
   if (!exists) {
     header->emplace(LogHeader{.identity = identity,
                               .log_id = DrawLogId(),
-                              .origin = options.origin,
+                              .generation = options.generation,
                               .began_with = options.begins_with});
   }
   std::unique_ptr<DurableLog> log(

@@ -14,7 +14,7 @@
 namespace hedgerow::storage {
 
 // Marks an error as one of a node that has lost what it promised, though what it finds is whole: it can go on
-// only in a cluster that begins anew (docs/adr/0019).
+// only in a recovered cluster (docs/adr/0019).
 absl::Status AsLost(absl::Status status);
 bool IsLost(const absl::Status& status);
 

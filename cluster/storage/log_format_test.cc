@@ -30,7 +30,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr StoredIdentity kIdentity = {.cluster_id = kTestCluster, .node = kTestNode};
-constexpr Origin kOrigin = {.epoch = 5, .beginning = 55};
+constexpr RecoveryGeneration kGeneration = {.epoch = 5, .nonce = 55};
 
 std::map<std::string, std::string> Everything(const std::string& folder) {
   std::map<std::string, std::string> files;
@@ -45,7 +45,7 @@ class LogFormatTest : public ::testing::Test {
   StorageOptions Options() const {
     StorageOptions options = TestOptions(folder_, true);
     options.begins_with = raft::Configuration::OfVoters({raft::NodeId(1), raft::NodeId(2), raft::NodeId(3)});
-    options.origin = kOrigin;
+    options.generation = kGeneration;
     return options;
   }
   // Parts of files by their name in the log's folder.
@@ -81,7 +81,7 @@ TEST_F(LogFormatTest, TheGoldenLogIsReadAndGoesOn) {
     const std::unique_ptr<LogStorage> storage = OpenOrDie(Options());
     EXPECT_TRUE(Same(storage->TakeRestored(), Expected()));
     EXPECT_EQ(storage->began_with().voters, 0b111u);
-    EXPECT_EQ(storage->origin(), kOrigin);
+    EXPECT_EQ(storage->generation(), kGeneration);
     EXPECT_EQ(storage->log_id(), 0x1234'5678u);
     storage->Write({.sequence = 1, .entries = {TestEntry(4, 3, "three")}});
     ASSERT_TRUE(AwaitDurable(*storage, 1));
@@ -149,7 +149,7 @@ TEST_F(LogFormatTest, AFolderOfAFormerFormatIsRefusedAndNotTouched) {
   for (int time = 0; time < 2; ++time) {
     for (const absl::Status& status : {LogStorage::Open(Options(), kIdentity).status(),
                                        ReadStoppedLog(Options(), kIdentity, ReadThrough).status(),
-                                       ReadOriginOfStopped(Options(), kIdentity).status()}) {
+                                       ReadGenerationOfStopped(Options(), kIdentity).status()}) {
       EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
       EXPECT_THAT(std::string(status.message()), HasSubstr("is of a format before 7"));
       EXPECT_THAT(std::string(status.message()), HasSubstr("take a backup with it"));

@@ -11,7 +11,7 @@
 
 #include "cluster/raft/check.h"
 #include "cluster/raft/log.h"
-#include "cluster/storage/beginning.h"
+#include "cluster/storage/restore_log.h"
 #include "cluster/storage/errors.h"
 
 namespace hedgerow::storage {

@@ -52,8 +52,8 @@ class LogStorage {
   raft::RestoredState TakeRestored();
   // What the log began with, whatever StorageOptions::begins_with says by now.
   const raft::Configuration& began_with() const { return began_with_; }
-  // Which beginning of its cluster the log is of.
-  const Origin& origin() const { return log_->origin(); }
+  // Which recovery generation of its cluster the log is of.
+  const RecoveryGeneration& generation() const { return log_->generation(); }
   // Which log it is: drawn when it began, never 0.
   uint64_t log_id() const { return log_->log_id(); }
   // Never refuses and never waits for the disk. Sequences must grow. Without sync it is durable on return, as a

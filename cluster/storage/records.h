@@ -35,7 +35,7 @@ struct LogHeader {
   StoredIdentity identity{};
   // Which log it is: drawn when it began, never 0. Its node's peers remember it.
   uint64_t log_id = 0;
-  Origin origin{};
+  RecoveryGeneration generation{};
   raft::Configuration began_with{};  // without members: the node joined a cluster that was there
 };
 

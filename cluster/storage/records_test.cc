@@ -80,7 +80,7 @@ TEST(RecordsTest, ARecordOfAnotherUseOfItsFileIsNotRead) {
 TEST(RecordsTest, ALogHeaderComesBackAsItWasAndAnyFlippedBitOfItIsSeen) {
   LogHeader header = {.identity = {.cluster_id = uint64_t{1} << 62, .node = raft::NodeId(7)},
                       .log_id = 0x3edc'ba98'7654'3210,
-                      .origin = {.epoch = 3, .beginning = ~uint64_t{0}},
+                      .generation = {.epoch = 3, .nonce = ~uint64_t{0}},
                       .began_with = raft::Configuration::OfVoters({raft::NodeId(2), raft::NodeId(9)})};
   header.began_with.members[0].address = "10.0.0.2:4802";
   const std::string bytes = EncodeLogHeader(header);
@@ -89,7 +89,7 @@ TEST(RecordsTest, ALogHeaderComesBackAsItWasAndAnyFlippedBitOfItIsSeen) {
   EXPECT_EQ(back->format_version, kFormatVersion);
   EXPECT_EQ(back->identity, header.identity);
   EXPECT_EQ(back->log_id, header.log_id);
-  EXPECT_EQ(back->origin, header.origin);
+  EXPECT_EQ(back->generation, header.generation);
   EXPECT_EQ(back->began_with, header.began_with);
   for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
     std::string flipped = bytes;

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cluster/storage/beginning.h"
+#include "cluster/storage/restore_log.h"
 #include "cluster/storage/errors.h"
 #include "cluster/storage/log_reader.h"
 #include "cluster/storage/snapshot_folder.h"
@@ -69,7 +69,7 @@ absl::StatusOr<StoppedLog> ReadStoppedLog(const StorageOptions& options, const S
   if (absl::Status status = CheckFinished(options.path); !status.ok()) return status;
   absl::StatusOr<Watermark> lock = Watermark::Open(options.path, /*must_exist=*/true);
   if (!lock.ok()) return lock.status();
-  StoppedLog log{.lock = *std::move(lock), .origin = header->origin, .log_id = header->log_id};
+  StoppedLog log{.lock = *std::move(lock), .generation = header->generation, .log_id = header->log_id};
   const Watermark::Value mark = log.lock.value();
   if (mark.unsynced && mark.boot_id != (options.boot_id.empty() ? KernelBootId() : options.boot_id)) {
     log.doubts.push_back(
@@ -103,10 +103,11 @@ absl::StatusOr<StoppedLog> ReadStoppedLog(const StorageOptions& options, const S
   return log;
 }
 
-absl::StatusOr<Origin> ReadOriginOfStopped(const StorageOptions& options, const StoredIdentity& expected) {
+absl::StatusOr<RecoveryGeneration> ReadGenerationOfStopped(const StorageOptions& options,
+                                                           const StoredIdentity& expected) {
   const absl::StatusOr<LogHeader> header = HeaderOf(options, expected);
   if (!header.ok()) return header.status();
-  return header->origin;
+  return header->generation;
 }
 
 }  // namespace hedgerow::storage

@@ -19,7 +19,7 @@ namespace hedgerow::storage {
 
 struct StoppedLog {
   Watermark lock;  // nobody starts a node on the folder as long as this is there
-  Origin origin{};
+  RecoveryGeneration generation{};
   uint64_t log_id = 0;
   raft::RestoredState raft{};
   raft::EntryId last{};
@@ -32,7 +32,8 @@ struct StoppedLog {
 absl::StatusOr<StoppedLog> ReadStoppedLog(const StorageOptions& options, const StoredIdentity& expected,
                                           const LoadSnapshot& load);
 
-// Which beginning of its cluster the log is of, and nothing else.
-absl::StatusOr<Origin> ReadOriginOfStopped(const StorageOptions& options, const StoredIdentity& expected);
+// Which recovery generation of its cluster the log is of, and nothing else.
+absl::StatusOr<RecoveryGeneration> ReadGenerationOfStopped(const StorageOptions& options,
+                                                           const StoredIdentity& expected);
 
 }  // namespace hedgerow::storage

@@ -66,7 +66,7 @@ void TakeEpoch(const std::string& text, NodeConfig& config) {
   const std::vector<std::string> parts = absl::StrSplit(text, '/');
   if (parts.size() != 2) return;
   HEDGEROW_CHECK(absl::SimpleAtoi(parts[0], &config.cluster_epoch));
-  HEDGEROW_CHECK(absl::SimpleHexAtoi(parts[1], &config.beginning));
+  HEDGEROW_CHECK(absl::SimpleHexAtoi(parts[1], &config.recovery_nonce));
 }
 
 NodeConfig FromFile(const v1::NodeConfigFile& file, const config::Locations& locations) {

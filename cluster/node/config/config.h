@@ -116,11 +116,11 @@ struct NodeConfig {
   uint32_t features = kv::kAllFeatures;  // that are announced; no key: tests have nodes that can do less
   MemcachedConfig memcached{};
 
-  // Not of the file but of the log, once that is open (docs/adr/0019): which beginning of the cluster this is.
-  // `cluster_key` is that beginning's then. Before, what a log of one that joins is made as:
+  // Not of the file but of the log, once that is open (docs/adr/0019): which recovery generation of the cluster
+  // this is. `cluster_key` is that generation's then. Before, what a log of one that joins is made as:
   // `beginning`, or FollowRejoin, says it.
   uint64_t cluster_epoch = 0;
-  uint64_t beginning = 0;
+  uint64_t recovery_nonce = 0;
 
   // The entry of `members` that is this node.
   const MemberConfig& own() const;

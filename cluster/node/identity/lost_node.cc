@@ -47,25 +47,25 @@ bool Decides(const raft::Configuration& configuration, const raft::Member& membe
 }  // namespace
 
 struct LostNode::Left {
-  storage::Origin origin;
+  storage::RecoveryGeneration generation;
   raft::Configuration configuration;
 };
 
-// What the others go by: they believe no key but that of the cluster's beginning, and may be others by now than
-// those of the file.
+// What the others go by: they believe no key but that of the cluster's recovery generation, and may be others
+// by now than those of the file.
 LostNode::Left LostNode::WhatIsLeft(const NodeConfig& config) {
   const storage::StoredIdentity identity = {.cluster_id = config.cluster_id, .node = config.self};
   storage::StorageOptions options;
   options.path = config.data_dir;
-  Left left{.origin = {.epoch = config.cluster_epoch, .beginning = config.beginning},
+  Left left{.generation = {.epoch = config.cluster_epoch, .nonce = config.recovery_nonce},
             .configuration = config.Initial()};
   // The state in the snapshot is nobody's business here.
   const auto pass = [](storage::SnapshotReader&) { return absl::OkStatus(); };
   if (const auto log = storage::ReadStoppedLog(options, identity, pass); log.ok()) {
-    left.origin = log->origin;
+    left.generation = log->generation;
     left.configuration = MembersOf(log->raft, config);
-  } else if (const auto origin = storage::ReadOriginOfStopped(options, identity); origin.ok()) {
-    left.origin = *origin;
+  } else if (const auto generation = storage::ReadGenerationOfStopped(options, identity); generation.ok()) {
+    left.generation = *generation;
   }
   return left;
 }
@@ -76,9 +76,9 @@ LostNode::LostNode(NodeConfig config, std::string why, Left left)
     : config_([&config, &left] {
         // As Node::Create makes it of the log.
         config.cluster_key =
-            wire::DeriveClusterKey(config.cluster_key, left.origin.epoch, left.origin.beginning);
-        config.cluster_epoch = left.origin.epoch;
-        config.beginning = left.origin.beginning;
+            wire::DeriveClusterKey(config.cluster_key, left.generation.epoch, left.generation.nonce);
+        config.cluster_epoch = left.generation.epoch;
+        config.recovery_nonce = left.generation.nonce;
         return std::move(config);
       }()),
       configuration_(std::move(left.configuration)),
@@ -190,7 +190,8 @@ void LostNode::TakeForAnother(const Datagram& datagram, uint64_t now_ns) {
   if (!opened.ok()) return;
   if (const auto* ack = std::get_if<wire::HelloAck>(&opened.body)) {
     const bool fresh = candidate.nonce != 0 && ack->nonce == candidate.nonce;
-    if (fresh) rejoin_ = {.as = as, .origin = {.epoch = config_.cluster_epoch, .beginning = config_.beginning}};
+    if (fresh)
+      rejoin_ = {.as = as, .generation = {.epoch = config_.cluster_epoch, .nonce = config_.recovery_nonce}};
     return;
   }
   if (!std::holds_alternative<wire::Hello>(opened.body) || now_ns < candidate.asked_ns + kAskAgain_ns) return;
@@ -207,7 +208,7 @@ absl::StatusOr<NodeStatus> LostNode::Status() {
   status.node = config_.self;
   status.uptime_ns = now_ns - started_ns_;
   status.cluster_epoch = config_.cluster_epoch;
-  status.beginning = config_.beginning;
+  status.recovery_nonce = config_.recovery_nonce;
   status.lost = why_;
   size_t voters = 0;
   for (const raft::Member& member : configuration_.members) {

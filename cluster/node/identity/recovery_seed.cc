@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cluster/kv/beginning.h"
+#include "cluster/kv/recovered_state.h"
 #include "cluster/node/identity/identity_keeper.h"
 #include "cluster/raft/configuration.h"
 #include "cluster/storage/errors.h"
@@ -65,7 +65,7 @@ void AddDoubts(const std::string& folder, storage::StoppedLog& log) {
 
 raft::Configuration ConfigurationOf(const NodeConfig& config) {
   NodeConfig all = config;
-  all.join = false;  // a cluster that begins anew has nobody to be joined
+  all.join = false;  // a recovered cluster has nobody to be joined
   return all.Initial();
 }
 
@@ -89,11 +89,11 @@ absl::StatusOr<RecoverySeed> ReadRecoverySeed(const NodeConfig& config) {
   return RecoverySeed{.log = *std::move(log), .state = std::move(state)};
 }
 
-absl::StatusOr<storage::BackupHeader> WriteBeginning(const std::string& path, const NodeConfig& config,
-                                                     RecoverySeed& seed) {
+absl::StatusOr<storage::BackupHeader> WriteRecoveryBackup(const std::string& path, const NodeConfig& config,
+                                                          RecoverySeed& seed) {
   const storage::BackupHeader header{.cluster_id = config.cluster_id,
-                                     .of = seed.log.origin,
-                                     .begins = storage::NextOrigin(seed.log.origin),
+                                     .of = seed.log.generation,
+                                     .begins = storage::NextGeneration(seed.log.generation),
                                      .node = config.self,
                                      .last = seed.log.last,
                                      .made_s = static_cast<uint64_t>(time(nullptr))};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a node that does not run has left, as the state that a cluster can begin anew with: its snapshot, and
+// What a node that does not run has left, as the state that a cluster can be recovered from: its snapshot, and
 // every entry after it, committed or not (docs/adr/0019). Used by `hedgerow-node recover`.
 
 #pragma once
@@ -27,10 +27,10 @@ struct RecoverySeed {
 absl::StatusOr<RecoverySeed> ReadRecoverySeed(const NodeConfig& config);
 
 // A file at `path`, which must not be there, synced with its name. Returns its header.
-absl::StatusOr<storage::BackupHeader> WriteBeginning(const std::string& path, const NodeConfig& config,
-                                                     RecoverySeed& seed);
+absl::StatusOr<storage::BackupHeader> WriteRecoveryBackup(const std::string& path, const NodeConfig& config,
+                                                          RecoverySeed& seed);
 
-// Who decides in a cluster that begins anew: the members of the file.
+// Who decides in a recovered cluster: the members of the file.
 raft::Configuration ConfigurationOf(const NodeConfig& config);
 
 // By whom a stopped log goes: the latest configuration in it, committed or not; if it holds none, the members

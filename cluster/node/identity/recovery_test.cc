@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whole nodes in one process: a cluster is backed up while it serves, recovered from a seed, and begun
-// anew; what belongs to the one before counts for nothing.
+// Whole nodes in one process: a cluster is backed up while it serves, and recovered from a backup or a seed;
+// what belongs to the cluster before counts for nothing.
 
 #include <algorithm>
 #include <chrono>
@@ -28,7 +28,7 @@
 #include "cluster/node/status/status_message.h"
 #include "cluster/node/identity/recovery_seed.h"
 #include "cluster/storage/backup_file.h"
-#include "cluster/storage/beginning.h"
+#include "cluster/storage/restore_log.h"
 #include "cluster/storage/errors.h"
 #include "cluster/storage/identity.h"
 #include "cluster/wire/announce.h"
@@ -68,8 +68,8 @@ class RecoveryTest : public NodeTest {
     const NodeConfig config = ConfigOf(id);
     const absl::StatusOr<storage::Backup> backup = storage::OpenBackup(path);
     if (!backup.ok()) return backup.status();
-    return storage::BeginLog(config.data_dir, {.cluster_id = config.cluster_id, .node = config.self},
-                             backup->header.begins, *backup->snapshot, ConfigurationOf(config));
+    return storage::RestoreLog(config.data_dir, {.cluster_id = config.cluster_id, .node = config.self},
+                               backup->header.begins, *backup->snapshot, ConfigurationOf(config));
   }
   // Since the last time.
   std::set<uint64_t> EpochsAnnounced() {
@@ -146,8 +146,8 @@ TEST_P(RecoveryTest, ABackupTakenWhileServingIsWhatWasAnsweredByThen) {
   EXPECT_EQ(Increment(next, session, 4), "4");
 }
 
-// Its key is that of the beginning, which `status` says.
-TEST_P(RecoveryTest, ANodeJoinsAClusterThatHasBegunAnewOnceItsFileSaysWhichBeginning) {
+// Its key is that of the recovery generation, which `status` says.
+TEST_P(RecoveryTest, ANodeJoinsARecoveredClusterOnceItsFileNamesTheGeneration) {
   const uint64_t before = WaitForLeader();
   EXPECT_EQ(Increment(before, Open(before), 1), "1");
   Backup(before, Path("backup"));
@@ -172,7 +172,7 @@ TEST_P(RecoveryTest, ANodeJoinsAClusterThatHasBegunAnewOnceItsFileSaysWhichBegin
   {
     const Running deaf(*silent);  // and says nothing, since it knows nobody else
     EXPECT_TRUE(Eventually([&] { return CounterIn(*deaf.node->Status(), "peer_dropped", "tag") > 3; }));
-    EXPECT_FALSE(caught_up()) << "it uses the key of the first beginning";
+    EXPECT_FALSE(caught_up()) << "it uses the key of generation 0";
   }
   std::filesystem::remove_all(silent->data_dir);  // nobody has heard of this log
 
@@ -302,10 +302,11 @@ TEST_P(RecoveryTest, ASurvivorsLogIsAllThatTheNextClusterHas) {
     absl::StatusOr<RecoverySeed> seed = ReadRecoverySeed(ConfigOf(leader));
     ASSERT_TRUE(seed.ok()) << seed.status();
     EXPECT_THAT(seed->log.doubts, IsEmpty());
-    const auto header = WriteBeginning(Path("beginning"), ConfigOf(leader), *seed);
+    const auto header = WriteRecoveryBackup(Path("beginning"), ConfigOf(leader), *seed);
     ASSERT_TRUE(header.ok()) << header.status();
     EXPECT_EQ(header->begins.epoch, 1u);
-    EXPECT_TRUE(absl::IsAlreadyExists(WriteBeginning(Path("beginning"), ConfigOf(leader), *seed).status()));
+    EXPECT_TRUE(
+        absl::IsAlreadyExists(WriteRecoveryBackup(Path("beginning"), ConfigOf(leader), *seed).status()));
   }
   for (uint64_t id = 1; id <= 3; ++id) {
     EXPECT_TRUE(absl::IsAlreadyExists(Restore(id, Path("beginning")))) << "not over a log";
@@ -320,7 +321,7 @@ TEST_P(RecoveryTest, ASurvivorsLogIsAllThatTheNextClusterHas) {
 }
 
 // Its file may have the members that it began with, or itself alone.
-TEST_P(RecoveryTest, WhoBeginsAnewAndWhoWasThereIsSaid) {
+TEST_P(RecoveryTest, TheNewAndTheFormerMembersAreNamed) {
   const uint64_t leader = WaitForLeader();
   EXPECT_EQ(Increment(leader, Open(leader), 1), "1");
   const uint64_t gone = leader % 3 + 1;

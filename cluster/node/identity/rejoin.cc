@@ -66,7 +66,7 @@ absl::Status BeginRejoin(const NodeConfig& config, raft::NodeId called, const Re
   storage::Identity next{.cluster_id = config.cluster_id,
                          .node = rejoin.as,
                          .configured = called,
-                         .origin = rejoin.origin,
+                         .generation = rejoin.generation,
                          .phase = storage::Identity::Phase::kMoving,
                          .moved_from = config.self};
   if (absl::Status status = storage::WriteIdentity(config.data_dir, next); !status.ok()) return status;
@@ -96,8 +96,8 @@ absl::Status FollowRejoin(NodeConfig& config) {
             [](const MemberConfig& a, const MemberConfig& b) { return a.id < b.id; });
   config.self = as;
   config.join = true;
-  config.cluster_epoch = identity.origin.epoch;
-  config.beginning = identity.origin.beginning;
+  config.cluster_epoch = identity.generation.epoch;
+  config.recovery_nonce = identity.generation.nonce;
   return absl::OkStatus();
 }
 

@@ -15,10 +15,11 @@
 
 namespace hedgerow::node {
 
-// As whom, and in which cluster: the log that it begins is of the same beginning as the one that is lost.
+// As whom, and in which cluster: the log that it begins is of the same recovery generation as the one that is
+// lost.
 struct Rejoin {
   raft::NodeId as{};
-  storage::Origin origin{};
+  storage::RecoveryGeneration generation{};
 
   bool operator==(const Rejoin&) const = default;
 };

@@ -87,7 +87,7 @@ void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
         "1 while this node's state is not the majority's: it answers no client until a leader's snapshot has mended it.",
         status.outside_majority ? 1 : 0);
   gauge("cluster_epoch",
-        "Which beginning of the cluster the node is of; grows when it is recovered or restored.",
+        "Which recovery generation of the cluster the node is of; grows when it is recovered or restored.",
         static_cast<double>(status.cluster_epoch));
   gauge("uptime_seconds", "Since the process started.", Seconds(status.uptime_ns));
   if (status.memcached.has_value()) {

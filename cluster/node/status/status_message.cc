@@ -49,10 +49,10 @@ std::string PeerProblem(const NodeStatus& status, const PeerStatus& peer) {
         "nothing that can be believed has come from ", name,
         " yet: does it run, and has it the same cluster_id and cluster key?",
         status.cluster_epoch == 0
-            ? " If another member's `status` has a line `epoch`, the cluster has begun anew, and this folder "
+            ? " If another member's `status` has a line `epoch`, the cluster was recovered, and this folder "
               "is "
               "not of it"
-            : " This cluster has begun anew: its `status` must show the same epoch and beginning");
+            : " This cluster was recovered: its `status` must show the same line `epoch`");
   }
   if (peer.answers_at.has_value()) {
     const std::string where = peer.answers_at->ToString();
@@ -130,7 +130,7 @@ std::string WhyClusterLost(const NodeStatus& status, size_t members) {
   if (lost.empty() || 2 * (members - std::min(members, lost.size())) > members) return "";
   return absl::StrCat(
       "of ", members, " nodes, ", lost.size(), " have lost what they promised (", absl::StrJoin(lost, ", "),
-      "): the cluster cannot go on by itself. `hedgerow cluster recover` begins anew with what is left "
+      "): the cluster cannot go on by itself. `hedgerow cluster recover` makes a cluster of what is left "
       "(docs/cluster.md, \"After a bad day\")");
 }
 
@@ -144,7 +144,7 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
                                          : std::string(RoleWord(status.role)));
   out.set_ready(status.ready && status.removed.empty());
   out.set_cluster_epoch(status.cluster_epoch);
-  if (status.cluster_epoch != 0) out.set_beginning(absl::StrFormat("%016x", status.beginning));
+  if (status.cluster_epoch != 0) out.set_beginning(absl::StrFormat("%016x", status.recovery_nonce));
   out.set_lost(status.lost);
   out.set_cluster_lost(status.cluster_lost);
   if (!status.lost.empty()) out.add_problems(absl::StrCat("LOST: ", status.lost));
