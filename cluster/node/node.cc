@@ -117,7 +117,7 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   absl::StatusOr<std::unique_ptr<storage::LogStorage>> storage =
       storage::LogStorage::Open(stored, {.cluster_id = config.cluster_id, .node = config.self}, load);
   if (!storage.ok()) return storage.status();
-  absl::Status counted = (*identity)->CountStart((*storage)->log_id(), config.admin_socket);
+  absl::Status counted = (*identity)->CountStart((*storage)->copy_id(), config.admin_socket);
   if (!counted.ok()) return counted;
   const storage::RecoveryGeneration& generation = (*storage)->generation();
   config.cluster_key = wire::DeriveClusterKey(config.cluster_key, generation.epoch, generation.nonce);

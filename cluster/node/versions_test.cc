@@ -2,7 +2,7 @@
 //
 // A cluster of this version's nodes and one of a version before with the same datagrams (number 3), whose place
 // a double takes: it says what that one says, byte for byte (cluster/wire/peer_test.cc keeps that true), and
-// knows of no log ids. It votes, acknowledges and counts like any other. One of number 2 is heard by nobody;
+// knows of no copy ids. It votes, acknowledges and counts like any other. One of number 2 is heard by nobody;
 // whole nodes of two programs: tests/e2e/test_recovery.py with HEDGEROW_PREVIOUS.
 
 #include <algorithm>

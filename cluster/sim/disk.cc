@@ -105,7 +105,7 @@ void Disk::Empty() {
   durable_ = {};
   began_with_.reset();
   snapshots_.clear();
-  ++log_id_;
+  ++copy_id_;
 }
 
 void Disk::PutBack(Copy copy) {

@@ -183,7 +183,7 @@ void Server::EmptyFolder() {
   ++world_.folders_emptied;
   if (kernel_.has_value()) kernel_->PowerCut();
   disk_.Empty();
-  known_copies_ = KnownCopies(disk_.log_id());
+  known_copies_ = KnownCopies(disk_.copy_id());
   if (MayBeHeard()) world_.checker.Emptied(id_);
 }
 
@@ -198,19 +198,19 @@ void Server::PutFolderBack(Disk::Copy copy, KnownCopies known_copies) {
 
 // A HELLO_ACK says which log its sender has (docs/WIRE_FORMAT.md). The first one is recorded before anything
 // else of that node is believed; nothing of a node with another one ever is.
-bool Server::Believes(raft::NodeId from, uint64_t log_id) {
-  if (known_copies_.CopyOf(from) == 0) (void)known_copies_.Record(from, log_id);
-  return known_copies_.CopyOf(from) == log_id;
+bool Server::Believes(raft::NodeId from, uint64_t copy_id) {
+  if (known_copies_.CopyOf(from) == 0) (void)known_copies_.Record(from, copy_id);
+  return known_copies_.CopyOf(from) == copy_id;
 }
 
 bool Server::IsRefusedBy(raft::NodeId other) const {
   const Server& peer = *world_.servers[other.value() - 1];
   const uint64_t known = peer.known_copies_.CopyOf(id_);
-  return known != 0 && known != disk_.log_id();
+  return known != 0 && known != disk_.copy_id();
 }
 
 bool Server::MayBeHeard() const {
-  return disk_.log_id() == Disk::kFirstLog && !put_back_;
+  return disk_.copy_id() == Disk::kFirstCopy && !put_back_;
 }
 
 std::unique_ptr<kv::StateMachine> Server::StateOf(const raft::RestoredState& log) {
@@ -251,9 +251,9 @@ void Server::Take(Inbox& inbox) {
 
 // Who asks for a peer's incarnation is told in the same answer that the peer knows another log of it; so it has
 // heard nothing of that peer before it is LOST.
-void Server::ArriveFromPeer(raft::Message message, uint64_t log_id) {
+void Server::ArriveFromPeer(raft::Message message, uint64_t copy_id) {
   if (up() && !paused_ && IsRefusedBy(message.from)) IsLost(message.from);
-  if (lost_ || IsRefusedBy(message.from) || !Believes(message.from, log_id)) return;
+  if (lost_ || IsRefusedBy(message.from) || !Believes(message.from, copy_id)) return;
   if (kernel_.has_value() && kernel_->attached()) {
     kernel_->Arrive(std::move(message));
   } else {
@@ -457,7 +457,7 @@ void Server::SendToPeer(raft::Message message) {
   const bool is_ack = std::holds_alternative<raft::AppendReply>(message.body);
   world_.network.Send(
       id_.value(), to->id().value(), UINT64_MAX,
-      [to, message = std::move(message), log_id = disk_.log_id()] { to->ArriveFromPeer(message, log_id); },
+      [to, message = std::move(message), copy_id = disk_.copy_id()] { to->ArriveFromPeer(message, copy_id); },
       is_vote  ? Network::Kind::kVote
       : is_ack ? Network::Kind::kAck
                : Network::Kind::kOther);

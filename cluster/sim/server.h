@@ -67,7 +67,7 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
 
   // From the network. Nothing reaches a node that is down; what reaches one that stands still waits in its
   // socket.
-  void ArriveFromPeer(raft::Message message, uint64_t log_id);
+  void ArriveFromPeer(raft::Message message, uint64_t copy_id);
   void ArriveDatagram(uint64_t from, const std::string& bytes);
   void ArriveRequest(kv::Request request);
   void ArriveForwardAnswer(raft::NodeId from, kv::Answer answer);
@@ -117,7 +117,7 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   void TurnSnapshots() override { snapshots_.Turn(); }
   void FollowReplica() override;
 
-  bool Believes(raft::NodeId from, uint64_t log_id);
+  bool Believes(raft::NodeId from, uint64_t copy_id);
   bool IsRefusedBy(raft::NodeId other) const;
   using Inbox = std::deque<std::function<void()>>;  // what is to be done in the next turn
   void Arrive(Inbox& inbox, std::function<void()> take);
@@ -150,7 +150,7 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   uint64_t incarnations_ = 0;
   bool paused_ = false;
   bool lost_ = false;
-  KnownCopies known_copies_{Disk::kFirstLog};
+  KnownCopies known_copies_{Disk::kFirstCopy};
   bool put_back_ = false;
   Inbox from_peers_;
   Inbox from_clients_;

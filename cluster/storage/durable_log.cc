@@ -20,7 +20,7 @@ namespace hedgerow::storage {
 namespace {
 
 // The highest two bits stay free for those who have to say other things in its place (wire/peer.h).
-uint64_t DrawLogId() {
+uint64_t DrawCopyId() {
   std::random_device device;
   uint64_t drawn = 0;
   while (drawn == 0) drawn = (static_cast<uint64_t>(device()) << 32 | device()) >> 2;
@@ -64,7 +64,7 @@ absl::StatusOr<std::unique_ptr<DurableLog>> DurableLog::Open(const StorageOption
   if (mark.unsynced && mark.boot_id != options.boot_id) return MemoryLostError(options.path);
   if (!exists) {
     header->emplace(LogHeader{.identity = identity,
-                              .log_id = DrawLogId(),
+                              .copy_id = DrawCopyId(),
                               .generation = options.generation,
                               .began_with = options.begins_with});
   }
@@ -98,7 +98,7 @@ absl::Status DurableLog::Begin() {
 }
 
 absl::Status DurableLog::Restore(const Watermark::Value& mark) {
-  absl::StatusOr<ReadLog> found = ReadSegments(options_.path, header_.log_id);
+  absl::StatusOr<ReadLog> found = ReadSegments(options_.path, header_.copy_id);
   if (!found.ok()) return found.status();
   if (!found->damage.empty()) return DamagedError(options_.path, found->damage);
   if (found->state.batch == 0 && mark.batch > 0) return NothingLeftError(options_.path, mark.batch);
@@ -108,7 +108,7 @@ absl::Status DurableLog::Restore(const Watermark::Value& mark) {
   }
   absl::StatusOr<std::unique_ptr<Segments>> segments =
       Segments::Open({.log_path = options_.path,
-                      .log_id = header_.log_id,
+                      .copy_id = header_.copy_id,
                       .file_bytes = options_.segment_bytes,
                       .sync = options_.sync},
                      *found, mark.unsynced ? 0 : mark.batch + 1);

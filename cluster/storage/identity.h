@@ -40,7 +40,7 @@ struct Identity {
   // to be of.
   RecoveryGeneration generation{};
   uint64_t log_uuid = 0;  // of the replicated log, as the cluster's first leader drew it; 0: not heard of yet
-  uint64_t copy_id = 0;   // of this copy of it (LogStorage::log_id); 0: it was never opened
+  uint64_t copy_id = 0;   // of this copy of it (LogStorage::copy_id); 0: it was never opened
   uint64_t starts = 0;    // of the node on this copy
   Phase phase = Phase::kReady;
   raft::NodeId moved_from{};

@@ -29,7 +29,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr StoredIdentity kIdentity = {.cluster_id = kTestCluster, .node = kTestNode};
-constexpr size_t kHeaderSealed_bytes = 28;  // of a file: magic, log id, salt, checksum
+constexpr size_t kHeaderSealed_bytes = 28;  // of a file: magic, copy id, salt, checksum
 constexpr size_t kPayload_bytes = 3003;     // with what is around it a multiple of a record's alignment
 
 struct Span {
@@ -344,7 +344,7 @@ TEST_F(LogDamageTest, AnOlderCopyOfItsFilesIsRefused) {
   ExpectRefused(OpenTwice(folder_), "it ends with batch 6, though batch 7 was durable");
 }
 
-// Under the node's own identity: only the log id tells.
+// Under the node's own identity: only the copy id tells.
 TEST_F(LogDamageTest, AnotherLogsFilesAreNotRead) {
   WriteLog(5, 100);
   const TestFolder other;

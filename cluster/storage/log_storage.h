@@ -55,7 +55,7 @@ class LogStorage {
   // Which recovery generation of its cluster the log is of.
   const RecoveryGeneration& generation() const { return log_->generation(); }
   // Which log it is: drawn when it began, never 0.
-  uint64_t log_id() const { return log_->log_id(); }
+  uint64_t copy_id() const { return log_->copy_id(); }
   // Never refuses and never waits for the disk. Sequences must grow. Without sync it is durable on return, as a
   // rule: a full disk sends it to the thread, and so does a next file that is not ready yet.
   void Write(raft::Persist persist);

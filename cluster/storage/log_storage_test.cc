@@ -64,12 +64,12 @@ TEST_P(LogStorageTest, WhatItBeganWithIsRecordedOnce) {
 }
 
 TEST_P(LogStorageTest, ALogKeepsItsIdAndNoOtherHasIt) {
-  const uint64_t first = OpenOrDie(options())->log_id();
+  const uint64_t first = OpenOrDie(options())->copy_id();
   EXPECT_NE(first, 0u);
   EXPECT_EQ(first >> 62, 0u) << "what else is said in its place needs those";
-  EXPECT_EQ(OpenOrDie(options())->log_id(), first);
+  EXPECT_EQ(OpenOrDie(options())->copy_id(), first);
   std::filesystem::remove_all(folder_.log());
-  EXPECT_NE(OpenOrDie(options())->log_id(), first) << "the folder was emptied";
+  EXPECT_NE(OpenOrDie(options())->copy_id(), first) << "the folder was emptied";
 }
 
 TEST_P(LogStorageTest, ALogThatJoinedStaysOneThatJoined) {

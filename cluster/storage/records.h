@@ -34,7 +34,7 @@ struct LogHeader {
   uint32_t format_version = kFormatVersion;
   StoredIdentity identity{};
   // Which log it is: drawn when it began, never 0. Its node's peers remember it.
-  uint64_t log_id = 0;
+  uint64_t copy_id = 0;
   RecoveryGeneration generation{};
   raft::Configuration began_with{};  // without members: the node joined a cluster that was there
 };

@@ -20,7 +20,7 @@ namespace hedgerow::storage {
 struct StoppedLog {
   Watermark lock;  // nobody starts a node on the folder as long as this is there
   RecoveryGeneration generation{};
-  uint64_t log_id = 0;
+  uint64_t copy_id = 0;
   raft::RestoredState raft{};
   raft::EntryId last{};
   std::vector<std::string> doubts{};  // sentences: why something may be missing that was acknowledged

@@ -46,11 +46,11 @@ inline constexpr raft::Term kOtherLogTerm{UINT64_MAX - 1};
 inline constexpr raft::Term kRemovedTerm{UINT64_MAX - 2};
 
 // Otherwise the term of a HELLO and of a HELLO_ACK says which log its sender has. Programs from before there
-// were log ids look at neither, and put their term there, which is less than all of these.
-inline constexpr uint64_t kLogIdMark = uint64_t{1} << 63;
-inline constexpr uint64_t kLogIds = uint64_t{1} << 62;  // they are 1 to this, less one
+// were copy ids look at neither, and put their term there, which is less than all of these.
+inline constexpr uint64_t kCopyIdMark = uint64_t{1} << 63;
+inline constexpr uint64_t kCopyIds = uint64_t{1} << 62;  // they are 1 to this, less one
 
-constexpr raft::Term SayLogId(uint64_t log_id) { return raft::Term(kLogIdMark | log_id); }
+constexpr raft::Term SayCopyId(uint64_t copy_id) { return raft::Term(kCopyIdMark | copy_id); }
 
 inline constexpr size_t kBuildMax_bytes = 63;
 
@@ -138,9 +138,9 @@ struct PeerHeader {
 };
 
 // Of a HELLO or HELLO_ACK; 0: it says none.
-constexpr uint64_t LogIdIn(const PeerHeader& header) {
+constexpr uint64_t CopyIdIn(const PeerHeader& header) {
   const uint64_t said = header.term.value();
-  return said >= kLogIdMark && said - kLogIdMark < kLogIds ? said - kLogIdMark : 0;
+  return said >= kCopyIdMark && said - kCopyIdMark < kCopyIds ? said - kCopyIdMark : 0;
 }
 
 enum class DropReason : uint8_t {

@@ -99,8 +99,8 @@ void PeerIncarnations::AskAgain(raft::NodeId id) {
 
 bool PeerIncarnations::WentBack(const PeerHeader& header, const Started& started) const {
   const Peer* const peer = Find(header.from);
-  const uint64_t log_id = LogIdIn(header);
-  if (peer == nullptr || started.starts == 0 || log_id == 0 || log_id != peer->remembered) return false;
+  const uint64_t copy_id = CopyIdIn(header);
+  if (peer == nullptr || started.starts == 0 || copy_id == 0 || copy_id != peer->remembered) return false;
   const bool other_incarnation = peer->incarnation != 0 && header.from_incarnation != peer->incarnation;
   return started.starts < peer->starts || (other_incarnation && started.starts == peer->starts);
 }
@@ -110,10 +110,10 @@ DropReason PeerIncarnations::Learn(Peer& peer, const PeerHeader& header, const H
   if (peer.nonce == 0 || ack.nonce != peer.nonce || now_ns >= peer.nonce_until_ns) return DropReason::kNonce;
   if (header.term == kRemovedTerm) return DropReason::kConfigEpoch;
   // The nonce stays: what is asked again, with more time in between, is answered alike.
-  const uint64_t log_id = LogIdIn(header);
-  const bool other = peer.remembered != 0 && log_id != 0 && log_id != peer.remembered;
+  const uint64_t copy_id = CopyIdIn(header);
+  const bool other = peer.remembered != 0 && copy_id != 0 && copy_id != peer.remembered;
   if (other || went_back || header.term == kOtherLogTerm) return DropReason::kOtherLog;
-  peer.log_id = log_id;
+  peer.copy_id = copy_id;
   if (ack.started.starts != 0) peer.starts = ack.started.starts;
   peer.nonce = 0;
   peer.asking = false;
@@ -160,16 +160,16 @@ uint64_t PeerIncarnations::next_ask_ns() const {
   return next_ns;
 }
 
-void PeerIncarnations::Remember(raft::NodeId id, uint64_t log_id) {
+void PeerIncarnations::Remember(raft::NodeId id, uint64_t copy_id) {
   Peer* const peer = Find(id);
   if (peer == nullptr) return;
-  if (peer->remembered != 0 && peer->remembered != log_id) peer->starts = 0;
-  peer->remembered = log_id;
+  if (peer->remembered != 0 && peer->remembered != copy_id) peer->starts = 0;
+  peer->remembered = copy_id;
 }
 
-uint64_t PeerIncarnations::LogOf(raft::NodeId id) const {
+uint64_t PeerIncarnations::CopyOf(raft::NodeId id) const {
   const Peer* const peer = Find(id);
-  return peer != nullptr ? peer->log_id : 0;
+  return peer != nullptr ? peer->copy_id : 0;
 }
 
 uint64_t PeerIncarnations::IncarnationOf(raft::NodeId id) const {

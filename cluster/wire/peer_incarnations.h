@@ -68,9 +68,9 @@ class PeerIncarnations {
   uint64_t next_ask_ns() const;
 
   // The only log that this peer may have from now on; 0: any.
-  void Remember(raft::NodeId peer, uint64_t log_id);
-  // What it has said in its known incarnation; 0: nothing, as a program from before there were log ids.
-  uint64_t LogOf(raft::NodeId peer) const;
+  void Remember(raft::NodeId peer, uint64_t copy_id);
+  // What it has said in its known incarnation; 0: nothing, as a program from before there were copy ids.
+  uint64_t CopyOf(raft::NodeId peer) const;
 
   // 0: not known yet, or no member.
   uint64_t IncarnationOf(raft::NodeId peer) const;
@@ -83,7 +83,7 @@ class PeerIncarnations {
   struct Peer {
     raft::NodeId id{};
     uint64_t incarnation = 0;
-    uint64_t log_id = 0;      // in that incarnation
+    uint64_t copy_id = 0;     // in that incarnation
     uint64_t remembered = 0;  // 0: any
     uint64_t starts = 0;      // on the log that is remembered, as it last said; 0: it has not
     ReplayWindow window{};

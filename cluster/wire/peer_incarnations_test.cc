@@ -104,20 +104,20 @@ TEST(PeerIncarnations, AMemberWithAnotherLogIsNeverBelieved) {
   Node a(1, 100);
   {
     Node b(2, 200);
-    EXPECT_EQ(Answered(a, b, SayLogId(77), kStart_ns), DropReason::kNone);
-    EXPECT_EQ(a.incarnations.LogOf(NodeId(2)), 77u);
+    EXPECT_EQ(Answered(a, b, SayCopyId(77), kStart_ns), DropReason::kNone);
+    EXPECT_EQ(a.incarnations.CopyOf(NodeId(2)), 77u);
     a.incarnations.Remember(NodeId(2), 77);
     EXPECT_EQ(a.Receive(b.Heartbeat()), DropReason::kNone);
   }
   Node emptied(2, 201);
   for (uint64_t i = 1; i <= 3; ++i) {
     EXPECT_EQ(a.Receive(emptied.Heartbeat()), DropReason::kOtherIncarnation);
-    EXPECT_EQ(Answered(a, emptied, SayLogId(78), kStart_ns + i * kSecond_ns), DropReason::kOtherLog);
+    EXPECT_EQ(Answered(a, emptied, SayCopyId(78), kStart_ns + i * kSecond_ns), DropReason::kOtherLog);
     EXPECT_EQ(a.incarnations.IncarnationOf(NodeId(2)), 200u) << "as it was";
   }
   Node again(2, 202);  // the folder of before was put back
   EXPECT_EQ(a.Receive(again.Heartbeat()), DropReason::kOtherIncarnation);
-  EXPECT_EQ(Answered(a, again, SayLogId(77), kStart_ns + 9 * kSecond_ns), DropReason::kNone);
+  EXPECT_EQ(Answered(a, again, SayCopyId(77), kStart_ns + 9 * kSecond_ns), DropReason::kNone);
   EXPECT_EQ(a.Receive(again.Heartbeat()), DropReason::kNone);
 }
 
@@ -126,7 +126,7 @@ DropReason StartedAgain(Node& a, Node& b, uint64_t starts, uint64_t now_ns) {
   const std::string hello = a.AskHello(2, now_ns);
   EXPECT_FALSE(hello.empty());
   const HelloAck ack{.nonce = std::get<Hello>(b.codec.Open(hello).body).nonce, .started = {.starts = starts}};
-  const Opened opened = a.codec.Open(b.codec.Seal(NodeId(1), SayLogId(77), ack));
+  const Opened opened = a.codec.Open(b.codec.Seal(NodeId(1), SayCopyId(77), ack));
   const DropReason reason =
       a.incarnations.Admit(opened, now_ns, a.incarnations.WentBack(opened.header, ack.started));
   if (reason == DropReason::kNone) a.incarnations.Remember(NodeId(2), 77);
@@ -152,7 +152,7 @@ TEST(PeerIncarnations, AFolderThatWentBackSaysFewerStartsOrAsManyInAnotherIncarn
   EXPECT_EQ(StartedAgain(a, second, 5, now_ns += kSecond_ns), DropReason::kNone)
       << "it may be the same incarnation";
   a.incarnations.Remember(NodeId(2), 78);
-  EXPECT_FALSE(a.incarnations.WentBack({.from = NodeId(2), .term = SayLogId(78)}, {.starts = 1}))
+  EXPECT_FALSE(a.incarnations.WentBack({.from = NodeId(2), .term = SayCopyId(78)}, {.starts = 1}))
       << "of another log";
 }
 
@@ -161,7 +161,7 @@ TEST(PeerIncarnations, WhoSaysNoLogIsOfAnEarlierProgramAndBelieved) {
   Node b(2, 200);
   a.incarnations.Remember(NodeId(2), 77);
   EXPECT_EQ(Answered(a, b, Term(5), kStart_ns), DropReason::kNone);
-  EXPECT_EQ(a.incarnations.LogOf(NodeId(2)), 0u);
+  EXPECT_EQ(a.incarnations.CopyOf(NodeId(2)), 0u);
   EXPECT_EQ(a.Receive(b.Heartbeat()), DropReason::kNone);
 }
 
@@ -174,14 +174,14 @@ TEST(PeerIncarnations, WhoIsToldThatItsOwnLogIsAnotherLearnsNothingElse) {
   EXPECT_EQ(a.incarnations.IncarnationOf(NodeId(2)), 0u);
 }
 
-TEST(PeerIncarnations, ALogIdIsNoTermAndNothingElseThatIsSaidInItsPlace) {
-  for (const uint64_t id : {uint64_t{1}, kLogIds - 1}) {
-    EXPECT_EQ(LogIdIn({.term = SayLogId(id)}), id);
-    EXPECT_NE(SayLogId(id), kLostTerm);
-    EXPECT_NE(SayLogId(id), kOtherLogTerm);
+TEST(PeerIncarnations, ACopyIdIsNoTermAndNothingElseThatIsSaidInItsPlace) {
+  for (const uint64_t id : {uint64_t{1}, kCopyIds - 1}) {
+    EXPECT_EQ(CopyIdIn({.term = SayCopyId(id)}), id);
+    EXPECT_NE(SayCopyId(id), kLostTerm);
+    EXPECT_NE(SayCopyId(id), kOtherLogTerm);
   }
-  for (const Term term : {Term(), Term(1), Term(kLogIdMark - 1), kLostTerm, kOtherLogTerm}) {
-    EXPECT_EQ(LogIdIn({.term = term}), 0u);
+  for (const Term term : {Term(), Term(1), Term(kCopyIdMark - 1), kLostTerm, kOtherLogTerm}) {
+    EXPECT_EQ(CopyIdIn({.term = term}), 0u);
   }
 }
 
@@ -349,11 +349,11 @@ TEST(PeerIncarnations, WhoIsForgottenIsNotAskedForAWhileWhateverItSays) {
   Node b(2, 200);
   Node c(3, 300);
   a.Meet(c, 3, 1);
-  EXPECT_EQ(Answered(a, b, SayLogId(77), kStart_ns), DropReason::kNone);
+  EXPECT_EQ(Answered(a, b, SayCopyId(77), kStart_ns), DropReason::kNone);
   a.incarnations.Remember(NodeId(2), 77);
   a.incarnations.Forget(NodeId(2), kStart_ns);
   EXPECT_EQ(a.incarnations.IncarnationOf(NodeId(2)), 0u);
-  EXPECT_EQ(a.incarnations.LogOf(NodeId(2)), 0u);
+  EXPECT_EQ(a.incarnations.CopyOf(NodeId(2)), 0u);
   const uint64_t until_ns = kStart_ns + PeerIncarnations::kAskCap_ns;
   for (uint64_t now_ns = kStart_ns; now_ns < until_ns; now_ns += kMillisecond_ns) {
     ASSERT_EQ(a.Receive(b.Heartbeat(), now_ns), DropReason::kIncarnationUnknown);
@@ -361,8 +361,8 @@ TEST(PeerIncarnations, WhoIsForgottenIsNotAskedForAWhileWhateverItSays) {
     ASSERT_EQ(a.incarnations.NonceFor(NodeId(2), now_ns), 0u);
     ASSERT_EQ(a.incarnations.next_ask_ns(), until_ns);
   }
-  EXPECT_EQ(Answered(a, b, SayLogId(78), until_ns), DropReason::kOtherLog) << "what it may have is remembered";
-  EXPECT_EQ(Answered(a, b, SayLogId(77), until_ns + PeerIncarnations::kAskFloor_ns), DropReason::kNone);
+  EXPECT_EQ(Answered(a, b, SayCopyId(78), until_ns), DropReason::kOtherLog) << "what it may have is remembered";
+  EXPECT_EQ(Answered(a, b, SayCopyId(77), until_ns + PeerIncarnations::kAskFloor_ns), DropReason::kNone);
   EXPECT_EQ(a.Receive(b.Heartbeat(), until_ns), DropReason::kNone);
 }
 

@@ -199,7 +199,7 @@ TEST(PeerCodec, WhatVersion3SealedIsOpenedAndWhatIsSealedIsWhatItOpens) {
     const Opened opened = Receiver().Open(golden[i]);
     ASSERT_TRUE(opened.ok()) << i << " " << Name(opened.reason);
     EXPECT_EQ(opened.body.index(), bodies[i].index());
-    EXPECT_EQ(LogIdIn(opened.header), 0u) << "it says no log";
+    EXPECT_EQ(CopyIdIn(opened.header), 0u) << "it says no log";
   }
   const raft::Message message{
       .from = NodeId(2), .to = NodeId(1), .term = Term(42), .config_epoch = 3, .body = Append()};
@@ -217,17 +217,17 @@ TEST(PeerCodec, WhatVersion2SealedIsRefusedByName) {
   }
 }
 
-// Of a HELLO and its answer the programs before there were log ids do not look at the term.
-TEST(PeerCodec, ALogIdChangesNothingThatProgramsWithoutOneLookAt) {
+// Of a HELLO and its answer the programs before there were copy ids do not look at the term.
+TEST(PeerCodec, ACopyIdChangesNothingThatProgramsWithoutOneLookAt) {
   const std::vector<std::string> golden = OfVersion(3);
   ASSERT_GE(golden.size(), 2u);
   PeerCodec sender = Sender();
   constexpr size_t kTermOffset = offsetof(hr_peer_header, term);
   for (size_t i = 0; i < 2; ++i) {
-    std::string datagram = sender.Seal(NodeId(1), SayLogId(77), Bodies()[i]);
+    std::string datagram = sender.Seal(NodeId(1), SayCopyId(77), Bodies()[i]);
     const Opened opened = Receiver().Open(datagram);
     ASSERT_TRUE(opened.ok());
-    EXPECT_EQ(LogIdIn(opened.header), 77u);
+    EXPECT_EQ(CopyIdIn(opened.header), 77u);
     datagram.replace(kTagOffset, 8, golden[i], kTagOffset, 8);
     datagram.replace(kTermOffset, 8, golden[i], kTermOffset, 8);
     EXPECT_EQ(datagram, golden[i]);

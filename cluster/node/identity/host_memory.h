@@ -19,7 +19,7 @@ class HostMemory {
  public:
   // There is none where the socket stands in `data_dir` itself, which would be put back with the rest, or in no
   // folder that is there.
-  HostMemory(const std::string& admin_socket, const std::string& data_dir, uint64_t log_id);
+  HostMemory(const std::string& admin_socket, const std::string& data_dir, uint64_t copy_id);
 
   uint64_t starts() const;  // 0: it remembers none
   // The node's folder says so already, durably. Not synced: a memory that is lost is no harm.

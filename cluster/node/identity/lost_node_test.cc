@@ -292,7 +292,7 @@ TEST_P(LostNodeTest, TellsAMemberThatItsLogDoesNotName) {
         {.cluster_id = 7, .key = ConfigOf(lost).cluster_key, .self = raft::NodeId(id), .incarnation = 1000});
     EXPECT_TRUE(Eventually([&] {
       socket->Send(members_[lost - 1].peer,
-                   member.Seal(raft::NodeId(lost), wire::SayLogId(5), wire::Hello{.nonce = 9}));
+                   member.Seal(raft::NodeId(lost), wire::SayCopyId(5), wire::Hello{.nonce = 9}));
       socket->Flush();
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       bool told = false;
@@ -323,7 +323,7 @@ TEST_P(LostNodeTest, TakesNobodysIdThatItsLogNames) {
                             .incarnation = 1000 + id});
     for (int i = 0; i < 20; ++i) {
       socket->Send(members_[lost - 1].peer,
-                   greets.Seal(raft::NodeId(id), wire::SayLogId(5), wire::Hello{.nonce = 9}));
+                   greets.Seal(raft::NodeId(id), wire::SayCopyId(5), wire::Hello{.nonce = 9}));
       socket->Flush();
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       for (const Datagram& datagram : socket->Receive(Now_ns())) {

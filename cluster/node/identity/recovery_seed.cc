@@ -53,7 +53,7 @@ void AddDoubts(const std::string& folder, storage::StoppedLog& log) {
         "answered in its last half millisecond may be with the others alone");
   }
   // A folder that was restored and never started names no copy yet.
-  if (said.unknown_to.has_value() || (said.copy_id != 0 && said.copy_id != log.log_id)) {
+  if (said.unknown_to.has_value() || (said.copy_id != 0 && said.copy_id != log.copy_id)) {
     log.doubts.push_back(
         "its folder was emptied or put back (another member has recorded another copy of the log, or the host or a "
         "member a later state of this one; or `identity` is of another one), and what it acknowledged before is not "

@@ -66,7 +66,7 @@ void Peers::Forget(raft::NodeId id) {
 void Peers::Remember(raft::NodeId id, uint64_t now_ns) {
   const uint64_t known = copies_.CopyOf(id);
   incarnations_.Remember(id, known);
-  const uint64_t said = incarnations_.LogOf(id);
+  const uint64_t said = incarnations_.CopyOf(id);
   if (said == 0 || said == known) return;
   if (known == 0) {
     (void)Met(id, now_ns);
@@ -78,7 +78,7 @@ void Peers::Remember(raft::NodeId id, uint64_t now_ns) {
 // A member has said which log it has. Until that is recorded nothing else of it may count: this node may be the
 // only one that knows when it comes back with another.
 wire::DropReason Peers::Met(raft::NodeId id, uint64_t now_ns) {
-  const uint64_t said = incarnations_.LogOf(id);
+  const uint64_t said = incarnations_.CopyOf(id);
   if (said == 0 || Find(id) == nullptr) return wire::DropReason::kNone;
   const absl::Status recorded = copies_.Record(id, said);
   const bool pending = absl::IsUnavailable(recorded);
@@ -171,11 +171,11 @@ bool Peers::WentBack(const wire::PeerHeader& header, const wire::Started& starte
 
 // A member of another cluster has lost nothing: it hears which log this node has, and compares.
 raft::Term Peers::TermForAck(const wire::PeerHeader& hello, const wire::PeerTraits& its, bool went_back) const {
-  if (IsOfAnotherCluster(its)) return wire::SayLogId(copies_.copy_id());
-  const uint64_t said = wire::LogIdIn(hello);
+  if (IsOfAnotherCluster(its)) return wire::SayCopyId(copies_.copy_id());
+  const uint64_t said = wire::CopyIdIn(hello);
   const uint64_t known = copies_.CopyOf(hello.from);
   const bool other = said != 0 && known != 0 && said != known;
-  return other || went_back ? wire::kOtherLogTerm : wire::SayLogId(copies_.copy_id());
+  return other || went_back ? wire::kOtherLogTerm : wire::SayCopyId(copies_.copy_id());
 }
 
 Peers::UnknownPeer* Peers::FindUnknownPeer(raft::NodeId id) {
@@ -215,7 +215,7 @@ wire::DropReason Peers::TakeUnknownPeer(const wire::Opened& opened, const Datagr
 // not committed here may be gone back from, and then it is one.
 void Peers::TellRemoved(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns) {
   const auto* const hello = std::get_if<wire::Hello>(&opened.body);
-  if (hello == nullptr || wire::LogIdIn(opened.header) == 0 || epoch_ != committed_epoch_) return;
+  if (hello == nullptr || wire::CopyIdIn(opened.header) == 0 || epoch_ != committed_epoch_) return;
   if (!incarnations_.MayAnswerHello(now_ns)) return;
   SendSealed(datagram.from, codec_.Seal(opened.header.from, wire::kRemovedTerm,
                                         wire::HelloAck{.nonce = hello->nonce, .traits = traits_, .started = {}}));
@@ -236,7 +236,7 @@ void Peers::Greet(uint64_t now_ns) {
     const uint64_t nonce = incarnations_.NonceFor(peer.id, now_ns);
     if (nonce == 0) return;
     const auto ask_at = [&](const NetAddress& address) {
-      SendSealed(address, codec_.Seal(peer.id, wire::SayLogId(copies_.copy_id()),
+      SendSealed(address, codec_.Seal(peer.id, wire::SayCopyId(copies_.copy_id()),
                                       wire::Hello{.nonce = nonce, .traits = traits_, .started = started_}));
     };
     ask_at(peer.address);

@@ -87,7 +87,7 @@ class PeersTest : public testing::Test {
   void Meet2() {
     const std::vector<wire::Opened> greeting = Greeted(1);
     ASSERT_EQ(Count<wire::Hello>(greeting), 1u);
-    SaidTo2(wire::SayLogId(22), wire::HelloAck{.nonce = std::get<wire::Hello>(greeting[0].body).nonce}, 1);
+    SaidTo2(wire::SayCopyId(22), wire::HelloAck{.nonce = std::get<wire::Hello>(greeting[0].body).nonce}, 1);
   }
   void Take(const std::string& bytes, uint64_t now_ns = 1) {
     peers_.Take({.from = receiver_->LocalAddress().value(), .bytes = bytes, .arrived_ns = now_ns}, now_ns,
@@ -218,7 +218,7 @@ TEST_F(PeersTest, AMemberIsReachedWhereItAnswersUntilItIsHeardAtItsOwnAddress) {
     return said;
   };
   const NetAddress there = elsewhere->LocalAddress().value();
-  take(there, wire::SayLogId(22), wire::Hello{.nonce = 9}, 1);
+  take(there, wire::SayCopyId(22), wire::Hello{.nonce = 9}, 1);
   const std::vector<wire::Opened> said = said_at(*elsewhere);
   EXPECT_EQ(Count<wire::HelloAck>(said), 1u) << "an answer goes to where the question came from";
   ASSERT_EQ(Count<wire::Hello>(said), 1u);
@@ -229,7 +229,7 @@ TEST_F(PeersTest, AMemberIsReachedWhereItAnswersUntilItIsHeardAtItsOwnAddress) {
   const auto question = std::find_if(said.begin(), said.end(), [](const wire::Opened& opened) {
     return std::holds_alternative<wire::Hello>(opened.body);
   });
-  take(there, wire::SayLogId(22), wire::HelloAck{.nonce = std::get<wire::Hello>(question->body).nonce}, 2);
+  take(there, wire::SayCopyId(22), wire::HelloAck{.nonce = std::get<wire::Hello>(question->body).nonce}, 2);
   EXPECT_EQ(peers_.states()[0].answers_at, there);
   Append(1, 1);
   EXPECT_TRUE(Flushed().empty());
@@ -270,7 +270,8 @@ TEST_F(PeersTest, NothingIsBroadcastToAMemberThatAnswersElsewhere) {
   for (const wire::Opened& opened : greeting) {
     const auto* const hello = std::get_if<wire::Hello>(&opened.body);
     if (hello == nullptr) continue;
-    const std::string ack = other_.Seal(raft::NodeId(1), wire::SayLogId(22), wire::HelloAck{.nonce = hello->nonce});
+    const std::string ack =
+        other_.Seal(raft::NodeId(1), wire::SayCopyId(22), wire::HelloAck{.nonce = hello->nonce});
     peers_.Take({.from = third->LocalAddress().value(), .bytes = ack, .arrived_ns = 1}, 1, nobody_);
   }
   ASSERT_NE(peers_.states()[0].answers_at.port, 0);
@@ -291,12 +292,12 @@ TEST_F(PeersTest, AMemberThatStartsWithLessThanItPromisedIsNotBelievedAndIsTold)
     std::vector<wire::Opened> said =
         SaidTo2(raft::Term(5), raft::Heartbeat{.round = 1}, now_ns);  // in its new incarnation
     const auto nonce = std::get<wire::Hello>(opened_as(said, wire::Hello()).body).nonce;
-    SaidTo2(wire::SayLogId(22), wire::HelloAck{.nonce = nonce, .started = started}, now_ns);
+    SaidTo2(wire::SayCopyId(22), wire::HelloAck{.nonce = nonce, .started = started}, now_ns);
     return peers_.IncarnationOf(raft::NodeId(2));
   };
   // How node 1 answers its question.
   const auto told = [&](uint64_t now_ns, const wire::Started& started) {
-    const auto said = SaidTo2(wire::SayLogId(22), wire::Hello{.nonce = 9, .started = started}, now_ns);
+    const auto said = SaidTo2(wire::SayCopyId(22), wire::Hello{.nonce = 9, .started = started}, now_ns);
     return opened_as(said, wire::HelloAck()).header.term;
   };
   const auto in_incarnation = [this](uint64_t incarnation) {
@@ -306,7 +307,7 @@ TEST_F(PeersTest, AMemberThatStartsWithLessThanItPromisedIsNotBelievedAndIsTold)
   const wire::Started first{.starts = 1, .term = raft::Term(5), .last = raft::LogIndex(3)};
   ASSERT_EQ(answer(kSecond_ns, first), 6u);
   nobody_.promised = {.term = raft::Term(5), .last = raft::LogIndex(10)};
-  EXPECT_EQ(told(2 * kSecond_ns, first), wire::SayLogId(11)) << "it has promised since it started";
+  EXPECT_EQ(told(2 * kSecond_ns, first), wire::SayCopyId(11)) << "it has promised since it started";
 
   in_incarnation(7);
   const wire::Started short_log{.starts = 2, .term = raft::Term(5), .last = raft::LogIndex(9)};
@@ -315,10 +316,10 @@ TEST_F(PeersTest, AMemberThatStartsWithLessThanItPromisedIsNotBelievedAndIsTold)
   const wire::Started old_term{.starts = 2, .term = raft::Term(4), .last = raft::LogIndex(99)};
   EXPECT_EQ(told(5 * kSecond_ns, old_term), wire::kOtherLogTerm);
   const wire::Started later_term{.starts = 2, .term = raft::Term(6), .last = raft::LogIndex(2)};
-  EXPECT_EQ(told(6 * kSecond_ns, later_term), wire::SayLogId(11)) << "another leader may have truncated it";
-  EXPECT_EQ(told(7 * kSecond_ns, {}), wire::SayLogId(11)) << "a program from before does not say";
+  EXPECT_EQ(told(6 * kSecond_ns, later_term), wire::SayCopyId(11)) << "another leader may have truncated it";
+  EXPECT_EQ(told(7 * kSecond_ns, {}), wire::SayCopyId(11)) << "a program from before does not say";
   const wire::Started whole{.starts = 2, .term = raft::Term(5), .last = raft::LogIndex(10)};
-  EXPECT_EQ(told(8 * kSecond_ns, whole), wire::SayLogId(11));
+  EXPECT_EQ(told(8 * kSecond_ns, whole), wire::SayCopyId(11));
   EXPECT_EQ(answer(9 * kSecond_ns, whole), 7u);
 }
 
@@ -328,7 +329,7 @@ TEST_F(PeersTest, WhoAsksAsWhomItIsToComeBackIsAnsweredOnceThatIsCommitted) {
   peers_.SetMembers(Others(), 1, 0, 0);
   EXPECT_EQ(Count<wire::HelloAck>(SaidTo2(raft::Term(), asks, 1)), 0u);
   EXPECT_EQ(peers_.counters().drops[static_cast<size_t>(wire::DropReason::kConfigEpoch)], 1u);
-  EXPECT_EQ(Count<wire::HelloAck>(SaidTo2(wire::SayLogId(22), asks, 2)), 1u) << "of a member with a log";
+  EXPECT_EQ(Count<wire::HelloAck>(SaidTo2(wire::SayCopyId(22), asks, 2)), 1u) << "of a member with a log";
   EXPECT_EQ(Count<wire::HelloAck>(SaidTo2(raft::Term(3), asks, 3)), 1u) << "of a program that says none";
   peers_.SetMembers(Others(), 1, 1, 0);
   EXPECT_EQ(Count<wire::HelloAck>(SaidTo2(raft::Term(), asks, 4)), 1u);
@@ -351,7 +352,7 @@ TEST_F(PeersTest, ANodeOfTheOtherDurabilityModeIsNotBelieved) {
     ASSERT_EQ(Count<wire::Hello>(greeting), 1u);
     const auto& hello = std::get<wire::Hello>(greeting[0].body);
     EXPECT_EQ(hello.traits.durability, Mode::kDisk) << "it says its own";
-    SaidTo2(wire::SayLogId(22), wire::HelloAck{.nonce = hello.nonce, .traits = {.durability = mode}}, now_ns);
+    SaidTo2(wire::SayCopyId(22), wire::HelloAck{.nonce = hello.nonce, .traits = {.durability = mode}}, now_ns);
   };
   const auto dropped = [this] {
     return peers_.counters().drops[static_cast<size_t>(wire::DropReason::kOtherDurability)];
@@ -365,7 +366,7 @@ TEST_F(PeersTest, ANodeOfTheOtherDurabilityModeIsNotBelieved) {
   SaidTo2(raft::Term(3), wire::Resign{.incarnation = 6, .leader = raft::NodeId(2), .late = true}, now_ns);
   EXPECT_TRUE(nobody_.late.empty());
   // A recorded answer, to no question of this node.
-  SaidTo2(wire::SayLogId(22), wire::HelloAck{.nonce = 1, .traits = {.durability = Mode::kMemory}}, now_ns);
+  SaidTo2(wire::SayCopyId(22), wire::HelloAck{.nonce = 1, .traits = {.durability = Mode::kMemory}}, now_ns);
   EXPECT_EQ(dropped(), 1u);
   // Its file was corrected.
   now_ns += wire::PeerIncarnations::kAskCap_ns;
@@ -383,11 +384,11 @@ TEST_F(PeersTest, AMemberOfAnotherClusterIsRefusedByItsLogsName) {
     const std::vector<wire::Opened> greeting = Greeted(now_ns);
     ASSERT_EQ(Count<wire::Hello>(greeting), 1u);
     const uint64_t nonce = std::get<wire::Hello>(greeting[0].body).nonce;
-    SaidTo2(wire::SayLogId(copy), wire::HelloAck{.nonce = nonce, .traits = other}, now_ns);
+    SaidTo2(wire::SayCopyId(copy), wire::HelloAck{.nonce = nonce, .traits = other}, now_ns);
     EXPECT_EQ(peers_.IncarnationOf(raft::NodeId(2)), 0u);
     EXPECT_THAT(peers_.states()[0].incompatible,
                 testing::HasSubstr("its log is 0000000000000bbb, and this node's 0000000000000aaa"));
-    const auto said = SaidTo2(wire::SayLogId(copy), wire::Hello{.nonce = 9, .traits = other}, now_ns + 1);
+    const auto said = SaidTo2(wire::SayCopyId(copy), wire::Hello{.nonce = 9, .traits = other}, now_ns + 1);
     ASSERT_EQ(Count<wire::HelloAck>(said), 1u);
     for (const wire::Opened& opened : said) EXPECT_NE(opened.header.term, wire::kOtherLogTerm);
   }
@@ -402,7 +403,7 @@ TEST_F(PeersTest, AMemberOfAnotherClusterIsRefusedByItsLogsName) {
 TEST_F(PeersTest, AMemberThatSpeaksOtherVersionsIsRefusedByBothRanges) {
   const std::vector<wire::Opened> greeting = Greeted(1);
   ASSERT_EQ(Count<wire::Hello>(greeting), 1u);
-  SaidTo2(wire::SayLogId(22),
+  SaidTo2(wire::SayCopyId(22),
           wire::HelloAck{.nonce = std::get<wire::Hello>(greeting[0].body).nonce,
                          .traits = {.version_min = 4, .version_max = 5, .build = "9.9"}},
           1);
@@ -417,7 +418,7 @@ TEST_F(PeersTest, WhatAllCanDoIsWhatIsAgreed) {
   const auto answers = [this](uint32_t features, uint64_t now_ns) {
     const std::vector<wire::Opened> greeting = Greeted(now_ns);
     ASSERT_EQ(Count<wire::Hello>(greeting), 1u);
-    SaidTo2(wire::SayLogId(22),
+    SaidTo2(wire::SayCopyId(22),
             wire::HelloAck{.nonce = std::get<wire::Hello>(greeting[0].body).nonce,
                            .traits = {.features = features, .version_min = 3, .version_max = 9}},
             now_ns);
@@ -548,7 +549,8 @@ TEST_F(PeersTest, WhoseCopyCannotBeRecordedIsAskedNowAndThen) {
     const std::vector<wire::Opened> said = Greeted(now_ns);
     EXPECT_EQ(Count<wire::Hello>(said), 1u);
     if (said.empty() || !std::holds_alternative<wire::Hello>(said[0].body)) return std::vector<wire::Opened>();
-    return SaidTo2(wire::SayLogId(22), wire::HelloAck{.nonce = std::get<wire::Hello>(said[0].body).nonce}, now_ns);
+    return SaidTo2(wire::SayCopyId(22), wire::HelloAck{.nonce = std::get<wire::Hello>(said[0].body).nonce},
+                   now_ns);
   };
   keeper_->KeepOnly({});
   ASSERT_EQ(keeper_->Flush(), absl::OkStatus());
