@@ -161,7 +161,7 @@ enum hr_peer_drop {
   HR_PEER_DROP_TOO_OLD = 15,      /* its sequence number lies behind the replay window */
   HR_PEER_DROP_NONCE = 16,        /* a HELLO_ACK to no HELLO that waits for one */
   HR_PEER_DROP_HELLO_LIMIT = 17,  /* more HELLOs a second than are answered */
-  HR_PEER_DROP_OTHER_LOG = 18,    /* a HELLO_ACK from or to a member whose log is not the recorded one: a foreign log */
+  HR_PEER_DROP_FOREIGN_LOG = 18,    /* a HELLO_ACK from or to a member whose log is not the recorded one: a foreign log */
   HR_PEER_DROP_OTHER_DURABILITY = 19, /* a HELLO_ACK from a member of another durability mode */
   HR_PEER_DROP_PIECE = 20,        /* a piece that does not go with the others of its message, or a piece in pieces */
   HR_PEER_DROPS = 21,             /* one past the last */

@@ -40,7 +40,7 @@ inline constexpr raft::Term kLostTerm{UINT64_MAX};
 
 // In the header of a HELLO_ACK: its sender has recorded another log of whoever asked, or knows of a later state of
 // it, and will never believe this one under that id.
-inline constexpr raft::Term kOtherLogTerm{UINT64_MAX - 1};
+inline constexpr raft::Term kForeignLogTerm{UINT64_MAX - 1};
 // In the header of a HELLO_ACK: whoever asked is no member by the configuration that is committed at its sender, whose
 // epoch stands in the header. The sender is no peer of it, and says nothing else.
 inline constexpr raft::Term kRemovedTerm{UINT64_MAX - 2};
@@ -162,7 +162,7 @@ enum class DropReason : uint8_t {
   kTooOld = HR_PEER_DROP_TOO_OLD,
   kNonce = HR_PEER_DROP_NONCE,
   kHelloLimit = HR_PEER_DROP_HELLO_LIMIT,
-  kOtherLog = HR_PEER_DROP_OTHER_LOG,
+  kForeignLog = HR_PEER_DROP_FOREIGN_LOG,
   kOtherDurability = HR_PEER_DROP_OTHER_DURABILITY,
   kPiece = HR_PEER_DROP_PIECE,
 };

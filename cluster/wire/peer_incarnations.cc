@@ -112,7 +112,7 @@ DropReason PeerIncarnations::Learn(Peer& peer, const PeerHeader& header, const H
   // The nonce stays: what is asked again, with more time in between, is answered alike.
   const uint64_t copy_id = CopyIdIn(header);
   const bool other = peer.remembered != 0 && copy_id != 0 && copy_id != peer.remembered;
-  if (other || went_back || header.term == kOtherLogTerm) return DropReason::kOtherLog;
+  if (other || went_back || header.term == kForeignLogTerm) return DropReason::kForeignLog;
   peer.copy_id = copy_id;
   if (ack.started.starts != 0) peer.starts = ack.started.starts;
   peer.nonce = 0;

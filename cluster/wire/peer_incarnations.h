@@ -45,7 +45,7 @@ class PeerIncarnations {
   // Whether to believe a datagram that PeerCodec has opened (`opened.ok()`), which counts as seen from now on.
   // A HELLO is kNone if it is to be answered (with a HelloAck of its nonce); it changes nothing.
   // A HELLO_ACK is kNone if its nonce waited for an answer: from now on the sender's incarnation is known.
-  // kOtherLog: it did, but one of the two has another log than the other one remembers, or (`went_back`) the
+  // kForeignLog: it did, but one of the two has another log than the other one remembers, or (`went_back`) the
   // sender's is in an earlier state than is known of it; nothing is known then. kConfigEpoch: it did, and its
   // sender knows that this node is no member any more (kRemovedTerm). Anything else is kNone if it is of the
   // sender's known incarnation and new.

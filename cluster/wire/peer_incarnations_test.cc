@@ -112,7 +112,7 @@ TEST(PeerIncarnations, AMemberWithAnotherLogIsNeverBelieved) {
   Node emptied(2, 201);
   for (uint64_t i = 1; i <= 3; ++i) {
     EXPECT_EQ(a.Receive(emptied.Heartbeat()), DropReason::kOtherIncarnation);
-    EXPECT_EQ(Answered(a, emptied, SayCopyId(78), kStart_ns + i * kSecond_ns), DropReason::kOtherLog);
+    EXPECT_EQ(Answered(a, emptied, SayCopyId(78), kStart_ns + i * kSecond_ns), DropReason::kForeignLog);
     EXPECT_EQ(a.incarnations.IncarnationOf(NodeId(2)), 200u) << "as it was";
   }
   Node again(2, 202);  // the folder of before was put back
@@ -144,11 +144,12 @@ TEST(PeerIncarnations, AFolderThatWentBackSaysFewerStartsOrAsManyInAnotherIncarn
   for (const uint64_t starts : {4, 5}) {
     Node back(2, 202);
     EXPECT_EQ(a.Receive(back.Heartbeat()), DropReason::kOtherIncarnation);
-    EXPECT_EQ(StartedAgain(a, back, starts, now_ns += kSecond_ns), DropReason::kOtherLog) << starts;
+    EXPECT_EQ(StartedAgain(a, back, starts, now_ns += kSecond_ns), DropReason::kForeignLog) << starts;
     EXPECT_EQ(a.incarnations.IncarnationOf(NodeId(2)), 201u) << "as it was";
   }
   a.incarnations.Forget(NodeId(2), now_ns);
-  EXPECT_EQ(StartedAgain(a, first, 4, now_ns += kSecond_ns), DropReason::kOtherLog) << "that is not forgotten";
+  EXPECT_EQ(StartedAgain(a, first, 4, now_ns += kSecond_ns), DropReason::kForeignLog)
+      << "that is not forgotten";
   EXPECT_EQ(StartedAgain(a, second, 5, now_ns += kSecond_ns), DropReason::kNone)
       << "it may be the same incarnation";
   a.incarnations.Remember(NodeId(2), 78);
@@ -168,9 +169,9 @@ TEST(PeerIncarnations, WhoSaysNoLogIsOfAnEarlierProgramAndBelieved) {
 TEST(PeerIncarnations, WhoIsToldThatItsOwnLogIsAnotherLearnsNothingElse) {
   Node a(1, 100);
   Node b(2, 200);
-  EXPECT_EQ(a.Receive(b.codec.Seal(NodeId(1), kOtherLogTerm, HelloAck{.nonce = 1})), DropReason::kNonce)
+  EXPECT_EQ(a.Receive(b.codec.Seal(NodeId(1), kForeignLogTerm, HelloAck{.nonce = 1})), DropReason::kNonce)
       << "nobody was asked: it may be recorded";
-  EXPECT_EQ(Answered(a, b, kOtherLogTerm, kStart_ns), DropReason::kOtherLog);
+  EXPECT_EQ(Answered(a, b, kForeignLogTerm, kStart_ns), DropReason::kForeignLog);
   EXPECT_EQ(a.incarnations.IncarnationOf(NodeId(2)), 0u);
 }
 
@@ -178,9 +179,9 @@ TEST(PeerIncarnations, ACopyIdIsNoTermAndNothingElseThatIsSaidInItsPlace) {
   for (const uint64_t id : {uint64_t{1}, kCopyIds - 1}) {
     EXPECT_EQ(CopyIdIn({.term = SayCopyId(id)}), id);
     EXPECT_NE(SayCopyId(id), kLostTerm);
-    EXPECT_NE(SayCopyId(id), kOtherLogTerm);
+    EXPECT_NE(SayCopyId(id), kForeignLogTerm);
   }
-  for (const Term term : {Term(), Term(1), Term(kCopyIdMark - 1), kLostTerm, kOtherLogTerm}) {
+  for (const Term term : {Term(), Term(1), Term(kCopyIdMark - 1), kLostTerm, kForeignLogTerm}) {
     EXPECT_EQ(CopyIdIn({.term = term}), 0u);
   }
 }
@@ -361,7 +362,8 @@ TEST(PeerIncarnations, WhoIsForgottenIsNotAskedForAWhileWhateverItSays) {
     ASSERT_EQ(a.incarnations.NonceFor(NodeId(2), now_ns), 0u);
     ASSERT_EQ(a.incarnations.next_ask_ns(), until_ns);
   }
-  EXPECT_EQ(Answered(a, b, SayCopyId(78), until_ns), DropReason::kOtherLog) << "what it may have is remembered";
+  EXPECT_EQ(Answered(a, b, SayCopyId(78), until_ns), DropReason::kForeignLog)
+      << "what it may have is remembered";
   EXPECT_EQ(Answered(a, b, SayCopyId(77), until_ns + PeerIncarnations::kAskFloor_ns), DropReason::kNone);
   EXPECT_EQ(a.Receive(b.Heartbeat(), until_ns), DropReason::kNone);
 }

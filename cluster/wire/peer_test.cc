@@ -556,7 +556,7 @@ TEST(DropReason, HasANameOfItsOwn) {
   EXPECT_EQ(Name(DropReason::kTooShort), "too_short");
   EXPECT_EQ(Name(DropReason::kReplayed), "replayed");
   EXPECT_EQ(Name(DropReason::kHelloLimit), "hello_limit");
-  EXPECT_EQ(Name(DropReason::kOtherLog), "other_log");
+  EXPECT_EQ(Name(DropReason::kForeignLog), "foreign_log");
   EXPECT_EQ(Name(DropReason::kPiece), "piece");
   EXPECT_EQ(Name(static_cast<DropReason>(200)), "unknown");
 }

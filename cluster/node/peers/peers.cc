@@ -104,10 +104,10 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiv
       Find(opened.header.from) != nullptr)
     removal_ = {.by = opened.header.from, .epoch = opened.header.config_epoch, .told_ns = now_ns};
   if (const auto* ack = std::get_if<wire::HelloAck>(&opened.body); ack != nullptr) {
-    const bool answers = reason == wire::DropReason::kNone || reason == wire::DropReason::kOtherLog;
+    const bool answers = reason == wire::DropReason::kNone || reason == wire::DropReason::kForeignLog;
     if (answers) reason = TakeTraits(opened.header.from, ack->traits, reason, now_ns);
     if (reason == wire::DropReason::kNone) reason = Met(opened.header.from, now_ns);
-    if (reason == wire::DropReason::kOtherLog && opened.header.term == wire::kOtherLogTerm &&
+    if (reason == wire::DropReason::kForeignLog && opened.header.term == wire::kForeignLogTerm &&
         !IsOfAnotherCluster(ack->traits))
       refused_by_ = opened.header.from;
   }

@@ -115,7 +115,7 @@ wire::DropReason Peers::Compare(const wire::PeerTraits& its, std::string& why) c
         "is of another cluster that was set up under the same ids: its log is %016x, and this node's %016x. Stop the node "
         "that does not belong here, and give it another data_dir or another cluster_id",
         its.log_uuid, traits_.log_uuid);
-    return wire::DropReason::kOtherLog;
+    return wire::DropReason::kForeignLog;
   }
   if (its.durability == Durability::kUnsaid || traits_.durability == Durability::kUnsaid ||
       its.durability == traits_.durability) {
@@ -175,7 +175,7 @@ raft::Term Peers::TermForAck(const wire::PeerHeader& hello, const wire::PeerTrai
   const uint64_t said = wire::CopyIdIn(hello);
   const uint64_t known = copies_.CopyOf(hello.from);
   const bool other = said != 0 && known != 0 && said != known;
-  return other || went_back ? wire::kOtherLogTerm : wire::SayCopyId(copies_.copy_id());
+  return other || went_back ? wire::kForeignLogTerm : wire::SayCopyId(copies_.copy_id());
 }
 
 Peers::UnknownPeer* Peers::FindUnknownPeer(raft::NodeId id) {

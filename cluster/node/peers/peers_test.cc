@@ -311,10 +311,10 @@ TEST_F(PeersTest, AMemberThatStartsWithLessThanItPromisedIsNotBelievedAndIsTold)
 
   in_incarnation(7);
   const wire::Started short_log{.starts = 2, .term = raft::Term(5), .last = raft::LogIndex(9)};
-  EXPECT_EQ(told(3 * kSecond_ns, short_log), wire::kOtherLogTerm);
+  EXPECT_EQ(told(3 * kSecond_ns, short_log), wire::kForeignLogTerm);
   EXPECT_EQ(answer(4 * kSecond_ns, short_log), 6u) << "nothing of it is believed";
   const wire::Started old_term{.starts = 2, .term = raft::Term(4), .last = raft::LogIndex(99)};
-  EXPECT_EQ(told(5 * kSecond_ns, old_term), wire::kOtherLogTerm);
+  EXPECT_EQ(told(5 * kSecond_ns, old_term), wire::kForeignLogTerm);
   const wire::Started later_term{.starts = 2, .term = raft::Term(6), .last = raft::LogIndex(2)};
   EXPECT_EQ(told(6 * kSecond_ns, later_term), wire::SayCopyId(11)) << "another leader may have truncated it";
   EXPECT_EQ(told(7 * kSecond_ns, {}), wire::SayCopyId(11)) << "a program from before does not say";
@@ -390,12 +390,12 @@ TEST_F(PeersTest, AMemberOfAnotherClusterIsRefusedByItsLogsName) {
                 testing::HasSubstr("its log is 0000000000000bbb, and this node's 0000000000000aaa"));
     const auto said = SaidTo2(wire::SayCopyId(copy), wire::Hello{.nonce = 9, .traits = other}, now_ns + 1);
     ASSERT_EQ(Count<wire::HelloAck>(said), 1u);
-    for (const wire::Opened& opened : said) EXPECT_NE(opened.header.term, wire::kOtherLogTerm);
+    for (const wire::Opened& opened : said) EXPECT_NE(opened.header.term, wire::kForeignLogTerm);
   }
   const uint64_t now_ns = uint64_t{30} * 1'000'000'000;
   const std::vector<wire::Opened> greeting = Greeted(now_ns);
   ASSERT_EQ(Count<wire::Hello>(greeting), 1u);
-  SaidTo2(wire::kOtherLogTerm,
+  SaidTo2(wire::kForeignLogTerm,
           wire::HelloAck{.nonce = std::get<wire::Hello>(greeting[0].body).nonce, .traits = other}, now_ns);
   EXPECT_FALSE(peers_.refused_by().IsSet()) << "another cluster's word makes nobody LOST";
 }
