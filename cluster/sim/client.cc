@@ -181,7 +181,7 @@ void Client::Retry(uint64_t id) {
       // Small limits may refuse a request as often as it comes.
       if (stopped_ && !windowed_ && !(found->second.overloaded && world_.plan.settings.differ)) {
         world_.Fail("request ", id, " of client ", address_, " was not answered within ",
-                    kAnsweredWithin_ns / kSecond, " s of fair weather");
+                    kAnsweredWithin_ns / kSecond, " s without faults");
       }
       // What became of it, nobody will know.
       if (found->second.kind == Kind::kOpen) opening_ = false;

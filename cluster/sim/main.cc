@@ -17,7 +17,7 @@
 
 ABSL_FLAG(uint64_t, seed, 1, "first seed");
 ABSL_FLAG(uint64_t, seeds, 1, "how many seeds");
-ABSL_FLAG(uint64_t, seconds, 30, "simulated seconds of weather per seed");
+ABSL_FLAG(uint64_t, seconds, 30, "simulated seconds with faults per seed");
 ABSL_FLAG(uint64_t, threads, 1, "threads");
 ABSL_FLAG(std::string, bug, "", "plant this mistake; `list` lists them");
 ABSL_FLAG(bool, trace, false, "tell everything that happens (one seed)");
@@ -122,7 +122,7 @@ int Main() {
 
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage(
-      "simulates a whole cluster in bad weather: hedgerow-sim --seed N [--seeds N] [--bug NAME]");
+      "simulates a whole cluster under faults: hedgerow-sim --seed N [--seeds N] [--bug NAME]");
   absl::ParseCommandLine(argc, argv);
   return hedgerow::sim::Main();
 }

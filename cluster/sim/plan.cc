@@ -27,7 +27,7 @@ NetworkPlan DrawNetwork(Random& random) {
 FaultPlan DrawFaults(Random& random) {
   const auto coin = [&random] { return random.Chance(400'000); };
   FaultPlan plan;
-  if (random.Chance(50'000)) return plan;  // fair weather
+  if (random.Chance(50'000)) return plan;  // no faults
   plan.mean_interval_ns = random.Pick<uint64_t>({150, 500, 1500}) * kMillisecond;
   plan.duration_max_ns = random.Pick<uint64_t>({300, 1500, 8000}) * kMillisecond;
   plan.on_leader_ppm = random.Pick<uint64_t>({200'000, 500'000, 800'000});

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one seed simulates: the size of the cluster, its options, the weather. Each seed draws only some kinds
+// What one seed simulates: the size of the cluster, its options, the faults. Each seed draws only some kinds
 // of faults and their strength (swarm testing, Groce et al., ISSTA 2012): a run in which everything fails all
 // the time rarely gets far enough for the deeper faults.
 
@@ -121,7 +121,7 @@ struct ClientPlan {
   uint64_t sleep_ppm = 0;  // after an operation: silent for longer than a session lives
 };
 
-// What is tried once the weather has cleared, while clients go on (last_days.h).
+// What is tried once the faults have ended, while clients go on (last_days.h).
 struct LastDaysPlan {
   bool hung_disk = false;       // of the leader, for good
   bool folder_put_back = false;  // of a follower

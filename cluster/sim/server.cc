@@ -14,7 +14,7 @@
 #include "cluster/sim/memcached_client.h"
 #include "cluster/sim/membership.h"
 #include "cluster/sim/recovery.h"
-#include "cluster/sim/weather.h"
+#include "cluster/sim/faults.h"
 
 namespace hedgerow::sim {
 namespace {
@@ -422,7 +422,7 @@ void Server::BecameLeader() {
     world_.Fail("node ", id_.value(), " begins to lead and takes ", proposals.proposed(),
                 " requests for proposed, which its log has no room for");
   }
-  world_.weather->NewLeader(*this);
+  world_.faults->NewLeader(*this);
   world_.recovery->NewLeader(*this);
 }
 
@@ -466,7 +466,7 @@ void Server::SendToPeer(raft::Message message) {
 void Server::Voted(const raft::Message& message) {
   const auto* vote = std::get_if<raft::VoteReply>(&message.body);
   if (vote == nullptr || vote->pre_vote || !vote->granted) return;
-  world_.weather->Voted(*this);
+  world_.faults->Voted(*this);
   world_.recovery->Voted(message.to);
 }
 

@@ -12,7 +12,7 @@ namespace hedgerow::sim {
 
 struct SimulationOptions {
   uint64_t seed = 1;
-  uint64_t seconds = 30;  // of weather; then the world settles
+  uint64_t seconds = 30;  // with faults; then the world settles
   std::function<void(const std::string&)> trace;
 };
 

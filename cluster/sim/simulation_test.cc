@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The cluster in bad weather. A seed that fails is replayed with `hedgerow-sim --seed N --trace`. A seed means
+// The cluster under faults. A seed that fails is replayed with `hedgerow-sim --seed N --trace`. A seed means
 // the same run only as long as nothing draws other numbers, so what it showed becomes a golden script or a test
 // of the core.
 #include "cluster/sim/simulation.h"
@@ -66,7 +66,7 @@ TEST(Simulation, AThousandSeedsOfThirtySecondsViolateNothing) {
   printf("%llu leaders' disks hung for good, %llu folders put back; %llu pieces, %llu datagrams not believed\n",
          static_cast<unsigned long long>(totals.hung_leaders), static_cast<unsigned long long>(totals.folders_put_back),
          static_cast<unsigned long long>(totals.sealed_pieces), static_cast<unsigned long long>(totals.sealed_drops));
-  // Weather that stops everything would violate nothing, and show nothing.
+  // Faults that stop everything would violate nothing, and show nothing.
   EXPECT_GT(totals.answers, totals.operations / 2);
   EXPECT_GT(totals.kernel_appends, totals.runs * 50);
   EXPECT_GT(totals.kernel_votes, totals.runs);

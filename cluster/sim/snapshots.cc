@@ -6,7 +6,7 @@
 
 #include "cluster/kv/state_loader.h"
 #include "cluster/sim/server.h"
-#include "cluster/sim/weather.h"
+#include "cluster/sim/faults.h"
 
 namespace hedgerow::sim {
 namespace {
@@ -45,7 +45,7 @@ void Snapshots::Turn() {
 void Snapshots::Begin() {
   taking_ = server_.replica().BeginSnapshot(world_.plan.snapshots.chunk_bytes);
   world_.Trace("node ", server_.id().value(), " begins a snapshot at ", taking_->last.index.value());
-  world_.weather->SnapshotMoment(server_);
+  world_.faults->SnapshotMoment(server_);
   world_.time.After(world_.random.Below(world_.plan.snapshots.pause_max_ns),
                     [this, incarnation = incarnation_] {
                       if (incarnation == incarnation_) Leave([this] { Slice(); });
@@ -79,7 +79,7 @@ void Snapshots::WriteTaken() {
   server_.disk().PutSnapshot(
       {.snapshot = snapshot, .chunks = std::make_shared<const std::vector<std::string>>(std::move(chunks))});
   ++world_.snapshots_taken;
-  world_.weather->SnapshotMoment(server_);
+  world_.faults->SnapshotMoment(server_);
   Leave([this, snapshot] { server_.replica().Feed(raft::SnapshotTaken{.snapshot = snapshot}); });
 }
 
@@ -179,14 +179,14 @@ void Snapshots::Complete(raft::NodeId from, uint64_t number, raft::Term term, St
   receiving_ = {};
   if (server_.disk().full()) return;
   server_.disk().PutSnapshot(what);
-  world_.weather->SnapshotMoment(server_);
+  world_.faults->SnapshotMoment(server_);
   Leave([this, from, number, term, what = std::move(what)] { Install(from, number, term, what); });
 }
 
 void Snapshots::Install(raft::NodeId from, uint64_t number, raft::Term term, const StoredSnapshot& what) {
   server_.ReceiveSnapshot({.leader = from, .term = term, .snapshot = what.snapshot}, *what.chunks);
   server_.replica().Settle();
-  world_.weather->SnapshotMoment(server_);
+  world_.faults->SnapshotMoment(server_);
   Server* const peer = world_.servers[from.value() - 1].get();
   world_.network.Send(server_.id().value(), from.value(), UINT64_MAX, [peer, self = server_.id(), number] {
     if (peer->up()) peer->snapshots().ArriveInstalled(self, number);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Everything one simulation consists of. Servers, clients and weather hold a reference to it and find each
+// Everything one simulation consists of. Servers, clients and faults hold a reference to it and find each
 // other through it; simulation.cc owns it and runs it.
 
 #pragma once
@@ -24,7 +24,7 @@ namespace hedgerow::sim {
 class Server;
 class Client;
 class MemcachedClient;
-class Weather;
+class Faults;
 class Membership;
 class Recovery;
 class SettingsChanges;
@@ -52,7 +52,7 @@ struct World {
   std::vector<std::unique_ptr<Server>> servers;
   std::vector<std::unique_ptr<Client>> clients;
   std::vector<std::unique_ptr<MemcachedClient>> memcached_clients;
-  std::unique_ptr<Weather> weather;
+  std::unique_ptr<Faults> faults;
   std::unique_ptr<Membership> membership;
   std::unique_ptr<Recovery> recovery;
   std::unique_ptr<SettingsChanges> settings;
