@@ -157,9 +157,9 @@ TEST_F(LogDamageTest, WhatFollowsATornEndIsWrittenInItsPlace) {
             bytes_.substr(0, spans_.back().begin + 5'000) + std::string(6'000, '\xee'));
   WriteFile(copy.log() + "/watermark", marks_.back());
   raft::RestoredState expected = states_[states_.size() - 2];
-  for (uint64_t life = 0; life < 3; ++life) {
+  for (uint64_t run = 0; run < 3; ++run) {
     const std::unique_ptr<LogStorage> storage = OpenOrDie(options(copy));
-    ASSERT_TRUE(Same(storage->TakeRestored(), expected)) << life;
+    ASSERT_TRUE(Same(storage->TakeRestored(), expected)) << run;
     const raft::Persist persist = {.sequence = 1,
                                    .entries = {TestEntry(expected.entries.size() + 1, 1, "after")}};
     storage->Write(persist);
