@@ -11,11 +11,11 @@ CONSTANTS
   MaxTerm, MaxLength, RingSlots,
   Mode,       \* "memory" or "disk"
   Fault,      \* "none", or the name of a planted mistake
-  Nobody
+  NoNode
 
 Terms == 1 .. MaxTerm
 Silent == [term |-> 0, votes |-> {}]
-NoRecord == [st |-> "none", kind |-> "none", term |-> 0, index |-> 0, for |-> Nobody]
+NoRecord == [st |-> "none", kind |-> "none", term |-> 0, index |-> 0, for |-> NoNode]
 
 VARIABLES
   \* What was sent. An append arrives at any time, in any order, often or never.

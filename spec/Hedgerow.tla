@@ -13,7 +13,7 @@ Init ==
   /\ said = [n \in Nodes |-> Silent]
   /\ log = [n \in Nodes |-> <<>>]
   /\ term = [n \in Nodes |-> 0]
-  /\ vote = [n \in Nodes |-> Nobody]
+  /\ vote = [n \in Nodes |-> NoNode]
   /\ role = [n \in Nodes |-> "follower"]
   /\ phase = [n \in Nodes |-> "free"]
   /\ upto = [n \in Nodes |-> 0]
@@ -50,7 +50,7 @@ Essence ==
   << [t \in Terms |-> IF IsOver(t) THEN <<{}, CommittedLog(t)>> ELSE <<led[t], leaderLog[t], acks[t]>>],
      committed, tally, [n \in Split |-> said[n]],
      log, term,
-     [n \in Nodes |-> IF n \notin Split /\ role[n] = "follower" /\ term[n] > 0 /\ led[term[n]] # {} THEN Nobody
+     [n \in Nodes |-> IF n \notin Split /\ role[n] = "follower" /\ term[n] > 0 /\ led[term[n]] # {} THEN NoNode
                       ELSE vote[n]],
      role, phase, upto, view, ring, limbo >>
 =============================================================================
