@@ -24,7 +24,7 @@ namespace hedgerow::node {
 namespace {
 
 // Hooks that were taken off, neighbours that moved.
-constexpr absl::Duration kLookAgain = absl::Seconds(1);
+constexpr absl::Duration kPollNetwork = absl::Seconds(1);
 constexpr uint64_t kLooksPerRoutes = 10;
 constexpr char kBpffs[] = "/sys/fs/bpf";
 
@@ -141,7 +141,7 @@ absl::Status OutOfReach(const absl::Status& why) {
 Offloads::Offloads(const NodeConfig& config, uint64_t incarnation, IdentityKeeper& identity)
     : config_(config), incarnation_(incarnation), identity_(identity) {}
 
-Offloads::~Offloads() { StopLookingOut(); }
+Offloads::~Offloads() { StopNetlinkWatcher(); }
 
 absl::StatusOr<std::unique_ptr<Offloads>> Offloads::Open(const NodeConfig& config, uint64_t incarnation,
                                                          IdentityKeeper& identity) {
@@ -242,19 +242,19 @@ absl::Status Offloads::Start(kv::Replica& replica, Peers& peers) {
     if (absl::Status marked = identity_.SetKernelLost(); !marked.ok()) return marked;
     return WhyLost(config_, identity_, adopted.message());
   }
-  if (adopted.ok()) lookout_ = std::thread([this] { LookOut(); });
+  if (adopted.ok()) netlink_watcher_ = std::thread([this] { WatchNetlink(); });
   return adopted;
 }
 
-void Offloads::LookOut() {
+void Offloads::WatchNetlink() {
   const auto wanted = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return stopping_ || members_version_ != members_written_.load(std::memory_order_relaxed);
   };
   while (true) {
     WriteMembers();
-    LookAgain();
+    PollNetwork();
     absl::MutexLock lock(&mutex_);
-    mutex_.AwaitWithTimeout(absl::Condition(&wanted), kLookAgain);
+    mutex_.AwaitWithTimeout(absl::Condition(&wanted), kPollNetwork);
     if (stopping_) return;
   }
 }
@@ -316,12 +316,12 @@ void Offloads::WriteMembers() {
   members_written_.store(version, std::memory_order_release);
 }
 
-void Offloads::StopLookingOut() {
+void Offloads::StopNetlinkWatcher() {
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
   }
-  if (lookout_.joinable()) lookout_.join();
+  if (netlink_watcher_.joinable()) netlink_watcher_.join();
 }
 
 void Offloads::StartWatch() {
@@ -378,7 +378,7 @@ void Offloads::Tend(uint64_t now_ns, const raft::Raft& raft) {
 
 void Offloads::Stop(kv::Replica& replica) {
   if (coupling_ == nullptr) return;
-  StopLookingOut();
+  StopNetlinkWatcher();
   coupling_->Close(replica);
   kernel_->Detach();
   if (replica.raft().durable_sequence() != replica.raft().asked_sequence() || coupling_->superseded()) return;
@@ -424,7 +424,7 @@ void Offloads::FollowIncarnations(Peers& peers) {
 }
 
 // Attaches what is not, and follows the neighbours.
-void Offloads::LookAgain() {
+void Offloads::PollNetwork() {
   const OffloadsConfig& wanted = config_.offloads;
   Found found;
   found.lost_answers = kernel_->LostAnswers();

@@ -68,9 +68,9 @@ class Offloads {
  private:
   Offloads(const NodeConfig& config, uint64_t incarnation, IdentityKeeper& identity);
   absl::Status Load();
-  void LookOut();
-  void LookAgain();
-  void StopLookingOut();
+  void WatchNetlink();
+  void PollNetwork();
+  void StopNetlinkWatcher();
   void FollowIncarnations(Peers& peers);
   void WriteMembers();
   void Tend(uint64_t now_ns, const raft::Raft& raft);
@@ -104,7 +104,7 @@ class Offloads {
     std::string unreachable{};  // whom the watch cannot tell, and why
     uint64_t lost_answers = 0;
   };
-  std::thread lookout_;
+  std::thread netlink_watcher_;
   absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   Found found_ ABSL_GUARDED_BY(mutex_);

@@ -391,7 +391,7 @@ std::vector<InvariantChecker::Identity> InvariantChecker::WithCommitted(const Re
   return all;
 }
 
-void InvariantChecker::BeginsAnew(const RestoredState& log) {
+void InvariantChecker::Recovers(const RestoredState& log) {
   std::vector<Identity> all = WithCommitted(log);
   if (all.empty()) {
     Fail("recovery: what the cluster is recovered from does not hold all of the ", committed_.size(),

@@ -43,7 +43,7 @@ class InvariantChecker {
 
   // The cluster is recovered with all that this log holds, and nobody is bound by what was before. Committed
   // entries may not be missing from it.
-  void BeginsAnew(const RestoredState& log);
+  void Recovers(const RestoredState& log);
   // Whether every entry that is known to be committed is in this log.
   bool HoldsCommitted(const RestoredState& log) const {
     return !WithCommitted(log).empty() || committed_.empty();

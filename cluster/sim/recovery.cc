@@ -97,7 +97,7 @@ Server& Recovery::Longest() {
 }
 
 // Any that holds what was committed: what it lacks, and others have, must not come back.
-Server* Recovery::Survivor(bool shortest) {
+Server* Recovery::RecoverySeed(bool shortest) {
   const bool memory = world_.plan.disk.memory;
   // Its log may lack what its kernel part has acknowledged and its process has not fetched.
   if (!memory && !shortest && world_.random.Chance(300'000)) return &Longest();
@@ -129,17 +129,17 @@ const Server* Recovery::Leader() const {
 void Recovery::Recover(bool worst) {
   const Server* const led = worst ? Leader() : nullptr;
   for (const auto& server : world_.servers) server->Crash(/*power_cut=*/!world_.plan.disk.memory);
-  Server* const survivor = Survivor(/*shortest=*/led != nullptr);
-  const raft::RestoredState log = survivor != nullptr ? survivor->disk().Restore() : raft::RestoredState();
+  Server* const seed = RecoverySeed(/*shortest=*/led != nullptr);
+  const raft::RestoredState log = seed != nullptr ? seed->disk().Restore() : raft::RestoredState();
   const raft::EntryId last = kv::LastOf(log);
   if (last.index == raft::LogIndex()) {
     for (const auto& server : world_.servers) server->Start();
     return;
   }
-  world_.Trace("the cluster is recovered from what node ", survivor->id().value(), " has, up to ",
+  world_.Trace("the cluster is recovered from what node ", seed->id().value(), " has, up to ",
                last.index.value(), "/", last.term.value());
   ++world_.recoveries;
-  std::unique_ptr<kv::StateMachine> state = survivor->StateOf(log);
+  std::unique_ptr<kv::StateMachine> state = seed->StateOf(log);
   HEDGEROW_CHECK(kv::ApplyAll(log, *state) == raft::LogIndex());
   world_.fingerprints.resize(last.index.value(), state->fingerprint());
   if (world_.fingerprints.back() != state->fingerprint()) {
@@ -147,7 +147,7 @@ void Recovery::Recover(bool worst) {
   }
   led_ = led != nullptr ? led->id() : raft::NodeId();
   alone_ = false;
-  world_.checker.BeginsAnew(log);
+  world_.checker.Recovers(log);
   world_.network.BeginEpoch();
   const StoredSnapshot beginning{.snapshot = {.last = last, .configuration = AllOf(world_)},
                                  .chunks = std::make_shared<const std::vector<std::string>>(WriteDown(*state))};

@@ -29,7 +29,7 @@ class Recovery {
   void Recover(bool worst);
   Server& Longest();
   // Null, in memory mode alone: nobody's log has all of it.
-  Server* Survivor(bool shortest);
+  Server* RecoverySeed(bool shortest);
   const Server* Leader() const;
   void StartAgain(const Server* led);
 
