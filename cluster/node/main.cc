@@ -32,8 +32,8 @@
 namespace hedgerow::node {
 namespace {
 
-// For the signal handler; at most one of the two is set. A node that is told that it is LOST makes way for the
-// other kind, and a signal that comes in between is kept.
+// For the signal handler; at most one of the two is set. When a node learns that it is LOST, the other kind
+// takes its place; a signal that comes in between is kept.
 std::atomic<Node*> running_node = nullptr;
 std::atomic<LostNode*> lost_node = nullptr;
 std::atomic<bool> stop_asked = false;

@@ -2,8 +2,8 @@
 //
 // Membership: dissertation chapter 4, by joint consensus (section 4.3). One change at a time; learners first,
 // promoted when they have caught up (4.2.1); a leader that is removed leads until its successors have committed
-// that, counts itself no more meanwhile, and then makes way (4.2.2); whoever was removed disturbs nobody
-// (4.2.3).
+// that, does not count itself meanwhile, and then steps down (4.2.2); a removed node does not disturb the
+// cluster (4.2.3).
 #include <algorithm>
 #include <utility>
 
@@ -86,9 +86,9 @@ void Raft::RefreshPeers(uint64_t now_ns) {
   }
   detector_.SetVoters(self_, now.voters, now.next_voters);
   if (role_ != Role::kLeader) return;
-  // Nothing is changed before its leaving is committed, and then it makes way.
+  // A leader that removes itself leads until that entry is committed, and then steps down.
   HEDGEROW_CHECK(self_ != kNoMember);
-  // Who has left and comes back begins anew: what it was waiting for has gone by without it.
+  // A member that left and comes back starts from scratch: what it waited for has passed.
   for (size_t position = 0; position < HR_RAFT_MAX_MEMBERS; ++position) {
     const NodeId id = IsPeer(position) ? NodeAt(position) : NodeId();
     if (followed_[position] == id) continue;
@@ -100,8 +100,8 @@ void Raft::RefreshPeers(uint64_t now_ns) {
 
 // After each step: what follows from the commitment of the latest configuration (dissertation section 4.3). A
 // transfer comes before another entry (section 3.10), which would leave its target with the shorter log: the
-// next leader appends it then, or this one when the transfer is given up. Who is a member no more makes way all
-// the same.
+// next leader appends it then, or this one when the transfer is given up. A leader that is no member
+// steps down all the same.
 void Raft::LeadConfiguration(Context& context) {
   if (role_ != Role::kLeader || !configuration_committed() || commit_ < term_start_) return;
   if (configuration().joint()) {
@@ -137,13 +137,13 @@ bool Raft::may_stand() const {
   return ((configurations_.At(configurations_.latest_index().Previous()).deciding() >> self_) & 1) != 0;
 }
 
-// Dissertation section 4.1: requests are taken from whomever, since this node may not have heard yet of a
-// configuration with the sender in it; who has such a one says so by its epoch. If that is no newer than what
-// is committed here, the sender has been removed, or lacks what is committed and can lead nobody. Answers are
-// asked of members alone.
+// Dissertation section 4.1: requests are taken from any node, since this node may not have heard yet of a
+// configuration that contains the sender; the epoch of the request says so. If it is no newer than what is
+// committed here, the sender has been removed, or lacks what is committed and cannot be elected. Answers are
+// taken from members only.
 bool Raft::MayHear(const Message& message) const {
   if (IsPeer(MemberOf(message.from))) return true;
-  // A leader that leaves makes way with its last word, and what is committed may have been heard before it.
+  // The last message of a leader that leaves may come after the news that its removal is committed.
   if (std::holds_alternative<TimeoutNow>(message.body) && message.from == leader_ && message.term == term_)
     return true;
   const bool asks = std::holds_alternative<VoteRequest>(message.body) ||
