@@ -97,13 +97,13 @@ TEST_P(LogPowerCutTest, WhatWasReportedDurableSurvives) {
     ASSERT_TRUE(opened.ok()) << "run " << run << ", " << reported << " reported: " << opened.status();
     raft::RestoredState found = (*opened)->TakeRestored();
     Story story(run, before, /*with_snapshots=*/true);
-    uint64_t told = 0;
-    while (told < reported) told = story.Next().sequence;
+    uint64_t drawn = 0;
+    while (drawn < reported) drawn = story.Next().sequence;
     // What was under way may be there, as far as the 32 writes in flight.
     while (!Same(story.state(), found)) {
-      ASSERT_LE(told, reported + 32) << "run " << run << ": after " << reported << " reported writes it holds "
-                                     << Describe(found) << ", which it never did";
-      told = story.Next().sequence;
+      ASSERT_LE(drawn, reported + 32) << "run " << run << ": after " << reported << " reported writes it holds "
+                                      << Describe(found) << ", which it never did";
+      drawn = story.Next().sequence;
     }
     before = std::move(found);
   }
@@ -136,10 +136,10 @@ TEST_P(LogPowerCutTest, WhatMemoryModeLeavesCanBeRecovered) {
         const bool snapshot = log->raft.entries.empty() && log->raft.start == log->raft.snapshot.last;
         return Same(story.state(), log->raft) || (snapshot && story.state().snapshot.last == log->last);
       };
-      uint64_t told = 0;
+      uint64_t drawn = 0;
       while (!found()) {
-        ASSERT_LE(told, reported + 32) << "run " << run << ": " << Describe(log->raft);
-        told = story.Next().sequence;
+        ASSERT_LE(drawn, reported + 32) << "run " << run << ": " << Describe(log->raft);
+        drawn = story.Next().sequence;
       }
     }
     std::filesystem::remove_all(folder.log());
@@ -205,9 +205,9 @@ TEST_F(LyingDiskTest, IsFoundOut) {
   }
   const raft::RestoredState found = (*opened)->TakeRestored();
   Story story(1, {}, /*with_snapshots=*/true);
-  uint64_t told = 0;
-  while (told < reported) told = story.Next().sequence;
-  for (; told <= reported + 32; told = story.Next().sequence) {
+  uint64_t drawn = 0;
+  while (drawn < reported) drawn = story.Next().sequence;
+  for (; drawn <= reported + 32; drawn = story.Next().sequence) {
     EXPECT_FALSE(Same(story.state(), found)) << "nothing was lost, though nothing was synced";
   }
 }

@@ -184,7 +184,7 @@ absl::Status Node::CheckIsThere(const std::vector<raft::MemberChange>& changes) 
                                    [&change](const PeerState& other) { return other.id == change.node; });
     if (peer == others.end()) continue;
     if (change.address.empty()) {
-      if (peer->SaysLost(now_ns_)) continue;
+      if (peer->ReportsLost(now_ns_)) continue;
       return absl::FailedPreconditionError(
           absl::StrCat("node ", change.node.value(), " has not said lately that it is LOST, so it keeps its address"));
     }
@@ -234,9 +234,10 @@ void Node::AskWhetherRemoved() {
 
 std::string Node::WhyRemoved() const {
   if (!IsRemoved()) return "";
-  const std::optional<Peers::Removal> told = peers_.RemovedBy(now_ns_);
-  const std::string by = HasLeft() ? absl::StrCat("configuration ", replica_.raft().configuration().epoch)
-                                   : absl::StrCat("configuration ", told->epoch, ", says node ", told->by.value());
+  const std::optional<Peers::Removal> removal = peers_.RemovedBy(now_ns_);
+  const std::string by =
+      HasLeft() ? absl::StrCat("configuration ", replica_.raft().configuration().epoch)
+                : absl::StrCat("configuration ", removal->epoch, ", says node ", removal->by.value());
   return absl::StrCat("this node is no member of the cluster any more (", by,
                       "): it takes part in nothing. Stop it for good, and take it out of the proxies' backends. To have it "
                       "back, `hedgerow-node members add ", config_.self.value(), " ", config_.own().peer.ToString(),
@@ -252,11 +253,11 @@ void Node::AddMembersTo(NodeStatus& status) const {
   status.joins = configuration.members.empty();
   status.removed = WhyRemoved();
   for (const raft::Member& member : configuration.members) {
-    MemberStatus& said = status.members.emplace_back();
-    said.id = member.id;
-    said.address = member.address;
-    said.role = RoleOf(configuration, member);
-    said.caught_up = Has(raft.peers(), member) && raft.IsCaughtUp(member.position, now_ns_);
+    MemberStatus& reported = status.members.emplace_back();
+    reported.id = member.id;
+    reported.address = member.address;
+    reported.role = RoleOf(configuration, member);
+    reported.caught_up = Has(raft.peers(), member) && raft.IsCaughtUp(member.position, now_ns_);
   }
   status.counters.emplace_back("members_refused", peers_.counters().refused + raft.refused_messages());
 }

@@ -147,18 +147,19 @@ NodeStatus Node::StatusNow() {
   status.cluster_epoch = config_.cluster_epoch;
   status.recovery_nonce = config_.recovery_nonce;
   for (const PeerState& peer : peers_.states()) {
-    PeerStatus& said = status.peers.emplace_back();
-    said.id = peer.id;
-    said.address = peer.address;
-    if (peer.answers_at.port != 0) said.answers_at = peer.answers_at;
-    said.incarnation = peers_.IncarnationOf(peer.id);
+    PeerStatus& reported = status.peers.emplace_back();
+    reported.id = peer.id;
+    reported.address = peer.address;
+    if (peer.answers_at.port != 0) reported.answers_at = peer.answers_at;
+    reported.incarnation = peers_.IncarnationOf(peer.id);
     const uint64_t heard_ns = std::max(peer.heard_ns, HeardByCore_ns(peer.id));
-    if (heard_ns != 0) said.heard_ago_ns = now_ns_ - std::min(now_ns_, heard_ns);
-    said.lost = peer.SaysLost(now_ns_);
-    if (peer.IsIncompatible(now_ns_)) said.incompatible = peer.incompatible;
+    if (heard_ns != 0) reported.heard_ago_ns = now_ns_ - std::min(now_ns_, heard_ns);
+    reported.lost = peer.ReportsLost(now_ns_);
+    if (peer.IsIncompatible(now_ns_)) reported.incompatible = peer.incompatible;
     if (peer.position >= HR_RAFT_MAX_MEMBERS) continue;
-    if (const uint64_t mean_ns = raft.detector().round_trip_ns(peer.position); mean_ns != 0) said.round_trip_ns = mean_ns;
-    if (raft.role() == raft::Role::kLeader) said.match = raft.progress()[peer.position].match();
+    if (const uint64_t mean_ns = raft.detector().round_trip_ns(peer.position); mean_ns != 0)
+      reported.round_trip_ns = mean_ns;
+    if (raft.role() == raft::Role::kLeader) reported.match = raft.progress()[peer.position].match();
   }
   AddMembersTo(status);
   AddSettingsTo(status);

@@ -60,9 +60,9 @@ void InvariantChecker::Started(const Raft& node, NodeId id) {
   seen.configurations = {
       {snapshot.index, snapshot.index > LogIndex() ? node.snapshot().configuration : node.options().initial}};
   seen.term = node.term();
-  if (node.term() < seen.said_term) {
+  if (node.term() < seen.process_term) {
     Fail("monotone terms: node ", id.value(), " starts in term ", node.term().value(),
-         " after it promised in term ", seen.said_term.value());
+         " after it promised in term ", seen.process_term.value());
   }
   for (LogIndex index = start.index.Next(); node.log().Has(index); index = index.Next()) {
     Append(seen, id, node.log().At(index));
@@ -365,7 +365,7 @@ void InvariantChecker::Said(Node& node, NodeId id, const Message& message) {
     if (!append->accepted) return;
     promised = message.term;
   }
-  node.said_term = std::max(node.said_term, promised);
+  node.process_term = std::max(node.process_term, promised);
   node.promised_term = std::max(node.promised_term, promised);
 }
 

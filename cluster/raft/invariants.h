@@ -64,7 +64,7 @@ class InvariantChecker {
         log;  // from index 1: what the node has compacted was committed, and is taken from there
     Term term;
     Term promised_term;  // the largest that it voted or acknowledged in: never again below it
-    Term said_term;      // the same without what its kernel part has promised
+    Term process_term;   // the same without what its kernel part has promised
     LogIndex commit;
     LogIndex applied;
     bool leads = false;

@@ -185,7 +185,7 @@ class Raft {
   // raft_election.cc
   void On(Context& context, const LeaderResigns& resigns);
   void On(Context& context, const LeaderStalled& stalled);
-  void SayWhy(Context& context, StandReason reason) const;
+  void ReportReason(Context& context, StandReason reason) const;
   StandReason WhyAfterWaiting() const;
   void StartPreVote(Context& context);
   void AskForPreVotes(Context& context);
@@ -284,8 +284,8 @@ class Raft {
 
   Role role_ = Role::kFollower;
   NodeId leader_;
-  RoleChange said_role_;
-  PublishLeader said_leader_;
+  RoleChange published_role_;
+  PublishLeader published_leader_;
 
   // Durability: what was asked for and what was reported.
   struct Write {

@@ -30,7 +30,7 @@ VoteRequest Raft::VoteRequestFor(Term asked_term, bool pre_vote) const {
 }
 
 // Before it gives up whom it listened to.
-void Raft::SayWhy(Context& context, StandReason reason) const {
+void Raft::ReportReason(Context& context, StandReason reason) const {
   context.out.stand = Stand{.reason = reason,
                             .term = term_.Next(),
                             .leader = leader_,
@@ -167,7 +167,7 @@ void Raft::Handle(Context& context, const Message& message, const VoteReply& rep
 void Raft::Handle(Context& context, const Message& message, const TimeoutNow&) {
   if (role_ != Role::kFollower || leader_ != message.from || !may_stand() || DiskStalls(context.now_ns)) return;
   waived_term_ = term_;
-  SayWhy(context, StandReason::kAsked);
+  ReportReason(context, StandReason::kAsked);
   StartElection(context);
 }
 
@@ -178,7 +178,7 @@ void Raft::On(Context& context, const LeaderResigns& resigns) {
   waived_term_ = term_;
   resigned_ = resigns.leader;
   if (resigns.rank == 0) {
-    SayWhy(context, StandReason::kResigned);
+    ReportReason(context, StandReason::kResigned);
     StartPreVote(context);
     return;
   }

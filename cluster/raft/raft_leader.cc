@@ -217,7 +217,7 @@ void Raft::LeaderTick(Context& context) {
   const bool heard = !detector_.Suspects(context.now_ns);
   if (!heard && (!may_stand() || (checks_quorum() && context.now_ns >= quorum_check_end_ns_))) {
     waived_term_ = term_;
-    if (may_stand()) SayWhy(context, StandReason::kSilentMajority);
+    if (may_stand()) ReportReason(context, StandReason::kSilentMajority);
     BecomeFollower(context, term_, NodeId());
     if (may_stand()) StartPreVote(context);
     return;

@@ -262,9 +262,9 @@ void Client::Succeeded(Operation& operation, const kv::Result& result) {
       opening_ = false;
       break;
     case Kind::kIncrement: {
-      const bool told = result.values.size() == 1;
+      const bool observed = result.values.size() == 1;
       world_.history.AnswerCounter(operation.key, operation.record, now_ns,
-                                   told ? static_cast<int64_t>(NumberOf(result.values[0])) : 0);
+                                   observed ? static_cast<int64_t>(NumberOf(result.values[0])) : 0);
       break;
     }
     case Kind::kPut:

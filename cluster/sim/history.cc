@@ -76,13 +76,13 @@ class FirstSeen {
 // are in order of time, so giving the earliest to the earliest leaves as few as possible without one.
 CounterFaults CountFaults(const std::vector<CounterOperation>& operations, int64_t final_value) {
   CounterFaults faults;
-  std::set<int64_t> told;
+  std::set<int64_t> seen;
   std::vector<uint64_t> open;
   for (const CounterOperation& operation : operations) {
     if (!operation.increment) continue;
     if (!operation.observed.has_value()) {
       open.push_back(operation.span.invoked_ns);
-    } else if (!told.insert(*operation.observed).second || *operation.observed > final_value) {
+    } else if (!seen.insert(*operation.observed).second || *operation.observed > final_value) {
       ++faults.lost;
     }
   }
@@ -90,7 +90,7 @@ CounterFaults CountFaults(const std::vector<CounterOperation>& operations, int64
   const FirstSeen first_seen(operations);
   size_t used = 0;
   for (int64_t value = 1; value <= final_value; ++value) {
-    if (told.contains(value)) continue;
+    if (seen.contains(value)) continue;
     if (used < open.size() && open[used] <= first_seen.AsFarAs_ns(value)) {
       ++used;
     } else {

@@ -14,7 +14,7 @@ constexpr uint64_t kWellWithin_ns = 20 * kSecond;
 constexpr uint64_t kReplacedWithin_ns = 3 * kSecond;
 // What one of the clients asks for meanwhile is committed.
 constexpr uint64_t kCommitsWithin_ns = 2 * kSecond;
-constexpr uint64_t kToldWithin_ns = 5 * kSecond;
+constexpr uint64_t kReportedWithin_ns = 5 * kSecond;
 
 }  // namespace
 
@@ -109,7 +109,7 @@ bool LastDays::PutFolderBack() {
   ++world_.folders_put_back;
   follower->PutFolderBack(std::move(copy), known_copies);
   follower->Start();
-  if (!run_(kToldWithin_ns)) return false;
+  if (!run_(kReportedWithin_ns)) return false;
   const bool still_leads = LeaderOf(world_) == leader && leader->raft().term() == term;
   if (!follower->lost() && still_leads) {
     world_.Fail("node ", follower->id().value(), " has started with an older copy of its folder, and is believed");

@@ -50,7 +50,7 @@ void Server::Start() {
   if (restored.snapshot.last.index > raft::LogIndex())
     state = Load(*disk_.Find(restored.snapshot.last)->chunks);
   kv::ReplicaOptions options = OptionsOf(world_, id_);
-  options.raft.initial = disk_.BeginsWith(FileSays());
+  options.raft.initial = disk_.BeginsWith(ConfiguredMembers());
   replica_.emplace(*this, std::move(options), std::move(restored), std::move(state));
   turn_.emplace(static_cast<node::TurnHost&>(*this), *replica_,
                 world_.plan.disk.memory ? node::Turn::Durability::kMemory : node::Turn::Durability::kDisk);
@@ -73,7 +73,7 @@ void Server::Start() {
 // The members, by the configuration file: the cluster's first ones, or none for a spare; and later perhaps what
 // somebody has made of it, on this node alone. A real node then tells him and does not start until the file is
 // mended.
-raft::Configuration Server::FileSays() {
+raft::Configuration Server::ConfiguredMembers() {
   const uint64_t edits_ppm = world_.plan.membership.edit_file_ppm;
   const bool edited = incarnations_ > 1 && edits_ppm > 0 && world_.random.Chance(edits_ppm);
   std::vector<raft::NodeId> voters;

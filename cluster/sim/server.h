@@ -123,7 +123,7 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   void Arrive(Inbox& inbox, std::function<void()> take);
   static void Take(Inbox& inbox);
   void ReceiveFromPeer(uint64_t arrived_ns, raft::Message message);
-  raft::Configuration FileSays();
+  raft::Configuration ConfiguredMembers();
   std::unique_ptr<kv::StateMachine> Load(const std::vector<std::string>& chunks);
   void StartCoupling();
   std::vector<raft::NodeId> KernelMembers() const;

@@ -177,8 +177,8 @@ TEST_P(FullDiskTest, AStopWhileItIsFullKeepsWhatWasReported) {
   MakeSpace();
   const raft::RestoredState found = OpenOrDie(options())->TakeRestored();
   Story story(3, {});
-  uint64_t told = 0;
-  while (told < reported) told = story.Next().sequence;
+  uint64_t drawn = 0;
+  while (drawn < reported) drawn = story.Next().sequence;
   for (int i = 0; i < 20 && !Same(story.state(), found); ++i) story.Next();
   EXPECT_TRUE(Same(story.state(), found)) << Describe(found);
 }

@@ -44,13 +44,13 @@ TEST_P(LogCrashTest, WhatWasReportedDurableSurvivesSigkill) {
 
     raft::RestoredState found = OpenOrDie(TestOptions(folder, GetParam()))->TakeRestored();
     Story story(run, before, /*with_snapshots=*/true);
-    uint64_t told = 0;
-    while (told < reported) told = story.Next().sequence;
+    uint64_t drawn = 0;
+    while (drawn < reported) drawn = story.Next().sequence;
     // What was under way may be there, as far as the 32 writes in flight.
     while (!Same(story.state(), found)) {
-      ASSERT_LE(told, reported + 32) << "run " << run << ": after " << reported << " reported writes it holds "
-                                     << Describe(found) << ", which it never did";
-      told = story.Next().sequence;
+      ASSERT_LE(drawn, reported + 32) << "run " << run << ": after " << reported << " reported writes it holds "
+                                      << Describe(found) << ", which it never did";
+      drawn = story.Next().sequence;
     }
     EXPECT_GE(found.snapshot.last.index, found.start.index);
     starts += found.start.index > before.start.index;

@@ -49,7 +49,7 @@ RunTeller::RunTeller(const Run& run, const raft::RestoredState& before)
 
 RunBatch RunTeller::Next() {
   HEDGEROW_CHECK(!over());
-  ++told_;
+  ++drawn_;
   RunBatch batch;
   for (uint64_t persists = 1 + random_() % 4; persists > 0; --persists) batch.persists.push_back(story_.Next());
   batch.start_becomes_durable = random_() % 12 == 0;

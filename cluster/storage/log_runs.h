@@ -51,14 +51,14 @@ struct RunBatch {
 class RunTeller {
  public:
   RunTeller(const Run& run, const raft::RestoredState& before);
-  bool over() const { return told_ == batches_; }
+  bool over() const { return drawn_ == batches_; }
   RunBatch Next();
   const raft::RestoredState& state() const { return story_.state(); }  // after the last one
-  uint64_t told() const { return told_; }
+  uint64_t drawn() const { return drawn_; }
 
  private:
   const uint64_t batches_;
-  uint64_t told_ = 0;
+  uint64_t drawn_ = 0;
   Story story_;
   std::mt19937_64 random_;
 };

@@ -98,7 +98,7 @@ uint64_t LastDurableBatch(const Run& run, const raft::RestoredState& before) {
   uint64_t durable = 0;
   RunTeller teller(run, before);
   while (!teller.over()) {
-    if (teller.Next().start_becomes_durable) durable = teller.told();
+    if (teller.Next().start_becomes_durable) durable = teller.drawn();
   }
   return durable;
 }
@@ -114,11 +114,11 @@ uint64_t BatchOf(const StoppedLog& found, const Run& run, const raft::RestoredSt
   for (;;) {
     const raft::RestoredState& state = teller.state();
     const bool is_it = further ? found.raft.hard_state == state.hard_state : Same(found.raft, state);
-    if (is_it && teller.told() >= from) batch = std::min(batch, teller.told());
+    if (is_it && teller.drawn() >= from) batch = std::min(batch, teller.drawn());
     if (teller.over()) break;
     const RunBatch next = teller.Next();
     for (const raft::Persist& persist : next.persists) {
-      snapshot_was_taken |= batch < teller.told() && persist.new_start.has_value() &&
+      snapshot_was_taken |= batch < teller.drawn() && persist.new_start.has_value() &&
                             persist.new_start->snapshot == found.raft.start;
     }
   }

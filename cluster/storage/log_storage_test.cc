@@ -260,9 +260,9 @@ TEST_P(LogStorageTest, AnyOtherFailedWriteIsFinalAndNothingMoreIsReported) {
   }
   const raft::RestoredState found = OpenOrDie(options())->TakeRestored();
   Story story(8, {});
-  uint64_t told = 0;
-  while (told < durable) told = story.Next().sequence;
-  while (!Same(story.state(), found) && told < durable + 1000) told = story.Next().sequence;
+  uint64_t drawn = 0;
+  while (drawn < durable) drawn = story.Next().sequence;
+  while (!Same(story.state(), found) && drawn < durable + 1000) drawn = story.Next().sequence;
   EXPECT_TRUE(Same(story.state(), found)) << Describe(found);
 }
 

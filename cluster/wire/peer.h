@@ -50,14 +50,14 @@ inline constexpr raft::Term kRemovedTerm{UINT64_MAX - 2};
 inline constexpr uint64_t kCopyIdMark = uint64_t{1} << 63;
 inline constexpr uint64_t kCopyIds = uint64_t{1} << 62;  // they are 1 to this, less one
 
-constexpr raft::Term SayCopyId(uint64_t copy_id) { return raft::Term(kCopyIdMark | copy_id); }
+constexpr raft::Term CopyIdTerm(uint64_t copy_id) { return raft::Term(kCopyIdMark | copy_id); }
 
 inline constexpr size_t kBuildMax_bytes = 63;
 
 // What a node must have in common with its peers, or says that it can do; in every HELLO and HELLO_ACK.
 struct PeerTraits {
-  enum class Durability : uint8_t { kUnsaid = 0, kDisk = 1, kMemory = 2 };
-  Durability durability = Durability::kUnsaid;
+  enum class Durability : uint8_t { kUnknown = 0, kDisk = 1, kMemory = 2 };
+  Durability durability = Durability::kUnknown;
   uint32_t features = 0;  // bits (kv/features.h); an unknown one means nothing
   // The least and the greatest version of this protocol that the sender speaks; 0: it does not say.
   uint16_t version_min = 0;
@@ -105,7 +105,7 @@ struct ForwardAnswer {
   kv::Result result{};  // kResult
 };
 
-// A dying leader's last word, said by its kernel: who should stand for election at once, and who after whom.
+// A dying leader's last message, sent by its kernel: who should stand for election at once, and who after whom.
 // Or, where its loop only waits for a processor, that it is late: then nobody resigns, and nobody is named.
 struct Resign {
   uint64_t incarnation = 0;  // of the leader that resigns
@@ -139,8 +139,8 @@ struct PeerHeader {
 
 // Of a HELLO or HELLO_ACK; 0: it says none.
 constexpr uint64_t CopyIdIn(const PeerHeader& header) {
-  const uint64_t said = header.term.value();
-  return said >= kCopyIdMark && said - kCopyIdMark < kCopyIds ? said - kCopyIdMark : 0;
+  const uint64_t value = header.term.value();
+  return value >= kCopyIdMark && value - kCopyIdMark < kCopyIds ? value - kCopyIdMark : 0;
 }
 
 enum class DropReason : uint8_t {

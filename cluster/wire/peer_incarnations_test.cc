@@ -77,13 +77,13 @@ TEST(PeerIncarnations, WhoIsNoMemberIsNotBelieved) {
   EXPECT_EQ(a.incarnations.NonceFor(NodeId(1), kStart_ns), 0u) << "itself";
 }
 
-// A HELLO and its answer, which says `said` for a term.
-DropReason Answered(Node& a, Node& b, Term said, uint64_t now_ns) {
+// A HELLO and its answer, which says `term` for a term.
+DropReason Answered(Node& a, Node& b, Term term, uint64_t now_ns) {
   const std::string hello = a.AskHello(2, now_ns);
   EXPECT_FALSE(hello.empty());
   const Opened opened = b.codec.Open(hello);
   const HelloAck ack{.nonce = std::get<Hello>(opened.body).nonce};
-  return a.Receive(b.codec.Seal(NodeId(1), said, ack), now_ns);
+  return a.Receive(b.codec.Seal(NodeId(1), term, ack), now_ns);
 }
 
 TEST(PeerIncarnations, OnlyAFreshAnswerSaysThatThisNodeWasRemoved) {
@@ -104,7 +104,7 @@ TEST(PeerIncarnations, AMemberWithAnotherLogIsNeverBelieved) {
   Node a(1, 100);
   {
     Node b(2, 200);
-    EXPECT_EQ(Answered(a, b, SayCopyId(77), kStart_ns), DropReason::kNone);
+    EXPECT_EQ(Answered(a, b, CopyIdTerm(77), kStart_ns), DropReason::kNone);
     EXPECT_EQ(a.incarnations.CopyOf(NodeId(2)), 77u);
     a.incarnations.Remember(NodeId(2), 77);
     EXPECT_EQ(a.Receive(b.Heartbeat()), DropReason::kNone);
@@ -112,12 +112,12 @@ TEST(PeerIncarnations, AMemberWithAnotherLogIsNeverBelieved) {
   Node emptied(2, 201);
   for (uint64_t i = 1; i <= 3; ++i) {
     EXPECT_EQ(a.Receive(emptied.Heartbeat()), DropReason::kOtherIncarnation);
-    EXPECT_EQ(Answered(a, emptied, SayCopyId(78), kStart_ns + i * kSecond_ns), DropReason::kForeignLog);
+    EXPECT_EQ(Answered(a, emptied, CopyIdTerm(78), kStart_ns + i * kSecond_ns), DropReason::kForeignLog);
     EXPECT_EQ(a.incarnations.IncarnationOf(NodeId(2)), 200u) << "as it was";
   }
   Node again(2, 202);  // the folder of before was put back
   EXPECT_EQ(a.Receive(again.Heartbeat()), DropReason::kOtherIncarnation);
-  EXPECT_EQ(Answered(a, again, SayCopyId(77), kStart_ns + 9 * kSecond_ns), DropReason::kNone);
+  EXPECT_EQ(Answered(a, again, CopyIdTerm(77), kStart_ns + 9 * kSecond_ns), DropReason::kNone);
   EXPECT_EQ(a.Receive(again.Heartbeat()), DropReason::kNone);
 }
 
@@ -126,7 +126,7 @@ DropReason StartedAgain(Node& a, Node& b, uint64_t starts, uint64_t now_ns) {
   const std::string hello = a.AskHello(2, now_ns);
   EXPECT_FALSE(hello.empty());
   const HelloAck ack{.nonce = std::get<Hello>(b.codec.Open(hello).body).nonce, .started = {.starts = starts}};
-  const Opened opened = a.codec.Open(b.codec.Seal(NodeId(1), SayCopyId(77), ack));
+  const Opened opened = a.codec.Open(b.codec.Seal(NodeId(1), CopyIdTerm(77), ack));
   const DropReason reason =
       a.incarnations.Admit(opened, now_ns, a.incarnations.WentBack(opened.header, ack.started));
   if (reason == DropReason::kNone) a.incarnations.Remember(NodeId(2), 77);
@@ -153,7 +153,7 @@ TEST(PeerIncarnations, AFolderThatWentBackSaysFewerStartsOrAsManyInAnotherIncarn
   EXPECT_EQ(StartedAgain(a, second, 5, now_ns += kSecond_ns), DropReason::kNone)
       << "it may be the same incarnation";
   a.incarnations.Remember(NodeId(2), 78);
-  EXPECT_FALSE(a.incarnations.WentBack({.from = NodeId(2), .term = SayCopyId(78)}, {.starts = 1}))
+  EXPECT_FALSE(a.incarnations.WentBack({.from = NodeId(2), .term = CopyIdTerm(78)}, {.starts = 1}))
       << "of another log";
 }
 
@@ -177,9 +177,9 @@ TEST(PeerIncarnations, WhoIsToldThatItsOwnLogIsAnotherLearnsNothingElse) {
 
 TEST(PeerIncarnations, ACopyIdIsNoTermAndNothingElseThatIsSaidInItsPlace) {
   for (const uint64_t id : {uint64_t{1}, kCopyIds - 1}) {
-    EXPECT_EQ(CopyIdIn({.term = SayCopyId(id)}), id);
-    EXPECT_NE(SayCopyId(id), kLostTerm);
-    EXPECT_NE(SayCopyId(id), kForeignLogTerm);
+    EXPECT_EQ(CopyIdIn({.term = CopyIdTerm(id)}), id);
+    EXPECT_NE(CopyIdTerm(id), kLostTerm);
+    EXPECT_NE(CopyIdTerm(id), kForeignLogTerm);
   }
   for (const Term term : {Term(), Term(1), Term(kCopyIdMark - 1), kLostTerm, kForeignLogTerm}) {
     EXPECT_EQ(CopyIdIn({.term = term}), 0u);
@@ -350,7 +350,7 @@ TEST(PeerIncarnations, WhoIsForgottenIsNotAskedForAWhileWhateverItSays) {
   Node b(2, 200);
   Node c(3, 300);
   a.Meet(c, 3, 1);
-  EXPECT_EQ(Answered(a, b, SayCopyId(77), kStart_ns), DropReason::kNone);
+  EXPECT_EQ(Answered(a, b, CopyIdTerm(77), kStart_ns), DropReason::kNone);
   a.incarnations.Remember(NodeId(2), 77);
   a.incarnations.Forget(NodeId(2), kStart_ns);
   EXPECT_EQ(a.incarnations.IncarnationOf(NodeId(2)), 0u);
@@ -362,9 +362,9 @@ TEST(PeerIncarnations, WhoIsForgottenIsNotAskedForAWhileWhateverItSays) {
     ASSERT_EQ(a.incarnations.NonceFor(NodeId(2), now_ns), 0u);
     ASSERT_EQ(a.incarnations.next_ask_ns(), until_ns);
   }
-  EXPECT_EQ(Answered(a, b, SayCopyId(78), until_ns), DropReason::kForeignLog)
+  EXPECT_EQ(Answered(a, b, CopyIdTerm(78), until_ns), DropReason::kForeignLog)
       << "what it may have is remembered";
-  EXPECT_EQ(Answered(a, b, SayCopyId(77), until_ns + PeerIncarnations::kAskFloor_ns), DropReason::kNone);
+  EXPECT_EQ(Answered(a, b, CopyIdTerm(77), until_ns + PeerIncarnations::kAskFloor_ns), DropReason::kNone);
   EXPECT_EQ(a.Receive(b.Heartbeat(), until_ns), DropReason::kNone);
 }
 

@@ -253,7 +253,7 @@ TEST_F(PeerPiecesTest, APeerThatIsForgottenLeavesNothing) {
 TEST_F(PeerPiecesTest, TheReplayWindowIsWideEnoughForManyLargeMessagesOutOfOrder) {
   PeerIncarnations incarnations(NodeId(1), {NodeId(2)}, [] { return uint64_t{5}; });
   incarnations.NonceFor(NodeId(2), 1);
-  const std::string ack = sender_.Seal(NodeId(1), SayCopyId(9), HelloAck{.nonce = 5});
+  const std::string ack = sender_.Seal(NodeId(1), CopyIdTerm(9), HelloAck{.nonce = 5});
   ASSERT_EQ(incarnations.Admit(receiver_.Open(ack), 1), DropReason::kNone);
   std::vector<std::string> datagrams;
   for (int i = 0; i < 8; ++i) {

@@ -146,10 +146,10 @@ TEST(PeerCodec, WhatANodeStartedWithIsSaidOrTakesNoRoom) {
     const Opened opened = Receiver().Open(datagram);
     ASSERT_TRUE(opened.ok()) << Name(opened.reason);
     const auto* const hello = std::get_if<Hello>(&opened.body);
-    const Started& said = hello != nullptr ? hello->started : std::get<HelloAck>(opened.body).started;
-    EXPECT_EQ(said.starts, 3u);
-    EXPECT_EQ(said.term, Term(4));
-    EXPECT_EQ(said.last, LogIndex(5));
+    const Started& started = hello != nullptr ? hello->started : std::get<HelloAck>(opened.body).started;
+    EXPECT_EQ(started.starts, 3u);
+    EXPECT_EQ(started.term, Term(4));
+    EXPECT_EQ(started.last, LogIndex(5));
     for (size_t i = 0; i < 8; ++i) ASSERT_EQ(datagram[kPeerHeader_bytes + 16 + i], i == 0 ? 3 : 0);
     EXPECT_EQ(Receiver().Open(Forged(datagram, kPeerHeader_bytes + 16, 0)).reason, DropReason::kMalformed)
         << "it says that it does not say";
@@ -224,7 +224,7 @@ TEST(PeerCodec, ACopyIdChangesNothingThatProgramsWithoutOneLookAt) {
   PeerCodec sender = Sender();
   constexpr size_t kTermOffset = offsetof(hr_peer_header, term);
   for (size_t i = 0; i < 2; ++i) {
-    std::string datagram = sender.Seal(NodeId(1), SayCopyId(77), Bodies()[i]);
+    std::string datagram = sender.Seal(NodeId(1), CopyIdTerm(77), Bodies()[i]);
     const Opened opened = Receiver().Open(datagram);
     ASSERT_TRUE(opened.ok());
     EXPECT_EQ(CopyIdIn(opened.header), 77u);

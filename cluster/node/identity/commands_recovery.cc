@@ -69,14 +69,14 @@ absl::StatusOr<v1::RestoreReport> Examine(const storage::Backup& backup) {
 // What the members begin with decides who is a majority. Files that differ could make two of them.
 absl::Status CheckMembers(const storage::Backup& backup, const NodeConfig& config) {
   const std::vector<uint64_t> had = VotersOf(backup.snapshot->header().snapshot.configuration);
-  const std::vector<uint64_t> said = VotersOf(ConfigurationOf(config));
-  if (had == said) return absl::OkStatus();
+  const std::vector<uint64_t> listed = VotersOf(ConfigurationOf(config));
+  if (had == listed) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "members: the backup has ", absl::StrJoin(had, ", "), ", and the configuration file has ",
-      absl::StrJoin(said, ", "),
+      absl::StrJoin(listed, ", "),
       ". All members of the recovered cluster must begin with the same members, or there may be two clusters. "
       "If they are to be ",
-      absl::StrJoin(said, ", "),
+      absl::StrJoin(listed, ", "),
       ", see that the configuration files of all of them say so, and give --other-members on each"));
 }
 

@@ -132,8 +132,8 @@ TEST_F(IdentityKeeperTest, ADamagedOneAndAnothersAreRefused) {
 }
 
 TEST_F(IdentityKeeperTest, WhoWasToldIsLostAtEveryStart) {
-  const absl::Status told = OpenOrDie()->MarkUnknown(NodeId(3));
-  for (const absl::Status& status : {told, IdentityKeeper::Open(config_).status()}) {
+  const absl::Status marked = OpenOrDie()->MarkUnknown(NodeId(3));
+  for (const absl::Status& status : {marked, IdentityKeeper::Open(config_).status()}) {
     EXPECT_TRUE(storage::IsLost(status));
     EXPECT_THAT(std::string(status.message()), HasSubstr("node 3 has recorded another"));
     EXPECT_THAT(std::string(status.message()), HasSubstr("hedgerow cluster members rejoin"));

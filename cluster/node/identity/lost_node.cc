@@ -21,10 +21,10 @@ namespace hedgerow::node {
 namespace {
 
 constexpr size_t kSocketBuffer_bytes = 256 * 1024;
-constexpr uint64_t kTellEvery_ns = 1'000'000'000;
+constexpr uint64_t kReportEvery_ns = 1'000'000'000;
 constexpr int kNap_ms = 200;
 constexpr size_t kCandidatesMax = 4;
-constexpr size_t kToldMax = size_t{2} * HR_RAFT_MAX_MEMBERS;
+constexpr size_t kReportedToMax = size_t{2} * HR_RAFT_MAX_MEMBERS;
 constexpr uint64_t kAskAgain_ns = 100'000'000;
 
 uint64_t Monotonic_ns() {
@@ -115,12 +115,12 @@ void LostNode::RequestStop() {
 }
 
 void LostNode::Run() {
-  uint64_t tell_at_ns = 0;
+  uint64_t report_at_ns = 0;
   while (!stop_requested_.load(std::memory_order_relaxed) && !rejoin_.has_value()) {
     const uint64_t now_ns = Monotonic_ns();
-    if (socket_ != nullptr && now_ns >= tell_at_ns) {
+    if (socket_ != nullptr && now_ns >= report_at_ns) {
       Tell();
-      tell_at_ns = now_ns + kTellEvery_ns;
+      report_at_ns = now_ns + kReportEvery_ns;
     }
     std::array<pollfd, 2> ready = {
         pollfd{.fd = wake_.fd(), .events = POLLIN, .revents = 0},
@@ -133,11 +133,11 @@ void LostNode::Run() {
 void LostNode::Tell() {
   const absl::MutexLock lock(&mutex_);
   for (const PeerState& peer : others_) {
-    const auto tell = [&](const NetAddress& address) {
+    const auto report = [&](const NetAddress& address) {
       socket_->Send(address, codec_->Seal(peer.id, wire::kLostTerm, wire::Hello{.nonce = DrawNotZero()}));
     };
-    tell(peer.address);
-    if (peer.seen_at.port != 0) tell(peer.seen_at);
+    report(peer.address);
+    if (peer.seen_at.port != 0) report(peer.seen_at);
   }
   socket_->Flush();
 }
@@ -163,7 +163,7 @@ void LostNode::Listen(uint64_t now_ns) {
 std::vector<PeerState>::iterator LostNode::FindOrMeet(raft::NodeId id, const NetAddress& address) {
   const auto found =
       std::find_if(others_.begin(), others_.end(), [id](const PeerState& other) { return other.id == id; });
-  if (found != others_.end() || others_.size() >= kToldMax) return found;
+  if (found != others_.end() || others_.size() >= kReportedToMax) return found;
   others_.push_back({.id = id, .address = address});
   return others_.end() - 1;
 }
@@ -219,12 +219,12 @@ absl::StatusOr<NodeStatus> LostNode::Status() {
   }
   const absl::MutexLock lock(&mutex_);
   for (const PeerState& peer : others_) {
-    PeerStatus& said = status.peers.emplace_back();
-    said.id = peer.id;
-    said.address = peer.address;
-    said.lost = peer.SaysLost(now_ns);
+    PeerStatus& reported = status.peers.emplace_back();
+    reported.id = peer.id;
+    reported.address = peer.address;
+    reported.lost = peer.ReportsLost(now_ns);
     const uint64_t heard_ns = std::max(peer.heard_ns, peer.lost_ns);
-    if (heard_ns != 0) said.heard_ago_ns = now_ns - std::min(now_ns, heard_ns);
+    if (heard_ns != 0) reported.heard_ago_ns = now_ns - std::min(now_ns, heard_ns);
   }
   if (voters != 0) status.cluster_lost = WhyClusterLost(status, voters);
   return status;

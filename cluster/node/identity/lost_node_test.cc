@@ -216,13 +216,13 @@ TEST_P(LostNodeTest, SaysSoAndTellsTheOthersAndDoesNothing) {
   const uint64_t first = leader % 3 + 1;
   const uint64_t second = first % 3 + 1;
   lose(first);
-  const auto said_by = [&](uint64_t id, uint64_t of) {
+  const auto reported_by = [&](uint64_t id, uint64_t of) {
     for (const PeerStatus& peer : StatusOf(id).peers) {
       if (peer.id.value() == of) return peer.lost;
     }
     return false;
   };
-  EXPECT_TRUE(Eventually([&] { return said_by(leader, first); }));
+  EXPECT_TRUE(Eventually([&] { return reported_by(leader, first); }));
   EXPECT_EQ(StatusOf(leader).cluster_lost, "") << "two of three go on";
   EXPECT_TRUE(StatusOf(leader).ready);
   const absl::StatusOr<NodeStatus> own = lost[0]->Status();
@@ -234,7 +234,7 @@ TEST_P(LostNodeTest, SaysSoAndTellsTheOthersAndDoesNothing) {
   EXPECT_TRUE(absl::IsUnimplemented(lost[0]->OpenBackup().status()));
 
   lose(second);
-  EXPECT_TRUE(Eventually([&] { return said_by(leader, second); }));
+  EXPECT_TRUE(Eventually([&] { return reported_by(leader, second); }));
   EXPECT_THAT(StatusOf(leader).cluster_lost, HasSubstr("of 3 nodes, 2 have lost what they promised"));
   EXPECT_TRUE(Eventually([&] { return !lost[0]->Status()->cluster_lost.empty(); }));
   for (const auto& node : lost) node->RequestStop();
@@ -292,15 +292,15 @@ TEST_P(LostNodeTest, TellsAMemberThatItsLogDoesNotName) {
         {.cluster_id = 7, .key = ConfigOf(lost).cluster_key, .self = raft::NodeId(id), .incarnation = 1000});
     EXPECT_TRUE(Eventually([&] {
       socket->Send(members_[lost - 1].peer,
-                   member.Seal(raft::NodeId(lost), wire::SayCopyId(5), wire::Hello{.nonce = 9}));
+                   member.Seal(raft::NodeId(lost), wire::CopyIdTerm(5), wire::Hello{.nonce = 9}));
       socket->Flush();
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
-      bool told = false;
+      bool reported = false;
       for (const Datagram& datagram : socket->Receive(Now_ns())) {
         const wire::Opened opened = member.Open(datagram.bytes);
-        told = told || (opened.ok() && opened.header.term == wire::kLostTerm);
+        reported = reported || (opened.ok() && opened.header.term == wire::kLostTerm);
       }
-      return told;
+      return reported;
     })) << id;
   }
   node.RequestStop();
@@ -323,7 +323,7 @@ TEST_P(LostNodeTest, TakesNobodysIdThatItsLogNames) {
                             .incarnation = 1000 + id});
     for (int i = 0; i < 20; ++i) {
       socket->Send(members_[lost - 1].peer,
-                   greets.Seal(raft::NodeId(id), wire::SayCopyId(5), wire::Hello{.nonce = 9}));
+                   greets.Seal(raft::NodeId(id), wire::CopyIdTerm(5), wire::Hello{.nonce = 9}));
       socket->Flush();
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       for (const Datagram& datagram : socket->Receive(Now_ns())) {

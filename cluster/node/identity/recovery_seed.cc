@@ -40,12 +40,12 @@ void AddDoubts(const std::string& folder, storage::StoppedLog& log) {
                                       identity.ok() ? "there is no file `identity`" : identity.status().message()));
     return;
   }
-  const storage::Identity& said = **identity;
-  if (said.kernel_lost) {
+  const storage::Identity& recorded = **identity;
+  if (recorded.kernel_lost) {
     log.doubts.push_back(
         "it is LOST: the kernel held entries that it had acknowledged, and they are gone; to start it brings "
         "nothing back");
-  } else if (said.kernel_holds == BootId()) {
+  } else if (recorded.kernel_holds == BootId()) {
     log.doubts.push_back(
         "its process was killed, and the kernel may hold entries that it had acknowledged and the log lacks: "
         "if the node "
@@ -53,7 +53,7 @@ void AddDoubts(const std::string& folder, storage::StoppedLog& log) {
         "answered in its last half millisecond may be with the others alone");
   }
   // A folder that was restored and never started names no copy yet.
-  if (said.unknown_to.has_value() || (said.copy_id != 0 && said.copy_id != log.copy_id)) {
+  if (recorded.unknown_to.has_value() || (recorded.copy_id != 0 && recorded.copy_id != log.copy_id)) {
     log.doubts.push_back(
         "its folder was emptied or put back (another member has recorded another copy of the log, or the host or a "
         "member a later state of this one; or `identity` is of another one), and what it acknowledged before is not "
@@ -114,8 +114,8 @@ raft::Configuration MembersOf(const raft::RestoredState& log, const NodeConfig& 
   if (!log.snapshot.configuration.members.empty()) latest = log.snapshot.configuration;
   for (const raft::Entry& entry : log.entries) {
     if (entry.index <= log.snapshot.last.index || entry.kind != raft::EntryKind::kConfiguration) continue;
-    if (auto said = raft::DecodeConfiguration(entry.payload.view()); said.has_value())
-      latest = *std::move(said);
+    if (auto decoded = raft::DecodeConfiguration(entry.payload.view()); decoded.has_value())
+      latest = *std::move(decoded);
   }
   config.Readdress(latest);
   return latest;

@@ -79,8 +79,8 @@ class RecoveryTest : public NodeTest {
       const std::vector<Datagram>& batch = proxy_socket_->Receive(Now_ns());
       quiet = batch.empty() ? quiet + 1 : 0;
       for (const Datagram& datagram : batch) {
-        const std::optional<wire::Announcement> said = wire::OpenAnnouncement(datagram.bytes, key);
-        if (said.has_value()) epochs.insert(said->cluster_epoch);
+        const std::optional<wire::Announcement> announcement = wire::OpenAnnouncement(datagram.bytes, key);
+        if (announcement.has_value()) epochs.insert(announcement->cluster_epoch);
       }
       if (batch.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
@@ -213,8 +213,8 @@ TEST_P(RecoveryTest, AllBeginWithTheMembersOfTheFileUnlessTold) {
   EXPECT_NE(refused.exit_code, 0);
   EXPECT_THAT(refused.err, HasSubstr("the backup has 1, 2, 3, and the configuration file has 1, 2"));
   EXPECT_FALSE(std::filesystem::exists(Path("1")));
-  const Outcome told = Command({"restore", "--config", file, "--from", Path("backup"), "--other-members"});
-  EXPECT_EQ(told.exit_code, 0) << told.err;
+  const Outcome restored = Command({"restore", "--config", file, "--from", Path("backup"), "--other-members"});
+  EXPECT_EQ(restored.exit_code, 0) << restored.err;
 }
 
 // A session that was opened after the backup is nobody's in the next cluster, and stays that: its id must not

@@ -102,7 +102,7 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiv
   // Of a member only: an unknown peer's word is no answer to a nonce of this node, and may be a recorded one.
   if (reason == wire::DropReason::kConfigEpoch && opened.header.term == wire::kRemovedTerm &&
       Find(opened.header.from) != nullptr)
-    removal_ = {.by = opened.header.from, .epoch = opened.header.config_epoch, .told_ns = now_ns};
+    removal_ = {.by = opened.header.from, .epoch = opened.header.config_epoch, .heard_ns = now_ns};
   if (const auto* ack = std::get_if<wire::HelloAck>(&opened.body); ack != nullptr) {
     const bool answers = reason == wire::DropReason::kNone || reason == wire::DropReason::kForeignLog;
     if (answers) reason = TakeTraits(opened.header.from, ack->traits, reason, now_ns);
@@ -166,11 +166,11 @@ void Peers::TakeBody(wire::Opened& opened, uint64_t arrived_ns, PeerReceiver& re
   if (const auto* forward = std::get_if<wire::Forward>(&opened.body)) {
     TakeForward(opened.header, *forward, arrived_ns, receiver);
   } else if (auto* answer = std::get_if<wire::ForwardAnswer>(&opened.body)) {
-    kv::Answer said;
-    said.kind = answer->kind == wire::ForwardAnswer::Kind::kResult ? kv::Answer::Kind::kResult
-                                                                   : kv::Answer::Kind::kNotLeader;
-    said.result = std::move(answer->result);
-    receiver.Receive(opened.header.from, answer->tag, said);
+    kv::Answer result;
+    result.kind = answer->kind == wire::ForwardAnswer::Kind::kResult ? kv::Answer::Kind::kResult
+                                                                     : kv::Answer::Kind::kNotLeader;
+    result.result = std::move(answer->result);
+    receiver.Receive(opened.header.from, answer->tag, result);
   } else if (const auto* resign = std::get_if<wire::Resign>(&opened.body)) {
     TakeResign(opened.header, *resign, receiver);
   } else if (std::optional<raft::Message> message = wire::TakeMessage(self_, opened)) {

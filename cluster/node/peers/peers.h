@@ -54,7 +54,7 @@ struct PeerState {
     return incompatible_ns > heard_ns && now_ns < incompatible_ns + kLostPatience_ns;
   }
   const NetAddress& reached_at() const { return answers_at.port != 0 ? answers_at : address; }
-  bool SaysLost(uint64_t now_ns) const { return lost_ns > heard_ns && now_ns < lost_ns + kLostPatience_ns; }
+  bool ReportsLost(uint64_t now_ns) const { return lost_ns > heard_ns && now_ns < lost_ns + kLostPatience_ns; }
   static constexpr uint64_t kLostPatience_ns = 10'000'000'000;
 };
 
@@ -139,7 +139,7 @@ class Peers {
   struct Removal {
     raft::NodeId by{};
     uint32_t epoch = 0;  // of that configuration
-    uint64_t told_ns = 0;
+    uint64_t heard_ns = 0;
   };
   std::optional<Removal> RemovedBy(uint64_t now_ns) const;
   // Whether they still take it for a member, once more.
@@ -181,7 +181,7 @@ class Peers {
   static void Heard(PeerState& peer, const Datagram& datagram, bool answered);
   UnknownPeer* FindUnknownPeer(raft::NodeId id);
   wire::DropReason TakeUnknownPeer(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns);
-  void TellRemoved(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns);
+  void NotifyRemoved(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns);
   void TakePiece(wire::Opened& opened, const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver);
   void Forget(raft::NodeId id);
   void TakeBody(wire::Opened& opened, uint64_t arrived_ns, PeerReceiver& receiver);

@@ -66,8 +66,8 @@ void Peers::Forget(raft::NodeId id) {
 void Peers::Remember(raft::NodeId id, uint64_t now_ns) {
   const uint64_t known = copies_.CopyOf(id);
   incarnations_.Remember(id, known);
-  const uint64_t said = incarnations_.CopyOf(id);
-  if (said == 0 || said == known) return;
+  const uint64_t reported = incarnations_.CopyOf(id);
+  if (reported == 0 || reported == known) return;
   if (known == 0) {
     (void)Met(id, now_ns);
   } else {
@@ -78,13 +78,13 @@ void Peers::Remember(raft::NodeId id, uint64_t now_ns) {
 // A member has said which log it has. Until that is recorded nothing else of it may count: this node may be the
 // only one that knows when it comes back with another.
 wire::DropReason Peers::Met(raft::NodeId id, uint64_t now_ns) {
-  const uint64_t said = incarnations_.CopyOf(id);
-  if (said == 0 || Find(id) == nullptr) return wire::DropReason::kNone;
-  const absl::Status recorded = copies_.Record(id, said);
+  const uint64_t reported = incarnations_.CopyOf(id);
+  if (reported == 0 || Find(id) == nullptr) return wire::DropReason::kNone;
+  const absl::Status recorded = copies_.Record(id, reported);
   const bool pending = absl::IsUnavailable(recorded);
   if (!pending) recorded_ = recorded;
   if (recorded.ok()) {
-    incarnations_.Remember(id, said);
+    incarnations_.Remember(id, reported);
     return wire::DropReason::kNone;
   }
   incarnations_.Forget(id, now_ns,
@@ -117,7 +117,7 @@ wire::DropReason Peers::Compare(const wire::PeerTraits& its, std::string& why) c
         its.log_uuid, traits_.log_uuid);
     return wire::DropReason::kForeignLog;
   }
-  if (its.durability == Durability::kUnsaid || traits_.durability == Durability::kUnsaid ||
+  if (its.durability == Durability::kUnknown || traits_.durability == Durability::kUnknown ||
       its.durability == traits_.durability) {
     return wire::DropReason::kNone;
   }
@@ -171,11 +171,11 @@ bool Peers::WentBack(const wire::PeerHeader& header, const wire::Started& starte
 
 // A member of another cluster has lost nothing: it hears which log this node has, and compares.
 raft::Term Peers::TermForAck(const wire::PeerHeader& hello, const wire::PeerTraits& its, bool went_back) const {
-  if (IsOfAnotherCluster(its)) return wire::SayCopyId(copies_.copy_id());
-  const uint64_t said = wire::CopyIdIn(hello);
+  if (IsOfAnotherCluster(its)) return wire::CopyIdTerm(copies_.copy_id());
+  const uint64_t reported = wire::CopyIdIn(hello);
   const uint64_t known = copies_.CopyOf(hello.from);
-  const bool other = said != 0 && known != 0 && said != known;
-  return other || went_back ? wire::kForeignLogTerm : wire::SayCopyId(copies_.copy_id());
+  const bool other = reported != 0 && known != 0 && reported != known;
+  return other || went_back ? wire::kForeignLogTerm : wire::CopyIdTerm(copies_.copy_id());
 }
 
 Peers::UnknownPeer* Peers::FindUnknownPeer(raft::NodeId id) {
@@ -190,7 +190,7 @@ wire::DropReason Peers::TakeUnknownPeer(const wire::Opened& opened, const Datagr
   const wire::PeerHeader& header = opened.header;
   if (header.config_epoch <= committed_epoch_) {
     ++counters_.refused;
-    TellRemoved(opened, datagram, now_ns);
+    NotifyRemoved(opened, datagram, now_ns);
     return wire::DropReason::kConfigEpoch;
   }
   UnknownPeer* unknown = FindUnknownPeer(header.from);
@@ -213,7 +213,7 @@ wire::DropReason Peers::TakeUnknownPeer(const wire::Opened& opened, const Datagr
 
 // It asked as a member, with its log: else it is a LOST node that looks for the member that it is to come back as. What is
 // not committed here may be gone back from, and then it is one.
-void Peers::TellRemoved(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns) {
+void Peers::NotifyRemoved(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns) {
   const auto* const hello = std::get_if<wire::Hello>(&opened.body);
   if (hello == nullptr || wire::CopyIdIn(opened.header) == 0 || epoch_ != committed_epoch_) return;
   if (!incarnations_.MayAnswerHello(now_ns)) return;
@@ -222,7 +222,8 @@ void Peers::TellRemoved(const wire::Opened& opened, const Datagram& datagram, ui
 }
 
 std::optional<Peers::Removal> Peers::RemovedBy(uint64_t now_ns) const {
-  const bool news = removal_.epoch > committed_epoch_ && now_ns < removal_.told_ns + PeerState::kLostPatience_ns;
+  const bool news =
+      removal_.epoch > committed_epoch_ && now_ns < removal_.heard_ns + PeerState::kLostPatience_ns;
   return news ? std::optional(removal_) : std::nullopt;
 }
 
@@ -236,7 +237,7 @@ void Peers::Greet(uint64_t now_ns) {
     const uint64_t nonce = incarnations_.NonceFor(peer.id, now_ns);
     if (nonce == 0) return;
     const auto ask_at = [&](const NetAddress& address) {
-      SendSealed(address, codec_.Seal(peer.id, wire::SayCopyId(copies_.copy_id()),
+      SendSealed(address, codec_.Seal(peer.id, wire::CopyIdTerm(copies_.copy_id()),
                                       wire::Hello{.nonce = nonce, .traits = traits_, .started = started_}));
     };
     ask_at(peer.address);

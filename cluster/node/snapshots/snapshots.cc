@@ -275,41 +275,41 @@ raft::LogIndex Snapshots::Ask(const kv::Replica& replica) {
 }
 
 void Snapshots::AddTo(uint64_t now_ns, const raft::Raft& raft, NodeStatus& status) const {
-  SnapshotStatus& said = status.snapshots;
+  SnapshotStatus& reported = status.snapshots;
   const SnapshotTakerStatus& taker = taker_.status();
-  said.last = raft.snapshot().last.index;
-  said.last_term = raft.snapshot().last.term;
-  said.log_start = raft.log().start().index;
-  if (said.last != raft::LogIndex()) {
-    said.age_ns = now_ns - std::min(now_ns, written_ns_);
-    said.size_bytes = size_bytes_;
+  reported.last = raft.snapshot().last.index;
+  reported.last_term = raft.snapshot().last.term;
+  reported.log_start = raft.log().start().index;
+  if (reported.last != raft::LogIndex()) {
+    reported.age_ns = now_ns - std::min(now_ns, written_ns_);
+    reported.size_bytes = size_bytes_;
   }
-  said.taking = taker_.taking();
-  said.took_ns = taker.last_took_ns;
-  said.longest_slice_ns = taker.longest_slice_ns;
-  said.problem = storage_.snapshot_trouble();
+  reported.taking = taker_.taking();
+  reported.took_ns = taker.last_took_ns;
+  reported.longest_slice_ns = taker.longest_slice_ns;
+  reported.problem = storage_.snapshot_trouble();
   if (!taker.error.empty()) {
-    said.problem = absl::StrCat("the last one failed, and the log grows until one succeeds: ", taker.error);
+    reported.problem = absl::StrCat("the last one failed, and the log grows until one succeeds: ", taker.error);
   }
   for (const transfer::Sending& sending : sender_->UnderWay()) {
     if (!sending.trouble.empty()) {
-      absl::StrAppend(&said.problem, said.problem.empty() ? "" : "; ", "node ", sending.to.value(),
+      absl::StrAppend(&reported.problem, reported.problem.empty() ? "" : "; ", "node ", sending.to.value(),
                       " needs one and does not get it: ", sending.trouble);
     }
-    said.transfers.push_back({.peer = sending.to,
-                              .sends = true,
-                              .index = sending.index,
-                              .done_bytes = sending.sent_bytes,
-                              .size_bytes = sending.size_bytes});
+    reported.transfers.push_back({.peer = sending.to,
+                                  .sends = true,
+                                  .index = sending.index,
+                                  .done_bytes = sending.sent_bytes,
+                                  .size_bytes = sending.size_bytes});
   }
   const transfer::SenderStatistics sent = sender_->statistics();
   const transfer::ReceiverStatistics got = receiver_->statistics();
   if (const std::optional<transfer::Receiving> receiving = receiver_->under_way()) {
-    said.transfers.push_back({.peer = receiving->from,
-                              .sends = false,
-                              .index = receiving->index,
-                              .done_bytes = receiving->received_bytes,
-                              .size_bytes = receiving->size_bytes});
+    reported.transfers.push_back({.peer = receiving->from,
+                                  .sends = false,
+                                  .index = receiving->index,
+                                  .done_bytes = receiving->received_bytes,
+                                  .size_bytes = receiving->size_bytes});
   }
   const auto count = [&status](const char* name, uint64_t value, const char* reason) {
     status.counters.emplace_back(name, value, reason);

@@ -19,10 +19,10 @@ constexpr uint64_t kStill_ns = 10 * kMs;
 std::vector<std::string> Told(const Incidents& incidents, uint64_t now_ns) {
   NodeStatus status;
   incidents.AddTo(now_ns, status);
-  std::vector<std::string> told;
+  std::vector<std::string> lines;
   for (const NodeIncident& incident : status.incidents)
-    told.push_back(absl::StrCat(incident.ago_ns / kMs, " ms ago: ", incident.what));
-  return told;
+    lines.push_back(absl::StrCat(incident.ago_ns / kMs, " ms ago: ", incident.what));
+  return lines;
 }
 
 uint64_t Counter(const Incidents& incidents, const std::string& name, const std::string& reason = "") {

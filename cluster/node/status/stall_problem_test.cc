@@ -70,7 +70,7 @@ TEST(StallProblem, ANodeWithoutALeaderSaysSo) {
 struct Cause {
   const char* what;
   std::function<void(NodeStatus&)> happens;
-  const char* said;    // of the cause
+  const char* message;  // of the cause
   const char* advice;  // what to do about it, or where to look
 };
 
@@ -87,7 +87,7 @@ TEST_P(WhyNothingIsWritten, IsAProblemWithAdvice) {
   ASSERT_THAT(ToMessage(status, FakeFacts()).problems(), IsEmpty()) << "nothing is wrong yet";
   GetParam().happens(status);
   EXPECT_THAT(ToMessage(status, FakeFacts()).problems(),
-              testing::Contains(AllOf(HasSubstr(GetParam().said), HasSubstr(GetParam().advice))));
+              testing::Contains(AllOf(HasSubstr(GetParam().message), HasSubstr(GetParam().advice))));
 }
 
 void NobodyLeads(NodeStatus& status) {
