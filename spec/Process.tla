@@ -47,7 +47,7 @@ Open(n) ==
 
 -----------------------------------------------------------------------------
 \* R2. The consumer does not pass a record that is busy; of those before it, one whose predecessor is not in the log yet
-\* waits. What the log has already was written by a process that died before it could release the record. The Coupling is
+\* waits. What the log has already was written by a process that died before it could release the record. The KernelBridge is
 \* stricter: it feeds votes only behind a fence, after all appends, which is why it may skip records of older terms at a
 \* start.
 Write(n, record) ==

@@ -148,7 +148,7 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   node->snapshots_ = *std::move(snapshots);
   const absl::Status started = node->offloads_->Start(node->replica_, node->peers_);
   if (!started.ok()) return started;
-  node->turn_.SetCoupling(node->offloads_->coupling());
+  node->turn_.SetBridge(node->offloads_->bridge());
   const raft::Raft& raft =
       node->replica_.raft();  // with what the kernel part has held for the former incarnation
   node->peers_.SetStarted(raft.term(), raft.log().last_index());
@@ -213,8 +213,7 @@ absl::Status Node::Run() {
     if (!health.ok() && !absl::IsResourceExhausted(health)) return health;
     if (peers_.refused_by().IsSet()) return IsUnknown();
     if (stop_requested_.load(std::memory_order_relaxed) && MayStop()) break;
-    if (offload::Coupling* const coupling = offloads_->coupling();
-        coupling != nullptr && coupling->superseded())
+    if (offload::KernelBridge* const bridge = offloads_->bridge(); bridge != nullptr && bridge->superseded())
       return absl::AbortedError("another process has started as this node");
     Wait();
   }
@@ -369,8 +368,8 @@ void Node::LeaderIs(raft::NodeId leader, raft::Term term) {
 int Node::Spin(uint64_t now_ns, uint64_t until_ns, epoll_event* events, int size) {
   if (config_.spin_ns == 0 || replica_.raft().role() != raft::Role::kLeader) return 0;
   const uint64_t stop_ns = std::min(until_ns, worked_ns_ + config_.spin_ns);
-  offload::Coupling* const coupling = offloads_->coupling();
-  while (now_ns < stop_ns && (coupling == nullptr || !coupling->Noticed())) {
+  offload::KernelBridge* const bridge = offloads_->bridge();
+  while (now_ns < stop_ns && (bridge == nullptr || !bridge->Noticed())) {
     const int ready = epoll_wait(epoll_, events, size, 0);
     if (ready != 0) return ready;
     sched_yield();
@@ -384,19 +383,19 @@ int Node::Sleep(epoll_event* events, int size) {
   const uint64_t now_ns = Monotonic_ns();
   uint64_t until_ns =
       std::min({replica_.next_deadline_ns(), peers_.next_greeting_ns(), snapshots_->next_deadline_ns()});
-  offload::Coupling* const coupling = offloads_->coupling();
-  if (coupling != nullptr) until_ns = std::min(until_ns, coupling->next_deadline_ns());
+  offload::KernelBridge* const bridge = offloads_->bridge();
+  if (bridge != nullptr) until_ns = std::min(until_ns, bridge->next_deadline_ns());
   if (memcached_ != nullptr) until_ns = std::min(until_ns, memcached_->next_deadline_ns());
   if (stop_by_ns_ != 0) until_ns = std::min(until_ns, now_ns + 1'000'000);
   const int ready = Spin(now_ns, until_ns, events, size);
-  if (ready != 0 || (coupling != nullptr && !coupling->MaySleep())) return ready;
+  if (ready != 0 || (bridge != nullptr && !bridge->MaySleep())) return ready;
   const uint64_t spun_ns = Monotonic_ns();
   incidents_.Sleeps(spun_ns, until_ns);
   const uint64_t wait_ns = until_ns > spun_ns ? until_ns - spun_ns : 0;
   const timespec timeout{.tv_sec = static_cast<time_t>(wait_ns / 1'000'000'000),
                          .tv_nsec = static_cast<long>(wait_ns % 1'000'000'000)};
   const int woken = epoll_pwait2(epoll_, events, size, until_ns == UINT64_MAX ? nullptr : &timeout, nullptr);
-  if (coupling != nullptr) coupling->Awake();
+  if (bridge != nullptr) bridge->Awake();
   return woken;
 }
 

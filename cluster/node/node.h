@@ -107,7 +107,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   void FlushClients() override;
   void WriteLog(raft::Persist persist) override { storage_->Write(std::move(persist)); }
   uint64_t TakeDurable() override { return storage_->TakeDurable(); }
-  void TurnSnapshots() override { snapshots_->Turn(now_ns_, replica_, peers_, offloads_->coupling()); }
+  void TurnSnapshots() override { snapshots_->Turn(now_ns_, replica_, peers_, offloads_->bridge()); }
   void FollowReplica() override;
 
   void RunTurn();

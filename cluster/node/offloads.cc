@@ -209,7 +209,7 @@ absl::Status Offloads::Start(kv::Replica& replica, Peers& peers) {
   if (kernel_ == nullptr) return absl::OkStatus();
   const bool memory = config_.durability == Durability::kMemory;
   peers.DrawNumbersFrom([this] { return kernel_->DrawPacketNumber(); });
-  offload::CouplingOptions options;
+  offload::KernelBridgeOptions options;
   options.incarnation = incarnation_;
   options.durability = memory ? offload::Durability::kMemory : offload::Durability::kDisk;
   options.switches = {.heartbeat = config_.offloads.heartbeat,
@@ -225,7 +225,7 @@ absl::Status Offloads::Start(kv::Replica& replica, Peers& peers) {
     const absl::Status marked = identity_.SetKernelHolds();
     if (!marked.ok()) return marked;
   }
-  coupling_ = std::make_unique<offload::Coupling>(
+  bridge_ = std::make_unique<offload::KernelBridge>(
       *kernel_, options, [&peers](std::string_view datagram) { return peers.Decode(datagram); });
   for (uint32_t position = 0; position < HR_NODE_MEMBERS; ++position) kernel_->SetIncarnation(position, 0, 0);
   WriteMembers();
@@ -237,7 +237,7 @@ absl::Status Offloads::Start(kv::Replica& replica, Peers& peers) {
     found_.neighbours_why_not = std::string(neighbours.status().message());
   }
   StartWatch();
-  const absl::Status adopted = coupling_->Adopt(replica);
+  const absl::Status adopted = bridge_->Adopt(replica);
   if (absl::IsDataLoss(adopted)) {
     if (absl::Status marked = identity_.SetKernelLost(); !marked.ok()) return marked;
     return WhyLost(config_, identity_, adopted.message());
@@ -275,7 +275,7 @@ void Offloads::SetMembers(std::vector<PeerState> others) {
     ids_[position] = ids[position];
     addresses_[position] = addresses[position];
     incarnations_[position] = 0;
-    if (coupling_ != nullptr) kernel_->SetIncarnation(position, 0, 0);
+    if (bridge_ != nullptr) kernel_->SetIncarnation(position, 0, 0);
   }
   absl::MutexLock lock(&mutex_);
   members_ = std::move(others);
@@ -377,11 +377,11 @@ void Offloads::Tend(uint64_t now_ns, const raft::Raft& raft) {
 }
 
 void Offloads::Stop(kv::Replica& replica) {
-  if (coupling_ == nullptr) return;
+  if (bridge_ == nullptr) return;
   StopNetlinkWatcher();
-  coupling_->Close(replica);
+  bridge_->Close(replica);
   kernel_->Detach();
-  if (replica.raft().durable_sequence() != replica.raft().asked_sequence() || coupling_->superseded()) return;
+  if (replica.raft().durable_sequence() != replica.raft().asked_sequence() || bridge_->superseded()) return;
   // In this order: who is killed in between is started with the maps and owes nothing; the other way round it
   // would owe what is gone, and be LOST with everything in its log.
   if (!identity_.SetKernelFree().ok()) return;
@@ -501,13 +501,13 @@ void Offloads::AddTo(NodeStatus& status) {
   status.histograms.push_back(fences_.As("fence"));
   status.counters.emplace_back("kernel_detached", detached_.load(std::memory_order_relaxed));
   status.counters.emplace_back("kernel_lost_answers", found.lost_answers);
-  const offload::CouplingStatistics& coupling = coupling_->statistics();
-  status.counters.emplace_back("coupling", coupling.fences, "fence");
-  status.counters.emplace_back("coupling", coupling.opens, "open");
-  status.counters.emplace_back("coupling", coupling.leases, "lease");
-  status.counters.emplace_back("coupling", coupling.appends, "append");
-  status.counters.emplace_back("coupling", coupling.votes, "vote");
-  status.counters.emplace_back("coupling", coupling.adopted, "adopted");
+  const offload::KernelBridgeStatistics& bridge = bridge_->statistics();
+  status.counters.emplace_back("kernel_bridge", bridge.fences, "fence");
+  status.counters.emplace_back("kernel_bridge", bridge.opens, "open");
+  status.counters.emplace_back("kernel_bridge", bridge.leases, "lease");
+  status.counters.emplace_back("kernel_bridge", bridge.appends, "append");
+  status.counters.emplace_back("kernel_bridge", bridge.votes, "vote");
+  status.counters.emplace_back("kernel_bridge", bridge.adopted, "adopted");
 }
 
 }  // namespace hedgerow::node

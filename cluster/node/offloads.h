@@ -27,7 +27,7 @@
 #include "cluster/node/peers/peers.h"
 #include "cluster/node/status/status.h"
 #include "cluster/offload/bpf_kernel.h"
-#include "cluster/offload/coupling.h"
+#include "cluster/offload/kernel_bridge.h"
 #include "cluster/offload/neighbours.h"
 #include "cluster/offload/watch.h"
 
@@ -46,7 +46,7 @@ class Offloads {
   ~Offloads();
 
   // Null where the kernel does nothing for this node.
-  offload::Coupling* coupling() { return coupling_.get(); }
+  offload::KernelBridge* bridge() { return bridge_.get(); }
 
   // Whom the kernel may know, from now on, by their positions; who is no member any more is sent nothing. Takes
   // effect within the next milliseconds but for those who have left, who are out at once.
@@ -81,7 +81,7 @@ class Offloads {
   IdentityKeeper& identity_;
   std::string why_not_;  // nothing is loaded
   std::unique_ptr<offload::BpfKernel> kernel_;
-  std::unique_ptr<offload::Coupling> coupling_;
+  std::unique_ptr<offload::KernelBridge> bridge_;
   uint64_t fence_begun_ns_ = 0;
   Durations fences_;
   std::optional<offload::Neighbours> neighbours_;

@@ -2,8 +2,8 @@
 //
 // A node's kernel part as its process sees it: the state of rule R0, changed by control requests only, and the
 // ring that carries what the kernel has accepted. Implemented by BpfKernel (the real one) and by the
-// simulator's model, which runs the same decisions (bpf/node/raft/take.h) natively. Coupling is its only user, on
-// the loop's thread.
+// simulator's model, which runs the same decisions (bpf/node/raft/take.h) natively. KernelBridge is its only
+// user, on the loop's thread.
 
 #pragma once
 

@@ -113,7 +113,7 @@ class Raft {
   const Counters& counters() const { return counters_; }
   size_t early_appends() const { return early_.size(); }
 
-  // For whoever keeps the kernel part in step (cluster/offload/coupling).
+  // For whoever keeps the kernel part in step (cluster/offload/kernel_bridge).
   LogIndex verified() const { return verified_; }
   uint64_t election_deadline_ns() const { return election_deadline_ns_; }
   uint32_t votes() const { return votes_; }

@@ -12,7 +12,7 @@
 
 #include "cluster/kv/request_router.h"
 #include "cluster/kv/settings.h"
-#include "cluster/offload/coupling.h"
+#include "cluster/offload/kernel_bridge.h"
 #include "cluster/raft/options.h"
 #include "cluster/sim/random.h"
 

@@ -62,7 +62,7 @@ void Server::Start() {
   if (MayBeHeard()) world_.checker.Started(raft(), id_);
   armed_ns_ = UINT64_MAX;
   world_.Trace("node ", id_.value(), " starts: ", raft::Describe(id_, raft()));
-  if (world_.plan.kernel.on) StartCoupling();
+  if (world_.plan.kernel.on) StartBridge();
   if (link_.has_value()) {
     link_->Started();
     RunTurn();
@@ -96,31 +96,31 @@ std::unique_ptr<kv::StateMachine> Server::Load(const std::vector<std::string>& c
 // Transfers know no incarnations. But nobody hears what is said of one that was installed in a new log.
 void Server::ReceiveSnapshot(const raft::SnapshotReceived& received, const std::vector<std::string>& chunks) {
   if (IsRefusedBy(received.leader)) return;
-  if (coupling_.has_value()) {
-    coupling_->ReceiveSnapshot(received, Load(chunks), *replica_);
+  if (bridge_.has_value()) {
+    bridge_->ReceiveSnapshot(received, Load(chunks), *replica_);
   } else {
     replica_->ReceiveSnapshot(received, Load(chunks));
   }
 }
 
-void Server::StartCoupling() {
+void Server::StartBridge() {
   const KernelPlan& plan = world_.plan.kernel;
   if (!kernel_.has_value()) kernel_.emplace(world_, *this);
   kernel_->kernel().ProcessBegins();
   kernel_->kernel().SetMembers(KernelMembers());
-  coupling_.emplace(kernel_->kernel(),
-                    offload::CouplingOptions{.incarnation = incarnations_,
-                                             .durability = plan.durability,
-                                             .switches = plan.switches,
-                                             .lease_ns = plan.lease_ns},
-                    [this](std::string_view datagram) { return kernel_->kernel().Decode(datagram); });
+  bridge_.emplace(kernel_->kernel(),
+                  offload::KernelBridgeOptions{.incarnation = incarnations_,
+                                               .durability = plan.durability,
+                                               .switches = plan.switches,
+                                               .lease_ns = plan.lease_ns},
+                  [this](std::string_view datagram) { return kernel_->kernel().Decode(datagram); });
   turning_ = true;
-  const absl::Status adopted = coupling_->Adopt(*replica_);
+  const absl::Status adopted = bridge_->Adopt(*replica_);
   turning_ = false;
   if (!adopted.ok()) world_.Fail("node ", id_.value(), ": ", adopted.ToString());
   if (MayBeHeard()) world_.checker.Adopted(id_);
   kernel_->Attach();
-  turn_->SetCoupling(&*coupling_);
+  turn_->SetBridge(&*bridge_);
   RunTurn();
 }
 
@@ -153,7 +153,7 @@ void Server::Crash(bool power_cut) {
   link_.reset();
   turn_.reset();
   replica_.reset();
-  coupling_.reset();
+  bridge_.reset();
   from_peers_.clear();
   from_clients_.clear();
   posted_.clear();
@@ -347,14 +347,14 @@ void Server::RunTurn() {
   last_turn_ns_ = world_.time.now_ns();
   last_turn_tolerated_ns_ = raft().detector().tolerated_pause_ns();
   if (world_.plan.turn_max_ns > 0) busy_until_ns_ = last_turn_ns_ + world_.random.Below(world_.plan.turn_max_ns);
-  if (coupling_.has_value()) coupling_->Awake();
+  if (bridge_.has_value()) bridge_->Awake();
   turn_->Run(last_turn_ns_);
   last_turn_tolerated_ns_ = std::max(last_turn_tolerated_ns_, raft().detector().tolerated_pause_ns());
   turning_ = false;
   if (link_.has_value() && link_->peers().refused_by().IsSet()) return IsLost(link_->peers().refused_by());
   Rearm();
   const bool more = !from_peers_.empty() || !from_clients_.empty() || !posted_.empty();
-  if (more || (coupling_.has_value() && !coupling_->MaySleep())) {
+  if (more || (bridge_.has_value() && !bridge_->MaySleep())) {
     WakeAgain();
   } else if (turn_->holds_writes()) {
     WriteHeldWhenIdle();
@@ -517,7 +517,7 @@ uint64_t Server::Random() { return world_.random.Next(); }
 
 void Server::Rearm() {
   uint64_t due_ns = replica_->next_deadline_ns();
-  if (coupling_.has_value()) due_ns = std::min(due_ns, coupling_->next_deadline_ns());
+  if (bridge_.has_value()) due_ns = std::min(due_ns, bridge_->next_deadline_ns());
   if (link_.has_value()) due_ns = std::min(due_ns, link_->peers().next_greeting_ns());
   due_ns = std::max(world_.time.now_ns(), due_ns);
   if (due_ns >= armed_ns_) return;

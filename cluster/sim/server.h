@@ -17,7 +17,7 @@
 
 #include "cluster/kv/replica.h"
 #include "cluster/node/turn/turn.h"
-#include "cluster/offload/coupling.h"
+#include "cluster/offload/kernel_bridge.h"
 #include "cluster/sim/disk.h"
 #include "cluster/sim/kernel_model.h"
 #include "cluster/sim/sealed_link.h"
@@ -125,7 +125,7 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   void ReceiveFromPeer(uint64_t arrived_ns, raft::Message message);
   raft::Configuration ConfiguredMembers();
   std::unique_ptr<kv::StateMachine> Load(const std::vector<std::string>& chunks);
-  void StartCoupling();
+  void StartBridge();
   std::vector<raft::NodeId> KernelMembers() const;
   void TakeResignation(const raft::LeaderResigns& hint);
   // It has sent a vote.
@@ -144,7 +144,7 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   Snapshots snapshots_;
   std::optional<KernelModel> kernel_;
   std::optional<kv::Replica> replica_;  // what a crash destroys
-  std::optional<offload::Coupling> coupling_;
+  std::optional<offload::KernelBridge> bridge_;
   std::optional<node::Turn> turn_;
   std::optional<SealedLink> link_;  // where messages travel as datagrams
   uint64_t incarnations_ = 0;

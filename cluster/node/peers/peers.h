@@ -72,7 +72,7 @@ Promised PromisedBy(const raft::Raft& raft, raft::NodeId peer);
 kv::ReplyTo ReplyToNode(raft::NodeId node, uint64_t tag);
 std::optional<raft::NodeId> NodeOf(const kv::ReplyTo& reply_to);
 
-// Who gets what other nodes say: the replica, or what keeps it and the kernel of one mind. Not settled here.
+// Receives the messages of other nodes: the replica, or the kernel bridge. Not settled here.
 class PeerReceiver {
  public:
   virtual ~PeerReceiver() = default;

@@ -119,7 +119,7 @@ absl::Status Snapshots::Take(transfer::Received received) {
   return arrived->taken;
 }
 
-void Snapshots::Turn(uint64_t now_ns, kv::Replica& replica, const Peers& peers, offload::Coupling* coupling) {
+void Snapshots::Turn(uint64_t now_ns, kv::Replica& replica, const Peers& peers, offload::KernelBridge* bridge) {
   FollowRole(replica.raft());
   FollowMembers(replica.raft());
   if (taker_.Turn(now_ns, Wanted(now_ns, replica), replica)) {
@@ -128,7 +128,7 @@ void Snapshots::Turn(uint64_t now_ns, kv::Replica& replica, const Peers& peers, 
   }
   if (something_.exchange(false)) {
     TakeEnded(now_ns, replica);
-    Install(now_ns, replica, coupling);
+    Install(now_ns, replica, bridge);
   }
   replica.Settle();
   MendOutside(now_ns, replica);
@@ -242,7 +242,7 @@ void Snapshots::TakeEnded(uint64_t now_ns, kv::Replica& replica) {
   }
 }
 
-void Snapshots::Install(uint64_t now_ns, kv::Replica& replica, offload::Coupling* coupling) {
+void Snapshots::Install(uint64_t now_ns, kv::Replica& replica, offload::KernelBridge* bridge) {
   std::shared_ptr<Arrived> arrived;
   {
     absl::MutexLock lock(&mutex_);
@@ -251,8 +251,8 @@ void Snapshots::Install(uint64_t now_ns, kv::Replica& replica, offload::Coupling
   }
   if (arrived == nullptr) return;
   const raft::SnapshotReceived event = arrived->received.event;
-  if (coupling != nullptr) {
-    coupling->ReceiveSnapshot(event, std::move(arrived->received.state), replica);
+  if (bridge != nullptr) {
+    bridge->ReceiveSnapshot(event, std::move(arrived->received.state), replica);
   } else {
     replica.ReceiveSnapshot(event, std::move(arrived->received.state));
   }

@@ -33,7 +33,7 @@
 #include "cluster/node/snapshots/retirement.h"
 #include "cluster/node/snapshots/snapshot_taker.h"
 #include "cluster/node/status/status.h"
-#include "cluster/offload/coupling.h"
+#include "cluster/offload/kernel_bridge.h"
 #include "cluster/storage/log_storage.h"
 #include "cluster/transfer/receiver.h"
 #include "cluster/transfer/sender.h"
@@ -55,8 +55,8 @@ class Snapshots final : private transfer::ReceiverHost {
   void Needed(raft::NodeId to) { needed_.push_back(to); }
   void Retire(std::unique_ptr<kv::StateMachine> state) { retirement_.Take(std::move(state)); }
 
-  // Every turn, when the replica has settled; settles it again. `coupling`: null where the kernel does nothing.
-  void Turn(uint64_t now_ns, kv::Replica& replica, const Peers& peers, offload::Coupling* coupling);
+  // Every turn, when the replica has settled; settles it again. `bridge`: null where the kernel does nothing.
+  void Turn(uint64_t now_ns, kv::Replica& replica, const Peers& peers, offload::KernelBridge* bridge);
   uint64_t next_deadline_ns() const { return taker_.next_deadline_ns(); }
   // Begins one; the index that it will have at least.
   raft::LogIndex Ask(const kv::Replica& replica);
@@ -95,7 +95,7 @@ class Snapshots final : private transfer::ReceiverHost {
   void MendOutside(uint64_t now_ns, const kv::Replica& replica);
   void SendNeeded(kv::Replica& replica, const Peers& peers);
   void TakeEnded(uint64_t now_ns, kv::Replica& replica);
-  void Install(uint64_t now_ns, kv::Replica& replica, offload::Coupling* coupling);
+  void Install(uint64_t now_ns, kv::Replica& replica, offload::KernelBridge* bridge);
 
   const raft::NodeId self_;
   const storage::SnapshotFolder folder_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keeps a node's replica and its kernel part of one mind: rules R0 to R5 and R7 of docs/SAFETY.md, the
+// Keeps a node's replica and its kernel part consistent: rules R0 to R5 and R7 of docs/SAFETY.md, the
 // process's side. While the kernel may accept appends or vote, the log's end and the vote are its own; here
 // they are taken back (the fence) before the core gets anything that may promise or change something, and given
 // again once the replica has settled and everything it asked for is durable; a leader's at once, since it
@@ -8,7 +8,8 @@
 //
 // One turn of the host's loop: BeginTurn; Receive, Resigned and whatever else feeds the replica; Tick; Look;
 // EndTurn. A host that sleeps asks MaySleep first.
-// All calls come from the loop's thread, and none but BeforeSending from within the replica's calls to its host.
+// All calls come from the loop's thread, and none but BeforeSending from within the replica's calls to its
+// host.
 
 #pragma once
 
@@ -40,7 +41,7 @@ struct Switches {
   bool any() const { return heartbeat || vote || append || quorum; }
 };
 
-struct CouplingOptions {
+struct KernelBridgeOptions {
   uint64_t incarnation = 0;  // of this process, which its datagrams carry
   Durability durability = Durability::kDisk;
   Switches switches;
@@ -55,7 +56,7 @@ struct CouplingOptions {
 // The append in a record's datagram; its tag and its number were checked in the kernel. Nothing: it is none.
 using DecodeAppend = std::function<std::optional<raft::Message>(std::string_view datagram)>;
 
-struct CouplingStatistics {
+struct KernelBridgeStatistics {
   uint64_t fences = 0;
   uint64_t opens = 0;
   uint64_t leases = 0;
@@ -64,9 +65,9 @@ struct CouplingStatistics {
   uint64_t adopted = 0;  // of both, those that a former incarnation had left
 };
 
-class Coupling {
+class KernelBridge {
  public:
-  Coupling(Kernel& kernel, CouplingOptions options, DecodeAppend decode);
+  KernelBridge(Kernel& kernel, KernelBridgeOptions options, DecodeAppend decode);
 
   // Once, before the first turn: makes the state this process's and feeds the replica with what the kernel part
   // accepted for a former incarnation and the log lacks; records stay in the ring until the log has them.
@@ -106,7 +107,7 @@ class Coupling {
   // Another process has taken the state over: this one must end, and nothing is fed to the replica any more.
   bool superseded() const { return superseded_; }
   bool open() const { return open_; }
-  const CouplingStatistics& statistics() const { return statistics_; }
+  const KernelBridgeStatistics& statistics() const { return statistics_; }
 
  private:
   // What a fence protects.
@@ -151,7 +152,7 @@ class Coupling {
     raft::LogIndex last{};
   };
 
-  // coupling.cc
+  // kernel_bridge.cc
   bool Run(hr_node_operation operation);
   bool VoteWaits() const { return !waiting_.empty() && !waiting_.begin()->first.append; }
   void Fence(kv::Replica& replica);
@@ -172,7 +173,7 @@ class Coupling {
   void SyncVotes(kv::Replica& replica);
   void SyncCounted(kv::Replica& replica);
 
-  // coupling_ring.cc
+  // kernel_bridge_ring.cc
   void Drain(bool wait);
   void Keep(const RingRecord& record);
   void FeedWaiting(kv::Replica& replica, bool votes_too);
@@ -181,7 +182,7 @@ class Coupling {
   void Release(const raft::Raft& raft);
 
   Kernel& kernel_;
-  CouplingOptions options_;
+  KernelBridgeOptions options_;
   DecodeAppend decode_;
   hr_node_control control_{};  // of the last request; its view is the last one seen
   bool superseded_ = false;
@@ -203,7 +204,7 @@ class Coupling {
   uint64_t first_taken_ = 0;  // the number of its front
   std::multimap<Order, Waiting> waiting_;
   raft::LogIndex fed_end_;  // of the log, with everything that was fed
-  CouplingStatistics statistics_;
+  KernelBridgeStatistics statistics_;
 };
 
 }  // namespace hedgerow::offload
