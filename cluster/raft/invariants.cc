@@ -295,7 +295,7 @@ void InvariantChecker::ConfigurationAppended(Node& node, NodeId id, const Entry&
 }
 
 // Dissertation section 4.1: a node goes by the latest configuration of its log; section 4.2: only voters stand,
-// and those who are not known to have left.
+// and nodes that are not known to have left.
 void InvariantChecker::ConfigurationFollowed(const Node& seen, NodeId id, const Raft& node) {
   const Configuration& held = seen.configuration();
   if (node.configuration() != held) {

@@ -37,9 +37,9 @@ struct Options {
   // In flight to one peer; more waits for an acknowledgement.
   size_t inflight_max_appends = 32;
   size_t inflight_max_bytes = 64 * 1024;
-  // In a leader's log and not yet committed, whoever proposed it, or not yet durable there; more is refused
-  // with kOverloaded. It bounds what one election can leave to the next, so it is no larger than what is
-  // written within an election timeout.
+  // In a leader's log and not yet committed, of all proposers, or not yet durable there; more is refused with
+  // kOverloaded. It bounds what one election can leave to the next, so it is no larger than what is written
+  // within an election timeout.
   size_t uncommitted_max_entries = 2048;
   size_t uncommitted_max_bytes = 4 * 1024 * 1024;
   // Appends that have overtaken others on their way, and wait at the follower for those; more are refused as if

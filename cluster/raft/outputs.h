@@ -78,7 +78,7 @@ struct RoleChange {
   Term term{};
 };
 
-// Whom clients should talk to; nobody while `leader` is not set.
+// The node that clients should talk to; none while `leader` is not set.
 struct PublishLeader {
   NodeId leader{};
   Term term{};
@@ -103,7 +103,7 @@ enum class StandReason : uint8_t {
 struct Stand {
   StandReason reason = StandReason::kNoLeader;
   Term term{};             // that it wants to lead in
-  NodeId leader{};         // whom it gives up, which may be itself; or nobody
+  NodeId leader{};         // the leader that it gives up, which may be itself; or none
   uint64_t silent_ns = 0;  // how long it has not heard that one, or a majority; 0: it knows of no leader
 };
 

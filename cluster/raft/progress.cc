@@ -129,7 +129,7 @@ const char* Progress::BrokenRule(LogIndex last) const {
     return sent < next_ ? nullptr : "an append in flight ends behind the next one's beginning";
   }
   if (gap_ != LogIndex()) return "a hole is noted without a pipeline";
-  if (snapshot_failed_ && !awaits_snapshot()) return "a snapshot failed that nobody waits for";
+  if (snapshot_failed_ && !awaits_snapshot()) return "a snapshot failed that this peer does not wait for";
   return inflight_.size() <= (awaits_snapshot() ? 0 : 1) ? nullptr : "more than a probe is in flight";
 }
 

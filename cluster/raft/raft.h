@@ -35,7 +35,7 @@ namespace hedgerow::raft {
 
 class Raft {
  public:
-  // A node starts, or starts again, as a follower of nobody.
+  // A node starts, or starts again, as a follower without a leader.
   Raft(Options options, RestoredState restored, uint64_t now_ns, uint64_t random);
 
   // Adds to `outputs`, which the caller clears between steps.
@@ -71,11 +71,11 @@ class Raft {
   // known that it has left.
   bool votes_itself() const { return self_ != kNoMember && ((configuration().deciding() >> self_) & 1) != 0; }
   bool may_stand() const;
-  // For who knows that the state machine of this node must answer nobody: it votes and acknowledges, and does not stand.
+  // For a host whose state machine must not answer: the node votes and acknowledges, and does not stand.
   void SetMayLead(bool may_lead) { may_lead_ = may_lead; }
   // Fit to be promoted, as its leader sees it (dissertation section 4.2.1).
   bool IsCaughtUp(size_t member, uint64_t now_ns) const;
-  // Messages of those who are members no more (raft_membership.cc).
+  // Messages of former members (raft_membership.cc).
   uint64_t refused_messages() const { return refused_messages_; }
 
   // In this log and not known to be committed, or not durable here though the others have committed it: a disk
@@ -113,11 +113,11 @@ class Raft {
   const Counters& counters() const { return counters_; }
   size_t early_appends() const { return early_.size(); }
 
-  // For whoever keeps the kernel part in step (cluster/offload/kernel_bridge).
+  // For the kernel bridge, which keeps the kernel part in step (cluster/offload/kernel_bridge).
   LogIndex verified() const { return verified_; }
   uint64_t election_deadline_ns() const { return election_deadline_ns_; }
   uint32_t votes() const { return votes_; }
-  // The term in which somebody wants to be elected, as far as this follower can tell, since it last heard its
+  // The term in which a node wants to be elected, as far as this follower has heard since it last heard its
   // leader; or none.
   Term suspected_term() const { return suspected_term_ > term_ ? suspected_term_ : Term(); }
   size_t self() const { return self_; }  // this node's position; HR_RAFT_MAX_MEMBERS: it is no member

@@ -29,7 +29,7 @@ VoteRequest Raft::VoteRequestFor(Term asked_term, bool pre_vote) const {
           .pre_vote = pre_vote};
 }
 
-// Before it gives up whom it listened to.
+// Called before the node forgets the leader that it followed.
 void Raft::ReportReason(Context& context, StandReason reason) const {
   context.out.stand = Stand{.reason = reason,
                             .term = term_.Next(),
@@ -58,7 +58,7 @@ void Raft::AskForPreVotes(Context& context) {
           [&](size_t member) { Send(context, NodeAt(member), VoteRequestFor(term_.Next(), true)); });
 }
 
-// Raft section 5.2. Nobody is asked, and the own vote does not count, before both are durable: a node that
+// Raft section 5.2. The node asks for votes, and counts its own, once term and vote are durable: a node that
 // forgets that it voted for itself could vote again in this term.
 void Raft::StartElection(Context& context) {
   EnterTerm(context, term_.Next(), options_.self);
@@ -135,7 +135,7 @@ void Raft::Handle(Context& context, const Message& message, const VoteRequest& r
     voted_for_ = message.from;
     PersistHardState(context);
   }
-  // Raft section 5.2: who has given its vote gives the candidate time to win.
+  // Raft section 5.2: a voter that grants waits, so that the candidate can win.
   BecomeFollower(context, term_, leader_);
   DrawElectionDeadline(context);
   reply.granted = true;

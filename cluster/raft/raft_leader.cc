@@ -83,7 +83,7 @@ void Raft::Handle(Context& context, const Message& message, const AppendReply& r
   Progress& progress = progress_[member];
   detector_.PeerHeard(member, context.now_ns, reply.loop_seq);
   if (reply.accepted) {
-    if (reply.index > log_.last_index()) return;  // nobody can hold what was never sent
+    if (reply.index > log_.last_index()) return;  // no follower can hold what was never sent
     if (Acknowledged(context, member, reply.index)) MaybeCommit(context);
     MaybeTransfer(context, member);
   } else {

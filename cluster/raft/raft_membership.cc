@@ -34,9 +34,9 @@ void Raft::On(Context& context, const ChangeMembership& change) {
 }
 
 // Dissertation section 4.1 wants one change at a time; and the first entry of a leader's own term committed
-// before it makes one, without which a change of a former leader that nobody knows of could be passed over
-// (the mistake found in 2015). With joint majorities that could not happen, but a leader that has not committed
-// an entry of its own does not know whether the last change is done.
+// before it makes one, without which it could overlook a change of a former leader (the mistake found in 2015).
+// With joint majorities that could not happen, but a leader that has not committed an entry of its own does not
+// know whether the last change is done.
 ChangeRefusal Raft::MayChange() const {
   if (role_ != Role::kLeader) return ChangeRefusal::kNotLeader;
   if (transfer_target_.IsSet()) return ChangeRefusal::kTransferring;
@@ -74,7 +74,7 @@ void Raft::ConfigurationChanged(Context& context) {
   context.out.configuration = configuration();
 }
 
-// Who leaves is sent the configuration without it, until that is committed; from then on, nothing.
+// A member that leaves receives the configuration without it until that is committed, and nothing after that.
 void Raft::RefreshPeers(uint64_t now_ns) {
   const Configuration& now = configuration();
   self_ = now.PositionOf(options_.self);
@@ -112,8 +112,8 @@ void Raft::LeadConfiguration(Context& context) {
   }
 }
 
-// Dissertation section 4.2.2. The most advanced successor need not wait for its election timeout; of several,
-// it is whom leadership was being transferred to, so that two do not stand at once.
+// Dissertation section 4.2.2. The most advanced successor need not wait for its election timeout. Of several,
+// it is the target of a transfer under way, so that two do not stand at once.
 void Raft::HandOver(Context& context) {
   size_t best = kNoMember;
   ForEach(peers_ & configuration().voters, [&](size_t member) {
@@ -127,9 +127,9 @@ void Raft::HandOver(Context& context) {
   BecomeFollower(context, term_, NodeId());
 }
 
-// Dissertation section 4.2.2: a voter whose log says that it is one no more still stands, without a vote of its
-// own, until that is committed. It may be the only one whose log is long enough: those who decide from now on
-// may need the vote of one who has more than they (figure 4.6).
+// Dissertation section 4.2.2: a voter whose log removes it still stands, without a vote of its own, until that
+// entry is committed. It may be the only node with a log that is long enough to win the votes of the new voters
+// (figure 4.6).
 bool Raft::may_stand() const {
   if (!may_lead_) return false;
   if (self_ == kNoMember || votes_itself()) return self_ != kNoMember;
