@@ -80,8 +80,8 @@ absl::StatusOr<OperatorService> ServeOperator(const NodeConfig& config, NodeCont
   return service;
 }
 
-// Stays up to be asked, since no restart brings back what is lost. Returns as whom the node is to come back;
-// nothing if it was stopped.
+// Stays up for status requests, since no restart brings back what is lost. Returns the id under which the node
+// comes back; nothing if it was stopped.
 absl::StatusOr<std::optional<Rejoin>> RunLost(const NodeConfig& config, const absl::Status& why) {
   LostNode node(config, std::string(why.message()));
   const absl::StatusOr<OperatorService> service = ServeOperator(config, node);
@@ -117,8 +117,8 @@ absl::Status Serve(const NodeConfig& config, std::unique_ptr<Node> node) {
   return status;
 }
 
-// On a full disk the log may not open. A node that ended would need an operator besides room on the disk, so it waits, and
-// says so to those who ask. Cancelled: it was stopped meanwhile.
+// On a full disk the log may not open. A node that ended would need an operator besides room on the disk, so it
+// waits, and its status says so. Cancelled: it was stopped meanwhile.
 absl::StatusOr<std::unique_ptr<Node>> CreateOnceThereIsRoom(const NodeConfig& config) {
   constexpr absl::Duration kRetry = absl::Seconds(1);
   constexpr absl::Duration kStopCheck = absl::Milliseconds(50);

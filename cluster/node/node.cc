@@ -225,8 +225,8 @@ absl::Status Node::Run() {
   return absl::OkStatus();
 }
 
-// Whoever has told it is a member, has just been asked, and will never believe this log. It is not for this
-// node to go on with those who have never heard of the one before.
+// The node that reported it is a member, has just been asked, and never believes this log. This node must not
+// go on with members that do not know the log before.
 absl::Status Node::IsUnknown() {
   offloads_->Stop(replica_);
   TakePosted();
@@ -364,7 +364,7 @@ void Node::LeaderIs(raft::NodeId leader, raft::Term term) {
 }
 
 // A leader that has just worked will soon be needed again, and waking it would take longer than its work. It
-// gives way to whoever else wants its core. Returns what epoll_wait has found.
+// yields to other threads that want its core. Returns what epoll_wait has found.
 int Node::Spin(uint64_t now_ns, uint64_t until_ns, epoll_event* events, int size) {
   if (config_.spin_ns == 0 || replica_.raft().role() != raft::Role::kLeader) return 0;
   const uint64_t stop_ns = std::min(until_ns, worked_ns_ + config_.spin_ns);

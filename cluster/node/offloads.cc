@@ -103,7 +103,7 @@ std::string InstanceOf(const NodeConfig& config) {
                       absl::Hex(net::Fnv1a(config.data_dir), absl::kZeroPad8));
 }
 
-// The log was made anew: what is pinned here was promised for one that nobody goes on with.
+// The log was made anew: what is pinned here was promised for one that is not continued.
 absl::Status ForgetFormerLog(const NodeConfig& config, IdentityKeeper& identity) {
   if (!identity.JustRestored()) return absl::OkStatus();
   const std::string instance = InstanceOf(config);
@@ -259,10 +259,10 @@ void Offloads::WatchNetlink() {
   }
 }
 
-// A position that is another's from now on is nobody's to the kernel until the map says whose: its window is
-// closed here, and the broadcast passes it over (Follow). What is counted goes by the shared state (R0). A member
-// that moves is known anew as well: the kernel left to the process what came from elsewhere, and has not seen
-// those numbers.
+// A position that changes its member is empty to the kernel until the map names the new one: its window is
+// closed here, and the broadcast passes it over (Follow). What is counted goes by the shared state (R0). A
+// member that moves is known anew as well: the kernel left to the process what came from elsewhere, and has not
+// seen those numbers.
 void Offloads::SetMembers(std::vector<PeerState> others) {
   std::array<raft::NodeId, HR_NODE_MEMBERS> ids{};
   std::array<NetAddress, HR_NODE_MEMBERS> addresses{};
@@ -357,7 +357,7 @@ void Offloads::StartWatch() {
   }
 }
 
-// A leader's clock goes round as long as it is tended, and knows who should follow.
+// A leader's clock goes round as long as it is tended, and knows the successors.
 void Offloads::Tend(uint64_t now_ns, const raft::Raft& raft) {
   if (watch_ == nullptr || raft.role() != raft::Role::kLeader) return;
   std::array<std::pair<raft::LogIndex, raft::NodeId>, HR_RAFT_MAX_MEMBERS> order;
@@ -382,8 +382,8 @@ void Offloads::Stop(kv::Replica& replica) {
   bridge_->Close(replica);
   kernel_->Detach();
   if (replica.raft().durable_sequence() != replica.raft().asked_sequence() || bridge_->superseded()) return;
-  // In this order: who is killed in between is started with the maps and owes nothing; the other way round it
-  // would owe what is gone, and be LOST with everything in its log.
+  // In this order: a node that is killed in between starts with the maps and owes nothing. The other way round
+  // it would owe what is gone, and be LOST with everything in its log.
   if (!identity_.SetKernelFree().ok()) return;
   offload::BpfKernel::RemovePins(kBpffs, InstanceOf(config_)).IgnoreError();
 }
@@ -392,7 +392,7 @@ void Offloads::Follow(uint64_t now_ns, const raft::Raft& raft, Peers& peers) {
   if (kernel_ == nullptr) return;
   FollowIncarnations(peers);
   Tend(now_ns, raft);
-  // Of members that are not written yet none may be reached: the map may name who had a position before.
+  // No member may be reached before all are written: the map may still name the former member of a position.
   const bool written = members_written_.load(std::memory_order_acquire) == members_wanted_;
   peers.SetBroadcast(HR_NODE_MARK_BROADCAST, written ? reachable_.load(std::memory_order_relaxed) : 0);
   // Numbers that only the process has seen, while no program was there to take them, must not be new to the

@@ -48,8 +48,8 @@ class Offloads {
   // Null where the kernel does nothing for this node.
   offload::KernelBridge* bridge() { return bridge_.get(); }
 
-  // Whom the kernel may know, from now on, by their positions; who is no member any more is sent nothing. Takes
-  // effect within the next milliseconds but for those who have left, who are out at once.
+  // The members that the kernel may know from now on, by their positions; a former member is sent nothing.
+  // Takes effect within milliseconds, and at once for members that have left.
   void SetMembers(std::vector<PeerState> others);
 
   // Once, before the first turn: takes over what the kernel holds for the former incarnation, and attaches.
@@ -101,7 +101,7 @@ class Offloads {
     offload::HookStatus xdp{};
     offload::HookStatus broadcast{};
     std::string neighbours_why_not{};
-    std::string unreachable{};  // whom the watch cannot tell, and why
+    std::string unreachable{};  // the nodes that the watch cannot notify, and why
     uint64_t lost_answers = 0;
   };
   std::thread netlink_watcher_;
@@ -113,7 +113,7 @@ class Offloads {
   std::atomic<uint64_t> members_written_ = 0;               // the version that the kernel has
   uint64_t members_wanted_ = 0;                             // the loop's copy of members_version_
   std::atomic<uint32_t> reachable_ = 0;                     // of the members that were written
-  std::atomic<uint64_t> detached_ = 0;                      // times that somebody took the programs off
+  std::atomic<uint64_t> detached_ = 0;                      // times that the programs were detached from outside
   std::atomic<uint64_t> attached_ = 0;                      // times that the programs were attached since
   bool xdp_was_on_ = false;                                 // the thread's, like the next one
   uint64_t looks_ = 0;

@@ -39,7 +39,7 @@ std::array<PinnedMap, 4> StateMaps(node_bpf* skeleton) {
 std::string PinPath(const std::string& folder, const char* name) { return absl::StrCat(folder, "/", name); }
 
 // Runs a control program on `request`, which becomes the answer. A request that is not carried out would break
-// the safety contract (a fence that does not hold), so nobody may go on after it.
+// the safety contract (a fence that does not hold), so the process must not go on after it.
 template <typename Request>
 void RunControl(bpf_program* program, Request& request) {
   char frame[ETHER_HDR_LEN + sizeof(request)] = {};

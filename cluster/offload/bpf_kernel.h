@@ -76,7 +76,7 @@ class BpfKernel : public Kernel {
   // Whether an instance has pinned maps, of whatever layout.
   static bool HasPins(const std::string& bpffs, const std::string& instance);
   // Of an instance that has some, before anything else is changed: whether Open could take them, as far as they
-  // say for whom they are. Errors are those of Open.
+  // name their owner. Errors are those of Open.
   static absl::Status CheckPins(const std::string& bpffs, const std::string& instance, uint64_t cluster_id,
                                 uint32_t self);
   // Removes what an instance has pinned. What it held is lost with it.
@@ -85,7 +85,7 @@ class BpfKernel : public Kernel {
   bool adopted() const { return adopted_; }  // from an earlier incarnation; otherwise the state is all zero
 
   // Each hook by itself: what fails is off and says why. May be called again: what is on stays on, what is off
-  // or was taken off by somebody is tried again.
+  // or was detached from outside is tried again.
   void Attach(const AttachOptions& options);
   void Detach();
   // As the kernel says now: a program that was taken off by hand is off.
@@ -112,7 +112,7 @@ class BpfKernel : public Kernel {
   // A copy, for tests and status; not of one moment.
   hr_node_window ReadWindow(uint32_t position) const;
 
-  // A member by its position (the bit of hr_node_view.voters). `peer.node` 0: nobody.
+  // A member by its position (the bit of hr_node_view.voters). `peer.node` 0: no member.
   void SetMember(uint32_t position, const hr_node_peer& peer);
   hr_node_peer Member(uint32_t position) const;
   // Mask of the positions that the broadcast can reach: HR_NODE_MARK_BROADCAST | mask is the mark to send with.

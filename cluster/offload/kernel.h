@@ -41,7 +41,8 @@ class Kernel {
   virtual void Release(uint64_t position) = 0;
 
   // While the process says that it is awake it is not woken for what it can see in the state; Moved() changes
-  // with it. Who sleeps says so first, and then looks whether something has moved since it last ran a Control.
+  // with it. A process that sleeps says so first, and then checks whether something has moved since its last
+  // Control.
   virtual void SetAwake(bool awake) = 0;
   virtual uint64_t Moved() = 0;
 };

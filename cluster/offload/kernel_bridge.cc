@@ -90,7 +90,7 @@ void KernelBridge::BeginTurn(uint64_t now_ns, kv::Replica& replica) {
 }
 
 // A leader's kernel part accepts nothing, says when a majority has moved, and passes on every acknowledgement
-// of whom the process waits for. What it only counts is looked at now and then.
+// that the process waits for. What it only counts is polled now and then.
 bool KernelBridge::NothingMoved(uint64_t now_ns, const raft::Raft& raft) {
   return opened_.role == raft::Role::kLeader && EveryAckForKernel(raft) == leased_every_ack_ && !Noticed() &&
          now_ns < synced_ns_ + options_.lease_ns / kLooksPerLease;
@@ -269,8 +269,8 @@ uint32_t KernelBridge::May(const raft::Raft& raft) const {
   uint32_t may = 0;
   if (switches.heartbeat && (follows || leads)) may |= HR_NODE_MAY_HEARTBEAT;
   if (switches.vote) may |= HR_NODE_MAY_VOTE;
-  // Without `append` each entry would cost a fence while the kernel part may vote by the log's end, and nobody
-  // is voted for while the leader is heard.
+  // Without `append` each entry would cost a fence while the kernel part may vote by the log's end, and no vote
+  // is given while the leader is heard.
   const bool votes = !VotesOnSuspicion() || raft.suspected_term() != raft::Term();
   if (switches.vote && memory && follows && votes) may |= HR_NODE_MAY_GRANT;
   if (switches.append && memory && follows) may |= HR_NODE_MAY_APPEND;

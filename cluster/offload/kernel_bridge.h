@@ -48,7 +48,7 @@ struct KernelBridgeOptions {
   // The kernel part speaks for the process this long after its loop's last turn (R5), or as long as the failure
   // detector tolerates a pause, if that is longer.
   uint64_t lease_ns = 20'000'000;
-  // For who measures fences: just before one and just after it.
+  // To measure fences: called just before one and just after it.
   std::function<void()> fence_begins{};
   std::function<void()> fence_ended{};
 };
@@ -118,8 +118,8 @@ class KernelBridge {
     raft::Role role = raft::Role::kFollower;
     bool operator==(const Standing&) const = default;
   };
-  // Who is a member, and who decides. Changing it promises nothing by itself, and yet masks, members and epoch
-  // change behind a fence, together.
+  // The members and the voters. A change promises nothing by itself; masks, members and epoch still change
+  // together, behind a fence.
   struct Membership {
     uint32_t epoch = 0;
     uint32_t peers = 0;

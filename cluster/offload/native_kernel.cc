@@ -143,7 +143,7 @@ void NativeKernel::Wipe() {
   released_ = taken_ = 0;
 }
 
-// Before the lock, and by looks without it: who it is, and whether there will be something to store.
+// Before the lock, by reads without it: the sender, and whether there will be something to store.
 void NativeKernel::Reserve(uint64_t number, Run& run) {
   const raft::Message& message = run.done.message;
   run.position =

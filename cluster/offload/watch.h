@@ -76,14 +76,14 @@ class Watch {
   // Nothing is left.
   ~Watch();
 
-  // Looks up how peers and proxies are reached: at the start, and when routes may have changed. Who cannot be
-  // told, and why, one line each.
+  // Looks up how peers and proxies are reached: at the start, and when routes may have changed. Returns the
+  // nodes that cannot be notified, and why, one line each.
   std::vector<std::string> FindRoutes();
 
-  // The others, from now on. Who is none any more is told nothing; the rest once FindRoutes has found them.
+  // The peers from now on. A former peer is not notified; a new one is once FindRoutes has found it.
   void SetPeers(std::vector<Endpoint> peers);
 
-  // As leader: who is to start an election, the most complete log first. Cheap where nothing has changed.
+  // As leader: the nodes that start an election, the most complete log first. Cheap where nothing has changed.
   void SetSuccessors(raft::Term term, std::span<const raft::NodeId> order);
 
   // As leader, after the shared state says so, and then at every turn of the loop: the clock goes round. A

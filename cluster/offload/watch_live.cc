@@ -250,7 +250,7 @@ int JoinNamespaces(int peer) {
     return 0;
   int ifindex = 0;
   const absl::Status status = net::RunInNetworkNamespace(peer, [&]() -> absl::Status {
-    // The machine answers nothing of itself here: no ICMP for ports that nobody has.
+    // The machine answers nothing of itself here: no ICMP for unbound ports.
     if (Shell("ip addr add 10.77.0.2/24 dev up1 && ip addr add fd00:77::2/64 dev up1 nodad && ip link set up1 "
               "up") != 0)
       return absl::InternalError("no addresses");

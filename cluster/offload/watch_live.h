@@ -89,7 +89,7 @@ class Victim {
   net::UniqueFd watch_, clock_, state_;
 };
 
-// The ids of the BPF links on the tracepoints that a watch uses, whoever holds them.
+// The ids of the BPF links on the tracepoints that a watch uses, in any process.
 std::vector<uint32_t> TracepointLinks();
 bool LinkExists(uint32_t id);
 

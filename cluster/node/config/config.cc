@@ -191,7 +191,7 @@ absl::Status NodeConfig::CheckMembers(const raft::Configuration& began_with,
         " was begun with `join: on`), and the configuration file wants it to begin one: put `join: on` back"));
   }
   const std::vector<uint64_t> listed = IdsOf(members), began = IdsOf(began_with.members);
-  // Who has left stays in the log's configuration until the next one; in nobody's list.
+  // A member that has left stays in the log's configuration until the next one, but in no list of members.
   std::vector<raft::Member> staying = latest.members;
   std::erase_if(staying, [&latest](const raft::Member& member) {
     return ((latest.leaving >> member.position) & 1) != 0;

@@ -131,9 +131,8 @@ struct NodeConfig {
   // Of a configuration that no change has made, addresses are what this file says; later they are the log's to
   // say.
   void Readdress(raft::Configuration& configuration) const;
-  // `members` and `join` against what the log began with and has by now (raft::BeginsWith): a file that says
-  // another thing was edited by somebody who expects something of it that it does not do. FailedPrecondition
-  // says what to do.
+  // `members` and `join` against what the log began with and has by now (raft::BeginsWith): a file that differs
+  // was edited in the hope of a change that it does not make. FailedPrecondition says what to do.
   absl::Status CheckMembers(const raft::Configuration& began_with, const raft::Configuration& latest) const;
 };
 

@@ -77,7 +77,7 @@ MemcachedFrontEnd::MemcachedFrontEnd(const NodeConfig& config, std::unique_ptr<U
 // Never faster than the file says, which may say less than what the members and the window allow.
 void MemcachedFrontEnd::Follow(size_t members, const kv::MemcachedLimits& limits) {
   memory_bytes_ = limits.memory_bytes;
-  if (members == 0) return;  // it joins, and has heard of nobody yet
+  if (members == 0) return;  // it joins, and knows no member yet
   const uint64_t per_s = RateOf(config_, members, limits.window.window_ns);
   if (per_s == rate_per_s_) return;
   rate_per_s_ = per_s;

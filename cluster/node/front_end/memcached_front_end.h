@@ -26,8 +26,7 @@
 
 namespace hedgerow::node {
 
-// From a client's datagram to when nobody waits any more: the protocol says nothing of it, and this is the
-// proxy's own deadline.
+// How long a client waits for its answer. The protocol does not define it; this is the proxy's own deadline.
 constexpr uint64_t kMemcachedPatience_ns = 2'000'000'000;
 
 class MemcachedFrontEnd {

@@ -66,7 +66,7 @@ absl::StatusOr<v1::RestoreReport> Examine(const storage::Backup& backup) {
   return report;
 }
 
-// What the members begin with decides who is a majority. Files that differ could make two of them.
+// The members in the files decide what a majority is. Files that differ could make two majorities.
 absl::Status CheckMembers(const storage::Backup& backup, const NodeConfig& config) {
   const std::vector<uint64_t> had = VotersOf(backup.snapshot->header().snapshot.configuration);
   const std::vector<uint64_t> listed = VotersOf(ConfigurationOf(config));
@@ -86,7 +86,7 @@ absl::StatusOr<v1::RestoreReport> Restore(const NodeConfig& config, const std::s
   // With its own entry alone in its file it would be a cluster, with the others' key.
   if (config.join) {
     return absl::FailedPreconditionError(
-        "join is on, and who joins a cluster gets everything from its leader: nothing is to be restored. "
+        "join is on, and a node that joins a cluster gets everything from its leader: nothing is to be restored. "
         "`beginning` in its file says which recovery generation of the cluster it joins. If this node is to "
         "begin with the others, take `join` out of its file and list all members");
   }
@@ -144,8 +144,8 @@ v1::RecoverReport ReportOf(const NodeConfig& config, const RecoverySeed& seed) {
   return report;
 }
 
-// The file names the members of the recovered cluster, and may be older than the log: who has come since is not
-// in it, and who has gone still is.
+// The file names the members of the recovered cluster, and may be older than the log: members that were added
+// since are missing in it, and removed ones are still there.
 std::string MembersText(const NodeConfig& config, const RecoverySeed& seed) {
   const std::vector<uint64_t> by_log = VotersOf(MembersOf(seed.log.raft, config));
   const std::vector<uint64_t> by_file = VotersOf(ConfigurationOf(config));
@@ -181,7 +181,7 @@ std::string RecoverText(const v1::RecoverReport& report, const NodeConfig& confi
   return text;
 }
 
-// The cluster's id, so that nobody's fingers do it by themselves.
+// Asks for the cluster's id, so that it is not confirmed by habit.
 bool Agreed(const Call& call, const NodeConfig& config, std::istream& in) {
   if (call.arguments.Has("yes")) return true;
   call.err << "Type the cluster's id (" << config.cluster_id << ") to go on: " << std::flush;

@@ -2,9 +2,9 @@
 //
 // What the host remembers of a node's starts, outside the node's folder: a file beside the administration
 // socket, one for each log, which says how often the node has started on that log. A folder that says less is
-// an older copy that somebody has put back, and the node has forgotten what it promised since. It is as long
-// there as the socket's folder is, as a rule until the host starts anew, and after that the host remembers
-// nothing; the other members may (wire/peer_incarnations.h). Asked by IdentityKeeper.
+// an older copy that was put back, and the node has forgotten what it promised since. It is as long there as
+// the socket's folder is, as a rule until the host starts anew, and after that the host remembers nothing; the
+// other members may (wire/peer_incarnations.h). Asked by IdentityKeeper.
 
 #pragma once
 

@@ -59,7 +59,7 @@ LostNode::Left LostNode::WhatIsLeft(const NodeConfig& config) {
   options.path = config.data_dir;
   Left left{.generation = {.epoch = config.cluster_epoch, .nonce = config.recovery_nonce},
             .configuration = config.Initial()};
-  // The state in the snapshot is nobody's business here.
+  // The state in the snapshot is not needed here.
   const auto pass = [](storage::SnapshotReader&) { return absl::OkStatus(); };
   if (const auto log = storage::ReadStoppedLog(options, identity, pass); log.ok()) {
     left.generation = log->generation;
@@ -95,7 +95,7 @@ LostNode::LostNode(NodeConfig config, std::string why, Left left)
     if (member.id == config_.self || left_it || !address.ok()) continue;
     others_.push_back({.id = member.id, .address = *address, .position = member.position});
   }
-  // It has joined, and its log does not say whom.
+  // It has joined, and its log does not name the members.
   for (const MemberConfig& member : config_.members) {
     if (configuration_.members.empty() && member.id != config_.self)
       others_.push_back({.id = member.id, .address = member.peer});
@@ -158,8 +158,8 @@ void LostNode::Listen(uint64_t now_ns) {
   }
 }
 
-// The log may be older than the members are: that of a folder that was put back, or of a node that was added and
-// has heard of nobody. So those who speak to this node are told as well.
+// The log may be older than the members are: that of a folder that was put back, or of a node that was added
+// and knows no member. So the senders of datagrams to this node are informed as well.
 std::vector<PeerState>::iterator LostNode::FindOrMeet(raft::NodeId id, const NetAddress& address) {
   const auto found =
       std::find_if(others_.begin(), others_.end(), [id](const PeerState& other) { return other.id == id; });
@@ -168,20 +168,20 @@ std::vector<PeerState>::iterator LostNode::FindOrMeet(raft::NodeId id, const Net
   return others_.end() - 1;
 }
 
-// A member greets who was added at this address. What greets may be a recording, so it is asked, as that
-// member; only somebody who counts it among the members answers, and only now (Peers::Take).
+// A member greets the node that was added at this address. The greeting may be a recording, so the sender is
+// asked, as that member. Only a node that counts it among the members answers, and only now (Peers::Take).
 void LostNode::TakeForAnother(const Datagram& datagram, uint64_t now_ns) {
   uint32_t to = 0;
   if (datagram.bytes.size() < wire::kPeerHeader_bytes) return;
   std::memcpy(&to, datagram.bytes.data() + offsetof(hr_peer_header, to), sizeof(to));
   const raft::NodeId as(to);
-  if (configuration_.Find(as) != nullptr) return;  // somebody else's
+  if (configuration_.Find(as) != nullptr) return;  // the address is another member's
   auto found = candidates_.find(as);
   if (found == candidates_.end()) {
     const wire::PeerIdentity identity{
         .cluster_id = config_.cluster_id, .key = config_.cluster_key, .self = as, .incarnation = DrawNotZero()};
     auto codec = std::make_unique<wire::PeerCodec>(identity);
-    if (!codec->Open(datagram.bytes).ok()) return;  // who does not have the key takes nobody's place
+    if (!codec->Open(datagram.bytes).ok()) return;  // a sender without the key takes no place
     if (candidates_.size() >= kCandidatesMax) candidates_.erase(candidates_.begin());
     found = candidates_.emplace(as, Candidate{.codec = std::move(codec)}).first;
   }

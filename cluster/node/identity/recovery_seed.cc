@@ -65,7 +65,7 @@ void AddDoubts(const std::string& folder, storage::StoppedLog& log) {
 
 raft::Configuration ConfigurationOf(const NodeConfig& config) {
   NodeConfig all = config;
-  all.join = false;  // a recovered cluster has nobody to be joined
+  all.join = false;  // a recovered cluster has no members yet to join
   return all.Initial();
 }
 

@@ -22,7 +22,7 @@ struct RecoverySeed {
   std::unique_ptr<kv::StateMachine> state;  // with everything applied that the log holds
 };
 
-// Changes nothing that is there. As long as it is there, nobody starts the node. Errors are those of
+// Changes nothing that is there. As long as it is there, the node cannot be started. Errors are those of
 // storage::ReadStoppedLog.
 absl::StatusOr<RecoverySeed> ReadRecoverySeed(const NodeConfig& config);
 
@@ -30,10 +30,10 @@ absl::StatusOr<RecoverySeed> ReadRecoverySeed(const NodeConfig& config);
 absl::StatusOr<storage::BackupHeader> WriteRecoveryBackup(const std::string& path, const NodeConfig& config,
                                                           RecoverySeed& seed);
 
-// Who decides in a recovered cluster: the members of the file.
+// The voters of a recovered cluster: the members of the file.
 raft::Configuration ConfigurationOf(const NodeConfig& config);
 
-// By whom a stopped log goes: the latest configuration in it, committed or not; if it holds none, the members
+// The members of a stopped log: the latest configuration in it, committed or not; if it holds none, the members
 // of the file, since a node whose file differs from what its log began with does not start (CheckMembers).
 raft::Configuration MembersOf(const raft::RestoredState& log, const NodeConfig& config);
 

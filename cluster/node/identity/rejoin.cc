@@ -86,7 +86,7 @@ absl::Status FollowRejoin(NodeConfig& config) {
   if (identity.node == identity.configured) return absl::OkStatus();
   const raft::NodeId as = identity.node;
   const raft::NodeId called = config.self;
-  // The file may still name somebody who had the id and was removed long ago.
+  // The file may still name a former member with this id that was removed long ago.
   std::erase_if(config.members,
                 [&](const MemberConfig& member) { return member.id == as && member.id != called; });
   for (MemberConfig& member : config.members) {

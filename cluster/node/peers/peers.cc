@@ -123,8 +123,7 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiv
       if (peer != nullptr) peer->lost_ns = now_ns;
       return;
     }
-    // A LOST node asks as whom it is to come back (it says no log): what is not committed may be gone back
-    // from.
+    // A LOST node asks under which id it comes back (it reports no log): what is not committed may be undone.
     if (opened.header.term == raft::Term() && epoch_ != committed_epoch_) {
       ++counters_.drops[static_cast<size_t>(wire::DropReason::kConfigEpoch)];
       return;
@@ -140,8 +139,8 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiv
   TakeBody(opened, datagram.arrived_ns, receiver);
 }
 
-// `answered`: this is the answer to a fresh question, so the member is there now. Whatever else is believed may be
-// a copy that somebody relays, and only leads back to the configuration's address.
+// `answered`: this is the answer to a fresh question, so the member is there now. Any other datagram may be a
+// relayed copy, and only leads back to the configuration's address.
 void Peers::Heard(PeerState& peer, const Datagram& datagram, bool answered) {
   peer.heard_ns = datagram.arrived_ns;
   if (datagram.from == peer.address) {
@@ -199,7 +198,7 @@ std::optional<raft::Message> Peers::Decode(std::string_view datagram) const {
   return opened.ok() ? wire::TakeMessage(self_, opened) : std::nullopt;
 }
 
-// Who is not named is not to stand at once; the others, or its own timeout, will find a leader.
+// A node that is not named does not stand at once; the others, or its own timeout, will find a leader.
 void Peers::TakeResign(const wire::PeerHeader& header, const wire::Resign& resign, PeerReceiver& receiver) {
   if (resign.leader != header.from || resign.incarnation != header.from_incarnation) return;
   if (resign.late) return receiver.Receive(raft::LeaderStalled{.leader = resign.leader, .term = header.term});
@@ -244,7 +243,7 @@ uint32_t Peers::CopyReaches() const {
   return reaches;
 }
 
-// The peers to whom the same goes as in pending_[first], as a mask; their messages are taken out of the queue
+// The peers that get the same message as pending_[first], as a mask; their messages are taken out of the queue
 // (their `to` is unset). A message is never sent ahead of an earlier one to the same peer.
 uint32_t Peers::TakeGroup(size_t first) {
   const uint32_t own = PositionBit(pending_[first].message.to);

@@ -89,23 +89,24 @@ class Peers {
   struct Counters {
     std::array<uint64_t, wire::kDropReasons> drops{};  // by DropReason
     uint64_t too_large = 0;                            // could not be sealed
-    uint64_t nowhere = 0;       // to somebody whose address is not known, or not any more
-    uint64_t refused = 0;       // datagrams of those who have left, or never were members
+    uint64_t nowhere = 0;       // to a node whose address is not known, or no longer
+    uint64_t refused = 0;       // datagrams of former members, or of nodes that never were members
     uint64_t bad_commands = 0;  // a forwarded command that is none
     uint64_t broadcasts = 0;    // datagrams that the kernel copies to several peers
     uint64_t split = 0;         // messages that left in pieces
     uint64_t pieces = 0;        // those pieces
   };
 
-  // Nobody is known yet. `copies` says which copy of the log this node has, and records which ones the others have.
+  // No peer is known yet. `copies` says which copy of the log this node has, and records the copies of the
+  // others.
   Peers(DatagramSender& socket, const wire::PeerIdentity& identity, CopyRegister& copies,
         std::function<uint64_t()> draw);
 
   // Sets the other members, by this node's configuration. Nothing is sent to other nodes but answers to unknown
   // peers. The configuration of an unknown peer is newer than what is committed here (`committed_epoch`), so it
   // may be a member that this node has not heard of: its requests are heard. The kernel copies nothing before
-  // SetBroadcast has said to whom. Once this node's configuration is committed, the logs of those who are no
-  // members by it are forgotten.
+  // SetBroadcast has named the receivers. Once this node's configuration is committed, the logs of nodes that
+  // are no members by it are forgotten.
   void SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t committed_epoch, uint64_t now_ns);
 
   void Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver);
@@ -129,7 +130,7 @@ class Peers {
     broadcast_reachable_ = reachable;
   }
 
-  // Who has recorded another log of this node, whose folder somebody has emptied then: it must end, and is
+  // The member that has recorded another log of this node, whose folder was emptied then: it must end, and is
   // LOST.
   raft::NodeId refused_by() const { return refused_by_; }
   // Why a member is not heard: its copy cannot be recorded.

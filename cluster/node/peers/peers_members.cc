@@ -49,8 +49,8 @@ void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t c
   for (const PeerState& known : before) {
     if (Find(known.id) == nullptr) Forget(known.id);
   }
-  // One that is not committed may be gone back from, and then who was left out is a member with its log of
-  // before.
+  // A configuration that is not committed may be undone, and then a node that it left out is a member with its
+  // former log.
   if (epoch != committed_epoch) return;
   std::vector<raft::NodeId> members;
   for (const PeerState& peer : others_) members.push_back(peer.id);

@@ -17,7 +17,7 @@ constexpr uint64_t kMendAgain_ns = 10'000'000'000;
 // A follower that has its snapshot and does not come nearer for so long is not waited for.
 constexpr uint64_t kPatience_ns = 5'000'000'000;
 
-// 0 for one of the future: somebody has set the clock back.
+// 0 for one of the future: the clock was set back.
 uint64_t AgeOf_ns(const struct stat& file) {
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
@@ -182,7 +182,7 @@ bool Snapshots::FollowerOnItsWay(uint64_t now_ns, const raft::Raft& raft) {
   return !behind_.empty();
 }
 
-// What was begun in another term is nobody's any more.
+// A transfer that was begun in another term is given up.
 void Snapshots::FollowRole(const raft::Raft& raft) {
   const raft::Term leads_in = raft.role() == raft::Role::kLeader ? raft.term() : raft::Term();
   if (leads_in == leads_in_) return;
@@ -191,7 +191,7 @@ void Snapshots::FollowRole(const raft::Raft& raft) {
   leads_in_ = leads_in;
 }
 
-// Who is no member any more is sent nothing, not even the rest.
+// A former member is sent nothing, not even the rest.
 void Snapshots::FollowMembers(const raft::Raft& raft) {
   const std::pair now(raft.configuration().epoch, raft.peers());
   if (now == members_) return;
@@ -211,7 +211,7 @@ void Snapshots::SendNeeded(kv::Replica& replica, const Peers& peers) {
     const auto peer =
         std::find_if(others.begin(), others.end(), [to](const PeerState& other) { return other.id == to; });
     if (peer == others.end() || peer->reached_at().port == 0) {
-      // Nobody knows where it is yet: the core asks again a heartbeat later.
+      // Its address is not known yet: the core asks again a heartbeat later.
       replica.Feed(raft::SnapshotSent{.to = to, .index = raft.snapshot().last.index, .delivered = false});
       continue;
     }

@@ -115,7 +115,8 @@ absl::string_view RoleWord(raft::Role role) {
 }
 
 std::string WhyClusterLost(const NodeStatus& status, size_t members) {
-  // A learner decides nothing, lost or not. Who does not know the members' roles takes all of them for voters.
+  // A learner decides nothing, lost or not. A node that does not know the members' roles takes all of them for
+  // voters.
   const auto decides = [&status](raft::NodeId id) {
     for (const MemberStatus& member : status.members) {
       if (member.id == id) return member.role == "voter" || member.role == "leaving";
