@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Who speaks, and may it be believed: the tag over the whole datagram, the member by its id, its known incarnation, and whether
- * its number is new. Only what has passed all of it reaches the node's state (xdp.bpf.c).
+ * Verifies a datagram: the tag over all of it, the member by its id, its known incarnation, and whether its number is
+ * new. Only a datagram that passes all checks reaches the node's state (xdp.bpf.c).
  */
 #pragma once
 

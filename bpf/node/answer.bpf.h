@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The answer to the datagram in hand, sent back over the interface it came by (XDP_TX): a new frame in the place of the
- * old, with addresses swapped, a packet number of its own, tag, and whole checksums, since nobody finishes them later. No
- * answer is longer than its question, so the frame only ever shrinks.
+ * The answer to the datagram in hand, sent back over the interface it came by (XDP_TX): a new frame in the place of
+ * the old, with addresses swapped, a packet number of its own, tag, and whole checksums, since nothing completes them
+ * later. No answer is longer than its question, so the frame only ever shrinks.
  */
 #pragma once
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The maps of a node's kernel programs, with who writes each; `node` and `numbers` are in state.bpf.h. `node`,
- * `windows`, `numbers`, `ring` and `about` are pinned and outlive the process; the rest is made anew with the programs.
+ * The maps of a node's kernel programs, with the writer of each; `node` and `numbers` are in state.bpf.h. `node`,
+ * `windows`, `numbers`, `ring` and `about` are pinned and outlive the process; the rest is made anew with the
+ * programs.
  */
 #pragma once
 

@@ -183,7 +183,7 @@ void Client::Retry(uint64_t id) {
         world_.Fail("request ", id, " of client ", address_, " was not answered within ",
                     kAnsweredWithin_ns / kSecond, " s without faults");
       }
-      // What became of it, nobody will know.
+      // Its outcome stays unknown.
       if (found->second.kind == Kind::kOpen) opening_ = false;
       operations_.erase(found);
       return;
@@ -242,7 +242,7 @@ void Client::Complete(Operation& operation, const kv::Answer& answer) {
       case kv::ResultCode::kMismatch:
         break;
     }
-    // A session that has expired frees its nonce: a ghost of its OPEN opens another, which nobody uses.
+    // A session that has expired frees its nonce: a ghost of its OPEN opens another, which stays unused.
     if (operation.kind != Kind::kOpen) answered_[id] = answer.result;
     if (answered_.size() > kAnsweredMax) answered_.erase(answered_.begin());
     if (operation.kind != Kind::kOpen) session_active_ns_ = std::max(session_active_ns_, operation.invoked_ns);

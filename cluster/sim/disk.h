@@ -57,7 +57,7 @@ class Disk {
 
   // A log that begins with it, and nothing else. While the node is down.
   void Recover(StoredSnapshot beginning);
-  // Somebody has emptied the folder: what starts in it next begins another log. While the node is down.
+  // Empties the folder: the next start begins another log. While the node is down.
   void Empty();
   // Which log it is: another one after Empty.
   static constexpr uint64_t kFirstCopy = 1;
@@ -99,7 +99,7 @@ class Disk {
   bool full_ = false;
   bool hung_ = false;
   uint64_t slow_ns_ = 0;
-  uint64_t copy_id_ = kFirstCopy;       // of its folder: nobody compares those of two nodes
+  uint64_t copy_id_ = kFirstCopy;       // of its folder: those of two nodes are never compared
   uint64_t incarnation_ = 0;            // syncs of a former incarnation never finish
 };
 

@@ -96,7 +96,7 @@ void Faults::Partition(uint64_t duration_ns) {
 void Faults::OneWay(uint64_t duration_ns) {
   const uint64_t node = Target().id().value();
   const bool deaf = world_.random.Chance(500'000);
-  world_.Trace("node ", node, deaf ? " hears nobody for " : " is heard by nobody for ",
+  world_.Trace("node ", node, deaf ? " hears no node for " : " is heard by no node for ",
                duration_ns / kMillisecond, " ms");
   for (uint64_t other = 1; other <= world_.servers.size(); ++other) {
     if (other == node || world_.random.Chance(200'000)) continue;
@@ -183,7 +183,7 @@ void Faults::Resignation(uint64_t duration_ns) {
     if (!leader->up() || leader->raft().role() != raft::Role::kLeader) continue;
     const raft::LeaderResigns hint{.leader = leader->id(), .term = leader->raft().term(), .rank = 0};
     if (world_.random.Chance(plan_.resigns_truly_ppm)) CrashFor(*leader, duration_ns, false);
-    // They may not agree on who is first: then several stand at once, and votes split.
+    // They may not agree on the first in rank: then several stand at once, and votes split.
     const uint32_t step = world_.random.Chance(500'000) ? 0 : 1;
     uint32_t rank = 0;
     for (const auto& server : world_.servers) {
@@ -198,7 +198,7 @@ void Faults::Resignation(uint64_t duration_ns) {
       ranked.rank = rank;
       rank += step;
       server->ArriveResignation(ranked);
-      // A copy that the network kept, or somebody else.
+      // A copy that the network kept, or an attacker.
       if (!world_.random.Chance(300'000)) continue;
       world_.time.After(world_.random.Below(10 * kSecond),
                         [late = server.get(), ranked] { late->ArriveResignation(ranked); });
@@ -207,9 +207,9 @@ void Faults::Resignation(uint64_t duration_ns) {
   }
 }
 
-// The worst moment: one node lags, this one forgets what it has acknowledged without it, and who leads is away.
-// Of a minority only, so that the others can go on; and once all others have recorded its log, which is what
-// the rule rests on (docs/SAFETY.md).
+// The worst moment: one node lags, this one forgets what it has acknowledged without it, and the leader is
+// away. Of a minority only, so that the others can go on; and once all others have recorded its log, which is
+// what the rule rests on (docs/SAFETY.md).
 void Faults::EmptyFolder(uint64_t duration_ns) {
   const uint64_t nodes = world_.servers.size();
   if (emptied_ >= (nodes - 1) / 2) return;

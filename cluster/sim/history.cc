@@ -43,12 +43,12 @@ std::map<uint64_t, Zone> ZonesOf(const std::vector<RegisterOperation>& operation
     initial->second.written = true;
     initial->second.first_end_ns = 0;
   }
-  // A write without an answer that nobody read may be put at the very end.
+  // A write without an answer that was never read may be put at the very end.
   std::erase_if(zones, [](const auto& zone) { return zone.second.first_end_ns == UINT64_MAX; });
   return zones;
 }
 
-// When somebody was first told that the counter had come as far as `value`; UINT64_MAX: nobody was.
+// When an answer first said that the counter had reached `value`; UINT64_MAX: none did.
 class FirstSeen {
  public:
   explicit FirstSeen(const std::vector<CounterOperation>& operations) {
@@ -130,7 +130,7 @@ std::string CheckCounter(std::vector<CounterOperation> operations, int64_t final
         "begun by then; it stands at ",
         final_value);
   }
-  // Whoever begins after another has ended sees at least as much; an increment, more.
+  // An operation that begins after another has ended sees at least as much; an increment, more.
   std::erase_if(operations, [](const CounterOperation& operation) { return !operation.observed.has_value(); });
   std::vector<CounterOperation> by_end = operations;
   std::sort(operations.begin(), operations.end(),
@@ -156,7 +156,7 @@ std::string CheckRegister(const std::vector<RegisterOperation>& operations) {
   std::vector<std::pair<uint64_t, const Zone*>> forward;
   std::vector<std::pair<uint64_t, const Zone*>> backward;
   for (const auto& [value, zone] : zones) {
-    if (!zone.written) return absl::StrCat("read ", value, ", which nobody wrote");
+    if (!zone.written) return absl::StrCat("read ", value, ", which was never written");
     if (zone.read && zone.first_read_end_ns < zone.write_begin_ns) {
       return absl::StrCat("read ", value, " before it was written");
     }

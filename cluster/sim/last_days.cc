@@ -32,7 +32,8 @@ bool LastDays::Run() {
   return !world_.plan.last_days.folder_put_back || PutFolderBack();
 }
 
-// Three voters at least that follow one leader with all it has, so that one may fail; and nobody else in between.
+// Three voters at least that follow one leader with all it has, so that one may fail; and no other node in
+// between.
 bool LastDays::IsWell() const {
   const Server* const leader = LeaderOf(world_);
   if (leader == nullptr) return false;
@@ -63,7 +64,7 @@ bool LastDays::HangLeadersDisk() {
   if (!run_(kReplacedWithin_ns)) return false;
   const Server* const leader = LeaderOf(world_);
   if (leader == nullptr || leader == &hung) {
-    world_.Fail(leader == nullptr ? "nobody leads " : "the node whose disk hangs still leads ",
+    world_.Fail(leader == nullptr ? "no node leads " : "the node whose disk hangs still leads ",
                 kReplacedWithin_ns / kSecond, " s after the disk of its leader hung");
     return false;
   }

@@ -14,7 +14,7 @@
 
 namespace hedgerow::sim {
 
-// The one of the latest term; null: nobody leads.
+// The one of the latest term; null: no node leads.
 Server* LeaderOf(const World& world);
 
 class LastDays {

@@ -27,7 +27,7 @@ void Membership::Next() {
   });
 }
 
-// Whoever believes that it leads is asked: it may be one of several.
+// Asks a node that believes that it leads: it may be one of several.
 void Membership::Act() {
   std::vector<Server*> leaders;
   for (const auto& server : world_.servers) {

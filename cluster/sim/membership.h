@@ -22,7 +22,7 @@ class Membership {
   void Start();
   void Calm() { calm_ = true; }
   void Answered(Server& server, const raft::MembershipAnswer& answer);
-  // Whom a client may take for a member: it heard so some time ago, or never.
+  // A node that a client may take for a member: it heard so some time ago, or never.
   Server& SomeNode();
   void ConfigurationSeen(const raft::Configuration& configuration) { seen_ = configuration; }
 

@@ -221,7 +221,7 @@ Plan DrawPlan(Random& random) {
     plan.memcached.counting_clients = random.Between(1, 2);
     plan.memcached.one_id_clients = random.Between(0, 2);
   }
-  // Elections that never end and logs that no one commits leave nobody who could change anything.
+  // Elections that never end and logs that no one commits leave no leader that could change anything.
   if (!special) plan.membership = DrawMembership(random, plan.nodes);
   // A recovered cluster begins with the members of its file.
   if (plan.membership.mean_interval_ns == 0 && random.Chance(400'000)) {
@@ -233,7 +233,7 @@ Plan DrawPlan(Random& random) {
     plan.network.late_votes_max_ns = kSecond;
     plan.network.late_acks = true;
   }
-  // Nobody puts another in the place of who is LOST, or recovers the cluster: that has runs of its own.
+  // No LOST node is replaced, and the cluster is not recovered: that has runs of its own.
   if (plan.membership.mean_interval_ns == 0 && plan.recovery.mean_interval_ns == 0) {
     plan.faults.empty_folders = plan.faults.mean_interval_ns > 0 && random.Chance(700'000);
   }

@@ -38,7 +38,7 @@ void Recovery::Start() {
   if (world_.plan.recovery.mean_interval_ns > 0) Next();
 }
 
-// Nobody hears what it says from then on; but what was said to it before the cluster was recovered still comes.
+// No node hears it from then on; but what was sent to it before the cluster was recovered still arrives.
 void Recovery::Voted(raft::NodeId candidate) {
   if (calm_ || candidate != led_ || alone_) return;
   alone_ = true;
@@ -123,9 +123,9 @@ const Server* Recovery::Leader() const {
   return leader;
 }
 
-// In one moment: from then on nobody starts with what was before. At worst whoever led can lead again, in the
-// same term and at the same indices, while those who have acknowledged its entries are not there yet, but what
-// they said is.
+// In one moment: from then on no node starts with its former state. At worst the former leader can lead again,
+// in the same term and at the same indices, while the nodes that have acknowledged its entries are not there
+// yet, but their answers are.
 void Recovery::Recover(bool worst) {
   const Server* const led = worst ? Leader() : nullptr;
   for (const auto& server : world_.servers) server->Crash(/*power_cut=*/!world_.plan.disk.memory);
@@ -143,7 +143,7 @@ void Recovery::Recover(bool worst) {
   HEDGEROW_CHECK(kv::ApplyAll(log, *state) == raft::LogIndex());
   world_.fingerprints.resize(last.index.value(), state->fingerprint());
   if (world_.fingerprints.back() != state->fingerprint()) {
-    world_.Fail("what goes on after entry ", last.index.value(), " has another state than who has applied it");
+    world_.Fail("what goes on after entry ", last.index.value(), " has another state than the nodes that have applied it");
   }
   led_ = led != nullptr ? led->id() : raft::NodeId();
   alone_ = false;
@@ -155,7 +155,7 @@ void Recovery::Recover(bool worst) {
   StartAgain(led);
 }
 
-// Who led stands already when those come who make a majority with it.
+// The former leader stands already when the nodes come that make a majority with it.
 void Recovery::StartAgain(const Server* led) {
   size_t soon = world_.servers.size() / 2;
   for (const auto& server : world_.servers) {

@@ -4,7 +4,7 @@
 // (docs/adr/0019). It is the one with the longest log by (term, index), which holds everything that was ever
 // acknowledged, or another one that does; so whatever is lost is a fault. In memory mode one node's process has
 // died and the others' hosts have lost their power, so they are LOST and come back as other incarnations; but
-// never a day on which nobody is left who has all that was committed, since then writes are lost by consent.
+// never a day on which no node is left that has all that was committed, since then writes are lost by consent.
 // Packets of the cluster before arrive for seconds after.
 
 #pragma once
@@ -19,16 +19,16 @@ class Recovery {
 
   void Start();
   void Calm() { calm_ = true; }
-  // Somebody leads.
+  // A node leads.
   void NewLeader(Server& server);
-  // Somebody is about to get a vote.
+  // A node is about to get a vote.
   void Voted(raft::NodeId candidate);
 
  private:
   void Next();
   void Recover(bool worst);
   Server& Longest();
-  // Null, in memory mode alone: nobody's log has all of it.
+  // Null, in memory mode alone: no log has all of it.
   Server* RecoverySeed(bool shortest);
   const Server* Leader() const;
   void StartAgain(const Server* led);

@@ -70,9 +70,8 @@ void Server::Start() {
   if (up()) Rearm();
 }
 
-// The members, by the configuration file: the cluster's first ones, or none for a spare; and later perhaps what
-// somebody has made of it, on this node alone. A real node then tells him and does not start until the file is
-// mended.
+// The members, by the configuration file: the cluster's first ones, or none for a spare; and later perhaps an
+// edited version, on this node alone. A real node then reports it and does not start until the file is mended.
 raft::Configuration Server::ConfiguredMembers() {
   const uint64_t edits_ppm = world_.plan.membership.edit_file_ppm;
   const bool edited = incarnations_ > 1 && edits_ppm > 0 && world_.random.Chance(edits_ppm);
@@ -93,7 +92,7 @@ std::unique_ptr<kv::StateMachine> Server::Load(const std::vector<std::string>& c
   return state;
 }
 
-// Transfers know no incarnations. But nobody hears what is said of one that was installed in a new log.
+// Transfers know no incarnations. But no node hears of one that was installed in a new log.
 void Server::ReceiveSnapshot(const raft::SnapshotReceived& received, const std::vector<std::string>& chunks) {
   if (IsRefusedBy(received.leader)) return;
   if (bridge_.has_value()) {
@@ -249,7 +248,7 @@ void Server::Take(Inbox& inbox) {
   }
 }
 
-// Who asks for a peer's incarnation is told in the same answer that the peer knows another log of it; so it has
+// The answer with a peer's incarnation also says that the peer knows another log of the asker; so the asker has
 // heard nothing of that peer before it is LOST.
 void Server::ArriveFromPeer(raft::Message message, uint64_t copy_id) {
   if (up() && !paused_ && IsRefusedBy(message.from)) IsLost(message.from);

@@ -48,11 +48,11 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   void Recover(const StoredSnapshot& beginning);
   // Its process ends, and its folder is an older copy when it starts again, which the others should notice.
   void PutFolderBack(Disk::Copy copy, KnownCopies known_copies);
-  // Nobody takes anything from a node with another log, so it is none of those that may not contradict
-  // themselves or each other.
+  // No node believes a node with another log, so it is none of the nodes that may not contradict themselves or
+  // each other.
   bool MayBeHeard() const;
   const KnownCopies& known_copies() const { return known_copies_; }
-  // Its process ends, and somebody removes all that it has stored.
+  // Its process ends, and all that it has stored is removed.
   void EmptyFolder();
   // Whether it has heard this node, and so recorded its log.
   bool Knows(raft::NodeId other) const { return known_copies_.CopyOf(other) != 0; }

@@ -36,7 +36,7 @@ struct BackupHeader {
   bool operator==(const BackupHeader&) const = default;
 };
 
-// The generation after `of`, in which nobody has taken part yet.
+// The generation after `of`, in which no node has taken part yet.
 RecoveryGeneration NextGeneration(const RecoveryGeneration& of);
 
 std::string EncodeBackupHeader(const BackupHeader& header);

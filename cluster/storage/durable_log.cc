@@ -19,7 +19,7 @@
 namespace hedgerow::storage {
 namespace {
 
-// The highest two bits stay free for those who have to say other things in its place (wire/peer.h).
+// The highest two bits stay free for other values in its place (wire/peer.h).
 uint64_t DrawCopyId() {
   std::random_device device;
   uint64_t drawn = 0;
@@ -79,8 +79,7 @@ absl::StatusOr<std::unique_ptr<DurableLog>> DurableLog::Open(const StorageOption
 
 DurableLog::~DurableLog() {
   if (segments_ == nullptr || !final_error_.ok()) return;
-  // An error here costs the log's validity after a restart of the host in memory mode, which nobody was
-  // promised.
+  // An error here costs the log's validity after a restart of the host in memory mode, which is not promised.
   if (!options_.sync && committed_batch_ > 0 && segments_->Sync()) {
     (void)watermark_.Write({.batch = committed_batch_, .unsynced = false, .boot_id = options_.boot_id});
   }

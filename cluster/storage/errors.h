@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The errors of the log, each saying what was found and what to do. Codes: DataLoss, something durable is
-// damaged or missing; ResourceExhausted, no space, which can pass; FailedPrecondition, somebody else's log, or
-// one that this node may not use any more; Unavailable, it is in use; Internal, the operating system refused
+// damaged or missing; ResourceExhausted, no space, which can pass; FailedPrecondition, the log of another node,
+// or one that this node may not use any more; Unavailable, it is in use; Internal, the operating system refused
 // something.
 
 #pragma once

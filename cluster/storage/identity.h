@@ -48,7 +48,8 @@ struct Identity {
   // id). Empty: it holds none.
   std::string kernel_holds{};
   bool kernel_lost = false;  // they are gone: no start brings them back
-  // This copy is not the one that the member had, or not its latest state: who found that out; 0 is the host.
+  // This copy is not the one that the member had, or not its latest state: the node that found that out; 0 is
+  // the host.
   std::optional<raft::NodeId> unknown_to{};
   std::map<raft::NodeId, uint64_t> copies{};  // of the other members
 

@@ -31,7 +31,7 @@ namespace {
   _exit(1);
 }
 
-// At a moment that nobody chooses: nothing handles SIGALRM, so it ends the process as SIGKILL would. 0: not.
+// At an arbitrary moment: nothing handles SIGALRM, so it ends the process as SIGKILL would. 0: not.
 void KillAfter(uint64_t us) {
   const itimerval timer = {.it_interval = {},
                            .it_value = {.tv_sec = 0, .tv_usec = static_cast<suseconds_t>(us)}};

@@ -94,7 +94,7 @@ class LogStorage {
   const StorageOptions options_;
   const Descriptor event_;
   std::atomic<bool> signalled_ = false;  // event_ may be readable
-  // Belongs to whoever has set committing_, and before the thread starts to nobody.
+  // Belongs to the thread that has set committing_, and before the writer starts to none.
   const std::unique_ptr<DurableLog> log_;
   const SnapshotFolder snapshots_;
   LogCompactor compactor_;

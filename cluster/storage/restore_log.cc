@@ -44,7 +44,7 @@ absl::Status WriteSnapshot(const SnapshotFolder& folder, const SnapshotHeader& h
   return folder.Publish(writer->path(), header.snapshot.last);
 }
 
-// The same log that a follower has that has just installed the snapshot and voted for nobody.
+// The same log that a follower has that has just installed the snapshot and has not voted.
 absl::Status WriteLog(const std::string& path, const StoredIdentity& identity,
                       const RecoveryGeneration& generation, const raft::EntryId& last,
                       const raft::Configuration& configuration) {

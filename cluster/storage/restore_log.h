@@ -19,7 +19,7 @@ absl::Status CheckFinished(const std::string& path);
 
 // What the log of `generation` goes on from, of a backup that ends with `last`: far beyond every entry that the
 // cluster before can have had after it. Clients remember what was made of indices (a session's id, a memcached
-// item's `cas`), and what they remember of entries that are gone must be nobody else's here.
+// item's `cas`), and what they remember of entries that are gone must not be used again here.
 raft::EntryId FirstOf(const RecoveryGeneration& generation, const raft::EntryId& last);
 
 // Everything is durable when it returns. AlreadyExists: the folder is not empty. `configuration` is the new

@@ -18,7 +18,7 @@
 namespace hedgerow::storage {
 
 struct StoppedLog {
-  Watermark lock;  // nobody starts a node on the folder as long as this is there
+  Watermark lock;  // no node can start on the folder as long as this is there
   RecoveryGeneration generation{};
   uint64_t copy_id = 0;
   raft::RestoredState raft{};

@@ -34,15 +34,15 @@ constexpr size_t kPeerDatagramMax_bytes = HR_PEER_DATAGRAM_MAX_BYTES;  // of wha
 constexpr size_t kAppendFixed_bytes = kPeerHeader_bytes + sizeof(hr_peer_append);
 constexpr size_t kAppendEntryFixed_bytes = 21;
 
-// In the header of a HELLO: its sender has lost what it promised, and will never take part as itself again.
-// Nobody answers for it; who hears it may say so to an operator, and believes nothing else for it.
+// In the header of a HELLO: its sender has lost what it promised, and will never take part as itself again. It
+// gets no answer; a node that hears it may report it to an operator, and believes nothing else for it.
 inline constexpr raft::Term kLostTerm{UINT64_MAX};
 
-// In the header of a HELLO_ACK: its sender has recorded another log of whoever asked, or knows of a later state of
-// it, and will never believe this one under that id.
+// In the header of a HELLO_ACK: its sender has recorded another log of the node that asked, or knows of a later
+// state of it, and never believes this one under that id.
 inline constexpr raft::Term kForeignLogTerm{UINT64_MAX - 1};
-// In the header of a HELLO_ACK: whoever asked is no member by the configuration that is committed at its sender, whose
-// epoch stands in the header. The sender is no peer of it, and says nothing else.
+// In the header of a HELLO_ACK: the node that asked is no member by the configuration that is committed at its
+// sender, whose epoch stands in the header. The sender is no peer of it, and says nothing else.
 inline constexpr raft::Term kRemovedTerm{UINT64_MAX - 2};
 
 // Otherwise the term of a HELLO and of a HELLO_ACK says which log its sender has. Programs from before there
@@ -70,7 +70,7 @@ struct PeerTraits {
 
 // What a node found in its folder when it started: how often it has started on its log by now, and the term and
 // last entry that it had then. All that it promised in former incarnations is in it, or the folder is an older
-// copy that somebody has put back.
+// copy that was put back.
 struct Started {
   uint64_t starts = 0;  // 0: it does not say (a program from before, or a LOST node)
   raft::Term term{};
@@ -105,8 +105,9 @@ struct ForwardAnswer {
   kv::Result result{};  // kResult
 };
 
-// A dying leader's last message, sent by its kernel: who should stand for election at once, and who after whom.
-// Or, where its loop only waits for a processor, that it is late: then nobody resigns, and nobody is named.
+// A dying leader's last message, sent by its kernel: the nodes that should stand for election at once, in
+// order. Or, where its loop only waits for a processor, that it is late: then it does not resign, and names no
+// node.
 struct Resign {
   uint64_t incarnation = 0;  // of the leader that resigns
   raft::NodeId leader{};

@@ -34,8 +34,8 @@ class PeerIncarnations {
   // `members` may contain `self`, which is left out. `draw` gives 64 random bits.
   PeerIncarnations(raft::NodeId self, const std::vector<raft::NodeId>& members, std::function<uint64_t()> draw);
 
-  // Another peer, whose incarnation is not known yet; or one that is forgotten, with its incarnation. Who is
-  // one already stays.
+  // Another peer, whose incarnation is not known yet; or one that is forgotten, with its incarnation. A peer
+  // that is known already stays.
   void Add(raft::NodeId peer);
   void Remove(raft::NodeId peer);
   // Its incarnation is not known any more, and it is not asked before so long has passed, whatever it says
@@ -76,7 +76,7 @@ class PeerIncarnations {
   uint64_t IncarnationOf(raft::NodeId peer) const;
   // The highest number seen in that incarnation.
   uint64_t HighestOf(raft::NodeId peer) const;
-  // Somebody else (the node's kernel part) has admitted numbers up to this one: they are old from now on.
+  // The node's kernel part has admitted numbers up to this one: they are old from now on.
   void SeenUpTo(raft::NodeId peer, uint64_t highest);
 
  private:

@@ -135,7 +135,7 @@ HR_INLINE enum hr_node_verdict hr_node_decide(struct hr_node_view *view, __u32 k
                                               union hr_node_reply *reply, struct hr_node_spoken *spoken) {
   enum hr_node_verdict verdict = HR_NODE_PASS;
 
-  if (!view->incarnation) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_FENCED); /* nobody to speak for yet */
+  if (!view->incarnation) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_FENCED); /* no process to speak for yet */
   if (config_epoch != view->config_epoch) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_EPOCH);
   switch (kind) {
     case HR_PEER_HEARTBEAT:

@@ -38,12 +38,12 @@ enum hr_node_may {
   HR_NODE_MAY_APPEND = 8,    /* store and acknowledge appends: memory mode */
   HR_NODE_MAY_COUNT = 16,    /* leader: count acknowledgements */
 };
-/* Whoever may do one of these has the log's end, and the vote. */
+/* The side that may do one of these owns the log's end, and the vote. */
 #define HR_NODE_OWNS_LOG (HR_NODE_MAY_APPEND | HR_NODE_MAY_GRANT)
 
 /*
- * What a leader's or candidate's kernel knows of one member, by its position. Whose position it is stands here, under the
- * lock, and not only in the map of addresses: the masks and who they are about change in one critical section (R0).
+ * What a leader's or candidate's kernel knows of one member, by its position. Whose position it is stands here, under
+ * the lock, and not only in the map of addresses: the masks and their members change in one critical section (R0).
  */
 struct hr_node_member {
   __u64 match;      /* acknowledged in this term */
@@ -51,7 +51,7 @@ struct hr_node_member {
   __u64 replied_ns; /* when that answer came */
   __u64 loop_seq;   /* its loop's, as it last said */
   __u64 contact_ns; /* when loop_seq was last seen to change: progress, not an echo */
-  __u32 node;       /* id; 0: nobody */
+  __u32 node;       /* id; 0: no member */
   __u32 reserved;
 };
 
@@ -152,7 +152,7 @@ enum hr_node_control_result {
 struct hr_node_control {
   __u32 operation;   /* enum hr_node_operation */
   __u32 result;      /* out; enum hr_node_control_result */
-  __u64 incarnation; /* who asks */
+  __u64 incarnation; /* of the process that asks */
   struct hr_node_view view; /* OPEN and LEASE: in; always: out */
 };
 
