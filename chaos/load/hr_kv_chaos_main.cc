@@ -15,7 +15,6 @@
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "chaos/load/final_read.h"
 #include "chaos/load/hkv_load.h"

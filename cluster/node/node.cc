@@ -12,9 +12,6 @@
 #include <sched.h>
 #include <sys/epoll.h>
 
-#include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
-#include "absl/time/time.h"
 #include "cluster/node/snapshots/backup_pieces.h"
 #include "cluster/transfer/load_state.h"
 #include "operate/version.h"

@@ -4,7 +4,6 @@
 // administrator asks for, and what the status tells of them. Part of Node, on the loop's thread but for
 // ChangeSettings.
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <utility>
 

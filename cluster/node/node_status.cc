@@ -8,7 +8,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "cluster/node/node.h"
 #include "cluster/node/status/stall_problem.h"
 #include "cluster/node/status/state_problem.h"

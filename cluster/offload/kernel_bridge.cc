@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/offload/kernel_bridge.h"
 
-#include <algorithm>
 #include <utility>
 #include <variant>
 

@@ -14,7 +14,6 @@
 #pragma once
 
 #include <compare>
-#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>

@@ -4,8 +4,6 @@
 // at.
 #include "cluster/offload/kernel_bridge.h"
 
-#include <utility>
-
 #include <gtest/gtest.h>
 
 #include "absl/status/status.h"

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
 #include "net/netlink/link.h"
 #include "net/netlink/route.h"
 

@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "net/bpf_log.h"
 #include "net/fnv.h"
 #include "net/netlink/link.h"

@@ -8,9 +8,6 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
 #include <string>
 #include <vector>
 

@@ -8,10 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <memory>
-#include <optional>
-#include <set>
-#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"

@@ -8,7 +8,6 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
-#include <cerrno>
 #include <memory>
 
 #include "bpf/node/raft/node_maps_abi.h"

@@ -3,7 +3,6 @@
 // Leading: replication and commitment (Raft section 5.3 and 5.4), heartbeat rounds, the check that a majority
 // still listens (dissertation section 6.2), and leadership transfer (dissertation section 3.10).
 #include <algorithm>
-#include <array>
 
 #include "cluster/raft/check.h"
 #include "cluster/raft/raft.h"

@@ -4,8 +4,6 @@
 // promoted when they have caught up (4.2.1); a leader that is removed leads until its successors have committed
 // that, does not count itself meanwhile, and then steps down (4.2.2); a removed node does not disturb the
 // cluster (4.2.3).
-#include <algorithm>
-#include <utility>
 
 #include "cluster/raft/check.h"
 #include "cluster/raft/raft.h"

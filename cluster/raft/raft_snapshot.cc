@@ -4,8 +4,6 @@
 // its log what they hold, but for a tail. A leader whose log does not reach back to what a follower needs asks
 // for a snapshot to be sent; how it gets there is the caller's business. Nothing here waits for that.
 #include <algorithm>
-#include <utility>
-#include <vector>
 
 #include "cluster/raft/check.h"
 #include "cluster/raft/raft.h"

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/raft/reads.h"
 
-#include <algorithm>
-#include <utility>
-
 namespace hedgerow::raft {
 
 void MoveExpired(std::deque<LocalRead>& reads, uint64_t now_ns, std::vector<LocalRead>& expired) {

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 #include <utility>
-#include <vector>
 
 #include "cluster/sim/membership.h"
 #include "cluster/sim/server.h"

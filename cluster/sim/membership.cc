@@ -2,7 +2,6 @@
 #include "cluster/sim/membership.h"
 
 #include <bit>
-#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "cluster/sim/server.h"

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 #include <functional>
-#include <utility>
 
 #include "cluster/sim/membership.h"
 #include "cluster/sim/server.h"

@@ -4,7 +4,6 @@
 #include <zlib.h>
 
 #include <array>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"

@@ -7,12 +7,9 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <memory>
 #include <random>
-#include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cluster/raft/check.h"
 #include "cluster/storage/log_storage.h"

@@ -11,10 +11,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "cluster/storage/log_reader.h"
 #include "cluster/storage/log_storage.h"
 #include "cluster/storage/records.h"

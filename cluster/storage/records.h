@@ -21,7 +21,6 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "cluster/raft/types.h"
 #include "cluster/storage/storage_options.h"
 

@@ -5,7 +5,6 @@
 #include <memory>
 #include <optional>
 #include <system_error>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cluster/raft/outputs.h"

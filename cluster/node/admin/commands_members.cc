@@ -3,7 +3,6 @@
 // hedgerow-node members: lists the members, and changes the membership. A change is asked for at the leader's
 // socket and waited for; the cluster goes on with it whether anybody waits or not.
 #include <algorithm>
-#include <memory>
 #include <string>
 #include <vector>
 

@@ -5,14 +5,12 @@
 #include <iostream>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "cluster/api/node.pb.h"
 #include "cluster/node/admin/admin_client.h"
 #include "cluster/node/config/config.h"

@@ -8,7 +8,6 @@
 #include <memory>
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cluster/kv/state_machine.h"
 #include "cluster/node/config/config.h"

@@ -6,8 +6,6 @@
 
 #pragma once
 
-#include <string>
-
 #include "absl/status/status.h"
 #include "cluster/node/config/config.h"
 #include "cluster/raft/types.h"

@@ -17,8 +17,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
