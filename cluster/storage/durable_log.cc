@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/storage/durable_log.h"
 
-#include <unistd.h>
-
 #include <cerrno>
-#include <cstdio>
 #include <optional>
 #include <random>
 
@@ -88,11 +85,7 @@ DurableLog::~DurableLog() {
 // The header comes last, under its name and as a whole.
 absl::Status DurableLog::Begin() {
   if (absl::Status status = MakeFolder(SegmentFolderOf(options_.path)); !status.ok()) return status;
-  const std::string path = LogHeaderOf(options_.path);
-  const std::string unfinished = path + ".new";
-  if (absl::Status status = WriteSynced(unfinished, EncodeLogHeader(header_)); !status.ok()) return status;
-  if (rename(unfinished.c_str(), path.c_str()) != 0) return FromErrno(path, "make", errno);
-  return SyncFolder(options_.path);
+  return ReplaceSynced(LogHeaderOf(options_.path), EncodeLogHeader(header_));
 }
 
 absl::Status DurableLog::Restore(const Watermark::Value& mark) {

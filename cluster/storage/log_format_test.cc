@@ -173,7 +173,7 @@ TEST_F(LogFormatTest, ALaterFormatIsNamedAndNotTouched) {
 // The header is made last, under its name at once.
 TEST_F(LogFormatTest, ALogWhoseMakingWasCutShortIsMadeAnew) {
   std::filesystem::create_directories(folder_.segments());
-  WriteFile(LogHeaderOf(folder_.log()) + ".new", "hrl");
+  WriteFile(LogHeaderOf(folder_.log()) + ".unfinished", "hrl");
   WriteFile(folder_.log() + "/watermark", "");
   EXPECT_NE(OpenOrDie(Options())->copy_id(), 0u);
   EXPECT_TRUE(Same(OpenOrDie(Options())->TakeRestored(), {}));
