@@ -41,8 +41,8 @@ Symmetry == Permutations(Split) \union Permutations(Nodes \ Split)
 -----------------------------------------------------------------------------
 (* States that differ only in what can make no difference any more are one to TLC (VIEW). That is:
    - of a term that every node has left, what its leader sent and what was acknowledged, but for what a majority
-     acknowledged: nobody takes or answers an append of it any more;
-   - whom a node that acts as one voted for in a term that has its leader: it votes there no more;
+     acknowledged: no node takes or answers an append of it any more;
+   - the vote of a node that acts as one in a term that has its leader: it votes there no more;
    - what such a node said: it is in its term and vote. *)
 IsOver(t) ==
   \A n \in Nodes : phase[n] = "gone" \/ (term[n] > t /\ \A r \in Pending(n) : r.kind = "append" => r.term > t)

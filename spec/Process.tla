@@ -28,7 +28,7 @@ Fence(n) ==
             /\ upto' = [upto EXCEPT ![n] = Len(ring[n])]
   /\ UNCHANGED <<sent, stored, role, ring, limbo>>
 
-\* While `may` is 0 nobody reads the rest of the view before OPEN replaces it; the model forgets it.
+\* While `may` is 0 the rest of the view is not read before OPEN replaces it; the model forgets it.
 Drained(n) ==
   /\ phase[n] = "draining" /\ upto[n] = 0
   /\ limbo[n] = NoRecord \/ Fault = "ack_before_store"
