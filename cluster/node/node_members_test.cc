@@ -256,7 +256,7 @@ TEST_P(NodeMembersTest, ANodeThatIsRemovedWhileItRunsSaysSo) {
   for (const auto& [id, running] : nodes_) EXPECT_EQ(StatusOf(id).removed.empty(), id != leader) << id;
 }
 
-TEST_P(NodeMembersTest, WhoseFileWasEditedDoesNotStart) {
+TEST_P(NodeMembersTest, ANodeWithAnEditedFileDoesNotStart) {
   StartWriting();
   const uint64_t edited = WaitForLeader() % 3 + 1;
   Stop(edited);

@@ -111,7 +111,7 @@ TEST_P(NodeTest, LeadershipIsNotHandedToTheDead) {
   EXPECT_LT(quickest, kHandsOverWithin);
 }
 
-TEST_P(NodeTest, LeadershipIsHandedToWhomItIsTold) {
+TEST_P(NodeTest, LeadershipGoesToTheNamedNode) {
   const uint64_t leader = WaitForLeader();
   const uint64_t target = leader % 3 + 1;
   EXPECT_EQ(nodes_[target - 1]->node->Transfer(raft::NodeId(leader)).code(),

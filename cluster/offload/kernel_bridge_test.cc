@@ -214,7 +214,7 @@ TEST(KernelBridge, R7_AVoteThatTheKernelGaveIsTheProcesssByItsNextTurn) {
 }
 
 // Nothing wakes a process for the vote: it looks by itself in time, and at the latest when it would stand.
-TEST(KernelBridge, R7_WhoSleptThroughItsVoteDoesNotStandAgainstIt) {
+TEST(KernelBridge, R7_ANodeThatSleptThroughItsVoteDoesNotStandAgainstIt) {
   Host host;
   host.Follow(1, 1);
   EXPECT_LE(host.bridge->next_deadline_ns(), host.now_ns + 10 * kMillisecond / 3);

@@ -182,7 +182,7 @@ TEST_F(WatchLiveTest, AnExecIsLeftToTheLease) {
   });
 }
 
-TEST_F(WatchLiveTest, AFollowersDeathIsNobodysBusiness) {
+TEST_F(WatchLiveTest, AFollowersDeathIsNotReported) {
   OnStage([&] {
     Victim victim({});
     ExpectLeads(victim);
@@ -219,7 +219,7 @@ TEST_F(WatchLiveTest, AStateThatAnotherLifeHasTakenOverIsNotSpokenFor) {
   });
 }
 
-TEST_F(WatchLiveTest, ThePlanOfAnotherTermNamesNobody) {
+TEST_F(WatchLiveTest, ThePlanOfAnotherTermNamesNoSuccessor) {
   OnStage([&] {
     Victim victim({});
     ExpectLeads(victim);

@@ -86,7 +86,7 @@ TEST_F(WatchTest, SharesTheNodesMaps) {
   });
 }
 
-TEST_F(WatchTest, SaysWhoCannotBeToldAndWhy) {
+TEST_F(WatchTest, NamesTheNodesThatCannotBeNotifiedAndWhy) {
   InNamespace([] {
     AddLink();
     WatchSpec spec = Spec();

@@ -89,7 +89,7 @@ TEST(Decisions, TheQuorumValueIsTheKthLargestOfTheVotersAndOfBothIfTheyAreJoint)
   }
 }
 
-TEST(Decisions, WhoIsNoVoterDoesNotCount) {
+TEST(Decisions, AMemberWithoutAVoteDoesNotCount) {
   EXPECT_TRUE(hr_raft_is_quorum(0b011, 0b111));
   EXPECT_FALSE(hr_raft_is_quorum(0b001, 0b111));
   EXPECT_FALSE(hr_raft_is_quorum(0b1001, 0b0111));

@@ -200,7 +200,7 @@ TEST_F(KernelEvents, LatenessEnds) {
   EXPECT_LE(cluster_.now_ns(), heard_ns + longest_ns + 2 * cluster_.At(3).detector().timeout_ns());
 }
 
-TEST_F(KernelEvents, LatenessOfAnotherTermOrLeaderIsNobodysBusiness) {
+TEST_F(KernelEvents, AStallOfAnotherTermOrLeaderIsIgnored) {
   const uint64_t deadline_ns = cluster_.At(3).election_deadline_ns();
   const Term term = cluster_.At(3).term();
   cluster_.Wait(kMillisecond);

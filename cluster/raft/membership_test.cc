@@ -199,7 +199,7 @@ TEST_F(Membership, WhatTheKernelCountedForAFormerMemberIsNotTheNextOnes) {
   EXPECT_NE(cluster_.At(1).progress()[2].match(), LogIndex());
 }
 
-TEST(Membership_Snapshots, WhoLeavesWhileASnapshotIsOnItsWayAndComesBackIsSentAnother) {
+TEST(Membership_Snapshots, AMemberThatLeavesDuringATransferAndComesBackIsSentAnotherSnapshot) {
   TestCluster cluster(3, WithTail(0));
   cluster.Elect(1);
   cluster.Propose(1, "a");

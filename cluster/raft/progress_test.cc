@@ -85,7 +85,7 @@ TEST(Progress, WhatIsInFlightAndMissingIsLateBeforeItIsLost) {
   EXPECT_FALSE(progress.gap_open());
 }
 
-TEST(Progress, WhoAwaitsASnapshotIsSentNothingUntilItHasOne) {
+TEST(Progress, APeerThatAwaitsASnapshotIsSentNothingUntilItHasOne) {
   Options options;
   Progress progress(LogIndex(10), 0);
   progress.AwaitSnapshot(LogIndex(20));

@@ -139,7 +139,7 @@ TEST_F(QuorumCheck, OneOfFiveIsNoMajority) {
   EXPECT_EQ(five.At(1).role(), Role::kLeader);
 }
 
-TEST_F(QuorumCheck, ItIsTrueToNobodyNotEvenToItself) {
+TEST_F(QuorumCheck, ItConfirmsNoLeaderNotEvenItself) {
   LetItCheck();
   cluster_.Crash(3);
   cluster_.DropAll();
@@ -154,7 +154,7 @@ TEST_F(QuorumCheck, ItIsTrueToNobodyNotEvenToItself) {
 }
 
 // Only hearing a leader ends a suspicion, and a leader hears none.
-TEST_F(QuorumCheck, ItSuspectsNobody) {
+TEST_F(QuorumCheck, ItRecordsNoSuspectedTerm) {
   LetItCheck();
   cluster_.Inject({.from = NodeId(2),
                    .to = NodeId(1),
@@ -250,7 +250,7 @@ TEST_F(QuorumCheck, ATransferIsGivenUpWhenItsTimeIsOver) {
 }
 
 // Its process or its host was stopped. How long is known only to who was not.
-TEST_F(QuorumCheck, WhoHasStoodStillAsksFirstToo) {
+TEST_F(QuorumCheck, ALeaderThatStoodStillAsksFirstToo) {
   cluster_.Wait(10 * cluster_.At(1).detector().timeout_ns());
   cluster_.Tick(1);
   EXPECT_TRUE(cluster_.At(1).checks_quorum());
@@ -258,7 +258,7 @@ TEST_F(QuorumCheck, WhoHasStoodStillAsksFirstToo) {
   ItLeadsOn();
 }
 
-TEST_F(QuorumCheck, WhoeverHasAnotherLeaderEndsIt) {
+TEST_F(QuorumCheck, AMemberWithAnotherLeaderEndsIt) {
   cluster_.Isolate(1);
   cluster_.Elect(2);
   cluster_.DropAll();

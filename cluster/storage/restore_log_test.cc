@@ -258,7 +258,7 @@ TEST_F(StoppedLogTest, OfAHostThatRestartedIsReadWithADoubtAndStaysRefused) {
   EXPECT_TRUE(IsLost(refused));
 }
 
-TEST_F(StoppedLogTest, WhoseEndIsMissingSaysSo) {
+TEST_F(StoppedLogTest, AMissingEndIsReported) {
   Write(/*sync=*/true);
   std::string shorter;
   {

@@ -113,7 +113,7 @@ TEST_P(SegmentsTest, ABatchLargerThanAFileHasOneOfItsOwn) {
   for (const std::string& file : Files()) EXPECT_EQ(std::filesystem::file_size(file), kFile_bytes) << file;
 }
 
-TEST_P(SegmentsTest, WhoMayNotWaitIsToldThatThereIsNoNextFile) {
+TEST_P(SegmentsTest, AnAppendThatMayNotWaitFailsWithoutANextFile) {
   ASSERT_EQ(segments_->PrepareSpare(), absl::OkStatus());
   EXPECT_FALSE(segments_->wants_spare());
   Append(1);

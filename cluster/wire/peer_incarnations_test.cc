@@ -57,7 +57,7 @@ struct Node {
   std::mt19937_64 random;
 };
 
-TEST(PeerIncarnations, NobodyIsBelievedBeforeItHasAnswered) {
+TEST(PeerIncarnations, NoPeerIsBelievedBeforeItHasAnswered) {
   Node a(1, 100);
   Node b(2, 200);
   EXPECT_EQ(a.Receive(b.Heartbeat()), DropReason::kIncarnationUnknown);
@@ -67,7 +67,7 @@ TEST(PeerIncarnations, NobodyIsBelievedBeforeItHasAnswered) {
   EXPECT_EQ(a.Receive(b.Heartbeat()), DropReason::kNone);
 }
 
-TEST(PeerIncarnations, WhoIsNoMemberIsNotBelieved) {
+TEST(PeerIncarnations, ANonMemberIsNotBelieved) {
   Node a(1, 100);
   Node unknown(9, 900);
   EXPECT_EQ(a.Receive(unknown.Heartbeat()), DropReason::kNoMember);
@@ -157,7 +157,7 @@ TEST(PeerIncarnations, AFolderThatWentBackSaysFewerStartsOrAsManyInAnotherIncarn
       << "of another log";
 }
 
-TEST(PeerIncarnations, WhoSaysNoLogIsOfAnEarlierProgramAndBelieved) {
+TEST(PeerIncarnations, APeerThatReportsNoLogIsOfAnEarlierProgramAndBelieved) {
   Node a(1, 100);
   Node b(2, 200);
   a.incarnations.Remember(NodeId(2), 77);
@@ -166,7 +166,7 @@ TEST(PeerIncarnations, WhoSaysNoLogIsOfAnEarlierProgramAndBelieved) {
   EXPECT_EQ(a.Receive(b.Heartbeat()), DropReason::kNone);
 }
 
-TEST(PeerIncarnations, WhoIsToldThatItsOwnLogIsAnotherLearnsNothingElse) {
+TEST(PeerIncarnations, AnAnswerThatRefusesThisLogTeachesNothingElse) {
   Node a(1, 100);
   Node b(2, 200);
   EXPECT_EQ(a.Receive(b.codec.Seal(NodeId(1), kForeignLogTerm, HelloAck{.nonce = 1})), DropReason::kNonce)
@@ -329,7 +329,7 @@ TEST(PeerIncarnations, APeerThatSpeaksIsAskedSoon) {
 }
 
 // What was recorded may be sent at any rate: it must not make this node send as fast.
-TEST(PeerIncarnations, RecordingsMakeNobodyAskMoreOftenThanTheFloor) {
+TEST(PeerIncarnations, RecordingsDoNotRaiseTheRateOfQuestions) {
   Node a(1, 100);
   Node b(2, 200);
   a.Meet(b, 2, 1);
@@ -345,7 +345,7 @@ TEST(PeerIncarnations, RecordingsMakeNobodyAskMoreOftenThanTheFloor) {
 }
 
 // Whose log cannot be recorded is not believed; what it goes on saying must not make this node ask as fast.
-TEST(PeerIncarnations, WhoIsForgottenIsNotAskedForAWhileWhateverItSays) {
+TEST(PeerIncarnations, AForgottenPeerIsNotAskedForAWhileWhateverItSays) {
   Node a(1, 100);
   Node b(2, 200);
   Node c(3, 300);
@@ -368,7 +368,7 @@ TEST(PeerIncarnations, WhoIsForgottenIsNotAskedForAWhileWhateverItSays) {
   EXPECT_EQ(a.Receive(b.Heartbeat(), until_ns), DropReason::kNone);
 }
 
-TEST(PeerIncarnations, WhoIsKnownIsNotAsked) {
+TEST(PeerIncarnations, AKnownPeerIsNotAsked) {
   Node a(1, 100);
   Node b(2, 200);
   Node c(3, 300);

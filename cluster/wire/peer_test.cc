@@ -445,7 +445,7 @@ TEST(PeerCodec, NotLeaderCarriesNoResult) {
   EXPECT_EQ(std::get<ForwardAnswer>(opened.body).result, kv::Result{});
 }
 
-TEST(PeerCodec, NumbersItsDatagramsFromOneToWhomever) {
+TEST(PeerCodec, NumbersItsDatagramsFromOneOverAllReceivers) {
   PeerCodec sender = Sender();
   EXPECT_EQ(sender.packet_number(), 0u);
   for (uint64_t number = 1; number <= 5; ++number) {
@@ -503,7 +503,7 @@ TEST(PeerCodec, ASuccessorAfterTheLastIsMalformed) {
 }
 
 // Programs of this version that do not know of it drop it as malformed, and wait as they would.
-TEST(PeerCodec, WhoIsLateNamesNobodyAndIsNothingElse) {
+TEST(PeerCodec, AStalledLeaderNamesNoSuccessor) {
   const Resign body{.incarnation = 25, .leader = NodeId(2), .late = true};
   const std::string late = Sender().Seal(NodeId(1), Term(1), body);
   const Opened opened = Receiver().Open(late);

@@ -42,7 +42,7 @@ TEST_P(NodeVoteTest, APreVoteIsAnsweredAndPromisesNothing) {
   EXPECT_TRUE(node().TakeAll().empty());
 }
 
-TEST_P(NodeVoteTest, WhoHeardTheLeaderLatelyGivesNone) {
+TEST_P(NodeVoteTest, ANodeThatHeardTheLeaderLatelyGivesNone) {
   Change1([](auto& view) {
     view.heard_ns = MonotonicNs();
     view.election_timeout_ns = 60'000'000'000;
@@ -108,7 +108,7 @@ TEST_P(NodeVoteTest, AMalformedRequestIsTheProcesss) {
 }
 
 // Its process would not hear of a leader that it has voted for here, and one that doubts would go on for ever.
-TEST_P(NodeVoteTest, WhoHasLeftIsTheProcesssToRefuse) {
+TEST_P(NodeVoteTest, TheProcessRefusesFormerMembers) {
   Change1([](auto& view) { view.members[PositionOf(kPeer)].node = 0; });
   ExpectPassed(Ask(Request(kTerm + 1, true)), HR_NODE_EVENT_PASSED_NO_MEMBER);
   ExpectPassed(Ask(Request(kTerm + 1, false)), HR_NODE_EVENT_PASSED_NO_MEMBER);

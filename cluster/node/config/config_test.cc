@@ -125,7 +125,7 @@ TEST(NodeConfig, TheMembersOfAClusterThatHasBegunAreNotTheFilesToChange) {
 }
 
 // It is in the log's configuration until the next change, and an operator strikes it from the file at once.
-TEST(NodeConfig, WhoHasLeftNeedNotStandInTheFile) {
+TEST(NodeConfig, AFormerMemberNeedNotStandInTheFile) {
   const raft::Configuration began = Members({1, 2, 3}, 0);
   raft::Configuration now = Members({1, 2, 3, 4}, 4);
   now.voters = 0b1101;

@@ -61,7 +61,7 @@ TEST_F(IdentityKeeperTest, WhatIsRecordedIsThereAtTheNextStart) {
   }
 }
 
-TEST_F(IdentityKeeperTest, WhoIsNoMemberAnyMoreIsForgottenAndTheOthersAreNot) {
+TEST_F(IdentityKeeperTest, AFormerMemberIsForgottenAndTheOthersAreNot) {
   const auto keeper = OpenOrDie();
   for (const uint64_t id : {2, 3, 4}) ASSERT_EQ(RecordNow(*keeper, id, 10 * id), absl::OkStatus());
   keeper->KeepOnly({NodeId(2), NodeId(4), NodeId(5)});
@@ -131,7 +131,7 @@ TEST_F(IdentityKeeperTest, ADamagedOneAndAnothersAreRefused) {
   EXPECT_TRUE(absl::IsDataLoss(IdentityKeeper::Open(config_).status()));
 }
 
-TEST_F(IdentityKeeperTest, WhoWasToldIsLostAtEveryStart) {
+TEST_F(IdentityKeeperTest, ANodeMarkedUnknownIsLostAtEveryStart) {
   const absl::Status marked = OpenOrDie()->MarkUnknown(NodeId(3));
   for (const absl::Status& status : {marked, IdentityKeeper::Open(config_).status()}) {
     EXPECT_TRUE(storage::IsLost(status));

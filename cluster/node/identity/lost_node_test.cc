@@ -76,7 +76,7 @@ TEST_P(EmptiedFolderTest, IsNotTakenForANewLog) {
 }
 
 // All of them at once have no log that anybody remembers.
-TEST_P(EmptiedFolderTest, AClusterThatBeginsAgainRemembersNobody) {
+TEST_P(EmptiedFolderTest, AClusterThatIsSetUpAgainRemembersNoCopies) {
   WaitForLeader();
   for (uint64_t id = 1; id <= 3; ++id) Stop(id);
   for (uint64_t id = 1; id <= 3; ++id) {
@@ -258,7 +258,7 @@ TEST_P(LostNodeTest, GoesByTheMembersOfItsLog) {
 }
 
 // It has joined, and its folder was emptied: its log names nobody, and its file but itself.
-TEST_P(LostNodeTest, TellsThoseWhoSpeakToItIfItsLogNamesNobody) {
+TEST_P(LostNodeTest, InformsSendersWhereItsLogNamesNoMembers) {
   const uint64_t leader = WaitForLeader();
   const uint64_t lost = leader % 3 + 1;
   Stop(lost);
@@ -307,7 +307,7 @@ TEST_P(LostNodeTest, TellsAMemberThatItsLogDoesNotName) {
 }
 
 // As a file with a wrong address would have a member greet it.
-TEST_P(LostNodeTest, TakesNobodysIdThatItsLogNames) {
+TEST_P(LostNodeTest, TakesNoIdThatItsLogNames) {
   const uint64_t leader = WaitForLeader();
   const uint64_t lost = leader % 3 + 1;
   const uint64_t other = lost % 3 + 1;

@@ -188,7 +188,7 @@ TEST_P(RecoveryTest, ANodeJoinsARecoveredClusterOnceItsFileNamesTheGeneration) {
 }
 
 // With its own entry alone in its file it would have been a majority, under the key that all of them have.
-TEST_P(RecoveryTest, WhoJoinsDoesNotBegin) {
+TEST_P(RecoveryTest, AJoinerDoesNotBegin) {
   const uint64_t leader = WaitForLeader();
   EXPECT_EQ(Increment(leader, Open(leader), 1), "1");
   Backup(leader, Path("backup"));
@@ -219,7 +219,7 @@ TEST_P(RecoveryTest, AllBeginWithTheMembersOfTheFileUnlessTold) {
 
 // A session that was opened after the backup is nobody's in the next cluster, and stays that: its id must not
 // become another client's, whose writes would then be answered with this one's answers.
-TEST_P(RecoveryTest, ASessionThatIsGoneIsNobodyElsesLater) {
+TEST_P(RecoveryTest, TheIdOfALostSessionIsNotUsedAgain) {
   const uint64_t leader = WaitForLeader();
   EXPECT_EQ(Increment(leader, Open(leader), 1), "1");
   Backup(leader, Path("backup"));
@@ -265,7 +265,7 @@ TEST_P(RecoveryTest, WhatANewerProgramSaysIsCountedAndChangesNothing) {
   EXPECT_EQ(WaitForLeader(), leader);
 }
 
-TEST_P(RecoveryTest, WhoIsOfTheClusterBeforeIsHeardByNobody) {
+TEST_P(RecoveryTest, ANodeOfTheClusterBeforeIsNotHeard) {
   const uint64_t leader = WaitForLeader();
   const uint64_t session = Open(leader);
   EXPECT_EQ(Increment(leader, session, 1), "1");

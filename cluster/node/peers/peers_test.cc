@@ -182,7 +182,7 @@ TEST_F(PeersTest, ABurstIsAcknowledgedNowAndThen) {
   EXPECT_EQ(std::count(flags.begin(), flags.end(), 0u), 3);
 }
 
-TEST_F(PeersTest, NobodysAcknowledgementWaitsForWhatOnlyAProcessStores) {
+TEST_F(PeersTest, NoAcknowledgementWaitsForWhatOnlyAProcessStores) {
   Append(0, 1);
   Append(1, 1, {.term = raft::Term(1), .payload = raft::Payload(std::string(1200, 'x'))});
   EXPECT_THAT(Flushed(), ElementsAre(0)) << "a kernel part stores nothing that comes in pieces";
@@ -325,7 +325,7 @@ TEST_F(PeersTest, AMemberThatStartsWithLessThanItPromisedIsNotBelievedAndIsTold)
 }
 
 // The change that made it a member may be gone back from, and what a LOST node had is moved aside by then.
-TEST_F(PeersTest, WhoAsksAsWhomItIsToComeBackIsAnsweredOnceThatIsCommitted) {
+TEST_F(PeersTest, ALostNodesQuestionForItsIdIsAnsweredOnceThatIsCommitted) {
   const wire::PeerBody asks = wire::Hello{.nonce = 9};
   peers_.SetMembers(Others(), 1, 0, 0);
   EXPECT_EQ(Count<wire::HelloAck>(SentTo2(raft::Term(), asks, 1)), 0u);
@@ -545,7 +545,7 @@ TEST_F(PeersTest, AnyMemberOfTheClusterThatANodeJoinsMayLeadAndReachIt) {
   EXPECT_EQ(Dropped(wire::DropReason::kNoMember), 0u);
 }
 
-TEST_F(PeersTest, WhoseCopyCannotBeRecordedIsAskedNowAndThen) {
+TEST_F(PeersTest, APeerWhoseCopyCannotBeRecordedIsAskedNowAndThen) {
   const auto answer = [this](uint64_t now_ns) {
     const std::vector<wire::Opened> sent = Greeted(now_ns);
     EXPECT_EQ(Count<wire::Hello>(sent), 1u);

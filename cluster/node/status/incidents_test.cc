@@ -57,7 +57,7 @@ TEST(Incidents, SayWhyANodeWantedToLead) {
   EXPECT_EQ(Counter(incidents, "elections_begun", "no_leader"), 0u);
 }
 
-TEST(Incidents, WhoIsCutOffAsksAgainAndAgainWithoutDisplacingWhatItBeganWith) {
+TEST(Incidents, ANodeThatIsCutOffKeepsItsFirstIncident) {
   Incidents incidents(kStill_ns);
   incidents.Stands(Stand(StandReason::kSilentLeader, 5, 1, 33), 1000 * kMs);
   for (uint64_t i = 0; i < 100; ++i) incidents.Stands(Stand(StandReason::kNoLeader, 5), (1040 + 40 * i) * kMs);
