@@ -34,10 +34,10 @@ void AddReasons(NodeStatus& status, const std::string& name, const std::array<ui
 }
 
 void AddReplication(NodeStatus& status, const raft::Raft::Counters& counters) {
-  status.counters.emplace_back("appends_early", counters.early_kept, "kept");
-  status.counters.emplace_back("appends_early", counters.early_stored, "stored");
-  status.counters.emplace_back("append_gaps", counters.gaps_in_flight, "waited");
-  status.counters.emplace_back("append_gaps", counters.gaps_sent_again, "sent_again");
+  status.counters.emplace_back("appends_early", counters.reordered_kept, "kept");
+  status.counters.emplace_back("appends_early", counters.reordered_stored, "stored");
+  status.counters.emplace_back("append_gaps", counters.holes_in_flight, "waited");
+  status.counters.emplace_back("append_gaps", counters.holes_sent_again, "sent_again");
   status.counters.emplace_back("append_gaps", counters.probes, "probed");
   status.counters.emplace_back("append_gaps", counters.restarts_seen, "restarted");
   status.counters.emplace_back("leader_quorum_checks", counters.quorum_checks);

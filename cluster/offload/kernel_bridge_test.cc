@@ -377,7 +377,7 @@ TEST(KernelBridge, TheKernelPartWaitsUntilWhatCameEarlyHasFoundItsPlace) {
     EXPECT_NE(host.Arrive(1, 1, Host::Batch(prev, 1, 1)), HR_NODE_EVENT_APPEND_STORED);
     host.Turn();
   }
-  EXPECT_EQ(host.raft().early_appends(), 4u);
+  EXPECT_EQ(host.raft().reordered_appends(), 4u);
   host.Arrive(1, 1, Host::Batch(1, 1, 1));
   host.Turn();
   EXPECT_EQ(host.raft().log().last_index(), LogIndex(6));

@@ -44,8 +44,8 @@ struct Options {
   size_t uncommitted_max_bytes = 4 * 1024 * 1024;
   // Appends that have overtaken others on their way, and wait at the follower for those; more are refused as if
   // they had not come. And after so many refusals, or half a heartbeat, what is missing counts as lost.
-  size_t early_max_appends = 64;
-  uint32_t gap_refusals_max = 8;
+  size_t reorder_buffer_max_appends = 64;
+  uint32_t hole_refusals_max = 8;
   size_t reads_max = 4096;
 
   // What stays in the log before the last snapshot, for followers that are a little behind; both bounds hold.

@@ -210,7 +210,7 @@ TEST_F(QuorumCheck, AConfirmationForAnotherTermIsNone) {
 }
 
 // An acknowledgement that is late when a check begins asks for it again.
-TEST_F(QuorumCheck, NoGapIsFilledMeanwhile) {
+TEST_F(QuorumCheck, NoHoleIsFilledMeanwhile) {
   TestCluster five(5);
   five.Elect(1);
   five.HeartbeatRounds(1, 3);
@@ -224,13 +224,13 @@ TEST_F(QuorumCheck, NoGapIsFilledMeanwhile) {
   five.ProposeAndLose(1, "lost");
   for (int i = 0; i < 9; ++i) five.Propose(1, "late");
   five.DeliverOnce(1, 2);
-  ASSERT_EQ(five.At(2).early_appends(), 9u);
+  ASSERT_EQ(five.At(2).reordered_appends(), 9u);
   five.TickAtDeadline(1);
   ASSERT_TRUE(five.At(1).checks_quorum());
   five.DeliverOnce(2, 1);
   ASSERT_TRUE(five.At(1).checks_quorum());
-  EXPECT_GE(five.At(1).counters().gaps_in_flight, 9u);
-  EXPECT_EQ(five.At(1).counters().gaps_sent_again, 0u);
+  EXPECT_GE(five.At(1).counters().holes_in_flight, 9u);
+  EXPECT_EQ(five.At(1).counters().holes_sent_again, 0u);
 }
 
 TEST_F(QuorumCheck, ATransferIsGivenUpWhenItsTimeIsOver) {

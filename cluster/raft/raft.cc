@@ -159,7 +159,7 @@ void Raft::SetRole(Context& context, Role role, NodeId leader) {
   // What one leader's appends have shown says nothing about the next one's log. A term has but one.
   if (term_ != published_leader_.term) {
     verified_ = LogIndex();
-    early_.clear();
+    reorder_buffer_.clear();
   }
   const bool changed = leader.IsSet() || published_leader_.leader.IsSet();
   published_leader_ = {.leader = leader, .term = term_};

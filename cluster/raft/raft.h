@@ -99,10 +99,10 @@ class Raft {
 
   // Since the start.
   struct Counters {
-    uint64_t early_kept = 0;      // appends that came before what they follow, and were kept
-    uint64_t early_stored = 0;    // of them, those that what they follow then reached
-    uint64_t gaps_in_flight = 0;  // refusals that a leader answered by waiting
-    uint64_t gaps_sent_again = 0;
+    uint64_t reordered_kept = 0;    // appends that came before what they follow, and were kept
+    uint64_t reordered_stored = 0;  // of them, those that what they follow then reached
+    uint64_t holes_in_flight = 0;   // refusals that a leader answered by waiting
+    uint64_t holes_sent_again = 0;
     uint64_t probes = 0;  // a leader stopped a pipeline to find out where the logs agree
     uint64_t restarts_seen = 0;  // a follower knew less of its log than it had acknowledged, and was probed
     uint64_t quorum_checks = 0;  // a leader heard no majority for a timeout, and asked whether it still leads
@@ -111,7 +111,7 @@ class Raft {
     uint64_t terms_given_up = 0;  // a candidate saw that its term can have no leader
   };
   const Counters& counters() const { return counters_; }
-  size_t early_appends() const { return early_.size(); }
+  size_t reordered_appends() const { return reorder_buffer_.size(); }
 
   // For the kernel bridge, which keeps the kernel part in step (cluster/offload/kernel_bridge).
   LogIndex verified() const { return verified_; }
@@ -229,7 +229,7 @@ class Raft {
   void LeaderTick(Context& context);
   void SendAgain(Context& context);
   void Refused(Context& context, size_t member, const AppendReply& reply);
-  void FillGap(Context& context, size_t member);
+  void FillHole(Context& context, size_t member);
   void StartHeartbeatRound(Context& context);
   void Replicate(Context& context, size_t member);
   void ReplicateToAll(Context& context);
@@ -316,7 +316,8 @@ class Raft {
 
   // Following.
   LogIndex verified_;                        // our log is known to equal the current leader's up to here
-  std::map<LogIndex, AppendRequest> early_;  // this term's, by what they follow, which is beyond our log's end
+  // This term's appends that came too soon, by what they follow, which is beyond our log's end.
+  std::map<LogIndex, AppendRequest> reorder_buffer_;
 
   // Leading.
   std::vector<Progress> progress_;

@@ -105,10 +105,10 @@ void Raft::Refused(Context& context, size_t member, const AppendReply& reply) {
   if (reply.conflict_term == Term() && progress.replicates()) {
     // What it lacked when it said this, it has acknowledged since.
     if (reply.conflict_index <= progress.match()) return;
-    if (progress.IsGapInFlight(reply.conflict_index) && reply.index >= reply.conflict_index) {
-      ++counters_.gaps_in_flight;
+    if (progress.IsHoleInFlight(reply.conflict_index) && reply.index >= reply.conflict_index) {
+      ++counters_.holes_in_flight;
       progress.NoteGap(reply.conflict_index, reply.index, context.now_ns);
-      FillGap(context, member);
+      FillHole(context, member);
       return;
     }
   }
@@ -123,25 +123,25 @@ void Raft::Refused(Context& context, size_t member, const AppendReply& reply) {
 // Packets overtake each other (RFC 9002 section 6.1): what a follower lacks is sent again only after several
 // refusals, or a while after the first, and once; the pipeline goes on, since the follower keeps what came
 // early. If this is lost, too, ForgetLost ends it.
-void Raft::FillGap(Context& context, size_t member) {
+void Raft::FillHole(Context& context, size_t member) {
   Progress& progress = progress_[member];
-  if (!progress.gap_open() || checks_quorum()) return;
+  if (!progress.hole_open() || checks_quorum()) return;
   const uint64_t patience_ns = HeartbeatInterval_ns() / 2;
-  if (!progress.GapPersists(context.now_ns, patience_ns, options_.gap_refusals_max)) {
+  if (!progress.HolePersists(context.now_ns, patience_ns, options_.hole_refusals_max)) {
     resend_due_ns_ = std::min(resend_due_ns_, context.now_ns + patience_ns);
     return;
   }
-  const LogIndex prev = progress.gap().Previous();
+  const LogIndex prev = progress.hole().Previous();
   if (prev < log_.start().index) return;
-  const uint64_t missing = progress.gap_last().Next().value() - progress.gap().value();
+  const uint64_t missing = progress.hole_last().Next().value() - progress.hole().value();
   AppendRequest request{
       .prev_index = prev,
       .prev_term = log_.TermAt(prev),
       .commit = commit_,
-      .entries = log_.Slice(progress.gap(), std::min<uint64_t>(options_.append_max_entries, missing),
+      .entries = log_.Slice(progress.hole(), std::min<uint64_t>(options_.append_max_entries, missing),
                             options_.append_max_bytes)};
-  ++counters_.gaps_sent_again;
-  progress.GapSentAgain();
+  ++counters_.holes_sent_again;
+  progress.HoleSentAgain();
   Send(context, NodeAt(member), std::move(request));
 }
 
@@ -238,7 +238,7 @@ void Raft::SendAgain(Context& context) {
     const bool replicated = progress.replicates();
     progress.ForgetLost(context.now_ns, 2 * HeartbeatInterval_ns());
     counters_.probes += replicated && !progress.replicates();
-    if (progress.gap_open()) FillGap(context, member);
+    if (progress.hole_open()) FillHole(context, member);
     if (progress_[member].snapshot_failed()) AskForSnapshot(context, member);
   });
   ReplicateToAll(context);

@@ -74,7 +74,7 @@ void Raft::Install(Context& context, const Snapshot& snapshot) {
                  persist.entries.empty());
   persist.new_start = NewStart{.after = start, .snapshot = snapshot.last, .empties = true};
   log_.RestartAfter(start);
-  early_.clear();
+  reorder_buffer_.clear();
   // Durable, until this write is, is only what the former log had in common with this one.
   durable_index_ = std::min(durable_index_, equal);
   for (Write& write : writes_) write.last = std::min(write.last, equal);

@@ -76,7 +76,7 @@ void MakeFigureEight(Random& random, Plan& plan) {
   plan.nodes = random.Pick<uint64_t>({3, 3, 5});
   plan.raft.append_max_entries = 1;
   plan.raft.inflight_max_appends = 1;
-  plan.raft.early_max_appends = 0;
+  plan.raft.reorder_buffer_max_appends = 0;
   plan.raft.election_floor_ns = 50 * kMillisecond;
   plan.disk = {.sync_min_ns = 50 * kMicrosecond, .sync_max_ns = 400 * kMicrosecond};
   plan.network = {};
@@ -95,7 +95,7 @@ void MakeJitter(Random& random, Plan& plan) {
   plan.raft.append_max_entries = random.Pick<size_t>({1, 4, 64});
   plan.raft.inflight_max_appends = 32;
   plan.raft.uncommitted_max_entries = random.Pick<uint64_t>({8, 64, 2048});
-  plan.raft.early_max_appends = random.Pick<size_t>({0, 2, 64});
+  plan.raft.reorder_buffer_max_appends = random.Pick<size_t>({0, 2, 64});
   plan.raft.election_floor_ns = 50 * kMillisecond;
   plan.router.forwards_max = random.Pick<size_t>({2, 16, 256});
   plan.network = {};

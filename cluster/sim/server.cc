@@ -221,7 +221,7 @@ void Server::AddCounters() {
   if (!up()) return;
   world_.state_checks += replica_->checks().counters().equal;
   world_.quorum_checks += raft().counters().quorum_checks;
-  world_.appends_early += raft().counters().early_stored;
+  world_.appends_reordered += raft().counters().reordered_stored;
   world_.proposals_known += replica_->proposals().counters.known;
   if (!link_.has_value()) return;
   world_.sealed_pieces += link_->peers().received_pieces().received;

@@ -191,7 +191,7 @@ Report Simulate(const SimulationOptions& options) {
   report.transfers_resumed = world.transfers_resumed;
   for (const auto& server : world.servers) server->AddCounters();
   report.quorum_checks = world.quorum_checks;
-  report.appends_early = world.appends_early;
+  report.appends_reordered = world.appends_reordered;
   report.proposals_known = world.proposals_known;
   report.state_checks = world.state_checks;
   report.recoveries = world.recoveries;

@@ -59,7 +59,7 @@ TEST(Simulation, AThousandSeedsOfThirtySecondsViolateNothing) {
          static_cast<unsigned long long>(totals.transfers_resumed));
   printf("%llu times a leader asked whether it may go on\n", static_cast<unsigned long long>(totals.quorum_checks));
   printf("%llu appends came early and were stored, %llu requests not proposed again\n",
-         static_cast<unsigned long long>(totals.appends_early),
+         static_cast<unsigned long long>(totals.appends_reordered),
          static_cast<unsigned long long>(totals.proposals_known));
   printf("%llu recoveries, %llu folders emptied\n", static_cast<unsigned long long>(totals.recoveries),
          static_cast<unsigned long long>(totals.folders_emptied));
@@ -79,7 +79,7 @@ TEST(Simulation, AThousandSeedsOfThirtySecondsViolateNothing) {
   EXPECT_GT(totals.snapshots_installed, totals.runs);
   EXPECT_GT(totals.transfers_resumed, totals.runs / 10);
   EXPECT_GT(totals.quorum_checks, totals.runs);
-  EXPECT_GT(totals.appends_early, totals.runs);
+  EXPECT_GT(totals.appends_reordered, totals.runs);
   EXPECT_GT(totals.proposals_known, totals.runs);
   EXPECT_GT(totals.recoveries, totals.runs / 10);
   EXPECT_GT(totals.folders_emptied, totals.runs / 20);

@@ -77,7 +77,7 @@ struct World {
   uint64_t transfers = 0;
   uint64_t transfers_resumed = 0;
   uint64_t quorum_checks = 0;  // of incarnations that have ended
-  uint64_t appends_early = 0;  // of those, too
+  uint64_t appends_reordered = 0;  // of those, too
   uint64_t proposals_known = 0;
   uint64_t recoveries = 0;
   uint64_t folders_emptied = 0;
