@@ -28,7 +28,7 @@
 #include "cluster/kv/replica.h"
 #include "cluster/node/config/config.h"
 #include "cluster/node/peers/peers.h"
-#include "cluster/node/snapshots/retirement.h"
+#include "cluster/node/snapshots/deferred_reclamation.h"
 #include "cluster/node/snapshots/snapshot_taker.h"
 #include "cluster/node/status/status.h"
 #include "cluster/offload/kernel_bridge.h"
@@ -51,7 +51,7 @@ class Snapshots final : private transfer::ReceiverHost {
 
   // What the replica asks of its host (kv::ReplicaHost); done at the next Turn.
   void Needed(raft::NodeId to) { needed_.push_back(to); }
-  void Retire(std::unique_ptr<kv::StateMachine> state) { retirement_.Take(std::move(state)); }
+  void Retire(std::unique_ptr<kv::StateMachine> state) { reclamation_.Take(std::move(state)); }
 
   // Every turn, when the replica has settled; settles it again. `bridge`: null where the kernel does nothing.
   void Turn(uint64_t now_ns, kv::Replica& replica, const Peers& peers, offload::KernelBridge* bridge);
@@ -100,7 +100,7 @@ class Snapshots final : private transfer::ReceiverHost {
   const storage::LogStorage& storage_;
   const std::function<void()> wake_;
   SnapshotTaker taker_;
-  Retirement retirement_;
+  DeferredReclamation reclamation_;
   std::vector<raft::NodeId> needed_;
   std::pair<uint32_t, uint32_t> members_{};  // by epoch and mask, as it last looked
   raft::Term leads_in_{};                    // not set: it does not lead, and sends nothing
