@@ -28,7 +28,7 @@ struct {
 HR_ARRAY(about, 1, struct hr_node_about);
 
 /* Mapped into the process, and written by both. */
-HR_MAPPED_ARRAY(attention, 1, struct hr_node_attention);
+HR_MAPPED_ARRAY(doorbell, 1, struct hr_node_doorbell);
 
 /* By position. Written by the process, in step with configuration and neighbours. */
 HR_ARRAY(members, HR_NODE_MEMBERS, struct hr_node_peer);

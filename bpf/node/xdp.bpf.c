@@ -62,12 +62,12 @@ HR_INLINE int hr_node_believe(struct hr_node_scratch *in, const struct hr_node_f
  * there is one): either this sees that the process sleeps, or the process sees that something moved.
  */
 HR_INLINE int hr_node_notices(__u32 event) {
-  struct hr_node_attention *word;
+  struct hr_node_doorbell *word;
   __u64 moved;
   __u32 zero = 0;
 
   if (!hr_node_only_wakes(event)) return 0;
-  word = bpf_map_lookup_elem(&attention, &zero);
+  word = bpf_map_lookup_elem(&doorbell, &zero);
   if (!word) return 0;
   moved = __sync_fetch_and_add(&word->moved, 1);
   HR_USE_RESULT(moved);

@@ -158,7 +158,7 @@ class BpfKernel : public Kernel {
   std::string pin_dir_{};
   RingReader ring_{};
   Mapped<hr_node_numbers> numbers_{};
-  Mapped<hr_node_attention> attention_{};
+  Mapped<hr_node_doorbell> doorbell_{};
   uint32_t reachable_ = 0;
 
   int ifindex_ = 0;

@@ -95,7 +95,7 @@ bool KernelBridge::NothingMoved(uint64_t now_ns, const raft::Raft& raft) {
          now_ns < synced_ns_ + options_.lease_ns / kLooksPerLease;
 }
 
-bool KernelBridge::Look(uint64_t now_ns, kv::Replica& replica) {
+bool KernelBridge::Poll(uint64_t now_ns, kv::Replica& replica) {
   if (!Noticed()) return false;
   looked_ = kernel_.Moved();
   synced_ns_ = now_ns;
@@ -143,7 +143,7 @@ void KernelBridge::Tick(uint64_t now_ns, kv::Replica& replica) {
 }
 
 void KernelBridge::BeforeSending(uint64_t now_ns, const raft::Raft& raft) {
-  if (open_ && !superseded_ && StandingOf(raft) == opened_ && Lags(raft)) Lease(now_ns, raft);
+  if (open_ && !superseded_ && LeaseStateOf(raft) == opened_ && Lags(raft)) Lease(now_ns, raft);
 }
 
 bool KernelBridge::Lags(const raft::Raft& raft) const {
@@ -155,7 +155,7 @@ void KernelBridge::EndTurn(uint64_t now_ns, kv::Replica& replica) {
   if (superseded_) return;
   replica.Settle();
   const raft::Raft& raft = replica.raft();
-  if (open_ && StandingOf(raft) != opened_) {
+  if (open_ && LeaseStateOf(raft) != opened_) {
     // A follower's kernel part may promise: whatever changes it must have come through the fence.
     HEDGEROW_CHECK(opened_.role != raft::Role::kFollower);
     FenceAndSettle(replica);
@@ -250,7 +250,7 @@ void KernelBridge::Open(uint64_t now_ns, const raft::Raft& raft) {
   ++statistics_.opens;
   if (!Run(HR_NODE_OPEN)) return;
   open_ = true;
-  opened_ = StandingOf(raft);
+  opened_ = LeaseStateOf(raft);
   opened_members_ = MembershipOf(raft);
   leased_ns_ = now_ns;
   leased_verified_ = VerifiedForKernel(raft);

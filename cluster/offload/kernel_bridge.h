@@ -6,7 +6,7 @@
 // again once the replica has settled and everything it asked for is durable; a leader's at once, since it
 // promises nothing. Used by a node's loop and by the simulator alike; no sockets, no BPF.
 //
-// One turn of the host's loop: BeginTurn; Receive, Resigned and whatever else feeds the replica; Tick; Look;
+// One turn of the host's loop: BeginTurn; Receive, Resigned and whatever else feeds the replica; Tick; Poll;
 // EndTurn. A host that sleeps asks MaySleep first.
 // All calls come from the loop's thread, and none but BeforeSending from within the replica's calls to its
 // host.
@@ -87,7 +87,7 @@ class KernelBridge {
   void BeforeSending(uint64_t now_ns, const raft::Raft& raft);
   // What the followers' answers to this turn's messages have moved, if they are there already: settles the
   // replica with it. False: nothing.
-  bool Look(uint64_t now_ns, kv::Replica& replica);
+  bool Poll(uint64_t now_ns, kv::Replica& replica);
   // Settles the replica. Leaves to the kernel part what it may do from now on.
   void EndTurn(uint64_t now_ns, kv::Replica& replica);
 
@@ -98,7 +98,7 @@ class KernelBridge {
   // moved, and the next turn is due at once. A host that never says that it is awake is woken for everything.
   bool MaySleep();
   void Awake() { kernel_.SetAwake(true); }
-  // Something has moved that BeginTurn or Look has yet to see.
+  // Something has moved that BeginTurn or Poll has yet to see.
   bool Noticed() { return open_ && opened_.role == raft::Role::kLeader && kernel_.Moved() != looked_; }
 
   // When the next turn is due, whatever else happens: the lease, and what the ring and the counters hold (R6).
@@ -110,12 +110,12 @@ class KernelBridge {
 
  private:
   // What a fence protects.
-  struct Standing {
+  struct LeaseState {
     raft::Term term{};
     raft::NodeId voted_for{};
     raft::NodeId leader{};
     raft::Role role = raft::Role::kFollower;
-    bool operator==(const Standing&) const = default;
+    bool operator==(const LeaseState&) const = default;
   };
   // The members and the voters. A change promises nothing by itself; masks, members and epoch still change
   // together, behind a fence.
@@ -127,7 +127,7 @@ class KernelBridge {
   static Membership MembershipOf(const raft::Raft& raft) {
     return {.epoch = raft.configuration().epoch, .peers = raft.peers()};
   }
-  static Standing StandingOf(const raft::Raft& raft) {
+  static LeaseState LeaseStateOf(const raft::Raft& raft) {
     return {.term = raft.term(), .voted_for = raft.voted_for(), .leader = raft.leader(), .role = raft.role()};
   }
 
@@ -187,7 +187,7 @@ class KernelBridge {
   bool superseded_ = false;
 
   bool open_ = false;
-  Standing opened_;
+  LeaseState opened_;
   Membership opened_members_;
   uint32_t may_ = 0;
   uint64_t leased_ns_ = 0;

@@ -301,12 +301,12 @@ TEST(KernelBridge, R6_ALeaderThatIsAwakeSeesForItselfWhatWouldWakeIt) {
   Host host;
   Lead(host);
   host.bridge->Awake();
-  EXPECT_FALSE(host.bridge->Look(host.now_ns, *host.replica)) << "nothing has moved";
+  EXPECT_FALSE(host.bridge->Poll(host.now_ns, *host.replica)) << "nothing has moved";
   EXPECT_EQ(host.Arrive(1, 1, raft::AppendReply{.accepted = true, .index = LogIndex(1), .loop_seq = 9}),
             HR_NODE_EVENT_NOTICED);
   EXPECT_TRUE(host.passed.empty());
   EXPECT_FALSE(host.bridge->MaySleep());
-  EXPECT_TRUE(host.bridge->Look(host.now_ns, *host.replica));
+  EXPECT_TRUE(host.bridge->Poll(host.now_ns, *host.replica));
   EXPECT_EQ(host.raft().commit(), LogIndex(1));
   EXPECT_TRUE(host.bridge->MaySleep());
   EXPECT_EQ(host.Arrive(1, 1, raft::HeartbeatReply{.round = 1, .verified = LogIndex(1), .loop_seq = 10}),

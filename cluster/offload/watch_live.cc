@@ -207,14 +207,14 @@ int Victim::Wait() {
 }
 
 template <typename T>
-T Victim::Look(const net::UniqueFd& map) {
+T Victim::Read(const net::UniqueFd& map) {
   const uint32_t zero = 0;
   T value{};
   if (bpf_map_lookup_elem(map.get(), &zero, &value) != 0) std::abort();
   return value;
 }
-template hr_watch Victim::Look(const net::UniqueFd&);
-template hr_watch_clock Victim::Look(const net::UniqueFd&);
+template hr_watch Victim::Read(const net::UniqueFd&);
+template hr_watch_clock Victim::Read(const net::UniqueFd&);
 
 void Victim::Forge(const hr_watch& watch) {
   const uint32_t zero = 0;

@@ -68,14 +68,14 @@ class Victim {
   bool ready() const { return ready_; }
   const std::string& first_line() const { return first_line_; }
 
-  hr_watch watched() const { return Look<hr_watch>(watch_); }
-  hr_watch_clock clock() const { return Look<hr_watch_clock>(clock_); }
+  hr_watch watched() const { return Read<hr_watch>(watch_); }
+  hr_watch_clock clock() const { return Read<hr_watch_clock>(clock_); }
   // A plain write of the watch's element: what stale or foreign news would be.
   void Forge(const hr_watch& watch);
 
  private:
   template <typename T>
-  static T Look(const net::UniqueFd& map);
+  static T Read(const net::UniqueFd& map);
 
   pid_t pid_ = -1;
   bool ready_ = false;

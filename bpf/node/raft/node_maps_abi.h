@@ -40,13 +40,13 @@ HR_STATIC_ASSERT(sizeof(struct hr_node_peer) == 40, "hr_node_peer");
  * awake (bpf/node/raft/take.h, hr_node_only_wakes). Each word has a cache line of its own. Not pinned: a new process begins with
  * a new one.
  */
-struct hr_node_attention {
+struct hr_node_doorbell {
   __u64 awake; /* the process's: it will look at `moved` before it sleeps */
   __u64 unused[7];
   __u64 moved; /* the programs': grows whenever something moved that the process should look at */
   __u64 unused_too[7];
 };
-HR_STATIC_ASSERT(sizeof(struct hr_node_attention) == 128, "hr_node_attention");
+HR_STATIC_ASSERT(sizeof(struct hr_node_doorbell) == 128, "hr_node_doorbell");
 
 /* Whose pinned maps these are. Written last when they are made: without it nothing was ever accepted. */
 struct hr_node_about {

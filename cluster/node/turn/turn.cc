@@ -31,7 +31,7 @@ bool Turn::Run(uint64_t now_ns) {
   host_.TakePosted();
   replica_.Settle();
   FlushPeers();
-  if (bridge_ != nullptr && bridge_->Look(now_ns, replica_)) worked = true;
+  if (bridge_ != nullptr && bridge_->Poll(now_ns, replica_)) worked = true;
   if (writer_.holds() && (!MayWriteLater() || writer_.Due(now_ns, replica_.raft().commit()))) WriteHeld();
   host_.TurnSnapshots();
   if (bridge_ != nullptr) bridge_->EndTurn(now_ns, replica_);
