@@ -73,7 +73,7 @@ struct hr_peer_vote_request {
   __u64 asked_term;
   __u64 last_index;
   __u64 last_term;
-  __u64 waived_term;
+  __u64 transfer_term;
   __u32 pre_vote; /* 0 or 1 */
   __u32 reserved;
 };

@@ -113,7 +113,7 @@ class NodeOfTheVersionBefore {
     const bool longer =
         std::pair(asked.last_term, asked.last_index) >= std::pair(last_term, raft::LogIndex(terms_.size()));
     // As long as there is a leader nobody else is wanted, unless that one does.
-    const bool sticks = Now_ns() < heard_ns_ + kSticks_ns && asked.waived_term != term_;
+    const bool sticks = Now_ns() < heard_ns_ + kSticks_ns && asked.transfer_term != term_;
     const raft::Term above = std::max(voted_, asked.pre_vote ? term_ : raft::Term());
     const bool granted = longer && !sticks && asked.asked_term > above;
     if (granted && !asked.pre_vote) {

@@ -86,7 +86,7 @@ TEST(KernelBridge, TheKernelPartKnowsThatItsLeaderIsStalled) {
     EXPECT_EQ(host.kernel.view().heard_ns, heard_ns) << "it was not heard";
     host.now_ns += 2 * kMillisecond;
     raft::VoteRequest vote = Host::Vote(2, 9, 1);
-    vote.waived_term = Term();
+    vote.transfer_term = Term();
     EXPECT_EQ(host.Arrive(2, 2, vote), late ? HR_NODE_EVENT_VOTE_IGNORED : HR_NODE_EVENT_VOTE_GRANTED);
     if (!late) continue;
     host.now_ns += kMillisecond;

@@ -116,7 +116,7 @@ class Host : public kv::ReplicaHost {
     return {.asked_term = Term(term),
             .last_index = LogIndex(last),
             .last_term = Term(last_term),
-            .waived_term = Term(term - 1)};
+            .transfer_term = Term(term - 1)};
   }
 
   static raft::VoteRequest PreVote(uint64_t term, uint64_t last, uint64_t last_term) {

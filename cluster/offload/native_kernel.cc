@@ -27,7 +27,7 @@ struct BodyOf {
     to.vote_request = {.asked_term = m.asked_term.value(),
                        .last_index = m.last_index.value(),
                        .last_term = m.last_term.value(),
-                       .waived_term = m.waived_term.value(),
+                       .transfer_term = m.transfer_term.value(),
                        .pre_vote = m.pre_vote,
                        .reserved = 0};
     return HR_PEER_VOTE_REQUEST;

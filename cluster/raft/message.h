@@ -18,7 +18,7 @@ struct VoteRequest {
   Term asked_term{};  // what the vote is for: the sender's term, or the one after it in a pre-vote
   LogIndex last_index{};
   Term last_term{};
-  Term waived_term{};  // the leader of this term asked for the election; term 0: no leader did
+  Term transfer_term{};  // the leader of this term asked for the election; term 0: no leader did
   bool pre_vote = false;
 };
 

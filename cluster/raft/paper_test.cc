@@ -36,7 +36,7 @@ TEST(Raft_5_1_Terms, AnOlderTermIsRefusedAndItsSenderStepsDown) {
 
 TEST(Raft_5_2_Election, AVoteIsGivenOncePerTerm) {
   TestCluster cluster(3);
-  const VoteRequest request{.asked_term = Term(5), .last_index = {}, .last_term = {}, .waived_term = {}};
+  const VoteRequest request{.asked_term = Term(5), .last_index = {}, .last_term = {}, .transfer_term = {}};
   for (const uint64_t candidate : {1, 2, 1}) {
     cluster.Inject({.from = NodeId(candidate), .to = NodeId(3), .term = Term(5), .body = request});
   }
@@ -50,7 +50,7 @@ TEST(Raft_5_2_Election, AVoteIsGivenOncePerTerm) {
 
 TEST(Raft_5_2_Election, AVoteSurvivesARestart) {
   TestCluster cluster(3);
-  const VoteRequest request{.asked_term = Term(5), .last_index = {}, .last_term = {}, .waived_term = {}};
+  const VoteRequest request{.asked_term = Term(5), .last_index = {}, .last_term = {}, .transfer_term = {}};
   cluster.Inject({.from = NodeId(1), .to = NodeId(3), .term = Term(5), .body = request});
   cluster.DeliverOnce(1, 3);
   cluster.Crash(3);

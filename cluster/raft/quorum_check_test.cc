@@ -108,7 +108,7 @@ TEST_F(QuorumCheck, NothingIsSentMeanwhileByWhichALeaderIsHeard) {
       const auto* request = std::get_if<VoteRequest>(&message.body);
       ASSERT_NE(request, nullptr);
       EXPECT_TRUE(request->pre_vote);
-      EXPECT_EQ(request->waived_term, term_);
+      EXPECT_EQ(request->transfer_term, term_);
     }
     if (cluster_.At(1).next_deadline_ns() + kMillisecond > cluster_.At(2).election_deadline_ns()) break;
     cluster_.TickAtDeadline(1);

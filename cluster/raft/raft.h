@@ -310,7 +310,7 @@ class Raft {
   uint64_t own_vote_sequence_ = 0;
   uint64_t own_vote_asked_ns_ = 0;
   uint64_t own_vote_took_ns_ = 0;  // until it was durable
-  Term waived_term_;     // its leader asked for an election, or gave itself up
+  Term transfer_term_;             // its leader asked for an election, or gave itself up
   NodeId resigned_;      // the last leader whose host said that it is dead; not waited for until a leader is heard
   Term suspected_term_;  // see suspected_term()
 

@@ -25,7 +25,7 @@ VoteRequest Raft::VoteRequestFor(Term asked_term, bool pre_vote) const {
   return {.asked_term = asked_term,
           .last_index = log_.last_index(),
           .last_term = log_.last_term(),
-          .waived_term = waived_term_,
+          .transfer_term = transfer_term_,
           .pre_vote = pre_vote};
 }
 
@@ -41,7 +41,7 @@ void Raft::ReportReason(Context& context, StandReason reason) const {
 StandReason Raft::WhyAfterWaiting() const {
   if (role_ != Role::kFollower) return StandReason::kNoLeader;
   if (leader_.IsSet()) return StandReason::kSilentLeader;
-  return waived_term_ > Term() && waived_term_ == term_ ? StandReason::kResigned : StandReason::kNoLeader;
+  return transfer_term_ > Term() && transfer_term_ == term_ ? StandReason::kResigned : StandReason::kNoLeader;
 }
 
 // Dissertation section 9.6: a node that could not win does not raise the term.
@@ -109,7 +109,7 @@ void Raft::Handle(Context& context, const Message& message, const VoteRequest& r
                              .candidate = message.from.value(),
                              .last_index = request.last_index.value(),
                              .last_term = request.last_term.value(),
-                             .waived_term = request.waived_term.value()};
+                             .transfer_term = request.transfer_term.value()};
   const bool heard = TrustsLeader(context.now_ns);
   VoteReply reply{.asked_term = request.asked_term, .pre_vote = request.pre_vote};
   if (request.pre_vote) {
@@ -169,7 +169,7 @@ void Raft::Handle(Context& context, const Message& message, const VoteReply& rep
 // Dissertation section 3.10. No pre-vote: the leader itself has judged that this node can win.
 void Raft::Handle(Context& context, const Message& message, const TimeoutNow&) {
   if (role_ != Role::kFollower || leader_ != message.from || !may_stand() || DiskStalls(context.now_ns)) return;
-  waived_term_ = term_;
+  transfer_term_ = term_;
   ReportReason(context, StandReason::kAsked);
   StartElection(context);
 }
@@ -178,7 +178,7 @@ void Raft::On(Context& context, const LeaderResigns& resigns) {
   if (role_ != Role::kFollower || resigns.leader != leader_) return;
   if (resigns.term != term_) return;
   if (!may_stand() || DiskStalls(context.now_ns)) return;
-  waived_term_ = term_;
+  transfer_term_ = term_;
   resigned_ = resigns.leader;
   if (resigns.rank == 0) {
     ReportReason(context, StandReason::kResigned);

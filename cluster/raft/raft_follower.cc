@@ -32,7 +32,7 @@ void Raft::FollowLeader(Context& context, NodeId leader) {
 // The kernel part hears it earlier, or, by a clock that was read later, after this step's time.
 void Raft::LeaderHeardAt(Context& context, uint64_t heard_ns) {
   heard_ns = std::min(heard_ns, context.now_ns);
-  waived_term_ = suspected_term_ = Term();
+  transfer_term_ = suspected_term_ = Term();
   resigned_ = NodeId();
   given_up_ = 0;
   detector_.LeaderHeard(context.now_ns, heard_ns);

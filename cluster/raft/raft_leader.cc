@@ -194,7 +194,7 @@ void Raft::CheckQuorum(Context& context) {
     quorum_check_end_ns_ = context.now_ns + detector_.timeout_ns();
     ++counters_.quorum_checks;
   }
-  waived_term_ = term_;  // no node need stick to it, itself included
+  transfer_term_ = term_;  // no node need stick to it, itself included
   heartbeat_due_ns_ = context.now_ns + HeartbeatInterval_ns();
   AskForPreVotes(context);
 }
@@ -202,7 +202,7 @@ void Raft::CheckQuorum(Context& context) {
 // A majority was heard again.
 void Raft::QuorumConfirmed(Context& context) {
   quorum_check_end_ns_ = 0;
-  waived_term_ = Term();
+  transfer_term_ = Term();
   replication_moved_ns_ = context.now_ns;
   StartHeartbeatRound(context);
   ReplicateToAll(context);
@@ -215,7 +215,7 @@ void Raft::LeaderTick(Context& context) {
   if (transfer_target_.IsSet() && context.now_ns >= transfer_deadline_ns_) transfer_target_ = NodeId();
   const bool heard = !detector_.Suspects(context.now_ns);
   if (!heard && (!may_stand() || (checks_quorum() && context.now_ns >= quorum_check_end_ns_))) {
-    waived_term_ = term_;
+    transfer_term_ = term_;
     if (may_stand()) ReportReason(context, StandReason::kSilentMajority);
     BecomeFollower(context, term_, NodeId());
     if (may_stand()) StartPreVote(context);

@@ -148,7 +148,7 @@ raft::VoteRequest GetVoteRequest(ByteReader& reader) {
   raft::VoteRequest body{.asked_term = GetTerm(reader),
                          .last_index = GetIndex(reader),
                          .last_term = GetTerm(reader),
-                         .waived_term = GetTerm(reader),
+                         .transfer_term = GetTerm(reader),
                          .pre_vote = GetFlag(reader)};
   GetReserved(reader);
   return body;
@@ -258,7 +258,7 @@ void PutBody(ByteWriter& writer, const raft::VoteRequest& body) {
   writer.Put(body.asked_term.value());
   writer.Put(body.last_index.value());
   writer.Put(body.last_term.value());
-  writer.Put(body.waived_term.value());
+  writer.Put(body.transfer_term.value());
   PutFlag(writer, body.pre_vote);
   PutReserved(writer);
 }

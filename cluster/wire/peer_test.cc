@@ -68,7 +68,7 @@ std::vector<PeerBody> Bodies() {
       raft::VoteRequest{.asked_term = Term(3),
                         .last_index = LogIndex(4),
                         .last_term = Term(5),
-                        .waived_term = Term(6),
+                        .transfer_term = Term(6),
                         .pre_vote = true},
       raft::VoteReply{.asked_term = Term(7), .pre_vote = false, .granted = true},
       raft::VoteReply{.asked_term = Term(7), .pre_vote = true, .granted = false},

@@ -27,7 +27,7 @@ struct hr_raft_vote_request {
   __u64 candidate;
   __u64 last_index;
   __u64 last_term;
-  __u64 waived_term; /* the leader of this term asked for an election; 0: none did */
+  __u64 transfer_term; /* the leader of this term asked for an election; 0: none did */
 };
 
 struct hr_raft_append {
@@ -60,7 +60,7 @@ HR_INLINE int hr_raft_log_up_to_date(const struct hr_raft_state* state, __u64 la
  */
 HR_INLINE int hr_raft_sticky(const struct hr_raft_state* state, const struct hr_raft_vote_request* request,
                                  int leader_heard) {
-  return leader_heard && request->waived_term < state->term;
+  return leader_heard && request->transfer_term < state->term;
 }
 
 /* Dissertation section 9.6. Promises nothing and changes nothing, so it may be given to several. */

@@ -166,7 +166,7 @@ HR_INLINE enum hr_node_verdict hr_node_take_vote_request(struct hr_node_view *vi
                                        .candidate = taken->from,
                                        .last_index = request->last_index,
                                        .last_term = request->last_term,
-                                       .waived_term = request->waived_term};
+                                       .transfer_term = request->transfer_term};
   struct hr_raft_state state = view->raft;
   enum hr_raft_verdict verdict;
   int heard;

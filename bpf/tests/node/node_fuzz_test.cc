@@ -115,7 +115,7 @@ Bytes RandomBody(Draw& draw, uint32_t kind) {
           hr_peer_vote_request{.asked_term = draw.Near(kTerm + 1),
                                .last_index = draw.Near(kLastIndex),
                                .last_term = draw.Near(kTerm),
-                               .waived_term = draw.OneIn(3) ? draw.Near(kTerm) : 0,
+                               .transfer_term = draw.OneIn(3) ? draw.Near(kTerm) : 0,
                                .pre_vote = static_cast<uint32_t>(draw.OneIn(30) ? 2 : draw.Below(2)),
                                .reserved = draw.OneIn(40) ? 1u : 0u});
     case HR_PEER_VOTE_REPLY:

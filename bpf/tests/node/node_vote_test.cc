@@ -13,7 +13,7 @@ class NodeVoteTest : public NodeTest {
     return {.asked_term = term,
             .last_index = last_index,
             .last_term = kTerm,
-            .waived_term = 0,
+            .transfer_term = 0,
             .pre_vote = pre_vote,
             .reserved = 0};
   }
@@ -52,7 +52,7 @@ TEST_P(NodeVoteTest, ANodeThatHeardTheLeaderLatelyGivesNone) {
   EXPECT_EQ(ignored.action, XDP_DROP);
   EXPECT_EQ(ignored.events, (std::map<int, int64_t>{{HR_NODE_EVENT_VOTE_IGNORED, 1}}));
   hr_peer_vote_request waived = Request(kTerm + 1, false);
-  waived.waived_term = kTerm;
+  waived.transfer_term = kTerm;
   ExpectVote(Ask(waived), HR_NODE_EVENT_VOTE_GRANTED, true, kTerm + 1, kTerm + 1);
 }
 
