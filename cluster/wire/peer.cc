@@ -18,27 +18,11 @@ constexpr size_t kTagOffset = offsetof(hr_peer_header, tag);
 constexpr size_t kAppendFlagsOffset = kPeerHeader_bytes + offsetof(hr_peer_append, flags);
 
 // By number.
-constexpr std::array<std::string_view, kDropReasons> kReasonNames = {"none",
-                                                                     "too_short",
-                                                                     "magic",
-                                                                     "version",
-                                                                     "length",
-                                                                     "other_cluster",
-                                                                     "other_node",
-                                                                     "tag",
-                                                                     "config_epoch",
-                                                                     "kind",
-                                                                     "malformed",
-                                                                     "no_member",
-                                                                     "incarnation_unknown",
-                                                                     "other_incarnation",
-                                                                     "replayed",
-                                                                     "too_old",
-                                                                     "nonce",
-                                                                     "hello_limit",
-                                                                     "foreign_log",
-                                                                     "other_durability",
-                                                                     "piece"};
+constexpr std::array<std::string_view, kDropReasons> kReasonNames = {
+    "none",     "too_short",    "magic", "version",     "length",    "other_cluster", "other_node",
+    "tag",      "config_epoch", "kind",  "malformed",   "no_member", "life_unknown",  "other_life",
+    "replayed", "too_old",      "nonce", "hello_limit", "other_log",
+    "other_durability", "piece", "source"};
 
 template <typename Body, typename Variant>
 struct IsOneOf;

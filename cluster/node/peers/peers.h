@@ -28,6 +28,7 @@
 #include "cluster/wire/peer.h"
 #include "cluster/wire/peer_incarnations.h"
 #include "cluster/wire/peer_pieces.h"
+#include "net/networks.h"
 
 namespace hedgerow::node {
 
@@ -109,6 +110,14 @@ class Peers {
   // are no members by it are forgotten.
   void SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t committed_epoch, uint64_t now_ns);
 
+  // Where datagrams may come from: `members`, the addresses of the configuration file, beside those of SetMembers and where
+  // members have answered; and `listed`. Without a list a few a second of any other source are opened: a member that was started
+  // at another address makes itself known by them, and what has the wrong tag goes no further.
+  void SetSources(std::vector<NetAddress> members, std::optional<net::Networks> listed);
+  // The addresses of members, proven ones of unknown peers included, for the port of snapshots. They change with the version.
+  std::vector<NetAddress> MemberAddresses() const;
+  uint64_t addresses_version() const { return addresses_version_; }
+
   void Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver);
   // The core's message in a datagram that the kernel has admitted; nothing if it is none.
   std::optional<raft::Message> Decode(std::string_view datagram) const;
@@ -177,12 +186,17 @@ class Peers {
   // All members of a configuration that this node has not heard of: whichever of them leads must reach it.
   static constexpr size_t kUnknownPeersMax = HR_RAFT_MAX_MEMBERS;
 
+  // Datagrams of unlisted sources that are opened in a second.
+  static constexpr uint32_t kIntroductionsPerSecond = 1000;
+
+  bool MayComeFrom(const NetAddress& source, uint64_t now_ns);
+  void TakeAdmitted(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver);
   PeerState* Find(raft::NodeId id);
   uint32_t CopyReaches() const;
-  static void Heard(PeerState& peer, const Datagram& datagram, bool answered);
-  UnknownPeer* FindUnknownPeer(raft::NodeId id);
-  wire::DropReason TakeUnknownPeer(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns);
-  void NotifyRemoved(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns);
+  void Heard(PeerState& peer, const Datagram& datagram, bool answered);
+  Stranger* FindStranger(raft::NodeId id);
+  wire::DropReason TakeStranger(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns);
+  void TellRemoved(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns);
   void TakePiece(wire::Opened& opened, const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver);
   void Forget(raft::NodeId id);
   void TakeBody(wire::Opened& opened, uint64_t arrived_ns, PeerReceiver& receiver);
@@ -213,7 +227,12 @@ class Peers {
   raft::NodeId refused_by_;
   Removal removal_;
   std::vector<PeerState> others_;
-  std::vector<UnknownPeer> unknown_peers_;
+  std::vector<Stranger> strangers_;
+  std::vector<NetAddress> members_in_file_;
+  std::optional<net::Networks> listed_;
+  uint64_t addresses_version_ = 0;
+  uint64_t introductions_until_ns_ = 0;
+  uint32_t introductions_left_ = 0;
   uint32_t epoch_ = 0;
   uint32_t committed_epoch_ = 0;
   wire::PeerCodec codec_;
