@@ -15,7 +15,7 @@
 #include "cluster/sim/membership.h"
 #include "cluster/sim/recovery.h"
 #include "cluster/sim/stranger.h"
-#include "cluster/sim/weather.h"
+#include "cluster/sim/faults.h"
 
 namespace hedgerow::sim {
 namespace {

@@ -17,7 +17,7 @@
 #include "cluster/sim/server.h"
 #include "cluster/sim/settings_changes.h"
 #include "cluster/sim/stranger.h"
-#include "cluster/sim/weather.h"
+#include "cluster/sim/faults.h"
 #include "cluster/sim/world.h"
 
 namespace hedgerow::sim {

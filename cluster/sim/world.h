@@ -86,7 +86,7 @@ struct World {
   uint64_t hung_leaders = 0;
   uint64_t folders_put_back = 0;
   uint64_t forged = 0;  // requests under a client's session by the stranger
-  uint64_t sealed_pieces = 0;  // of long messages; of lives that have ended, and so below
+  uint64_t sealed_pieces = 0;  // of long messages; of incarnations that have ended, and so below
   uint64_t sealed_drops = 0;   // datagrams that were not believed
   uint64_t sessions_evicted = 0;
 };

@@ -20,8 +20,8 @@ constexpr size_t kAppendFlagsOffset = kPeerHeader_bytes + offsetof(hr_peer_appen
 // By number.
 constexpr std::array<std::string_view, kDropReasons> kReasonNames = {
     "none",     "too_short",    "magic", "version",     "length",    "other_cluster", "other_node",
-    "tag",      "config_epoch", "kind",  "malformed",   "no_member", "life_unknown",  "other_life",
-    "replayed", "too_old",      "nonce", "hello_limit", "other_log",
+    "tag",      "config_epoch", "kind",  "malformed",   "no_member", "incarnation_unknown",  "other_incarnation",
+    "replayed", "too_old",      "nonce", "hello_limit", "foreign_log",
     "other_durability", "piece", "source"};
 
 template <typename Body, typename Variant>

@@ -219,8 +219,8 @@ TEST(PeerCodec, WhatAnEarlierVersionSealedIsRefusedByName) {
   }
 }
 
-// Of a HELLO and its answer the programs before there were log ids do not look at the term.
-TEST(PeerCodec, ALogIdChangesNothingThatProgramsWithoutOneLookAt) {
+// Of a HELLO and its answer the programs before there were copy ids do not look at the term.
+TEST(PeerCodec, ACopyIdChangesNothingThatProgramsWithoutOneLookAt) {
   const std::vector<std::string> golden = OfVersion(4);
   ASSERT_GE(golden.size(), 2u);
   PeerCodec sender = Sender();

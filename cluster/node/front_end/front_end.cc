@@ -71,10 +71,10 @@ void FrontEnd::Answer(const kv::Answer& answer, uint32_t pushback) {
   reply.seq = answer.reply_to.request;
   switch (answer.kind) {
     case kv::Answer::Kind::kResult:
-      said.status = wire::StatusOf(answer.result.code);
-      said.session = answer.result.session;
-      said.token = answer.result.token;
-      said.values = answer.result.values;
+      reply.status = wire::StatusOf(answer.result.code);
+      reply.session = answer.result.session;
+      reply.token = answer.result.token;
+      reply.values = answer.result.values;
       break;
     case kv::Answer::Kind::kValue:
       reply.status = answer.value.has_value() ? wire::HkvStatus::kOk : wire::HkvStatus::kNotFound;

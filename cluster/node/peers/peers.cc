@@ -113,7 +113,7 @@ void Peers::TakeAdmitted(const Datagram& datagram, uint64_t now_ns, PeerReceiver
     if (answers) reason = TakeTraits(opened.header.from, ack->traits, reason, now_ns);
     if (reason == wire::DropReason::kNone) reason = Met(opened.header.from, now_ns);
     if (reason == wire::DropReason::kNone) ++addresses_version_;  // it answers where this came from
-    if (reason == wire::DropReason::kOtherLog && opened.header.term == wire::kOtherLogTerm &&
+    if (reason == wire::DropReason::kForeignLog && opened.header.term == wire::kForeignLogTerm &&
         !IsOfAnotherCluster(ack->traits))
       refused_by_ = opened.header.from;
   }

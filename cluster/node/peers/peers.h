@@ -194,9 +194,9 @@ class Peers {
   PeerState* Find(raft::NodeId id);
   uint32_t CopyReaches() const;
   void Heard(PeerState& peer, const Datagram& datagram, bool answered);
-  Stranger* FindStranger(raft::NodeId id);
-  wire::DropReason TakeStranger(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns);
-  void TellRemoved(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns);
+  UnknownPeer* FindUnknownPeer(raft::NodeId id);
+  wire::DropReason TakeUnknownPeer(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns);
+  void NotifyRemoved(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns);
   void TakePiece(wire::Opened& opened, const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver);
   void Forget(raft::NodeId id);
   void TakeBody(wire::Opened& opened, uint64_t arrived_ns, PeerReceiver& receiver);
@@ -227,7 +227,7 @@ class Peers {
   raft::NodeId refused_by_;
   Removal removal_;
   std::vector<PeerState> others_;
-  std::vector<Stranger> strangers_;
+  std::vector<UnknownPeer> unknown_peers_;
   std::vector<NetAddress> members_in_file_;
   std::optional<net::Networks> listed_;
   uint64_t addresses_version_ = 0;

@@ -71,8 +71,8 @@ std::vector<NetAddress> Peers::MemberAddresses() const {
       if (address.port != 0) addresses.push_back(address);
   };
   for (const PeerState& peer : others_) add(peer);
-  for (const Stranger& stranger : strangers_)
-    if (lives_.LifeOf(stranger.state.id) != 0) add(stranger.state);
+  for (const UnknownPeer& unknown : unknown_peers_)
+    if (incarnations_.IncarnationOf(unknown.state.id) != 0) add(unknown.state);
   return addresses;
 }
 
@@ -87,8 +87,8 @@ bool Peers::MayComeFrom(const NetAddress& source, uint64_t now_ns) {
   if (std::any_of(others_.begin(), others_.end(), is_at_source)) return true;
   if (std::any_of(members_in_file_.begin(), members_in_file_.end(), is_source)) return true;
   if (listed_.has_value()) return listed_->Contains(source.bytes);
-  const auto is_stranger = [&is_at_source](const Stranger& stranger) { return is_at_source(stranger.state); };
-  if (std::any_of(strangers_.begin(), strangers_.end(), is_stranger)) return true;
+  const auto is_stranger = [&is_at_source](const UnknownPeer& unknown) { return is_at_source(unknown.state); };
+  if (std::any_of(unknown_peers_.begin(), unknown_peers_.end(), is_stranger)) return true;
   if (now_ns >= introductions_until_ns_) {
     introductions_until_ns_ = now_ns + 1'000'000'000;
     introductions_left_ = kIntroductionsPerSecond;

@@ -617,16 +617,16 @@ TEST_F(PeersTest, AMemberThatAnswersElsewhereMayConnectFromThere) {
   const uint64_t version = peers_.addresses_version();
   const NetAddress elsewhere = NetAddress::Parse("192.0.2.2:4802").value();
   EXPECT_THAT(peers_.MemberAddresses(), ElementsAre(receiver_->LocalAddress().value()));
-  const std::string hello = other_.Seal(raft::NodeId(1), wire::SayLogId(22), wire::Hello{.nonce = 1});
+  const std::string hello = other_.Seal(raft::NodeId(1), wire::CopyIdTerm(22), wire::Hello{.nonce = 1});
   peers_.Take({.from = elsewhere, .bytes = hello, .arrived_ns = 1}, 1, nobody_);
   EXPECT_THAT(peers_.MemberAddresses(), ElementsAre(receiver_->LocalAddress().value())) << "it may be a recorded one";
   peers_.AskAgain();
   const uint64_t later_ns = 10'000'000'000;
   uint64_t nonce = 0;
-  for (const wire::Opened& said : Greeted(later_ns))
-    if (const auto* asked = std::get_if<wire::Hello>(&said.body)) nonce = asked->nonce;
+  for (const wire::Opened& sent : Greeted(later_ns))
+    if (const auto* asked = std::get_if<wire::Hello>(&sent.body)) nonce = asked->nonce;
   ASSERT_NE(nonce, 0u);
-  const std::string answer = other_.Seal(raft::NodeId(1), wire::SayLogId(22), wire::HelloAck{.nonce = nonce});
+  const std::string answer = other_.Seal(raft::NodeId(1), wire::CopyIdTerm(22), wire::HelloAck{.nonce = nonce});
   peers_.Take({.from = elsewhere, .bytes = answer, .arrived_ns = later_ns}, later_ns, nobody_);
   EXPECT_THAT(peers_.MemberAddresses(), ElementsAre(receiver_->LocalAddress().value(), elsewhere));
   EXPECT_GT(peers_.addresses_version(), version);
