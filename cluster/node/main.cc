@@ -7,7 +7,6 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <iostream>
 #include <memory>
 #include <optional>
@@ -38,8 +37,8 @@
 namespace hedgerow::node {
 namespace {
 
-// For the signal handler; at most one of the two is set. A node that is told that it is LOST makes way for the
-// other kind, and a signal that comes in between is kept.
+// For the signal handler; at most one of the two is set. When a node learns that it is LOST, the other kind
+// takes its place; a signal that comes in between is kept.
 std::atomic<Node*> running_node = nullptr;
 std::atomic<LostNode*> lost_node = nullptr;
 std::atomic<bool> stop_asked = false;
@@ -90,8 +89,8 @@ absl::StatusOr<OperatorService> ServeOperator(const NodeConfig& config, NodeCont
   return service;
 }
 
-// Stays up to be asked, since no restart brings back what is lost. Returns as whom the node is to come back;
-// nothing if it was stopped.
+// Stays up for status requests, since no restart brings back what is lost. Returns the id under which the node
+// comes back; nothing if it was stopped.
 absl::StatusOr<std::optional<Rejoin>> RunLost(const NodeConfig& config, const absl::Status& why) {
   LostNode node(config, std::string(why.message()));
   const absl::StatusOr<OperatorService> service = ServeOperator(config, node);
@@ -127,8 +126,8 @@ absl::Status Serve(const NodeConfig& config, std::unique_ptr<Node> node) {
   return status;
 }
 
-// On a full disk the log may not open. A node that ended would need an operator besides room on the disk, so it waits, and
-// says so to those who ask. Cancelled: it was stopped meanwhile.
+// On a full disk the log may not open. A node that ended would need an operator besides room on the disk, so it
+// waits, and its status says so. Cancelled: it was stopped meanwhile.
 absl::StatusOr<std::unique_ptr<Node>> CreateOnceThereIsRoom(const NodeConfig& config) {
   constexpr absl::Duration kRetry = absl::Seconds(1);
   constexpr absl::Duration kStopCheck = absl::Milliseconds(50);
@@ -151,7 +150,7 @@ absl::StatusOr<std::unique_ptr<Node>> CreateOnceThereIsRoom(const NodeConfig& co
   return absl::CancelledError("stopped while the disk was full");
 }
 
-// One life after the other, as whichever member. OK: it was stopped.
+// Runs one incarnation after the other, each as the member that it is then. OK: it was stopped.
 absl::Status RunAs(const NodeConfig& of_the_file) {
   while (true) {
     NodeConfig config = of_the_file;
