@@ -192,7 +192,7 @@ class Raft {
   void StartElection(Context& context);
   VoteRequest VoteRequestFor(Term asked_term, bool pre_vote) const;
   void CountVote(Context& context, size_t member);
-  void VoteRefused(Context& context, size_t member);
+  void GiveUpIfSplit(Context& context);
   void Handle(Context& context, const Message& message, const VoteRequest& request);
   void Handle(Context& context, const Message& message, const VoteReply& reply);
   void Handle(Context& context, const Message& message, const TimeoutNow&);

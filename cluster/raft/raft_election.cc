@@ -73,7 +73,10 @@ void Raft::StartElection(Context& context) {
 
 void Raft::CountVote(Context& context, size_t member) {
   votes_ |= 1u << member;
-  if (!IsQuorum(votes_)) return;
+  if (!IsQuorum(votes_)) {
+    if (role_ == Role::kCandidate) GiveUpIfSplit(context);
+    return;
+  }
   if (role_ == Role::kPreCandidate) {
     StartElection(context);
   } else {
@@ -82,16 +85,15 @@ void Raft::CountVote(Context& context, size_t member) {
 }
 
 // A split vote (Raft section 5.2) that shows itself: every member but this candidate's voters and the leader that
-// resigned has refused, and they are too few to elect another. If the resigned leader is dead, the term has no leader and will
-// have none; if it lives, a term is lost, at most kGivenUpMax of them in a row. It is looked at with each refusal. The candidates stand again one after the other, by position, each a tenth of the timeout later
-// and as long as a vote takes to be durable, because a dead leader's kernel part may still grant both a pre-vote. For
-// availability only (R4).
-void Raft::VoteRefused(Context& context, size_t member) {
-  refusals_ |= 1u << member;
+// resigned has refused, and they are too few to elect another. Each vote and each refusal may complete it. If the resigned
+// leader is dead, the term has no leader and will have none; if it lives, a term is lost, at most kGivenUpMax of them in a row.
+// The candidates stand again one after the other, by position, each a tenth of the timeout later and as long as a vote takes
+// to be durable, because a dead leader's kernel part may still grant both a pre-vote. For availability only (R4).
+void Raft::GiveUpIfSplit(Context& context) {
   const uint32_t deciding = configuration().deciding();
   uint32_t others = deciding & ~votes_ & ~(1u << self_);
   if (const size_t resigned = MemberOf(resigned_); resigned != kNoMember) others &= ~(1u << resigned);
-  if ((others & ~refusals_) != 0 || IsQuorum(others) || given_up_ == kGivenUpMax) return;
+  if (refusals_ == 0 || (others & ~refusals_) != 0 || IsQuorum(others) || given_up_ == kGivenUpMax) return;
   ++given_up_;
   ++counters_.terms_given_up;
   const uint64_t timeout_ns = detector_.network_timeout_ns();
@@ -146,7 +148,8 @@ void Raft::Handle(Context& context, const Message& message, const VoteReply& rep
   const size_t member = MemberOf(message.from);
   if (!reply.granted) {
     if (role_ == Role::kCandidate && !reply.pre_vote && reply.asked_term == term_ && IsPeer(member)) {
-      VoteRefused(context, member);
+      refusals_ |= 1u << member;
+      GiveUpIfSplit(context);
     }
     return;
   }

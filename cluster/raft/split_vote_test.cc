@@ -90,6 +90,30 @@ TEST_F(SplitVote, IsNoneWhileAnotherCandidateCanWin) {
   EXPECT_EQ(five.At(2).leader(), NodeId(3));
 }
 
+TEST_F(SplitVote, IsSeenAlsoByAVoteThatComesAfterTheRefusals) {
+  TestCluster five(5);
+  five.Elect(1);
+  five.HeartbeatRounds(1, 3);
+  const Term term = five.At(1).term();
+  five.Crash(1);
+  for (const uint64_t id : {2, 3}) five.Step(id, LeaderResigns{.leader = NodeId(1), .term = term, .rank = 0});
+  five.HoldDisk(4);
+  for (const uint64_t voter : {4, 5}) {
+    for (const uint64_t candidate : {2, 3}) five.Exchange(candidate, voter);  // pre-votes
+  }
+  five.DeliverOnce(2, 4);
+  five.DeliverOnce(3, 5);
+  five.Deliver();
+  ASSERT_EQ(five.At(4).voted_for(), NodeId(2));
+  ASSERT_EQ(five.At(5).voted_for(), NodeId(3));
+  ASSERT_EQ(five.At(2).role(), Role::kCandidate) << "the vote of 4 waits for its disk";
+  five.ReleaseDisk(4);
+  five.Deliver();
+  EXPECT_EQ(five.At(2).role(), Role::kFollower);
+  EXPECT_EQ(five.At(2).counters().terms_given_up, 1u);
+  EXPECT_THAT(five.violation(), IsEmpty());
+}
+
 TEST_F(SplitVote, IsNoneWhileAMemberThatMayLiveHasNotAnswered) {
   cluster_.Elect(1);
   cluster_.HeartbeatRounds(1, 3);

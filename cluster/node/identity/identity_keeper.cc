@@ -8,11 +8,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/time.h"
 #include "cluster/node/identity/host_memory.h"
 #include "cluster/storage/errors.h"
 
 namespace hedgerow::node {
 namespace {
+
+// Of a write in the background that failed: a disk that is full may have room by then.
+constexpr absl::Duration kRetry = absl::Seconds(1);
 
 constexpr char kComeBack[] =
     "If the folder of before is there still, stop the node and put it back. Otherwise let it come back under an id that "
@@ -228,8 +232,20 @@ void IdentityKeeper::Run() {
       queued_.reset();
       writing_ = true;
     }
-    Written(identity, storage::WriteIdentity(folder_, identity));
+    const absl::Status status = storage::WriteIdentity(folder_, identity);
+    Written(identity, status);
+    if (!status.ok()) QueueAgain(std::move(identity));
   }
+}
+
+// After kRetry, unless something newer is queued or written by then.
+void IdentityKeeper::QueueAgain(storage::Identity identity) {
+  const auto superseded = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopping_ || queued_.has_value(); };
+  const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !writing_; };
+  absl::MutexLock lock(&mutex_);
+  if (mutex_.AwaitWithTimeout(absl::Condition(&superseded), kRetry)) return;
+  mutex_.Await(absl::Condition(&idle));
+  if (!written_.ok() && !superseded()) queued_ = std::move(identity);
 }
 
 void IdentityKeeper::Written(const storage::Identity& identity, const absl::Status& status) {

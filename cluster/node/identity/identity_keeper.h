@@ -79,9 +79,10 @@ class IdentityKeeper final : public CopyRegister {
 
   // Now, in this thread.
   absl::Status Change(absl::FunctionRef<void(storage::Identity&)> change);
-  // Soon, on the writer's thread.
+  // Soon, on the writer's thread; again and again if it fails.
   void ChangeSoon();
   void Run();
+  void QueueAgain(storage::Identity identity);
   void Written(const storage::Identity& identity, const absl::Status& status);
 
   const std::string folder_;

@@ -11,6 +11,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "cluster/storage/errors.h"
 
 namespace hedgerow::node {
@@ -84,6 +86,21 @@ TEST_F(IdentityKeeperTest, WhatCannotBeWrittenDoesNotCount) {
   (void)keeper->Record(NodeId(3), 30);
   EXPECT_EQ(keeper->Flush(), absl::OkStatus()) << "it is tried again";
   EXPECT_EQ(keeper->Record(NodeId(3), 30), absl::OkStatus());
+}
+
+TEST_F(IdentityKeeperTest, WhatCouldNotBeWrittenInTheBackgroundIsTriedAgainByItself) {
+  const auto keeper = OpenOrDie();
+  ASSERT_EQ(RecordNow(*keeper, 2, 20), absl::OkStatus());
+  Bar();
+  keeper->SetLogUuid(77);
+  keeper->KeepOnly({});
+  EXPECT_FALSE(keeper->Flush().ok());
+  Unbar();
+  const absl::Time by = absl::Now() + absl::Seconds(30);
+  while (!keeper->Flush().ok() && absl::Now() < by) absl::SleepFor(absl::Milliseconds(10));
+  const auto next = OpenOrDie();
+  EXPECT_EQ(next->log_uuid(), 77u);
+  EXPECT_EQ(next->CopyOf(NodeId(2)), 0u);
 }
 
 TEST_F(IdentityKeeperTest, StartsAreCountedBeforeAnythingIsPromised) {
