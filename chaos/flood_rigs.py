@@ -125,7 +125,7 @@ class ProxyRig:
         if hook == "clock":
             # The clock's own queueing discipline would let few of them through to its program.
             return Flood(client, "hr0c0", mac_of(client, "hr0c1"), [f"--destination={VIP_DNS[0]}", "--destination_port=53",
-                         f"--payload={'00' * 40}", "--vary_bytes=8", "--bypass_qdisc"], lambda: self.reason("clock_stale"))
+                         f"--payload={'00' * 40}", "--vary_bytes=8", "--bypass_qdisc"], lambda: self.reason("foreign_on_link"))
         if hook == "reply":
             # In the leader's name, to any port of the client: what a host on the same network can guess.
             return Flood(b, UPLINK, uplink_mac, [f"--source={a}", "--sources=1", f"--source_port={_DNS_PORT}",

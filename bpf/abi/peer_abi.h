@@ -164,5 +164,6 @@ enum hr_peer_drop {
   HR_PEER_DROP_OTHER_LOG = 18,    /* a HELLO_ACK from or to a member whose log is not the recorded one: a foreign log */
   HR_PEER_DROP_OTHER_DURABILITY = 19, /* a HELLO_ACK from a member of another durability mode */
   HR_PEER_DROP_PIECE = 20,        /* a piece that does not go with the others of its message, or a piece in pieces */
-  HR_PEER_DROPS = 21,             /* one past the last */
+  HR_PEER_DROP_SOURCE = 21,       /* from an address that is no member's, and that `peer_clients` does not list */
+  HR_PEER_DROPS = 22,             /* one past the last */
 };

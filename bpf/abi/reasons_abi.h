@@ -52,7 +52,13 @@
   X(16, HR_REASON_NO_DAEMON, no_daemon, forwarded, "no daemon has lived for `unattended_timeout`", "start `hedgerowd`") \
   X(20, HR_REASON_ONE_WAY, one_way, forwarded, \
     "a request that nothing answers, as memcached's `noreply`: a copy would only be a second request", "nothing") \
-  X(24, HR_REASON_NO_BUDGET, no_budget, not_hedged, "the hedging budget is spent", \
+  X(21, HR_REASON_CLIENT_SHARE, client_share, forwarded, \
+    "half of the requests or parked copies is in use, and the client holds more than a 64th of all", \
+    "look at what that client sends; then perhaps raise `limits.requests` and `limits.parked`") \
+  X(22, HR_REASON_SERVICE_SHARE, service_share, forwarded, \
+    "three quarters of the requests or parked copies are in use, and the service holds its share of the rest", \
+    "look at what floods the service; then perhaps raise `limits.requests` and `limits.parked`") \
+  X(24, HR_REASON_NO_BUDGET, no_budget, not_hedged, "the hedging budget is spent, or less than half is left and the client has used more than it earned", \
     "look for the slow backend; then perhaps raise `budget`") \
   X(25, HR_REASON_NO_TARGET, no_target, not_hedged, "every backend has the request already", \
     "nothing, or add a backend") \
@@ -77,8 +83,7 @@
   X(36, HR_REASON_SINK, sink, dropped, "sent to a VIP, but to no service on it", \
     "mend the client's port, or add the service") \
   X(37, HR_REASON_CLOCK_STALE, clock_stale, dropped, \
-    "a lap of an older epoch, or a foreign packet on the clock's link", \
-    "nothing after a restart of the clock; else find out what sends on that link") \
+    "a lap of an older epoch", "nothing: the clock was started anew") \
   X(38, HR_REASON_SEND_FAILED, send_failed, dropped, "a rewritten packet could not be sent on", \
     "look at the routes to the backend and to the client") \
   X(39, HR_REASON_LATE, late, dropped, "an answer to no request that waits or is remembered: a loser after its retention", \
@@ -87,6 +92,12 @@
     "a packet came from outside with a VIP as its source", "find out what sends it: VIPs answer on this host only") \
   X(41, HR_REASON_BAD_CHECKSUM, bad_checksum, dropped, \
     "an answer whose UDP checksum is wrong: it was damaged on its way", "look at cables, switches and offloads on the way") \
+  X(42, HR_REASON_FOREIGN_ON_LINK, foreign_on_link, dropped, \
+    "a packet that the proxy did not send, on a link of its own: the clock's, or the far end of the proxy interface", \
+    "find out what sends there: a process that binds to the device, or a route") \
+  X(43, HR_REASON_NOT_A_CLIENT, not_a_client, dropped, \
+    "a packet that this host would have forwarded to a VIP, from none of the service's `clients`", \
+    "list the network that the packets have when they leave this host ([config.md](config.md#who-may-use-a-vip)), or find out what sends them") \
   X(48, HR_REASON_NO_FLOW, no_flow, untouched, \
     "sent by a backend, but to no client that asked through the proxy", \
     "nothing; if clients miss late replies, raise `limits.flows`") \

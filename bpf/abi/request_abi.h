@@ -76,6 +76,10 @@ enum hr_request_flags {
   HR_REQUEST_ONLY_DRAINED = 1u << 4, /* a hedge was already not made, for only drained backends were left (counted once) */
 };
 
+/* A request's client is one of so many places in `clients`. */
+#define HR_CLIENT_BITS 12
+#define HR_CLIENTS (1u << HR_CLIENT_BITS)
+
 /* Map `requests`, index 1.. ; one life of a tracked request. Masks are over service-local backend indices. */
 struct hr_request {
   __u64 word;
@@ -89,7 +93,8 @@ struct hr_request {
   __u32 parked;   /* index into `pool`, 0 = none */
   __u16 parked_bytes; /* of the layer 3 packet */
   __u16 tag; /* of the key's hash, 12 bits */
-  __u32 set; /* its scoreboard set */
+  __u32 set : 20; /* its scoreboard set */
+  __u32 client : HR_CLIENT_BITS; /* index into `clients` */
   __u32 mark;     /* the client's skb mark */
   __u32 attempts; /* sends claimed so far; claimed by compare-and-swap */
   __u8 flags;     /* enum hr_request_flags; written before publication and by the clock */
@@ -225,9 +230,30 @@ struct hr_service_state {
   __u64 pushback_ns;       /* earliest time of a hedge after its request came; ~0 = no hedge at all */
   __u32 explored;          /* requests sent while a backend is preferred: one in HR_EXPLORE_ONE_IN goes to the leader */
   __s32 retries_owed;      /* see HR_RETRIES_MAX */
-  __u64 pad[4];
+  __u64 held;              /* requests and parked copies of this service */
+  __u64 pad[3];
 };
 HR_STATIC_ASSERT(sizeof(struct hr_service_state) == 64, "one cache line");
+
+/* Requests in use (32 bits) and parked copies in use (32 bits), changed by atomic add. */
+#define HR_HELD_REQUEST ((__s64)1 << 32)
+#define HR_HELD_COPY ((__s64)1)
+#define HR_HELD_REQUESTS(held) ((__u32)((held) >> 32))
+#define HR_HELD_COPIES(held) ((__u32)(held))
+
+/*
+ * Map `clients`, index = a seeded hash of source address, socket's user and service (bpf/proxy/share.bpf.h). A client that shares
+ * its place with a flooding one by chance (1 in 4,096) shares its part.
+ */
+#define HR_CLIENT_PARTS 64 /* beyond half of a table a client may hold one part in so many */
+struct hr_client {
+  __u64 held;
+  __s64 budget_micros; /* hedges earned and not paid; negative: it has used what others earned */
+  __s32 retries_owed;
+  __u32 pad0;
+  __u64 pad1;
+};
+HR_STATIC_ASSERT(sizeof(struct hr_client) == 32, "two in a cache line");
 
 /*
  * The budget of attempts that negative replies cause: each of them is owed, each answer pays for as many as a request may have,
@@ -263,6 +289,7 @@ enum hr_clock_kind {
 #define HR_CLOCK_HANDLE 0x00010000u   /* qdisc 1: ; as skb->priority with htb: not held back */
 #define HR_CLOCK_WAIT_MASK 0xfffffff0u /* with fq: its low bits would choose a band */
 #define HR_CLOCK_FRAME_BYTES 60
+#define HR_CLOCK_TAG_BYTES 6 /* the Ethernet destination */
 
 /*
  * Grouped by writer and reader, a cache line (pair) each: the lap's own words, words that every splitter reads, words that
@@ -298,11 +325,12 @@ struct hr_wheel {
   __u64 test_ahead_ns;  /* with test_clock: how far the programs' time is ahead of the kernel's */
   __u64 read_pad2[4];
 
-  __u32 nodes;         /* requests in the wheel */
+  __u64 held;          /* requests in the wheel, and their parked copies */
   __u32 requests_made; /* high-water mark of `requests` */
   __u32 pool_made;     /* high-water mark of `pool` */
   __u32 cold_used;     /* references behind the hot sets */
-  __u64 write_pad2[14];
+  __u32 write_pad;
+  __u64 write_pad2[13];
 
   struct hr_fine_slot fine[HR_FINE_SLOTS];
   __u32 coarse[HR_COARSE_SLOTS];
@@ -317,7 +345,11 @@ HR_STATIC_ASSERT(sizeof(struct hr_wheel) == 384 + 8 * HR_FINE_SLOTS + 4 * HR_COA
 #define HR_HANDOVER_PER_LAP 16
 #define HR_HANDOVER_LOOKS 512
 
-/* What skb->mark says on the clock's link (and nowhere else): kind in the top byte. */
+/*
+ * What skb->mark says on the clock's link (and nowhere else): kind in the top byte. That a packet there is the proxy's own, its
+ * Ethernet destination says: hr_load_config.clock_tag, drawn at random for each load. A mark alone is no proof, because a
+ * container with the host's network may set any.
+ */
 #define HR_MARK_KIND(mark) ((mark) & 0xff000000u)
 #define HR_MARK_VALUE(mark) ((mark) & 0x00ffffffu)
 #define HR_MARK_LAP 0x48000000u     /* value: epoch */
@@ -345,8 +377,9 @@ struct hr_load_config {
   __u16 announce_ports_be[HR_ANNOUNCE_PORTS]; /* where leaders are announced; 0 = unused */
   __u32 test_clock; /* 1 = tests set time forward in the wheel (bpf/proxy/time.bpf.h) */
   __u32 pad;
+  __u64 clock_tag; /* random; in its first HR_CLOCK_TAG_BYTES a locally administered unicast address, IEEE 802 section 8.4 */
 };
-HR_STATIC_ASSERT(sizeof(struct hr_load_config) == 88, "hr_load_config is 88 bytes");
+HR_STATIC_ASSERT(sizeof(struct hr_load_config) == 96, "hr_load_config is 96 bytes");
 
 /*
  * Map `leaders`, index = service id. The lock comes first; the struct is declared with it on the BPF side. Both are one

@@ -240,7 +240,7 @@ HR_INLINE void hr_count_win(const struct hr_request *request, const struct hr_re
     hr_count(reply->service_stats, HR_WON_BY_FIRST);
   else
     hr_count(reply->service_stats, HR_WON_BY_HEDGE);
-  hr_retries_earn(reply->service_id, reply->config->attempts);
+  hr_retries_earn(reply->service_id, request->client, reply->config->attempts);
   hr_record_service(reply->service_id, HR_HISTOGRAM_LATENCY, reply->now_ns - request->sent_ns);
   hr_count_backend_win(reply->backend_id);
 }
@@ -387,7 +387,7 @@ HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_reque
 
   /* The nack's bit in the masks is already set, so the lap sees it. */
   if (passed_over) __sync_fetch_and_or(&wheel->handover, 1ull << (reply->service_id & (HR_MAX_SERVICES - 1)));
-  if (follows && !leaderless && !hr_retry_pay(reply->service_id)) {
+  if (follows && !leaderless && !hr_retry_pay(reply->service_id, request->client)) {
     hr_reason(reply->service_stats, HR_REASON_NO_RETRY_BUDGET);
     follows = 0;
   }

@@ -76,7 +76,7 @@ HR_GLOBAL int hr_settle(struct hr_attempt *attempt, __u32 outcome) {
                       (attempt->flags & HR_ATTEMPT_HINTED ? HR_TRACE_HINTED : 0));
     return 0;
   }
-  if (attempt->flags & HR_ATTEMPT_PAID) hr_budget_refund(service_id);
+  if (attempt->flags & HR_ATTEMPT_PAID) hr_budget_refund(service_id, request->client);
   /* Unless the request has ended since, and its entry serves another one by now. */
   if (HR_WORD_GENERATION(READ_ONCE(request->word)) == HR_WORD_GENERATION(attempt->word)) {
     if (attempt->flags & HR_ATTEMPT_COUNTED) __sync_fetch_and_sub(&request->attempts, 1);
@@ -202,7 +202,7 @@ HR_GLOBAL int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
     attempt->reason = HR_REASON_PUSHBACK;
     return 0;
   }
-  if ((attempt->flags & HR_ATTEMPT_PAID) && !hr_budget_pay(service_id)) {
+  if ((attempt->flags & HR_ATTEMPT_PAID) && !hr_budget_pay(attempt->config_id, request->client)) {
     attempt->reason = HR_REASON_NO_BUDGET;
     return 0;
   }
@@ -211,7 +211,7 @@ HR_GLOBAL int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
     if (__sync_val_compare_and_swap(&request->attempts, attempts, attempts + 1) == attempts)
       hr_count(hr_stats_of(service_id), attempt->flags & HR_ATTEMPT_PAID ? HR_WOULD_HEDGE : HR_WOULD_FAIL_OVER);
     else if (attempt->flags & HR_ATTEMPT_PAID)
-      hr_budget_refund(service_id);
+      hr_budget_refund(service_id, request->client);
     return 0;
   }
   hr_note_attempt(attempt, target, now_ns);
@@ -232,8 +232,8 @@ HR_GLOBAL int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
 #define HR_DUE_MASK 0xffffffffffffull /* a due time, as far as it fits into an Ethernet address */
 
 /*
- * Sends a copy to the clock link's inner end, where a clone can be routed; its mark names the backend. The neighbour entry
- * sets the source address when the clone leaves, so until then that address carries the due time.
+ * Sends a copy, which bears the tag, to the clock link's inner end, where a clone can be routed; its mark names the backend. The
+ * neighbour entry sets both addresses when the clone leaves, so until then the source carries the due time.
  */
 HR_INLINE int hr_clone_to_uplink(struct __sk_buff *skb, const struct hr_attempt *attempt) {
   if (attempt->due_ns && bpf_skb_store_bytes(skb, ETH_ALEN, &attempt->due_ns, ETH_ALEN, 0)) return -1;

@@ -3,7 +3,7 @@
  * CLOCK/RESCUER: TC ingress of the clock link's inner end. One packet circulates on that link, held back by a qdisc;
  * each lap looks at what has fallen due in the wheel, hedges what still has no answer, and sends the packet round
  * again. The same program sends on what other programs put on the link under a mark: finished copies, and consumed
- * nacks that become the next attempt. Every packet here is ours; anything else is dropped and counted.
+ * nacks that become the next attempt. Every packet here bears the load's tag; anything else is dropped and counted.
  */
 #include "bpf/proxy/attempt.bpf.h"
 #include "bpf/proxy/handover.bpf.h"
@@ -100,9 +100,10 @@ HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
   __u64 word = visit->word;
   int retained = (sent & (sent - 1)) || HR_OUTSTANDING_NOW(request->outstanding) ||
                 (hr_is_unanswered(word) && !(word & HR_WORD_DETACHED) && visit->config->profile.one_datagram);
+  __s64 copy = hr_free_parked(request);
 
-  hr_free_parked(request);
   if (retained && visit->now_ns < request->done_ns + hr_retention_ns(visit->config, word)) {
+    if (copy) hr_hold(visit->wheel, request->key.service, request->client, -copy);
     hr_requeue(visit, request->done_ns + hr_retention_ns(visit->config, word), 0);
     return;
   }
@@ -110,6 +111,7 @@ HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
     __u64 removing = HR_WORD(HR_WORD_GENERATION(word), HR_WORD_WINNER(word), 0, HR_STATE_REMOVING);
 
     if (__sync_val_compare_and_swap(&request->word, word, removing) != word) {
+      if (copy) hr_hold(visit->wheel, request->key.service, request->client, -copy);
       hr_requeue(visit, visit->now_ns, 1);
       return;
     }
@@ -118,7 +120,7 @@ HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
   }
   /* Another backend won, and the first never answered. */
   if (HR_WORD_STATE(word) == HR_STATE_ANSWERED) hr_note_unanswered(visit);
-  hr_free_request(visit->wheel, request, visit->index);
+  hr_free_request(visit->wheel, request, visit->index, copy);
 }
 
 HR_INLINE void hr_expire(const struct hr_visit *visit) {
@@ -130,7 +132,7 @@ HR_INLINE void hr_expire(const struct hr_visit *visit) {
   if (__sync_val_compare_and_swap(&request->word, word, expired) == word) {
     hr_count(visit->service_stats, HR_UNANSWERED);
     hr_note_unanswered(visit);
-    hr_free_parked(request);
+    if (hr_free_parked(request)) hr_hold(visit->wheel, request->key.service, request->client, -HR_HELD_COPY);
     hr_trace_note(visit->index, visit->config_id, HR_TRACE_EXPIRED, HR_REASON_NONE, HR_NO_BACKEND, 0);
   }
   hr_requeue(visit, visit->now_ns + visit->config->retention_ns, 0);
@@ -359,13 +361,13 @@ HR_INLINE struct hr_pause hr_choose_pause(struct hr_wheel *wheel, const struct h
 }
 
 /*
- * Rest handshake, second half: `running` is cleared first and `nodes` read after; a request published in between
+ * Rest handshake, second half: `running` is cleared first and `held` read after; a request published in between
  * either is seen here or its splitter sees `running` at 0 and sets the clock going anew.
  */
 HR_INLINE int hr_may_rest(struct hr_wheel *wheel) {
-  if (READ_ONCE(wheel->nodes)) return 0;
+  if (HR_HELD_REQUESTS(READ_ONCE(wheel->held))) return 0;
   if (__sync_val_compare_and_swap(&wheel->running, 1, 0) != 1) return 1; /* a lap of an older epoch went to rest first */
-  if (!__sync_fetch_and_add(&wheel->nodes, 0)) return 1;
+  if (!HR_HELD_REQUESTS(__sync_fetch_and_add(&wheel->held, 0))) return 1;
   return __sync_val_compare_and_swap(&wheel->running, 0, 1) != 0; /* not 0: a splitter has started another */
 }
 
@@ -458,16 +460,18 @@ SEC("tc")
 int hr_clock(struct __sk_buff *skb) {
   __u32 mark = skb->mark;
 
-  switch (HR_MARK_KIND(mark)) {
-    case HR_MARK_LAP:
-      return hr_lap(skb, HR_MARK_VALUE(mark));
-    case HR_MARK_HEDGE:
-    case HR_MARK_SEND:
-      return hr_send_finished(skb, mark);
-    case HR_MARK_RELEASE:
-      return hr_release(skb, HR_MARK_VALUE(mark));
+  if (hr_has_tag(skb)) {
+    switch (HR_MARK_KIND(mark)) {
+      case HR_MARK_LAP:
+        return hr_lap(skb, HR_MARK_VALUE(mark));
+      case HR_MARK_HEDGE:
+      case HR_MARK_SEND:
+        return hr_send_finished(skb, mark);
+      case HR_MARK_RELEASE:
+        return hr_release(skb, HR_MARK_VALUE(mark));
+    }
   }
-  hr_host_reason(HR_REASON_CLOCK_STALE);
+  hr_host_reason(HR_REASON_FOREIGN_ON_LINK);
   return TC_ACT_SHOT;
 }
 

@@ -94,7 +94,7 @@ int hr_watchdog(struct __sk_buff *skb) {
   struct hr_wheel *wheel = hr_the_wheel();
   __u64 restarts;
 
-  if (!wheel || !READ_ONCE(wheel->nodes)) return HR_CONTROL_STALE;
+  if (!wheel || !HR_HELD_REQUESTS(READ_ONCE(wheel->held))) return HR_CONTROL_STALE;
   restarts = wheel->restarts + wheel->kicks;
   hr_clock_wake(skb, wheel, hr_now_ns());
   return wheel->restarts + wheel->kicks != restarts ? HR_CONTROL_DONE : HR_CONTROL_STALE;

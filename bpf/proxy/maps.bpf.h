@@ -31,7 +31,7 @@ HR_HASH(backend_ids, HR_MAX_BACKENDS, struct hr_endpoint, __u32);
  */
 HR_HASH(clusters, 2 * HR_MAX_SERVICES, __u64, struct hr_cluster);
 
-/* VIP address alone -> 1: what may be pinged. */
+/* VIP address alone -> the id of a service there, whose clients may ping it as this host may. */
 HR_HASH(vip_addresses, HR_MAX_SERVICES, struct hr_address, __u32);
 
 /* ---- Written by the control and the reply program (announcements), under its lock --------------------------------- */
@@ -71,6 +71,7 @@ HR_LRU_HASH(fragments, 1, struct hr_fragment_key, struct hr_fragment);
 
 HR_MAPPED_ARRAY(backend_states, HR_MAX_BACKENDS, struct hr_backend_state);
 HR_MAPPED_ARRAY(service_states, HR_MAX_SERVICES, struct hr_service_state);
+HR_ARRAY(clients, HR_CLIENTS, struct hr_client);
 HR_PER_CPU(stats, HR_MAX_SERVICES + 1, struct hr_stats);
 HR_PER_CPU(backend_stats, HR_MAX_BACKENDS, struct hr_backend_stats);
 /* HR_SERVICE_HISTOGRAMS for each service, and HR_BACKEND_HISTOGRAMS for each backend, that there is room for

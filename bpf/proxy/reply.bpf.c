@@ -34,6 +34,7 @@ HR_INLINE int hr_deliver(struct __sk_buff *skb, struct hr_packet *packet, const 
 
 /* The consumed nack goes round the clock's link, where it becomes the request's next attempt. */
 HR_INLINE int hr_to_clock(struct __sk_buff *skb, __u32 request) {
+  if (hr_put_tag(skb)) return TC_ACT_SHOT; /* the clock's lap makes the attempt, when it is due */
   skb->mark = HR_MARK_RELEASE | HR_MARK_VALUE(request);
   skb->priority = hr_priority_unheld();
   return bpf_redirect(load_config.clock_out_ifindex, 0);

@@ -5,6 +5,7 @@
  * here, later fragments follow their first. A packet for no service passes on untouched (to the sink).
  */
 #include "bpf/proxy/attempt.bpf.h"
+#include "bpf/proxy/clients.bpf.h"
 #include "bpf/proxy/rewrite.bpf.h"
 #include "bpf/proxy/trace.bpf.h"
 #include "bpf/proxy/track.bpf.h"
@@ -47,7 +48,8 @@ HR_GLOBAL int hr_send_beside(struct __sk_buff *skb, struct hr_packet *packet,
   backend = bpf_map_lookup_elem(&backends, &backend_id);
   if (backend) {
     address = backend->address;
-    failed = hr_rewrite_destination(skb, packet, &address, backend->port_be) || hr_clone_to_uplink(skb, attempt);
+    failed = hr_rewrite_destination(skb, packet, &address, backend->port_be) || hr_put_tag(skb) ||
+             hr_clone_to_uplink(skb, attempt);
   }
   hr_settle(attempt, failed ? HR_OUTCOME_FAILED : HR_OUTCOME_SENT);
   skb->mark = mark;
@@ -78,14 +80,15 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   struct hr_stats *service_stats = hr_stats_of(service_id);
   __u64 now_ns = hr_now_ns();
   struct hr_choice choice = hr_choose_first(config_id, config, policy, now_ns);
+  __u32 client = hr_client_of(skb, packet, service_id);
   struct hr_tracking tracking;
   __u32 first_id;
 
   hr_count(service_stats, HR_REQUESTS);
-  hr_budget_earn(config, service_id);
+  hr_budget_earn(config, service_id, client);
   if (choice.why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
   if (hr_tracing()) hr_trace_match(skb, packet, config_id, now_ns);
-  tracking = hr_track(skb, packet, config_id, config, policy, &choice, service_stats, now_ns);
+  tracking = hr_track(skb, packet, config_id, config, policy, &choice, client, service_stats, now_ns);
   if (packet->trace) hr_trace_begin(skb, packet, config_id, &tracking, &choice);
   if (!tracking.request) {
     __u32 to = hr_untracked_to(&choice, &tracking);
@@ -167,10 +170,14 @@ HR_INLINE int hr_split_later_fragment(struct __sk_buff *skb, struct hr_packet *p
 HR_INLINE int hr_answer_ping(struct __sk_buff *skb, struct hr_packet *packet) {
   struct hr_address vip = packet->destination;
   struct hr_address client = packet->source;
+  __u32 *service_id;
   __u8 type, reply;
   int verdict;
 
-  if (packet->fragment != HR_WHOLE || !bpf_map_lookup_elem(&vip_addresses, &vip)) return TC_ACT_UNSPEC;
+  if (packet->fragment != HR_WHOLE) return TC_ACT_UNSPEC;
+  service_id = bpf_map_lookup_elem(&vip_addresses, &vip);
+  if (!service_id) return TC_ACT_UNSPEC;
+  if (!hr_may_use_vip(skb, packet, hr_config_of(hr_published_config(*service_id)), *service_id)) return TC_ACT_SHOT;
   if (bpf_skb_load_bytes(skb, packet->l4_offset, &type, 1)) return TC_ACT_UNSPEC;
   if (type != (packet->version == 4 ? HR_ECHO_REQUEST_V4 : HR_ECHO_REQUEST_V6)) return TC_ACT_UNSPEC;
   reply = packet->version == 4 ? 0 : HR_ECHO_REPLY_V6;
@@ -215,6 +222,7 @@ int hr_splitter(struct __sk_buff *skb) {
   config = hr_config_of(config_id);
   policy = hr_policy_of(HR_CONFIG_SERVICE(config_id));
   if (!config || !policy) return TC_ACT_UNSPEC;
+  if (!hr_may_use_vip(skb, &packet, config, HR_CONFIG_SERVICE(config_id))) return TC_ACT_SHOT;
   return packet.protocol == IPPROTO_UDP ? hr_split_udp(skb, &packet, config_id, config, policy)
                                         : hr_split_tcp(skb, &packet, config_id, config, policy);
 }

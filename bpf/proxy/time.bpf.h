@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The proxy programs' one source of time: CLOCK_MONOTONIC. Tests load the programs with `test_clock` and set time forward
- * in the wheel; as loaded by the daemon the verifier removes the question. (hr_departure alone asks the kernel itself: a
+ * in the wheel; as loaded by the daemon the verifier removes the question. (hr_gate alone asks the kernel itself: a
  * departure time is compared with the kernel's own.)
  */
 #pragma once

@@ -12,24 +12,27 @@
 #include "bpf/proxy/operation.bpf.h"
 #include "bpf/proxy/profile.bpf.h"
 #include "bpf/proxy/scoreboard.bpf.h"
+#include "bpf/proxy/share.bpf.h"
 #include "bpf/proxy/trace.bpf.h"
 #include "bpf/proxy/wheel.bpf.h"
 
-HR_INLINE void hr_free_parked(struct hr_request *request) {
+/* Frees a request's copy; what it held by that, to be given back (hr_hold). */
+HR_INLINE __s64 hr_free_parked(struct hr_request *request) {
   __u32 parked = request->parked;
 
-  if (!parked) return;
+  if (!parked) return 0;
   request->parked = 0;
   hr_free_push(HR_FREE_PARKED, parked);
+  return HR_HELD_COPY;
 }
 
-/* Frees a request: a reference of this generation is void from here on. */
-HR_INLINE void hr_free_request(struct hr_wheel *wheel, struct hr_request *request, __u32 index) {
+/* Frees a request, which held `copy` beside itself: a reference of this generation is void from here on. */
+HR_INLINE void hr_free_request(struct hr_wheel *wheel, struct hr_request *request, __u32 index, __s64 copy) {
   __u32 generation = HR_WORD_GENERATION(request->word) + 1;
+  __u32 service_id = request->key.service, client = request->client;
 
-  hr_free_parked(request);
   WRITE_ONCE(request->word, HR_WORD(generation, HR_NO_BACKEND, 0, HR_STATE_FREE));
-  __sync_fetch_and_sub(&wheel->nodes, 1);
+  hr_hold(wheel, service_id, client, -HR_HELD_REQUEST - copy);
   hr_free_push(HR_FREE_REQUESTS, index);
 }
 
@@ -179,12 +182,13 @@ HR_INLINE __u32 hr_claim_key(struct hr_wheel *wheel, __u32 config_id, const stru
 }
 
 HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb, const struct hr_packet *packet,
-                               __u32 service_id, const struct hr_service_policy *policy, const struct hr_choice *choice,
-                               __u64 now_ns) {
+                               __u32 service_id, __u32 client, const struct hr_service_policy *policy,
+                               const struct hr_choice *choice, __u64 now_ns) {
   request->key.client = packet->source;
   request->key.client_port_be = packet->source_port_be;
   request->key.service = service_id;
   request->key.pad = 0;
+  request->client = client;
   request->sent_ns = now_ns;
   request->due_ns = now_ns + READ_ONCE(policy->delay_ns);
   request->fire_ns = 0;
@@ -264,7 +268,8 @@ HR_INLINE __u32 hr_publish_request(struct __sk_buff *skb, const struct hr_packet
 /* Tracks a request: afterwards a reply finds it and the clock will look at it. */
 HR_INLINE struct hr_tracking hr_track(struct __sk_buff *skb, const struct hr_packet *packet, __u32 config_id,
                                       const struct hr_service_config *config, const struct hr_service_policy *policy,
-                                      const struct hr_choice *choice, struct hr_stats *service_stats, __u64 now_ns) {
+                                      const struct hr_choice *choice, __u32 client, struct hr_stats *service_stats,
+                                      __u64 now_ns) {
   struct hr_tracking tracking = {.request = 0, .reason = hr_untrackable(skb, packet, config, policy)};
   struct hr_wheel *wheel = hr_the_wheel();
   struct hr_request *request;
@@ -275,6 +280,8 @@ HR_INLINE struct hr_tracking hr_track(struct __sk_buff *skb, const struct hr_pac
     tracking.reason = HR_REASON_NO_DAEMON;
     return tracking;
   }
+  tracking.reason = hr_share_reason(wheel, config, HR_CONFIG_SERVICE(config_id), client);
+  if (tracking.reason) return tracking;
   tracking.request = hr_take_index(HR_FREE_REQUESTS, &wheel->requests_made, load_config.max_requests);
   request = hr_request_at(tracking.request);
   if (!request) {
@@ -282,15 +289,15 @@ HR_INLINE struct hr_tracking hr_track(struct __sk_buff *skb, const struct hr_pac
     tracking.reason = HR_REASON_REQUESTS_FULL;
     return tracking;
   }
-  __sync_fetch_and_add(&wheel->nodes, 1);
   slot = hr_take_index(HR_FREE_PARKED, &wheel->pool_made, load_config.max_parked);
+  hr_hold(wheel, HR_CONFIG_SERVICE(config_id), client, HR_HELD_REQUEST + (slot ? HR_HELD_COPY : 0));
   request->parked = slot;
-  hr_fill_request(request, skb, packet, HR_CONFIG_SERVICE(config_id), policy, choice, now_ns);
+  hr_fill_request(request, skb, packet, HR_CONFIG_SERVICE(config_id), client, policy, choice, now_ns);
   tracking.reason = slot ? hr_publish_request(skb, packet, config_id, config, wheel, request, tracking.request, service_stats,
                                               now_ns)
                          : HR_REASON_POOL_FULL;
   if (tracking.reason) {
-    hr_free_request(wheel, request, tracking.request);
+    hr_free_request(wheel, request, tracking.request, hr_free_parked(request));
     tracking.request = 0;
     return tracking;
   }

@@ -107,6 +107,20 @@ HR_INLINE __u32 hr_priority_of_lap(__u32 class, __u64 wait_ns) {
 #define HR_CLOCK_OVERDUE_NS 100000000ull
 
 /*
+ * The proxy's own packets on the clock's link bear this load's tag, which lasts as long as the frame does: a lap's packet and its
+ * clones keep it. Stored from where it stands: the reply program, which puts it too, has no stack left.
+ */
+HR_INLINE int hr_put_tag(struct __sk_buff *skb) {
+  return bpf_skb_store_bytes(skb, 0, (const void *)&load_config.clock_tag, HR_CLOCK_TAG_BYTES, 0);
+}
+
+HR_INLINE int hr_has_tag(struct __sk_buff *skb) {
+  __u64 tag = 0;
+
+  return !bpf_skb_load_bytes(skb, 0, &tag, HR_CLOCK_TAG_BYTES) && tag == load_config.clock_tag;
+}
+
+/*
  * Sends a clone of the packet in hand round the clock's link as the new clock packet. The link has no transmit
  * checksum offload, so the clone arrives with a finished checksum: the carrier is never CHECKSUM_PARTIAL. Where that fails
  * the epoch goes back, so that a clock packet which is still on its way stays the clock. Returns 0 when it was sent.
@@ -119,7 +133,7 @@ HR_INLINE int hr_clock_send(struct __sk_buff *skb, struct hr_wheel *wheel) {
 
   skb->mark = HR_MARK_LAP | HR_MARK_VALUE(epoch);
   skb->priority = hr_priority_of_lap(0, 0);
-  failed = bpf_clone_redirect(skb, load_config.clock_out_ifindex, 0);
+  failed = hr_put_tag(skb) || bpf_clone_redirect(skb, load_config.clock_out_ifindex, 0);
   if (failed) {
     hr_host_reason(HR_REASON_CLOCK_KICK_FAILED);
     __sync_val_compare_and_swap(&wheel->epoch, epoch, epoch - 1);
@@ -131,7 +145,7 @@ HR_INLINE int hr_clock_send(struct __sk_buff *skb, struct hr_wheel *wheel) {
 
 /*
  * Called after a push. Rest handshake, first half: the push is published before `running` is read (the compare-and-
- * swap of the push is a full barrier); the clock clears `running` before it reads `nodes` again (clock.bpf.c).
+ * swap of the push is a full barrier); the clock clears `running` before it reads `held` again (clock.bpf.c).
  */
 HR_INLINE void hr_clock_wake(struct __sk_buff *skb, struct hr_wheel *wheel, __u64 now_ns) {
   __u64 last_lap_ns;

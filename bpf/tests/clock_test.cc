@@ -110,7 +110,7 @@ TEST_F(ClockTest, ARequestExpiresAtItsDeadlineAndIsRemovedAfterItsRetention) {
   EXPECT_EQ(FindDns(1), 0u);
   EXPECT_EQ(StateOf(request), HR_STATE_FREE);
   EXPECT_EQ(HR_WORD_GENERATION(Request(request).word), generation + 1) << "old references are void";
-  EXPECT_EQ(Wheel().nodes, 0u);
+  EXPECT_EQ(HR_HELD_REQUESTS(Wheel().held), 0u);
 }
 
 TEST_F(ClockTest, ASupersededRequestIsRemovedWithoutTouchingItsSuccessor) {
@@ -134,7 +134,7 @@ TEST_F(ClockTest, FreedPlacesAreUsedAgain) {
     for (uint32_t i = 1; i < view.requests.size(); ++i)
       if (HR_WORD_STATE(view.requests[i].word) != HR_STATE_FREE) EndRetention(i);
     VisitAll();
-    ASSERT_EQ(Wheel().nodes, 0u);
+    ASSERT_EQ(HR_HELD_REQUESTS(Wheel().held), 0u);
   }
   EXPECT_LE(Wheel().requests_made, 20u);
 }
@@ -178,7 +178,7 @@ TEST_F(ClockTest, TheLapIsShortOnlyWhileSomethingUnansweredIsDueSoon) {
     const TestLinks& links = TestLinks::Get();
     RunUncounted(program_splitter(), DnsRequest4(++id), {.ifindex = links.proxy.ifindex});
     const RunResult lap = RunUncounted(
-        skeleton()->progs.hr_clock, Bytes(HR_CLOCK_FRAME_BYTES),
+        skeleton()->progs.hr_clock, Tagged(Bytes(HR_CLOCK_FRAME_BYTES)),
         {.mark = HR_MARK_LAP | HR_MARK_VALUE(Wheel().epoch), .ifindex = links.clock_in.ifindex});
     chosen = (lap.priority & 0xffff) - HR_CLOCK_CLASS_BASE;
     Reply(DnsReply4(id, kA4));
@@ -235,10 +235,19 @@ TEST_F(ClockTest, TwoLapsAreNeverAtWorkAtOnce) {
 }
 
 TEST_F(ClockTest, WhatIsNotOursOnTheClocksLinkIsDropped) {
+  const Changes foreign = {{"host:foreign_on_link", 1}};
   for (const uint32_t mark : {0u, 1u, 0x47000000u, 0x4c000001u, 0xffffffffu}) {
     const RunResult run = Clock(DnsRequest4(1), {.mark = mark});
     EXPECT_EQ(run.verdict, kDropped) << mark;
-    EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("host:clock_stale", 1)));
+    EXPECT_EQ(run.changes, foreign);
+  }
+  // A right mark, which a container with the host's network may set, is not enough.
+  const uint32_t request = Ask(1), at = static_cast<uint32_t>(TestLinks::Get().clock_in.ifindex);
+  for (const uint32_t mark : {HR_MARK_LAP | HR_MARK_VALUE(Wheel().epoch), HR_MARK_OF_COPY(HR_MARK_SEND, 0, request),
+                              HR_MARK_OF_COPY(HR_MARK_HEDGE, 0, request), HR_MARK_RELEASE | request}) {
+    const RunResult run = Run(skeleton()->progs.hr_clock, DnsRequest4(1), {.mark = mark, .ifindex = static_cast<int>(at)});
+    EXPECT_EQ(run.verdict, kDropped) << std::hex << mark;
+    EXPECT_EQ(run.changes, foreign) << std::hex << mark;
   }
   for (const uint32_t kind : {HR_MARK_SEND, HR_MARK_HEDGE})
     EXPECT_EQ(Clock(DnsRequest4(1), {.mark = kind | 0xffffff}).verdict, kDropped) << "a request out of range";
@@ -266,18 +275,53 @@ TEST_F(ClockTest, AHedgeThatCannotBeSentLeavesTheAttemptOpen) {
   EXPECT_EQ(Request(request).attempts, 1u);
 }
 
-TEST_F(ClockTest, ALapGetsItsDepartureTimeAndNothingElseDoes) {
-  if (IsSkipped()) return;
-  auto departs = [&](uint32_t mark, uint32_t priority) {
-    return Run(skeleton()->progs.hr_departure, DnsRequest4(1),
+// ---- The gates of the proxy's own links ------------------------------------------------------------------------------
+
+class GateTest : public ClockTest {
+ protected:
+  RunResult Leave(const Bytes& packet, uint32_t mark, uint32_t priority = 0) {
+    return Run(skeleton()->progs.hr_gate, packet,
                {.mark = mark, .priority = priority, .ifindex = TestLinks::Get().clock_out.ifindex});
-  };
+  }
+  void ExpectTurnedAway(const RunResult& run) {
+    EXPECT_EQ(run.verdict, kDropped);
+    EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("host:foreign_on_link", 1)));
+  }
+};
+
+TEST_F(GateTest, OnlyTheProxysOwnPacketsEnterTheClocksLink) {
+  for (const uint32_t mark : {HR_MARK_LAP | 7u, HR_MARK_RELEASE | 7u}) {
+    const RunResult own = Leave(Tagged(DnsRequest4(1)), mark, 40'000'000);
+    EXPECT_EQ(own.verdict, kUntouched);
+    EXPECT_THAT(own.changes, IsEmpty());
+    EXPECT_EQ(own.departure_ns, 0u) << "the clock here is htb";
+    ExpectTurnedAway(Leave(DnsRequest4(1), mark));
+  }
+  for (const uint32_t mark : {0u, 0x47000000u, HR_MARK_SEND | 1u, HR_MARK_HEDGE | 1u}) ExpectTurnedAway(Leave(Tagged(DnsRequest4(1)), mark));
+}
+
+TEST_F(GateTest, NothingLeavesByTheFarEnds) {
+  ExpectTurnedAway(Run(skeleton()->progs.hr_closed_gate, Tagged(DnsRequest4(1)), {.mark = HR_MARK_LAP}));
+}
+
+TEST_F(GateTest, EveryLoadDrawsATagOfItsOwn) {
+  const auto tag = [&] { return skeleton()->rodata->load_config.clock_tag; };
+  const uint64_t first = tag();
+  EXPECT_EQ(first & 0x03, 0x02u) << "a locally administered unicast address";
+  EXPECT_EQ(first >> 48, 0u);
+  Start(Spec());
+  EXPECT_NE(tag(), first);
+}
+
+TEST_F(GateTest, WithFqALapGetsItsDepartureTimeAndNothingElseDoes) {
+  DataPlaneSpec spec = Spec();
+  spec.clock_kind = HR_CLOCK_FQ;
+  Start(spec);
   const uint64_t before_ns = NowNs();
-  const RunResult run = departs(HR_MARK_LAP | 7, 40'000'000);
+  const RunResult run = Leave(Tagged(DnsRequest4(1)), HR_MARK_LAP | 7, 40'000'000);
   EXPECT_EQ(run.verdict, kUntouched);
   EXPECT_THAT(run.departure_ns, AllOf(Ge(before_ns + 40'000'000), Le(NowNs() + 40'000'000)));
-  EXPECT_EQ(departs(HR_MARK_RELEASE | 7, 40'000'000).departure_ns, 0u);
-  EXPECT_EQ(departs(0, 40'000'000).departure_ns, 0u);
+  EXPECT_EQ(Leave(Tagged(DnsRequest4(1)), HR_MARK_RELEASE | 7, 40'000'000).departure_ns, 0u);
 }
 
 }  // namespace

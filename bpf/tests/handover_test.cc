@@ -453,7 +453,7 @@ TEST_F(HandoverTest, NothingIsLostWhenLeadersChangeAllTheTime) {
         break;
       }
       default:
-        RunUncounted(programs.hr_clock, Bytes(HR_CLOCK_FRAME_BYTES),
+        RunUncounted(programs.hr_clock, Tagged(Bytes(HR_CLOCK_FRAME_BYTES)),
                      {.mark = HR_MARK_LAP | HR_MARK_VALUE(Wheel().epoch), .ifindex = links.clock_in.ifindex});
     }
   };
@@ -478,7 +478,7 @@ TEST_F(HandoverTest, NothingIsLostWhenLeadersChangeAllTheTime) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_THAT(BrokenInvariants(View()), IsEmpty());
   EXPECT_THAT(unmet(), IsEmpty());
-  for (int i = 0; i < 20 && Wheel().nodes != 0; ++i) {
+  for (int i = 0; i < 20 && HR_HELD_REQUESTS(Wheel().held) != 0; ++i) {
     usleep(5000);
     // What no backend answered is retained for as long as its flow is believed: here that time passes at once.
     for (uint32_t index = 1; index <= Wheel().requests_made; ++index) {
@@ -487,7 +487,7 @@ TEST_F(HandoverTest, NothingIsLostWhenLeadersChangeAllTheTime) {
     }
     VisitAll();
   }
-  EXPECT_EQ(Wheel().nodes, 0u) << "at rest everything is free again";
+  EXPECT_EQ(HR_HELD_REQUESTS(Wheel().held), 0u) << "at rest everything is free again";
 }
 
 }  // namespace

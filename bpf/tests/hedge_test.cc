@@ -73,7 +73,7 @@ class HedgeTest : public PacketTest {
       }
       VisitAll();
     }
-    ASSERT_EQ(Wheel().nodes, 0u);
+    ASSERT_EQ(HR_HELD_REQUESTS(Wheel().held), 0u);
   }
 
   static std::vector<size_t> EveryLength(size_t last) {

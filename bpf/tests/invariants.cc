@@ -2,6 +2,7 @@
 #include "bpf/tests/invariants.h"
 
 #include <cstring>
+#include <map>
 #include <set>
 
 #include "absl/strings/str_cat.h"
@@ -71,8 +72,8 @@ void CheckWheel(const StateView& state, Faults& faults) {
       faults.push_back(
           absl::StrCat("wheel: request ", i, in_use ? " is in use but nowhere" : " is free but in it"));
   }
-  if (used != state.wheel.nodes)
-    faults.push_back(absl::StrCat("nodes: ", state.wheel.nodes, ", but ", used, " requests are in use"));
+  if (used != HR_HELD_REQUESTS(state.wheel.held))
+    faults.push_back(absl::StrCat("held: ", HR_HELD_REQUESTS(state.wheel.held), ", but ", used, " requests are in use"));
   if (live != armed) faults.push_back(absl::StrCat("live: slots say ", live, ", requests say ", armed));
   if (state.wheel.busy != 0) faults.push_back("busy: no lap is at work");
 }
@@ -107,6 +108,27 @@ void CheckPools(const StateView& state, Faults& faults) {
   CheckFreeList("parked", state.wheel.pool_made, parked, state.free_parked, faults);
 }
 
+// What the wheel, each service and each client are said to hold is what their requests hold.
+void CheckHeld(const StateView& state, Faults& faults) {
+  uint64_t all = 0;
+  std::map<uint32_t, uint64_t> by_service, by_client;
+  for (uint32_t i = 1; i < state.requests.size(); ++i) {
+    const hr_request& request = state.requests[i];
+    if (HR_WORD_STATE(request.word) == HR_STATE_FREE) continue;
+    const uint64_t held = HR_HELD_REQUEST + (request.parked != 0 ? HR_HELD_COPY : 0);
+    all += held;
+    by_service[request.key.service] += held;
+    by_client[request.client] += held;
+  }
+  if (all != state.wheel.held) faults.push_back(absl::StrCat("held: ", state.wheel.held, " of all, but ", all));
+  for (uint32_t i = 0; i < state.held_by_service.size(); ++i)
+    if (state.held_by_service[i] != by_service[i])
+      faults.push_back(absl::StrCat("held: ", state.held_by_service[i], " of service ", i, ", but ", by_service[i]));
+  for (uint32_t i = 0; i < state.held_by_client.size(); ++i)
+    if (state.held_by_client[i] != by_client[i])
+      faults.push_back(absl::StrCat("held: ", state.held_by_client[i], " of client ", i, ", but ", by_client[i]));
+}
+
 void CheckScoreboard(const StateView& state, Faults& faults) {
   std::set<uint32_t> referred;
   for (const auto& [set, reference] : state.scoreboard) {
@@ -139,6 +161,7 @@ std::vector<std::string> BrokenInvariants(const StateView& state) {
   CheckIdentity(state, faults);
   CheckWheel(state, faults);
   CheckPools(state, faults);
+  CheckHeld(state, faults);
   CheckScoreboard(state, faults);
   return faults;
 }

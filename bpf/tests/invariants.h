@@ -28,6 +28,7 @@ struct StateView {
   std::vector<std::pair<uint32_t, uint64_t>> scoreboard;  // set, reference
   std::vector<uint32_t> free_requests;
   std::vector<uint32_t> free_parked;
+  std::vector<uint64_t> held_by_service, held_by_client;  // those that there are
 };
 
 // One line for each thing that is wrong; empty when all is well.

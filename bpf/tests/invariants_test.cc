@@ -44,7 +44,9 @@ StateView GoodState() {
   state.wheel.fine[100].live = 2;
   state.requests[1].next = 2;
   state.wheel.coarse[5] = 3;
-  state.wheel.nodes = 3;
+  state.wheel.held = 3 * HR_HELD_REQUEST + 2 * HR_HELD_COPY;
+  state.held_by_service = {2 * HR_HELD_REQUEST + HR_HELD_COPY, HR_HELD_REQUEST + HR_HELD_COPY};
+  state.held_by_client = {state.wheel.held};
   state.wheel.requests_made = 4;
   state.wheel.pool_made = 3;
   state.free_requests = {4};
@@ -106,10 +108,19 @@ TEST(InvariantsTest, AFreeRequestInTheWheel) {
   ExpectFault(state, "wheel: request 4 is free but in it");
 }
 
-TEST(InvariantsTest, AWrongNumberOfNodes) {
+TEST(InvariantsTest, AWrongNumberOfHeldRequests) {
   StateView state = GoodState();
-  state.wheel.nodes = 4;
-  ExpectFault(state, "nodes: 4, but 3");
+  state.wheel.held += HR_HELD_REQUEST;
+  ExpectFault(state, "held: 4, but 3");
+}
+
+TEST(InvariantsTest, AServiceOrClientThatHoldsMoreThanItsRequests) {
+  StateView state = GoodState();
+  state.held_by_service[0] += HR_HELD_COPY;
+  ExpectFault(state, "of service 0");
+  state = GoodState();
+  state.held_by_client[0] -= HR_HELD_REQUEST;
+  ExpectFault(state, "of client 0");
 }
 
 TEST(InvariantsTest, ASlotThatStaysLive) {

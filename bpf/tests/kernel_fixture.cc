@@ -154,8 +154,8 @@ DataPlaneSpec PacketTest::Spec() {
   }
   spec.services[kOnceService].attempts = 1;
   spec.services[kRaw4Service].attempts = 3;
-  spec.max_requests = 64;
-  spec.max_parked = 32;
+  spec.max_requests = 256;
+  spec.max_parked = 128;
   spec.max_flows = 1024;
   spec.max_fragments = 256;
   const TestLinks& links = TestLinks::Get();
@@ -231,6 +231,7 @@ void PacketTest::Reset() {
     ASSERT_TRUE(UpdateElement(maps.backends, &i, &loaded_->first_backends[i]).ok());
   ClearArray(maps.scoreboard);
   ClearArray(maps.free_lists);
+  ClearArray(maps.clients);
   ClearArray(maps.stats);
   ClearArray(maps.backend_stats);
   ClearArray(maps.service_histograms);
@@ -288,6 +289,7 @@ RunResult PacketTest::RunUncounted(bpf_program* program, const Bytes& packet, co
   in.gso_segs = context.gso_segs;
   in.gso_size = context.gso_size;
   in.ifindex = static_cast<uint32_t>(context.ifindex);
+  in.ingress_ifindex = static_cast<uint32_t>(context.ingress_ifindex);
   LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = packet.data(), .data_out = result.packet.data(),
               .data_size_in = static_cast<uint32_t>(packet.size()),
               .data_size_out = static_cast<uint32_t>(result.packet.size()), .ctx_in = &in, .ctx_out = &out,
@@ -338,10 +340,14 @@ hr_leader_view PacketTest::LeaderOf(uint32_t service) {
 RunResult PacketTest::Sink(const Bytes& packet) {
   return Run(skeleton()->progs.hr_sink, packet, {.ifindex = TestLinks::Get().proxy_peer.ifindex});
 }
+Bytes PacketTest::Tagged(Bytes frame) {
+  memcpy(frame.data(), &skeleton()->rodata->load_config.clock_tag, HR_CLOCK_TAG_BYTES);
+  return frame;
+}
 RunResult PacketTest::Clock(const Bytes& packet, const RunContext& context) {
   RunContext at = context;
   at.ifindex = TestLinks::Get().clock_in.ifindex;
-  return Run(skeleton()->progs.hr_clock, packet, at);
+  return Run(skeleton()->progs.hr_clock, Tagged(packet), at);
 }
 RunResult PacketTest::Lap() {
   return Clock(Bytes(HR_CLOCK_FRAME_BYTES), {.mark = HR_MARK_LAP | HR_MARK_VALUE(Wheel().epoch)});
@@ -354,7 +360,7 @@ Changes PacketTest::VisitAll() {
   int laps = 0;
   do {
     RunUncounted(
-        skeleton()->progs.hr_clock, Bytes(HR_CLOCK_FRAME_BYTES),
+        skeleton()->progs.hr_clock, Tagged(Bytes(HR_CLOCK_FRAME_BYTES)),
         {.mark = HR_MARK_LAP | HR_MARK_VALUE(Wheel().epoch), .ifindex = TestLinks::Get().clock_in.ifindex});
   } while (++laps < kLapsForTheWholeWheel &&
            (Wheel().fine_cursor < Wheel().fine_passed || Wheel().coarse_cursor < Wheel().coarse_passed ||
@@ -445,6 +451,12 @@ StateView PacketTest::View() {
     EXPECT_TRUE(LookUpElement(maps.scoreboard, &set, &ways).ok());
     for (const uint64_t reference : ways.ways)
       if (reference != 0) view.scoreboard.emplace_back(set, reference);
+  }
+  for (uint32_t i = 0; i < HR_MAX_SERVICES; ++i) view.held_by_service.push_back(ServiceState(i).held);
+  for (uint32_t i = 0; i < HR_CLIENTS; ++i) {
+    hr_client client{};
+    EXPECT_TRUE(LookUpElement(maps.clients, &i, &client).ok());
+    view.held_by_client.push_back(client.held);
   }
   view.free_requests = ReadFreeList(skeleton(), HR_FREE_REQUESTS);
   view.free_parked = ReadFreeList(skeleton(), HR_FREE_PARKED);

@@ -50,6 +50,7 @@ struct RunContext {
   uint32_t gso_segs = 0;
   uint32_t gso_size = 0;
   int ifindex = 0;  // where the packet is; 0 = the interface the program is attached to
+  int ingress_ifindex = 0;  // where it came in; 0 = it is of a socket here
 };
 
 // A profile of which the first bytes of a request and its reply are the correlation bytes, and the rest as given.
@@ -150,7 +151,9 @@ class PacketTest : public ::testing::Test {
   // hkv4's cluster says who leads; it must be believed.
   void AnnounceLeader(const char* address, uint64_t term, uint64_t sequence = 1);
   hr_leader_view LeaderOf(uint32_t service);
+  // A packet of the proxy's own on the clock's link, with this load's tag.
   RunResult Clock(const Bytes& packet, const RunContext& context);
+  Bytes Tagged(Bytes frame);
   // One lap of the clock's own packet, of the current epoch.
   RunResult Lap();
   // Lets the clock look at every request whatever it is due at: each is then judged by its own times.

@@ -119,13 +119,12 @@ class LiveTest : public PacketTest {
     if (HasFatalFailure()) return;
     const TestLinks& links = TestLinks::Get();
     for (const ProgramInfo& program : plane().reader().Programs()) {
-      // The clock here is htb.
-      if (program.hook == Hook::kFqEgress) continue;
       net::AttachSpec spec;
       spec.instance = "packets";
       spec.role = program.name;
       spec.mechanism = mechanism_;
-      spec.direction = program.hook == Hook::kProxyEgress ? net::Direction::kEgress : net::Direction::kIngress;
+      const bool leaving = program.hook == Hook::kProxyEgress || program.hook == Hook::kClockEgress || program.hook == Hook::kFarEgress;
+      spec.direction = leaving ? net::Direction::kEgress : net::Direction::kIngress;
       switch (program.hook) {
         case Hook::kProxyEgress:
           spec.ifindex = links.proxy.ifindex;
@@ -139,7 +138,11 @@ class LiveTest : public PacketTest {
         case Hook::kClockIngress:
           spec.ifindex = links.clock_in.ifindex;
           break;
-        case Hook::kFqEgress:
+        case Hook::kClockEgress:
+          spec.ifindex = links.clock_out.ifindex;
+          break;
+        case Hook::kFarEgress:
+          spec.ifindex = links.proxy_peer.ifindex;
           break;
       }
       auto attached = net::Attachment::Attach(spec, program.fd);
@@ -178,7 +181,7 @@ class LiveTest : public PacketTest {
   void ExpectRest() {
     for (int i = 0; i < kPatienceMs / 10 && Wheel().running != 0; ++i) usleep(10'000);
     EXPECT_EQ(Wheel().running, 0u);
-    EXPECT_EQ(Wheel().nodes, 0u);
+    EXPECT_EQ(HR_HELD_REQUESTS(Wheel().held), 0u);
     const uint64_t laps = Wheel().laps;
     usleep(100'000);
     EXPECT_EQ(Wheel().laps, laps) << "0 laps at rest";

@@ -47,7 +47,7 @@ class RaceTest : public PacketTest {
         break;
       }
       default:
-        RunUncounted(programs.hr_clock, Bytes(60),
+        RunUncounted(programs.hr_clock, Tagged(Bytes(60)),
                      {.mark = HR_MARK_LAP | HR_MARK_VALUE(Wheel().epoch), .ifindex = links.clock_in.ifindex});
     }
   }
@@ -101,7 +101,7 @@ class RaceTest : public PacketTest {
       RunUncounted(program_splitter(), DnsRequest4(static_cast<uint16_t>(next)), {.ifindex = links.proxy.ifindex});
       asked = next;
       spin(34'000);  // a slot of the wheel has passed
-      RunUncounted(skeleton()->progs.hr_clock, Bytes(HR_CLOCK_FRAME_BYTES),
+      RunUncounted(skeleton()->progs.hr_clock, Tagged(Bytes(HR_CLOCK_FRAME_BYTES)),
                    {.mark = HR_MARK_LAP | HR_MARK_VALUE(Wheel().epoch), .ifindex = links.clock_in.ifindex});
     }
     stop = true;
@@ -111,7 +111,7 @@ class RaceTest : public PacketTest {
 
   // Deadlines and retentions pass, and nothing is left.
   void ExpectRest() {
-    for (int i = 0; i < 20 && Wheel().nodes != 0; ++i) {
+    for (int i = 0; i < 20 && HR_HELD_REQUESTS(Wheel().held) != 0; ++i) {
       usleep(5000);
       // What no backend answered is retained for as long as its flow is believed: here that time passes at once.
       for (uint32_t index = 1; index <= Wheel().requests_made; ++index) {
@@ -120,7 +120,7 @@ class RaceTest : public PacketTest {
       }
       VisitAll();
     }
-    EXPECT_EQ(Wheel().nodes, 0u);
+    EXPECT_EQ(HR_HELD_REQUESTS(Wheel().held), 0u);
   }
 
   uint16_t ids_ = 48;

@@ -84,6 +84,7 @@ TEST_F(ReconfigureTest, ARemovedServiceIsNotFoundAndItsAnswersAreStillGivenInIts
   Reconfigure(spec);
   EXPECT_EQ(Split(RawRequest(2)).verdict, kUntouched);
   EXPECT_EQ(Read(Reply(RawReply(1, kA4)).packet).source, kRaw4);
+  VisitAll();
 
   ASSERT_TRUE(plane().config().Forget(retired, backends).ok());
   EXPECT_EQ(Reply(RawReply(1, kA4)).verdict, kUntouched) << "nobody's by now";
@@ -285,11 +286,11 @@ TEST_F(ReconfigureTest, NoPacketSeesTwoConfigurationsMixed) {
     int waiting = 0;
     for (int i = 0; i < kPackets; ++i) {
       const auto id = static_cast<uint8_t>(i);
-      const uint32_t before = Wheel().nodes;
+      const uint32_t before = HR_HELD_REQUESTS(Wheel().held);
       RunUncounted(skeleton()->progs.hr_splitter,
                    PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {id, 0, 0, 0, operation, 0, 0, 0}).Build(),
                    {.ifindex = TestLinks::Get().proxy.ifindex});
-      if (Wheel().nodes != before) ++waiting;
+      if (HR_HELD_REQUESTS(Wheel().held) != before) ++waiting;
     }
     return waiting;
   };

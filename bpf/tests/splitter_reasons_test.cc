@@ -124,24 +124,37 @@ TEST_F(SplitterReasonTest, RetransmissionWhoseChecksumIsInAnotherState) {
 }
 
 TEST_F(SplitterReasonTest, PoolFullThenRequestsFull) {
+  DataPlaneSpec spec = Spec();
+  spec.services.resize(1);  // else it is its share that it uses up (share_test.cc)
+  spec.max_requests = 64;
+  spec.max_parked = 32;
+  Start(spec);
+  // Each request is another client's, since one client's share is smaller.
+  const auto client = [](uint16_t id) { return "10.77.1." + std::to_string(id); };
+  const auto ask = [&](uint16_t id) {
+    return Split(PacketBuilder(client(id).c_str(), kDns4).Udp(kClientPort, kDnsPort, DnsQuery(id, "www.example.org")).Build());
+  };
+  const auto find = [&](uint16_t id) { return FindRequest(kDns4Service, client(id).c_str(), kClientPort, {0, static_cast<uint8_t>(id)}); };
   // 32 copies may be parked: the 33rd request goes untracked.
-  for (uint16_t id = 1; id <= 32; ++id) ASSERT_EQ(Split(DnsRequest4(id)).changes.size(), 1u) << id;
-  ExpectForwarded(Split(DnsRequest4(33)), "dns4", "pool_full", kA4);
+  for (uint16_t id = 1; id <= 32; ++id) ASSERT_EQ(ask(id).changes.size(), 1u) << id;
+  ExpectForwarded(ask(33), "dns4", "pool_full", kA4);
   // All are hedged, and their deadlines pass: the copies go back, the requests are retained, since two may still
   // answer.
-  for (uint16_t id = 1; id <= 32; ++id) MakeDue(FindDns(id));
+  ServiceState(kDns4Service).budget_micros = 100'000'000;
+  ServiceConfig(kDns4Service).budget_burst = 100;
+  for (uint16_t id = 1; id <= 32; ++id) MakeDue(find(id));
   EXPECT_EQ(VisitAll(), (Changes{{"dns4.extra_sends", 32}, {"dns4.hedges", 32}}));
-  for (uint16_t id = 1; id <= 32; ++id) MakeExpired(FindDns(id));
+  for (uint16_t id = 1; id <= 32; ++id) MakeExpired(find(id));
   EXPECT_EQ(VisitAll(), (Changes{{"dns4.unanswered", 32}}));
-  EXPECT_EQ(Wheel().nodes, 32u);
+  EXPECT_EQ(HR_HELD_REQUESTS(Wheel().held), 32u);
   // 64 requests may be known: the 65th goes untracked.
-  for (uint16_t id = 101; id <= 132; ++id) ASSERT_EQ(Split(DnsRequest4(id)).changes.size(), 1u) << id;
-  ExpectForwarded(Split(DnsRequest4(133)), "dns4", "requests_full", kA4);
+  for (uint16_t id = 101; id <= 132; ++id) ASSERT_EQ(ask(id).changes.size(), 1u) << id;
+  ExpectForwarded(ask(133), "dns4", "requests_full", kA4);
   // When their retention is over the places are free again; the copies of the others are not.
-  for (uint16_t id = 1; id <= 32; ++id) EndRetention(FindDns(id));
+  for (uint16_t id = 1; id <= 32; ++id) EndRetention(find(id));
   VisitAll();
-  EXPECT_EQ(Wheel().nodes, 32u);
-  ExpectForwarded(Split(DnsRequest4(134)), "dns4", "pool_full", kA4);
+  EXPECT_EQ(HR_HELD_REQUESTS(Wheel().held), 32u);
+  ExpectForwarded(ask(134), "dns4", "pool_full", kA4);
 }
 
 TEST_F(SplitterReasonTest, ScoreboardFull) {

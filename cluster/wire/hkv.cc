@@ -20,7 +20,7 @@ constexpr uint32_t kPatienceDefault_us = 1'000'000;
 constexpr uint32_t kPatienceMax_us = 60'000'000;
 
 // By number.
-constexpr std::array<std::string_view, kHkvDrops> kDropNames = {"none", "too_short", "magic", "an_answer"};
+constexpr std::array<std::string_view, kHkvDrops> kDropNames = {"none", "too_short", "magic", "an_answer", "source"};
 
 // The bytes that pair answer and request, as far as they are there.
 uint64_t NumberAt(std::string_view datagram, size_t offset) {

@@ -72,8 +72,9 @@ enum class HkvDrop : uint8_t {
   kTooShort = 1,  // less than 2 bytes
   kMagic = 2,     // something else altogether
   kAnAnswer = 3,  // an answer: two nodes would send each other MALFORMED for ever
+  kSource = 4,    // from none of the networks that the node serves (`clients`)
 };
-constexpr size_t kHkvDrops = 4;
+constexpr size_t kHkvDrops = 5;
 
 // Exactly one of the three: a request; or what to answer instead; or a reason to say nothing.
 struct HkvParse {

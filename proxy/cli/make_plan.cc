@@ -40,9 +40,8 @@ void Attachments(const v1::Config& config, const Topology& topology, v1::Plan& p
   };
   for (const auto& [ifindex, link] : topology.uplinks) add("reply", link.name, "ingress");
   add("clock", absl::StrCat(config.interface(), "c1"), "ingress");
-  // Whether an automatic clock becomes fq is known when it was tried.
-  if (config.clock().kind() == v1::CLOCK_KIND_FQ)
-    add("departure", absl::StrCat(config.interface(), "c0"), "egress");
+  add("gate", absl::StrCat(config.interface(), "c0"), "egress");
+  for (const absl::string_view far : {"c1", "p"}) add("closed_gate", absl::StrCat(config.interface(), far), "egress");
   add("sink", absl::StrCat(config.interface(), "p"), "ingress");
   add("splitter", config.interface(), "egress");
 }

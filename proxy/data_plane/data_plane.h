@@ -66,6 +66,7 @@ struct ServiceSpec {
   uint32_t id = kNoId;    // as a backend's
   std::optional<ClusterSpec> cluster;
   std::vector<BackendSpec> backends;
+  std::vector<hr_network> clients;  // of forwarded packets; at most HR_MAX_CLIENT_NETWORKS
 };
 
 struct DataPlaneSpec {
@@ -110,8 +111,8 @@ inline DataPlaneRoom RoomFor(size_t services, size_t backends) {
 }
 
 // A program of the object and where it belongs. The daemon attaches by these; see net/tc/tc_attach.h.
-// kFqEgress: of the clock's link, where it has an fq.
-enum class Hook { kProxyEgress, kProxyPeerIngress, kUplinkIngress, kClockIngress, kFqEgress };
+// kFarEgress: of the far ends of both own links, the proxy interface's peer and the clock's inner end.
+enum class Hook { kProxyEgress, kProxyPeerIngress, kUplinkIngress, kClockIngress, kClockEgress, kFarEgress };
 struct ProgramInfo {
   std::string name;  // of the BPF program, at most 15 bytes as the kernel shows it
   Hook hook;

@@ -58,6 +58,7 @@ std::vector<MapSize> MapSizes(const MapBounds& bounds, uint32_t cpus) {
       Array("configs", HR_GENERATIONS * HR_MAX_SERVICES, sizeof(hr_service_config)),
       Array("policies", HR_MAX_SERVICES, sizeof(hr_service_policy)),
       Array("service_states", HR_MAX_SERVICES, sizeof(hr_service_state)),
+      Array("clients", HR_CLIENTS, sizeof(hr_client)),
       Array("leaders", HR_MAX_SERVICES, sizeof(uint64_t) + sizeof(hr_leader_view)),
       Array("backends", HR_MAX_BACKENDS, sizeof(hr_backend)),
       Array("backend_states", HR_MAX_BACKENDS, sizeof(hr_backend_state)),

@@ -300,9 +300,11 @@ absl::Status ProxyInstance::AttachOne(const ProgramInfo& program) {
       return AttachProgram(program, links_.proxy.peer.ifindex, net::Direction::kIngress);
     case Hook::kClockIngress:
       return AttachProgram(program, links_.clock.peer.ifindex, net::Direction::kIngress);
-    case Hook::kFqEgress:
-      if (clock_.kind != net::ClockKind::kFq) return absl::OkStatus();
+    case Hook::kClockEgress:
       return AttachProgram(program, links_.clock.link.ifindex, net::Direction::kEgress);
+    case Hook::kFarEgress:
+      status = AttachProgram(program, links_.clock.peer.ifindex, net::Direction::kEgress);
+      return status.ok() ? AttachProgram(program, links_.proxy.peer.ifindex, net::Direction::kEgress) : status;
     case Hook::kUplinkIngress:
       status = AttachToUplinks(program, topology_);
       if (status.ok() && adopting_) status = AdoptRetiredUplinks(program);

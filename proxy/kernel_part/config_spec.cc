@@ -28,6 +28,10 @@ absl::Status CheckService(const ServiceSpec& spec) {
     return absl::InvalidArgumentError(absl::StrCat(
         "service ", spec.name, ": 1 to ", HR_MAX_BACKENDS_PER_SERVICE, " backends with a primary among them"));
   }
+  if (spec.clients.size() > HR_MAX_CLIENT_NETWORKS) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("service ", spec.name, ": at most ", HR_MAX_CLIENT_NETWORKS, " networks of clients"));
+  }
   if (auto vip = ParseEndpoint(spec.vip, spec.port); !vip.ok()) return vip.status();
   for (const BackendSpec& backend : spec.backends)
     if (auto endpoint = ParseEndpoint(backend.address, backend.port); !endpoint.ok()) return endpoint.status();
@@ -67,7 +71,17 @@ absl::Status CheckSpec(const DataPlaneSpec& spec, const DataPlaneRoom& room) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<hr_service_config> MakeConfig(const ServiceSpec& spec, const hr_service_config& before) {
+namespace {
+
+// What a service may hold of a table where others hold three quarters of it: the services share the rest in equal parts. A
+// service that is alone has no other bound than the table's.
+uint32_t ShareOf(uint32_t limit, size_t services) {
+  return services == 1 ? UINT32_MAX : std::max<uint32_t>(1, limit / 4 / static_cast<uint32_t>(services));
+}
+
+}  // namespace
+
+absl::StatusOr<hr_service_config> MakeConfig(const DataPlaneSpec& all, const ServiceSpec& spec, const hr_service_config& before) {
   const auto vip = ParseEndpoint(spec.vip, spec.port);
   if (!vip.ok()) return vip.status();
   hr_service_config config{};
@@ -83,9 +97,13 @@ absl::StatusOr<hr_service_config> MakeConfig(const ServiceSpec& spec, const hr_s
   config.delay_ns = spec.delay_ns;
   config.budget_ppm = spec.budget_ppm;
   config.budget_burst = spec.budget_burst;
+  config.request_share = ShareOf(all.max_requests, all.services.size());
+  config.parked_share = ShareOf(all.max_parked, all.services.size());
   config.profile = spec.profile;
   config.election_timeout_ns = spec.election_timeout_ns;
   config.cluster_id = spec.cluster.has_value() ? spec.cluster->id : 0;
+  config.client_networks = static_cast<uint32_t>(spec.clients.size());
+  std::copy(spec.clients.begin(), spec.clients.end(), config.clients);
   memcpy(config.backends, before.backends, sizeof(config.backends));
   for (const BackendSpec& backend : spec.backends) {
     config.present |= static_cast<uint8_t>(1u << backend.slot);

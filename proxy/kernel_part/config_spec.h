@@ -15,7 +15,7 @@ absl::StatusOr<DataPlaneSpec> WithIds(DataPlaneSpec spec);
 // kInvalidArgument: a service is not sound, or an id is out of bounds or stands twice, which would overwrite elements of
 // another.
 absl::Status CheckSpec(const DataPlaneSpec& spec, const DataPlaneRoom& room);
-// `before`: the published one. A removed backend's id stays in its place, for those of its requests that are in flight.
-absl::StatusOr<hr_service_config> MakeConfig(const ServiceSpec& spec, const hr_service_config& before);
+// `spec` is one of the services of `all`. `before`: the published one. A removed backend's id stays in its place, for those of its requests that are in flight.
+absl::StatusOr<hr_service_config> MakeConfig(const DataPlaneSpec& all, const ServiceSpec& spec, const hr_service_config& before);
 
 }  // namespace hedgerow

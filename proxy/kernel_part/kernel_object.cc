@@ -7,6 +7,8 @@
 #include <net/ethernet.h>
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <iterator>
@@ -19,6 +21,15 @@
 
 namespace hedgerow {
 namespace {
+
+uint64_t Random64() { return (uint64_t{std::random_device{}()} << 32) | std::random_device{}(); }
+
+uint64_t NewClockTag() {
+  std::array<uint8_t, sizeof(uint64_t)> bytes = std::bit_cast<std::array<uint8_t, sizeof(uint64_t)>>(Random64());
+  bytes[0] = static_cast<uint8_t>((bytes[0] & 0xfcu) | 0x02u);  // locally administered, not multicast
+  std::fill(bytes.begin() + HR_CLOCK_TAG_BYTES, bytes.end(), uint8_t{0});
+  return std::bit_cast<uint64_t>(bytes);
+}
 
 std::set<uint16_t> AnnouncePorts(const DataPlaneSpec& spec) {
   std::set<uint16_t> ports;
@@ -111,7 +122,8 @@ void KernelObject::SetLoadConfig(const DataPlaneSpec& spec) {
   config.max_parked = spec.max_parked;
   for (size_t i = 0; i < spec.proxy_mac.size(); ++i) config.proxy_mac[i] = spec.proxy_mac[i];
   config.cold_mask = ColdSets(spec.max_requests) - 1;
-  config.hash_seed = (uint64_t{std::random_device{}()} << 32) | std::random_device{}();
+  config.hash_seed = Random64();
+  config.clock_tag = NewClockTag();
   config.min_delay_ns = ~0ull;
   config.clock_kind = static_cast<uint16_t>(spec.clock_kind);
   config.test_clock = spec.test_clock ? 1 : 0;
@@ -128,7 +140,8 @@ std::vector<ProgramInfo> KernelObject::Programs() const {
     Hook hook;
   } const programs[] = {{skeleton_->progs.hr_reply, Hook::kUplinkIngress},
                         {skeleton_->progs.hr_clock, Hook::kClockIngress},
-                        {skeleton_->progs.hr_departure, Hook::kFqEgress},
+                        {skeleton_->progs.hr_gate, Hook::kClockEgress},
+                        {skeleton_->progs.hr_closed_gate, Hook::kFarEgress},
                         {skeleton_->progs.hr_sink, Hook::kProxyPeerIngress},
                         {skeleton_->progs.hr_splitter, Hook::kProxyEgress}};
   std::vector<ProgramInfo> result;

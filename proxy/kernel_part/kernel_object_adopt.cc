@@ -102,6 +102,7 @@ absl::StatusOr<std::unique_ptr<KernelObject>> KernelObject::Adopt(const DataPlan
   if (hr_load_config before; pinned.load_config().size() == sizeof(before)) {
     memcpy(&before, pinned.load_config().data(), sizeof(before));
     config.min_delay_ns = before.min_delay_ns;
+    config.clock_tag = before.clock_tag;  // the clock packet that circulates bears it
     const std::set<uint32_t> needed = AwaitedPorts(object.LoadConfigBytes());
     const std::set<uint32_t> awaited = AwaitedPorts(pinned.load_config());
     if (std::includes(awaited.begin(), awaited.end(), needed.begin(), needed.end()))

@@ -72,8 +72,8 @@ std::vector<MapUse> KernelReader::ReadMapUse(uint64_t parked) const {
   const volatile hr_wheel& wheel = memory_.Wheel();
   const auto& maps = object_.skeleton()->maps;
   std::vector<MapUse> uses = {
-      {"requests", wheel.nodes, spec_.max_requests, MapBytes(bpf_map__fd(maps.requests)), true},
-      {"scoreboard", wheel.nodes, spec_.max_requests, MapBytes(bpf_map__fd(maps.scoreboard)), false},
+      {"requests", HR_HELD_REQUESTS(wheel.held), spec_.max_requests, MapBytes(bpf_map__fd(maps.requests)), true},
+      {"scoreboard", HR_HELD_REQUESTS(wheel.held), spec_.max_requests, MapBytes(bpf_map__fd(maps.scoreboard)), false},
       {"parked", parked, spec_.max_parked, MapBytes(bpf_map__fd(maps.pool)), true},
       {"flows", 0, spec_.max_flows, MapBytes(bpf_map__fd(maps.flows)), false},
       {"fragments", 0, spec_.max_fragments, MapBytes(bpf_map__fd(maps.fragments)), false},

@@ -30,7 +30,7 @@ def ask_many_at_a_stalled_leader(lab, servers, product, vip) -> list[int]:
 
 
 @FAMILIES
-@pytest.mark.parametrize("limits, reason", [({"requests": 16}, "requests_full"), ({"parked": 16}, "pool_full")],
+@pytest.mark.parametrize("limits, reason", [({"requests": 16}, "client_share"), ({"parked": 16}, "client_share")],
                          ids=["scoreboard", "pool"])
 def test_a_full_map_lets_requests_through_unhedged(lab, servers, product, vip, service, limits, reason):
     product.up(services=product.services("dns", **PATIENT), limits=limits)

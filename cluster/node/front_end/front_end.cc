@@ -37,6 +37,10 @@ std::pair<NetAddress, NetAddress> EndsOf(const kv::ReplyTo& reply_to) {
 }
 
 std::optional<kv::Request> FrontEnd::Take(const Datagram& datagram) {
+  if (!clients_.Contains(datagram.from.bytes)) {
+    ++counters_.drops[static_cast<size_t>(wire::HkvDrop::kSource)];
+    return std::nullopt;
+  }
   wire::HkvParse parsed = wire::ParseHkvRequest(datagram.bytes);
   if (!parsed.request.has_value()) {
     if (parsed.answer.has_value()) {

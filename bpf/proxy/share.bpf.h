@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Shares: no service and no client takes all of what they have in common. Half of the requests and of the parked copies anybody
+ * may hold; the third quarter is for clients that hold little; the last one is for services that hold less than their share.
+ * What is over is forwarded unhedged. The budgets have the same rule in two steps (steer.bpf.h). Counters only, read where
+ * something is taken: a race between CPUs lets each of them have one more.
+ */
+#pragma once
+
+#include "bpf/net/parse.bpf.h"
+#include "bpf/proxy/config.bpf.h"
+#include "bpf/proxy/stats.bpf.h"
+
+/* A request's client: who sent it, as far as this host can tell, and to which service. Others may share its place by chance. */
+HR_INLINE __u32 hr_client_of(struct __sk_buff *skb, const struct hr_packet *packet, __u32 service_id) {
+  __u64 hash = load_config.hash_seed ^ bpf_get_socket_uid(skb) ^ (__u64)service_id << 32;
+
+  hash = (hash ^ packet->source.halves[0]) * 0xbf58476d1ce4e5b9ull; /* as hr_key_hash() */
+  hash ^= hash >> 29;
+  hash = (hash ^ packet->source.halves[1]) * 0xbf58476d1ce4e5b9ull;
+  return hash >> (64 - HR_CLIENT_BITS); /* the product's high bits depend on all of an address */
+}
+
+HR_INLINE struct hr_client *hr_client_at(__u32 client) { return bpf_map_lookup_elem(&clients, &client); }
+
+HR_INLINE struct hr_service_state *hr_service_state_of(__u32 service_id) {
+  return bpf_map_lookup_elem(&service_states, &service_id);
+}
+
+/* Of one table: may one more be taken? */
+HR_INLINE __u32 hr_over_share(__u32 used, __u32 by_service, __u32 by_client, __u32 limit, __u32 service_share) {
+  if (used < limit / 2) return HR_REASON_NONE;
+  if (by_client > limit / HR_CLIENT_PARTS) return HR_REASON_CLIENT_SHARE;
+  if (used < limit - limit / 4 || by_service < service_share) return HR_REASON_NONE;
+  return HR_REASON_SERVICE_SHARE;
+}
+
+/* Why a client's request to a service may have no place or no copy; HR_REASON_NONE otherwise. */
+HR_INLINE __u32 hr_share_reason(const struct hr_wheel *wheel, const struct hr_service_config *config, __u32 service_id,
+                                __u32 client_index) {
+  const struct hr_service_state *state = hr_service_state_of(service_id);
+  const struct hr_client *client = hr_client_at(client_index);
+  __u64 held = READ_ONCE(wheel->held);
+  __u32 reason;
+
+  if (!state || !client) return HR_REASON_NONE;
+  reason = hr_over_share(HR_HELD_REQUESTS(held), HR_HELD_REQUESTS(state->held), HR_HELD_REQUESTS(client->held),
+                         load_config.max_requests, config->request_share);
+  if (reason) return reason;
+  return hr_over_share(HR_HELD_COPIES(held), HR_HELD_COPIES(state->held), HR_HELD_COPIES(client->held), load_config.max_parked,
+                       config->parked_share);
+}
+
+/* Counts what a client's request holds, or with a negative sum what it gives back. */
+HR_INLINE void hr_hold(struct hr_wheel *wheel, __u32 service_id, __u32 client_index, __s64 held) {
+  struct hr_service_state *state = hr_service_state_of(service_id);
+  struct hr_client *client = hr_client_at(client_index);
+
+  __sync_fetch_and_add(&wheel->held, held);
+  if (state) __sync_fetch_and_add(&state->held, held);
+  if (client) __sync_fetch_and_add(&client->held, held);
+}

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// Shares: one client or one service that sends without end leaves the others their places, their parked copies, their
+// hedges and their attempts after negative replies (bpf/proxy/share.bpf.h, steer.bpf.h).
+#include <string>
+
+#include "bpf/tests/kernel_fixture.h"
+
+namespace hedgerow::packets {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Pair;
+
+class ShareTest : public PacketTest {
+ protected:
+  // 8 services share 128 parked copies.
+  static constexpr uint32_t kCopies = 128;
+  static constexpr uint32_t kClientCopies = kCopies / HR_CLIENT_PARTS + 1, kServiceCopies = kCopies / 4 / 8;
+
+  static Bytes Ask(const std::string& client, const char* vip, uint16_t id) {
+    const uint16_t port = vip == std::string(kRaw4) ? kRawPort : kDnsPort;
+    return PacketBuilder(client.c_str(), vip).Udp(kClientPort, port, DnsQuery(id, "www.example.org")).Build();
+  }
+  // A request to dns4; why it was forwarded, "" where it is tracked.
+  std::string WhyForwarded(const std::string& client, uint16_t id, const char* vip = kDns4) {
+    const Changes changes = Split(Ask(client, vip, id)).changes;
+    for (const auto& [name, count] : changes)
+      if (const size_t colon = name.find(':'); colon != std::string::npos) return name.substr(colon + 1);
+    return "";
+  }
+  uint32_t Find(const std::string& client, uint16_t id) {
+    return FindRequest(kDns4Service, client.c_str(), kClientPort, {static_cast<uint8_t>(id >> 8), static_cast<uint8_t>(id)});
+  }
+  // An address whose client has another place than `other`'s request 1. They share one by chance otherwise.
+  std::string Stranger(const std::string& other) {
+    const uint32_t place = Request(Find(other, 1)).client;
+    for (int i = 1;; ++i) {
+      const std::string client = "10.77.2." + std::to_string(i);
+      if (WhyForwarded(client, 999) != "") return client;
+      const uint32_t request = Find(client, 999);
+      const bool differs = Request(request).client != place;
+      Reply(PacketBuilder(kA4, client.c_str()).Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(999, "www.example.org"))).Build());
+      VisitAll();
+      if (differs) return client;
+    }
+  }
+};
+
+TEST_F(ShareTest, AClientThatFloodsLeavesHalfOfTheTableToOthers) {
+  ASSERT_EQ(WhyForwarded(kClient4, 1), "");
+  const std::string other = Stranger(kClient4);
+  for (uint16_t id = 2; id <= kCopies / 2; ++id) ASSERT_EQ(WhyForwarded(kClient4, id), "") << id;
+  for (uint16_t id = 201; id <= 210; ++id) ASSERT_EQ(WhyForwarded(kClient4, id), "client_share") << id;
+  for (uint16_t id = 1; id <= kClientCopies; ++id) EXPECT_EQ(WhyForwarded(other, id), "") << id;
+  EXPECT_EQ(WhyForwarded(other, 99), "client_share");
+  // What was answered is given back, to the client that floods as well.
+  for (uint16_t id = 1; id <= 10; ++id) Reply(DnsReply4(id, kA4));
+  VisitAll();
+  EXPECT_EQ(WhyForwarded(kClient4, 301), "");
+}
+
+TEST_F(ShareTest, AServiceThatIsFloodedByManyLeavesAQuarterToOthers) {
+  uint16_t tracked = 0;
+  for (uint16_t i = 0; i < 250 && tracked < kCopies / 4 * 3; ++i) tracked += WhyForwarded("10.77.1." + std::to_string(i), 1).empty();
+  ASSERT_EQ(tracked, kCopies / 4 * 3);
+  EXPECT_EQ(WhyForwarded("10.77.3.1", 1), "service_share");
+  for (uint16_t id = 1; id <= kServiceCopies; ++id) EXPECT_EQ(WhyForwarded("10.77.3." + std::to_string(id), id, kRaw4), "") << id;
+  EXPECT_EQ(WhyForwarded("10.77.3.9", 9, kRaw4), "service_share");
+}
+
+TEST_F(ShareTest, AServiceThatIsAloneHasTheWholeTable) {
+  DataPlaneSpec spec = Spec();
+  spec.services.resize(1);
+  Start(spec);
+  EXPECT_EQ(ServiceConfig(kDns4Service).request_share, UINT32_MAX);
+  EXPECT_EQ(ServiceConfig(kDns4Service).parked_share, UINT32_MAX);
+}
+
+TEST_F(ShareTest, AClientThatUsedUpItsHedgesLeavesOthersTheirs) {
+  ServiceConfig(kDns4Service).budget_burst = 32;  // half of it is 16 hedges, one client's credit 2
+  ServiceConfig(kDns4Service).budget_ppm = 400'000;
+  ServiceConfig(kDns4Service).deadline_ns = 100 * kSecond;
+  ServicePolicy(kDns4Service).delay_ns = 50 * kSecond;
+  ASSERT_EQ(WhyForwarded(kClient4, 1), "");
+  const std::string other = Stranger(kClient4);
+  // The other earns 4 hedges.
+  for (uint16_t id = 1; id <= 10; ++id) ASSERT_EQ(WhyForwarded(other, id), "");
+  for (uint16_t id = 2; id <= 22; ++id) ASSERT_EQ(WhyForwarded(kClient4, id), "");
+  ServiceState(kDns4Service).budget_micros = 30'000'000;
+  int hedges = 0;
+  Changes last;
+  // It has earned 8.8, may use the upper half of the bucket, which is 15, and then no more than its credit.
+  for (uint16_t id = 1; id <= 22 && !last.contains("dns4:no_budget"); ++id) {
+    last = FireNow(Find(kClient4, id));
+    hedges += static_cast<int>(last.contains("dns4.hedges"));
+  }
+  EXPECT_TRUE(last.contains("dns4:no_budget"));
+  EXPECT_EQ(hedges, 15);
+  for (uint16_t id = 1; id <= 4; ++id) EXPECT_THAT(FireNow(Find(other, id)), Contains(Pair("dns4.hedges", 1))) << id;
+}
+
+TEST_F(ShareTest, AClientThatIsAlwaysRefusedLeavesOthersTheirAttempts) {
+  ASSERT_EQ(WhyForwarded(kClient4, 1), "");
+  const std::string other = Stranger(kClient4);
+  const auto refuse = [&](const std::string& client, uint16_t id) {
+    return Reply(PacketBuilder(kA4, client.c_str()).Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(id, "www.example.org"), 2)).Build()).changes;
+  };
+  for (uint16_t id = 2; id <= HR_RETRIES_MAX / 2; ++id) ASSERT_EQ(WhyForwarded(kClient4, id), "");
+  for (uint16_t id = 1; id <= HR_RETRIES_MAX / 2; ++id) ASSERT_THAT(refuse(kClient4, id), Contains(Pair("dns4:nack", 1))) << id;
+  ASSERT_EQ(WhyForwarded(kClient4, 60), "");
+  EXPECT_THAT(refuse(kClient4, 60), Contains(Pair("dns4:no_retry_budget", 1)));
+  ASSERT_EQ(WhyForwarded(other, 1), "");
+  EXPECT_THAT(refuse(other, 1), Contains(Pair("dns4:nack", 1)));
+}
+
+}  // namespace
+}  // namespace hedgerow::packets
