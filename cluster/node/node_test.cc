@@ -152,7 +152,7 @@ TEST_P(NodeTest, WhatIsNoRequestIsAnsweredWithAnErrorOrDropped) {
   const uint64_t leader = WaitForLeader();
   const std::unique_ptr<UdpSocket> socket = AnySocket();
   for (const std::string& bytes : {std::string(), std::string("x"), std::string(1400, '\xff'),
-                                   std::string("\x48\x01\x63\x00", 4), std::string("\x48\x09", 2)}) {
+                                   std::string("\x48\x02\x63\x00", 4), std::string("\x48\x09", 2)}) {
     socket->Send(members_[leader - 1].serve, bytes);
     socket->Send(members_[leader - 1].peer, bytes);
   }

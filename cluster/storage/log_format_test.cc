@@ -151,7 +151,7 @@ TEST_F(LogFormatTest, AFolderOfAFormerFormatIsRefusedAndNotTouched) {
                                        ReadStoppedLog(Options(), kIdentity, ReadThrough).status(),
                                        ReadOriginOfStopped(Options(), kIdentity).status()}) {
       EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-      EXPECT_THAT(std::string(status.message()), HasSubstr("is of a format before 7"));
+      EXPECT_THAT(std::string(status.message()), HasSubstr("is of a format before 8"));
       EXPECT_THAT(std::string(status.message()), HasSubstr("take a backup with it"));
       EXPECT_THAT(std::string(status.message()), HasSubstr("nothing was changed"));
     }
