@@ -39,7 +39,7 @@ absl::StatusOr<std::optional<Credentials>> CredentialsOf(const std::string& clie
   if (client.empty() && key_file.empty()) return std::nullopt;
   if (client.empty() || key_file.empty())
     return absl::InvalidArgumentError("expected --client NAME and --key-file FILE, both or neither");
-  const absl::StatusOr<std::string> digits = operate::ReadKeyFile(key_file);
+  const absl::StatusOr<std::string> digits = operate::ReadKeyFile(key_file, operate::Reader::kServes);
   if (!digits.ok()) return absl::InvalidArgumentError(absl::StrCat(key_file, " ", digits.status().message()));
   return Credentials{.client = client, .key = wire::ParseKey(*digits).value()};
 }

@@ -279,7 +279,7 @@ absl::Status Node::ReloadClientKeys() {
   std::vector<NamedClient> clients = NamedClientsOf(config_);
   for (size_t i = 0; i < clients.size(); ++i) {
     const std::string& file = config_.named_clients[i].key_file;
-    const absl::StatusOr<std::string> digits = operate::ReadKeyFile(file);
+    const absl::StatusOr<std::string> digits = operate::ReadKeyFile(file, operate::Reader::kServes);
     if (!digits.ok()) return absl::InvalidArgumentError(absl::StrCat("the file ", file, " ", digits.status().message()));
     clients[i].keys = {wire::ParseKey(*digits).value()};
   }

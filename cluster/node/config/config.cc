@@ -147,7 +147,8 @@ NodeConfig Parse(absl::string_view text, operate::Reader reader, config::Locatio
           [&config](const wire::Key& key) { config.announce_key = key; });
   for (size_t i = 0; i < config.named_clients.size(); ++i) {
     NamedClientConfig& client = config.named_clients[i];
-    ReadKey(client.key_file, absl::StrCat("named_clients[", i, "].key_file"), locations, errors,
+    if (!client.key_file.empty()) config.read_from.push_back(client.key_file);
+    ReadKey(client.key_file, absl::StrCat("named_clients[", i, "].key_file"), reader, locations, errors,
             [&client](const wire::Key& key) { client.key = key; });
   }
   CheckNodeConfig(config, locations, errors);
