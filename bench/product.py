@@ -38,6 +38,7 @@ class Product:
         self.config = {"instance": instance, "admin": {"socket": str(self.socket)}, **top_level,
                        "services": services}
         self.file = folder / "hedgerow.yaml"
+        self.file.touch(mode=0o600)  # it may hold keys
         self.file.write_text(yaml.safe_dump(self.config, sort_keys=False), encoding="ascii")
 
     def __enter__(self) -> "Product":

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <span>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
@@ -57,6 +58,14 @@ std::optional<Endpoint> ParseEndpoint(absl::string_view text) {
     return std::nullopt;
   }
   return Endpoint{*address, static_cast<uint16_t>(port)};
+}
+
+net::Networks NetworksOf(const std::vector<std::string>& texts) {
+  std::vector<net::Network> list;
+  for (const std::string& text : texts) {
+    if (const absl::StatusOr<net::Network> network = net::Network::Parse(text); network.ok()) list.push_back(*network);
+  }
+  return net::Networks(std::move(list));
 }
 
 std::string FormatEndpoint(absl::string_view address, uint32_t port) {

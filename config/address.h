@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the configuration asks of an IP address: that it is one packets can be
-// hedged to, and how it is joined with a port.
-// The address type itself is net's.
+// hedged to, and how it is joined with a port; and lists of networks.
+// The types themselves are net's.
 
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "net/ip_address.h"
+#include "net/networks.h"
 
 namespace hedgerow::config {
 
@@ -27,5 +29,8 @@ struct Endpoint {
 // "127.0.0.1:9464" or "[::1]:9464".
 std::optional<Endpoint> ParseEndpoint(absl::string_view text);
 std::string FormatEndpoint(absl::string_view address, uint32_t port);
+
+// Of texts that the decoder has accepted as FORMAT_NETWORK; those that it has refused are left out.
+net::Networks NetworksOf(const std::vector<std::string>& texts);
 
 }  // namespace hedgerow::config

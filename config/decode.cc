@@ -166,6 +166,7 @@ class Decoder {
   }
 
   void Scalar(const Tree& value, const FieldDescriptor& field, Message& message, const std::string& path) {
+    if (RuleOf(field).secret()) locations_.RecordSecret(path);
     if (value.kind != Tree::Kind::kScalar || !Set(value, field, message)) {
       errors_.Add(value.mark, path,
                   absl::StrCat("got ", WhatWasGiven(value, field), ", expected ", WhatItTakes(value, field)));

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "config/address.h"
 #include "config/scalar.h"
+#include "net/networks.h"
 #include "operate/key_file.h"
 
 namespace hedgerow::config {
@@ -103,6 +104,10 @@ std::optional<std::string> Canonical(Format format, absl::string_view text) {
       return as_it_is(IsEpoch(text));
     case FORMAT_ENDPOINT:
       return CanonicalEndpoint(text);
+    case FORMAT_NETWORK: {
+      const auto network = net::Network::Parse(text);
+      return network.ok() ? std::optional(network->ToString()) : std::nullopt;
+    }
     case FORMAT_FILE:
       return as_it_is(IsFile(text, kMaxFilePathBytes));
     default:
@@ -115,6 +120,8 @@ std::string WhyRefused(Format format, absl::string_view text) {
     const auto address = net::IpAddress::Parse(text);
     return address.ok() ? absl::StrCat("this is ", WhyNotUnicast(*address)) : "";
   }
+  if (format == FORMAT_NETWORK && net::IpAddress::Parse(text.substr(0, text.find('/'))).ok())
+    return std::string(net::Network::Parse(text).status().message());
   if (format == FORMAT_LISTEN) {
     const std::optional<Endpoint> endpoint = ParseEndpoint(text);
     return endpoint.has_value() && !endpoint->address.is_loopback() ? "metrics are served on this host only"

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
@@ -31,8 +32,13 @@ class Locations {
   }
   bool Has(absl::string_view path) const { return marks_.contains(path); }
 
+  // A secret that stands in the file itself.
+  void RecordSecret(absl::string_view path) { secrets_.emplace_back(path); }
+  const std::vector<std::string>& secrets() const { return secrets_; }
+
  private:
   absl::flat_hash_map<std::string, Mark> marks_;
+  std::vector<std::string> secrets_;
 };
 
 // What the checks of a configuration have in common: an error is reported where its value was written.

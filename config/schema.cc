@@ -126,6 +126,7 @@ std::string StringExpectation(Format format) {
       {FORMAT_FILE, absl::StrCat("an absolute path of at most ", kMaxFilePathBytes, " bytes")},
       {FORMAT_EPOCH, "EPOCH/NUMBER as `hedgerow-node status` of a member says it, such as 1/61b68ac4e140c840"},
       {FORMAT_ENDPOINT, "an address and port, such as 10.0.0.1:4802 or [fd00::1]:4802"},
+      {FORMAT_NETWORK, "a network, such as 10.0.0.0/8 or fd00::/8"},
       {FORMAT_BYTES, "1 to 16 bytes, as two hexadecimal digits each"},
       {FORMAT_TEXT, "1 to 8 printable characters"}};
   const auto found = expectations.find(format);

@@ -80,7 +80,7 @@ bool CheckText(absl::string_view text, Diagnostics& errors) {
   return true;
 }
 
-std::optional<std::string> ReadSource(const std::string& path, Diagnostics& errors) {
+std::optional<Source> ReadSource(const std::string& path, Diagnostics& errors) {
   // O_NONBLOCK so that a FIFO cannot hang the open.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {
@@ -88,14 +88,13 @@ std::optional<std::string> ReadSource(const std::string& path, Diagnostics& erro
     return std::nullopt;
   }
   const auto closer = absl::MakeCleanup([fd] { close(fd); });
-  struct stat info {};
-  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
-    errors.Add({}, "", S_ISDIR(info.st_mode) ? "got a directory, expected a file" : "expected a regular file");
+  Source source{};
+  if (fstat(fd, &source.info) != 0 || !S_ISREG(source.info.st_mode)) {
+    errors.Add({}, "", S_ISDIR(source.info.st_mode) ? "got a directory, expected a file" : "expected a regular file");
     return std::nullopt;
   }
-  std::string text;
   char buffer[65536];
-  while (text.size() <= kMaxFileBytes) {
+  while (source.text.size() <= kMaxFileBytes) {
     const ssize_t got = read(fd, buffer, sizeof(buffer));
     if (got == 0) break;
     if (got < 0) {
@@ -103,10 +102,21 @@ std::optional<std::string> ReadSource(const std::string& path, Diagnostics& erro
       errors.Add({}, "", absl::StrCat("cannot be read: ", strerror(errno)));
       return std::nullopt;
     }
-    text.append(buffer, static_cast<size_t>(got));
+    source.text.append(buffer, static_cast<size_t>(got));
   }
-  if (!CheckText(text, errors)) return std::nullopt;
-  return text;
+  if (!CheckText(source.text, errors)) return std::nullopt;
+  return source;
+}
+
+void CheckRights(const Source& source, const Locations& locations, operate::Reader reader, Diagnostics& errors) {
+  const std::string& path = errors.file_name();
+  const std::string open = operate::WhyNotSecret(source.info, path);
+  for (const std::string& key : locations.secrets()) {
+    if (open.empty()) break;
+    errors.Add(locations.Find(key), key, absl::StrCat("this file ", open, ", or put the key into a file of its own"));
+  }
+  const std::string strange = operate::WhyNotFollowed(source.info, path, geteuid());
+  if (reader == operate::Reader::kServes && !strange.empty()) errors.Add({}, "", absl::StrCat("the file ", strange));
 }
 
 }  // namespace hedgerow::config

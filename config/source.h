@@ -1,24 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Reads a configuration file as bytes, refusing what cannot be one: missing,
-// unreadable, a directory or device, too large, or binary. Called by load.cc
-// before any parser sees the text.
+// unreadable, a directory or device, too large, or binary. Called by the loaders of
+// both configurations before any parser sees the text.
 
 #pragma once
 
 #include <optional>
 #include <string>
 
+#include <sys/stat.h>
+
 #include "absl/strings/string_view.h"
 #include "config/diagnostics.h"
+#include "config/locations.h"
+#include "operate/file_rights.h"
 
 namespace hedgerow::config {
 
 // 64 services of 8 backends take some 40 kB; a megabyte is no configuration.
 inline constexpr size_t kMaxFileBytes = 1 << 20;
 
-// The file's text, or nothing and an error in `errors`.
-std::optional<std::string> ReadSource(const std::string& path, Diagnostics& errors);
+struct Source {
+  std::string text;
+  struct stat info;  // of the file that the text was read from
+};
+
+// Nothing, and an error in `errors`, for what is no text.
+std::optional<Source> ReadSource(const std::string& path, Diagnostics& errors);
+
+// Once it is decoded: errors at the keys that stand in a file which others can read, and for a file that `reader`
+// does not follow (operate/file_rights.h).
+void CheckRights(const Source& source, const Locations& locations, operate::Reader reader, Diagnostics& errors);
 
 // Refuses text that is too large, or that holds NUL, other control characters
 // or invalid UTF-8. Returns whether it passed.

@@ -22,6 +22,7 @@ namespace {
 
 constexpr char kMountSource[] = "hedgerow";
 constexpr char kParent[] = "hedgerow";
+constexpr mode_t kFolderMode = 0700;
 
 absl::StatusOr<bool> IsBpffs(const std::string& path) {
   struct statfs info {};
@@ -63,7 +64,7 @@ absl::Status CheckInstance(const std::string& instance) {
 }
 
 absl::Status MakeDir(const std::string& path) {
-  if (mkdir(path.c_str(), 0700) == 0 || errno == EEXIST) return absl::OkStatus();
+  if (mkdir(path.c_str(), kFolderMode) == 0 || errno == EEXIST) return absl::OkStatus();
   return absl::ErrnoToStatus(errno, absl::StrCat("make ", path));
 }
 
@@ -110,8 +111,11 @@ absl::Status RemovePinDir(const std::string& bpffs, const std::string& instance)
   if (error && error != std::errc::no_such_file_or_directory) {
     return absl::ErrnoToStatus(error.value(), absl::StrCat("remove ", path));
   }
-  // The parent goes with the last instance; while another is there this fails, and shall.
-  rmdir(absl::StrCat(bpffs, "/", kParent).c_str());
+  // The parent goes with the last instance; while another is there this fails, and shall. One that an administrator made
+  // for other users (tmpfiles.d) has another mode than ours, and stays.
+  const std::string parent = absl::StrCat(bpffs, "/", kParent);
+  struct stat info {};
+  if (stat(parent.c_str(), &info) == 0 && (info.st_mode & 07777) == kFolderMode) rmdir(parent.c_str());
   return absl::OkStatus();
 }
 

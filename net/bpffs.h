@@ -25,7 +25,8 @@ absl::StatusOr<bool> ReleaseBpffs(const std::string& path);
 // <bpffs>/hedgerow/<instance>, mode 0700. MakePinDir is OK when it exists already.
 std::string PinDir(const std::string& bpffs, const std::string& instance);
 absl::StatusOr<std::string> MakePinDir(const std::string& bpffs, const std::string& instance);
-// Removes every pin below the instance's folder, the folder, and the common parent when it is empty. Removing a
+// Removes every pin below the instance's folder, the folder, and the common parent when it is empty and MakePinDir
+// made it. Removing a
 // pin lets go of what it held: detach links first where the order matters. OK when there is none.
 absl::Status RemovePinDir(const std::string& bpffs, const std::string& instance);
 // The instances that have a folder.

@@ -68,6 +68,20 @@ TEST_F(BpffsTest, ForeignMountIsUsedAndStays) {
   });
 }
 
+TEST_F(BpffsTest, AFolderThatAnAdministratorMadeForOtherUsersStays) {
+  InFolder([](const std::string& path) {
+    ASSERT_TRUE(*EnsureBpffs(path));
+    const std::string folder = path + "/hedgerow";
+    ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
+    ASSERT_EQ(chmod(folder.c_str(), 01770), 0);
+    ASSERT_THAT(MakePinDir(path, "one").status(), IsOk());
+    EXPECT_THAT(RemovePinDir(path, "one"), IsOk());
+    EXPECT_TRUE(std::filesystem::exists(folder));
+    ASSERT_EQ(rmdir(folder.c_str()), 0);
+    EXPECT_TRUE(*ReleaseBpffs(path));
+  });
+}
+
 TEST_F(BpffsTest, BusyMountStaysWithoutAnError) {
   InFolder([](const std::string& path) {
     ASSERT_TRUE(*EnsureBpffs(path));

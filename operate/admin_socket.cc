@@ -2,21 +2,78 @@
 #include "operate/admin_socket.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
+#include <vector>
 
+#include <grpcpp/server_posix.h>
+
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "absl/synchronization/mutex.h"
 
 namespace hedgerow::operate {
 namespace {
+
+constexpr int kBacklog = 16;
+constexpr std::chrono::milliseconds kAcceptAgain(100);
+// Numbers of connections are the highest that the process may have, so that its own descriptors stay below: those are a few
+// hundred. A table of descriptors for this many takes 32 KiB.
+constexpr int kHighestDescriptor = 4096;
+// Where the process may have few: one in so many is a connection's.
+constexpr int kOwnersShare = 8, kGroupsShare = 16;
+
+std::optional<gid_t> FindGroup(const std::string& name) {
+  gid_t number = 0;
+  if (absl::SimpleAtoi(name, &number)) return number;
+  std::vector<char> buffer(1 << 16);
+  group found{};
+  group* result = nullptr;
+  if (getgrnam_r(name.c_str(), &found, buffer.data(), buffer.size(), &result) != 0 || result == nullptr) return std::nullopt;
+  return found.gr_gid;
+}
+
+// By the number of the connection, which is in the name that gRPC has for one that it was given: "fd:N". What is noted outlives
+// the connection, whose client may be gone when its call is done. A number is another connection's only after all others of its
+// range (Place).
+class Askers {
+ public:
+  static Askers& Get() {
+    static Askers* const askers = new Askers();
+    return *askers;
+  }
+  void Note(int connection) {
+    ucred credentials{};
+    socklen_t bytes = sizeof(credentials);
+    if (getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &credentials, &bytes) != 0) credentials = {0, kNoUser, 0};
+    absl::MutexLock lock(&mutex_);
+    known_[connection] = {.pid = credentials.pid, .uid = credentials.uid};
+  }
+  Asker Find(int connection) {
+    absl::MutexLock lock(&mutex_);
+    return connection >= 0 && connection < kHighestDescriptor ? known_[connection] : Asker();
+  }
+
+ private:
+  static constexpr uid_t kNoUser = static_cast<uid_t>(-1);
+  absl::Mutex mutex_;
+  std::array<Asker, kHighestDescriptor> known_ ABSL_GUARDED_BY(mutex_);
+};
 
 absl::Status MakeFolder(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
@@ -62,34 +119,120 @@ int KnockOnUnixSocket(const std::string& path) {
   return error;
 }
 
+Asker AskerOf(const grpc::ServerContext& context) {
+  int connection = -1;
+  if (!absl::SimpleAtoi(absl::StripPrefix(context.peer(), "fd:"), &connection)) return {};
+  return Askers::Get().Find(connection);
+}
+
 AdminSocket::~AdminSocket() {
-  if (server_ == nullptr) return;
-  server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
+  if (listening_ >= 0) shutdown(listening_, SHUT_RDWR);  // ends the acceptor's wait
+  if (acceptor_.joinable()) acceptor_.join();
+  if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
   server_.reset();
-  // gRPC does it too, but promises nowhere that it has when the server is gone.
+  if (listening_ < 0) return;
+  close(listening_);
   unlink(path_.c_str());
 }
 
-absl::Status AdminSocket::Start(const Options& options) {
+absl::Status AdminSocket::Bind() {
+  std::optional<gid_t> group;
+  if (!options_.group.empty()) {
+    group = FindGroup(options_.group);
+    if (!group.has_value()) {
+      return absl::FailedPreconditionError(absl::StrCat("the socket ", path_, " is for the group ", options_.group,
+                                                        ", which does not exist on this host: make it (groupadd --system ",
+                                                        options_.group, "), or name another one"));
+    }
+  }
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path_.size() >= sizeof(address.sun_path)) {
+    return absl::UnavailableError(absl::StrCat("cannot listen on the admin socket ", path_, ": the path is too long"));
+  }
+  memcpy(address.sun_path, path_.data(), path_.size());
+  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return absl::ErrnoToStatus(errno, "open a unix socket");
+  unlink(path_.c_str());  // a dead process's (CheckFree)
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+    const int error = errno;
+    close(fd);
+    return absl::UnavailableError(absl::StrCat("cannot listen on the admin socket ", path_, ": ", strerror(error)));
+  }
+  listening_ = fd;
+  // The rights are right before it listens: until then the kernel refuses connections.
+  if (group.has_value() && lchown(path_.c_str(), static_cast<uid_t>(-1), *group) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("give the socket ", path_, " to the group ", options_.group,
+                                                   " (the program's user must be a member, or root)"));
+  }
+  if (chmod(path_.c_str(), group.has_value() ? 0660 : 0600) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("chmod of ", path_));
+  if (listen(listening_, kBacklog) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("listen on ", path_));
+  return absl::OkStatus();
+}
+
+absl::Status AdminSocket::Start() {
+  rlimit descriptors{};
+  getrlimit(RLIMIT_NOFILE, &descriptors);
+  const int top = static_cast<int>(std::min<rlim_t>(descriptors.rlim_cur, kHighestDescriptor));
+  const int of_owners = std::clamp(top / kOwnersShare, 1, kOwnerConnections);
+  const int of_groups = std::clamp(top / kGroupsShare, 1, kGroupConnections);
+  first_ = options_.group.empty() ? top - of_owners : top - of_owners - of_groups;
+  end_ = options_.group.empty() ? top : top - of_owners;
+  next_ = first_;
   grpc::ServerBuilder builder;
-  builder.AddListeningPort(absl::StrCat("unix:", path_), grpc::InsecureServerCredentials());
   builder.RegisterService(service_.get());
-  builder.SetMaxReceiveMessageSize(options.request_max_bytes);
+  builder.SetMaxReceiveMessageSize(options_.request_max_bytes);
   // A handful of administrators, not a fleet: one queue and few threads are plenty.
   builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::MAX_POLLERS, 2);
   grpc::ResourceQuota quota("admin");
-  quota.SetMaxThreads(options.threads_max);
+  quota.SetMaxThreads(options_.threads_max);
   builder.SetResourceQuota(quota);
-  // The socket must never exist with a wider mode, not even for a moment.
-  const mode_t before = umask(0177);
   server_ = builder.BuildAndStart();
-  umask(before);
   if (server_ == nullptr) {
-    return absl::UnavailableError(absl::StrCat("cannot listen on the admin socket ", path_));
+    return absl::UnavailableError(absl::StrCat("cannot serve the admin socket ", path_));
   }
-  if (chmod(path_.c_str(), 0600) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("chmod of ", path_));
+  if (absl::Status status = Bind(); !status.ok()) return status;
+  acceptor_ = std::thread([this] { Accept(); });
   return absl::OkStatus();
+}
+
+// gRPC would accept by itself, without a bound, and says of no call whose it is.
+void AdminSocket::Accept() {
+  while (true) {
+    const int connection = accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (connection >= 0) {
+      Place(connection);
+    } else if (errno == EINVAL || errno == EBADF) {
+      return;  // it was shut down
+    } else if (errno != EINTR && errno != ECONNABORTED) {
+      std::this_thread::sleep_for(kAcceptAgain);  // no descriptors, or no memory
+    }
+  }
+}
+
+// The range of numbers is the bound: a connection that gets none inside has no place.
+void AdminSocket::Place(int connection) {
+  int placed = fcntl(connection, F_DUPFD_CLOEXEC, next_);
+  if (placed < 0 || placed >= end_) {
+    if (placed >= 0) close(placed);
+    placed = fcntl(connection, F_DUPFD_CLOEXEC, first_);
+  }
+  if (placed >= 0 && placed < end_) {
+    close(connection);
+    next_ = placed + 1 < end_ ? placed + 1 : first_;
+    Askers::Get().Note(placed);
+    grpc::AddInsecureChannelFromFd(server_.get(), placed);
+    return;
+  }
+  const uint64_t refused = refused_.fetch_add(1, std::memory_order_relaxed) + 1;
+  if ((refused & (refused - 1)) == 0) {  // the first, the second, the fourth ...
+    options_.log(absl::StrCat("the socket ", path_, " has all the connections that it may have; refused since the start: ",
+                              refused));
+  }
+  if (placed >= 0) close(placed);
+  close(connection);
 }
 
 absl::StatusOr<std::unique_ptr<AdminSocket>> AdminSocket::Listen(const std::string& path,
@@ -98,8 +241,8 @@ absl::StatusOr<std::unique_ptr<AdminSocket>> AdminSocket::Listen(const std::stri
   absl::Status status = MakeFolder(path);
   if (status.ok()) status = CheckFree(path, options.hint);
   if (!status.ok()) return status;
-  std::unique_ptr<AdminSocket> server(new AdminSocket(path, std::move(service)));
-  status = server->Start(options);
+  std::unique_ptr<AdminSocket> server(new AdminSocket(path, std::move(service), options));
+  status = server->Start();
   if (!status.ok()) return status;
   return server;
 }

@@ -1,14 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Administration by gRPC over a unix socket that only its owner may open: what the daemon's and the node's
-// servers and clients share. Each has a service of its own (proxy/admin/server.cc,
-// cluster/node/admin/admin_server.cc).
+// Administration by gRPC over unix sockets: what the daemon's and the node's servers and clients share. A program has one
+// socket for its owner, and may have a second one for a group, which serves the calls that change nothing. Each program has
+// services of its own (proxy/admin/server.cc, cluster/node/admin/admin_server.cc).
 
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <utility>
+
+#include <sys/types.h>
 
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/impl/service_type.h>
@@ -17,8 +23,22 @@
 
 namespace hedgerow::operate {
 
+// The process that asks, as the kernel knew it when it connected (SO_PEERCRED, unix(7)).
+struct Asker {
+  pid_t pid = 0;
+  uid_t uid = static_cast<uid_t>(-1);
+};
+
+// Of a call that came in by an AdminSocket, also when its client is gone meanwhile. Any thread.
+Asker AskerOf(const grpc::ServerContext& context);
+
 class AdminSocket {
  public:
+  // Connections at a time, of all sockets for owners in this process and of all for groups, or fewer where the process may
+  // have less than 512 descriptors. What comes beyond is closed at once, counted and logged. gRPC aborts a process that has no descriptors left, so no asker may take them all.
+  static constexpr int kOwnerConnections = 64;
+  static constexpr int kGroupConnections = 32;
+
   struct Options {
     // A call holds a thread while it waits; with none left gRPC answers RESOURCE_EXHAUSTED.
     int threads_max = 0;
@@ -26,13 +46,16 @@ class AdminSocket {
     int request_max_bytes = 0;
     // What to do when another process has the socket: "give this node its own admin_socket".
     std::string hint{};
+    // Empty: the socket is for its owner, mode 0600. Else for the members of this group too, a name or a number, mode 0660.
+    std::string group{};
+    // Takes a line for the program's log; on a thread of the socket's own.
+    std::function<void(const std::string&)> log = [](const std::string&) {};
   };
 
   // Serves `service` on gRPC's own threads. Makes the socket's folder (mode 0755 less the umask) when it is
   // missing. AlreadyExists when a live process answers on the socket, or when the path is no socket; a dead
-  // process's socket is replaced; FailedPrecondition when it cannot be told which, or the folder cannot be
-  // made; Unavailable when gRPC cannot listen there. Sets the process's umask for a moment: call it before
-  // there are threads that make files for others.
+  // process's socket is replaced; FailedPrecondition when it cannot be told which, the folder cannot be made, or the
+  // group does not exist; Unavailable when it cannot listen there.
   static absl::StatusOr<std::unique_ptr<AdminSocket>> Listen(const std::string& path,
                                                              std::unique_ptr<grpc::Service> service,
                                                              const Options& options);
@@ -40,14 +63,27 @@ class AdminSocket {
   // waits for a call whose handler waits.
   ~AdminSocket();
 
+  // Connections that found no place.
+  uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }
+
  private:
-  AdminSocket(std::string path, std::unique_ptr<grpc::Service> service)
-      : path_(std::move(path)), service_(std::move(service)) {}
-  absl::Status Start(const Options& options);
+  AdminSocket(std::string path, std::unique_ptr<grpc::Service> service, Options options)
+      : path_(std::move(path)), options_(std::move(options)), service_(std::move(service)) {}
+  absl::Status Bind();
+  absl::Status Start();
+  void Accept();
+  void Place(int connection);
 
   const std::string path_;
+  const Options options_;
   const std::unique_ptr<grpc::Service> service_;
   std::unique_ptr<grpc::Server> server_;
+  int listening_ = -1;
+  int first_ = 0;  // the numbers that its connections have: from this one
+  int end_ = 0;    // to the one before this
+  int next_ = 0;
+  std::atomic<uint64_t> refused_ = 0;
+  std::thread acceptor_;
 };
 
 // 0 if a process listens on the socket, else the errno of connect(2): ECONNREFUSED for the socket of a process that is

@@ -6,6 +6,7 @@
 #include "operate/admin_socket.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -16,11 +17,16 @@
 #include <cstring>
 #include <fstream>
 #include <thread>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "operate/echo_test.grpc.pb.h"
 #include "operate/grpc_status.h"
 
@@ -39,12 +45,14 @@ struct Gate {
 
 class EchoService final : public test::Echo::Service {
  public:
-  explicit EchoService(Gate& gate) : gate_(gate) {}
-  grpc::Status Say(grpc::ServerContext*, const test::Words* request, test::Words* reply) override {
+  EchoService(Gate& gate, Asker& asker) : gate_(gate), asker_(asker) {}
+  grpc::Status Say(grpc::ServerContext* context, const test::Words* request, test::Words* reply) override {
     if (request->text() == "wait") {
       gate_.waits.Notify();
       gate_.released.WaitForNotification();
+      asker_ = AskerOf(*context);
     }
+    if (request->text() == "asker") asker_ = AskerOf(*context);
     if (request->text() == "fail") return ToGrpc(absl::FailedPreconditionError("node 2 leads; ask it"));
     *reply = *request;
     return grpc::Status::OK;
@@ -52,6 +60,7 @@ class EchoService final : public test::Echo::Service {
 
  private:
   Gate& gate_;
+  Asker& asker_;
 };
 
 class AdminSocketTest : public testing::Test {
@@ -69,10 +78,11 @@ class AdminSocketTest : public testing::Test {
     rmdir((folder_ + "/run").c_str());
     EXPECT_EQ(rmdir(folder_.c_str()), 0) << "something was left in " << folder_;
   }
-  absl::StatusOr<std::unique_ptr<AdminSocket>> Listen(const std::string& path) {
-    return AdminSocket::Listen(
-        path, std::make_unique<EchoService>(gate_),
-        {.threads_max = 8, .request_max_bytes = kRequestMax_bytes, .hint = "give this test its own socket"});
+  absl::StatusOr<std::unique_ptr<AdminSocket>> Listen(const std::string& path, AdminSocket::Options options = {}) {
+    options.threads_max = 8;
+    options.request_max_bytes = kRequestMax_bytes;
+    options.hint = "give this test its own socket";
+    return AdminSocket::Listen(path, std::make_unique<EchoService>(gate_, asker_), options);
   }
   static absl::StatusOr<std::shared_ptr<grpc::Channel>> Open(const std::string& path) {
     return OpenAdminChannel(path, {.program = "echod", .who_may = "its owner may"});
@@ -99,7 +109,17 @@ class AdminSocketTest : public testing::Test {
     return bind(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0 ? fd : -1;
   }
 
+  static int Connect(const std::string& path) {
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
+    EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    return fd;
+  }
+
   Gate gate_;
+  Asker asker_;
   std::string folder_;
   std::string path_;
   std::unique_ptr<AdminSocket> server_;
@@ -110,6 +130,82 @@ TEST_F(AdminSocketTest, IsForItsOwnerOnly) {
   ASSERT_EQ(stat(path_.c_str(), &info), 0);
   EXPECT_TRUE(S_ISSOCK(info.st_mode));
   EXPECT_EQ(info.st_mode & 0777, 0600u);
+}
+
+TEST_F(AdminSocketTest, ASocketForAGroupIsOpenToItsMembersAndToNoOthers) {
+  const std::string path = folder_ + "/monitor.sock";
+  auto server = Listen(path, {.group = absl::StrCat(getegid())});
+  ASSERT_TRUE(server.ok()) << server.status();
+  struct stat info {};
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0660u);
+  EXPECT_EQ(info.st_gid, getegid());
+  const absl::Status unknown = Listen(folder_ + "/other.sock", {.group = "no-such-group"}).status();
+  EXPECT_EQ(unknown.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(unknown.message()), HasSubstr("groupadd --system no-such-group"));
+}
+
+TEST_F(AdminSocketTest, ACallKnowsTheProcessThatAsks) {
+  for (int turn = 0; turn < 3; ++turn) {
+    ASSERT_TRUE(Say("asker").ok());
+    EXPECT_EQ(asker_.pid, getpid());
+    EXPECT_EQ(asker_.uid, geteuid());
+  }
+}
+
+TEST_F(AdminSocketTest, ACallKnowsItsProcessAlsoWhenTheClientIsGone) {
+  grpc::ClientContext context;
+  std::thread asker([&] {
+    test::Words request, reply;
+    request.set_text("wait");
+    EXPECT_FALSE(test::Echo::NewStub(*Open(path_))->Say(&context, request, &reply).ok());
+  });
+  gate_.waits.WaitForNotification();
+  context.TryCancel();
+  asker.join();
+  gate_.released.Notify();
+  server_.reset();
+  EXPECT_EQ(asker_.pid, getpid());
+}
+
+// A stranger of the group must not take all descriptors of the process.
+TEST_F(AdminSocketTest, ConnectionsAreBoundedAndOneThatEndsMakesRoom) {
+  const std::string path = folder_ + "/monitor.sock";
+  std::vector<std::string> lines;
+  absl::Mutex mutex;
+  auto server = Listen(path, {.group = absl::StrCat(getegid()), .log = [&](const std::string& line) {
+                                absl::MutexLock lock(&mutex);
+                                lines.push_back(line);
+                              }});
+  ASSERT_TRUE(server.ok()) << server.status();
+  std::vector<int> held;
+  while (held.size() < AdminSocket::kGroupConnections + 8) held.push_back(Connect(path));
+  // The end of a connection that found no place is seen by its other side.
+  for (size_t i = AdminSocket::kGroupConnections; i < held.size(); ++i) {
+    pollfd ended{.fd = held[i], .events = POLLIN, .revents = 0};
+    ASSERT_EQ(poll(&ended, 1, 20'000), 1);
+    char byte = 0;
+    EXPECT_EQ(read(held[i], &byte, 1), 0) << i;
+  }
+  EXPECT_EQ((*server)->refused(), 8u);
+  EXPECT_TRUE(Say("hello").ok()) << "the owner's socket has places of its own";
+  for (const int fd : held) close(fd);
+  {
+    absl::MutexLock lock(&mutex);
+    EXPECT_THAT(lines, testing::ElementsAre(testing::EndsWith(": 1"), testing::EndsWith(": 2"), testing::EndsWith(": 4"),
+                                            testing::EndsWith(": 8")));
+  }
+  const absl::Time end = absl::Now() + absl::Seconds(20);
+  bool served = false;
+  while (!served && absl::Now() < end) {
+    const auto channel = Open(path);
+    ASSERT_TRUE(channel.ok()) << channel.status();
+    test::Words request, reply;
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(5));
+    served = test::Echo::NewStub(*channel)->Say(&context, request, &reply).ok();
+  }
+  EXPECT_TRUE(served);
 }
 
 TEST_F(AdminSocketTest, AnswersAndErrorsCrossIt) {

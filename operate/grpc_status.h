@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // absl::Status across gRPC: both use the canonical codes, so the number and the message are carried over as
-// they are. Used by the administration's servers and clients. Pure.
+// they are. A call that a service does not have is refused in words. Used by the administration's servers and clients. Pure.
 
 #pragma once
 
@@ -18,6 +18,10 @@ inline grpc::Status ToGrpc(const absl::Status& status) {
 }
 
 inline absl::Status FromGrpc(const grpc::Status& status) {
+  if (status.error_code() == grpc::StatusCode::UNIMPLEMENTED && status.error_message().empty()) {
+    return absl::PermissionDeniedError(
+        "this socket does not serve that command: it is one for monitoring, or the program behind it is of an earlier version");
+  }
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 

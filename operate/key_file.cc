@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,7 +12,6 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 
 namespace hedgerow::operate {
 namespace {
@@ -30,28 +30,16 @@ std::optional<std::string> KeyDigits(absl::string_view text) {
   return absl::AsciiStrToLower(text);
 }
 
-std::string WhyNotSecret(mode_t mode) {
-  absl::string_view problem;
-  if ((mode & S_IROTH) != 0) {
-    problem = "can be read by everybody";
-  } else if ((mode & (S_IWOTH | S_IWGRP)) != 0) {
-    problem = "can be changed by others than its owner";
-  } else if ((mode & S_IRWXO) != 0) {
-    problem = "is open to everybody";
-  } else {
-    return "";
-  }
-  return absl::StrFormat("%s (mode %04o), expected mode 0600 or 0640", problem, mode & 07777);
-}
-
-absl::StatusOr<std::string> ReadKeyFile(const std::string& path) {
+absl::StatusOr<std::string> ReadKeyFile(const std::string& path, Reader reader) {
   // O_NONBLOCK so that a FIFO cannot hang the open.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return Refused(absl::StrCat("cannot be opened: ", strerror(errno)));
   const auto closer = absl::MakeCleanup([fd] { close(fd); });
   struct stat info {};
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return Refused("is no regular file");
-  if (const std::string why = WhyNotSecret(info.st_mode); !why.empty()) return Refused(why);
+  if (const std::string why = WhyNotSecret(info, path); !why.empty()) return Refused(why);
+  if (const std::string why = WhyNotFollowed(info, path, geteuid()); reader == Reader::kServes && !why.empty())
+    return Refused(why);
   char buffer[kKeyFileMax_bytes + 1];
   size_t bytes = 0;
   while (bytes < sizeof(buffer)) {

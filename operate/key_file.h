@@ -9,10 +9,9 @@
 #include <optional>
 #include <string>
 
-#include <sys/stat.h>
-
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "operate/file_rights.h"
 
 namespace hedgerow::operate {
 
@@ -25,13 +24,8 @@ std::optional<std::string> KeyDigits(absl::string_view text);
 
 // The key's 32 digits, in lower case; white space around them is ignored. InvalidArgument says what is wrong
 // with the file, begins without its name ("cannot be opened: ...") and repeats nothing of its content: missing,
-// not a regular file, of a mode that WhyNotSecret refuses, too long, something else inside. Never waits for a
-// FIFO.
-absl::StatusOr<std::string> ReadKeyFile(const std::string& path);
-
-// Why a file with this mode may hold no secret ("can be read by everybody (mode 0644), expected mode 0600 or
-// 0640"), or empty. Others have no right to it, and the group may only read: so a service's user need not own
-// the file, and cannot exchange the key. Pure.
-std::string WhyNotSecret(mode_t mode);
+// not a regular file, of a mode that WhyNotSecret refuses, of an owner that WhyNotFollowed refuses (for a reader
+// that serves), too long, something else inside. Never waits for a FIFO.
+absl::StatusOr<std::string> ReadKeyFile(const std::string& path, Reader reader);
 
 }  // namespace hedgerow::operate

@@ -35,3 +35,19 @@ def test_every_function_in_the_life_of_a_request_exists():
     assert len(named) > 30
     missing = [name for name in named if not re.search(rf"\b{name}\(", sources)]
     assert not missing
+
+
+def test_every_test_that_the_security_page_names_exists():
+    """In the last column of its tables: `Suite.Name`, `test_name` or `name_fuzz`."""
+    page = (PROJECT / "docs" / "SECURITY.md").read_text(encoding="utf-8")
+    named = {name for line in page.splitlines() if line.startswith("|") for name in re.findall(r"`([^`]+)`", line.split("|")[-2])}
+    built = PROJECT / "build"
+
+    def words(pattern: str, files: str) -> set[str]:
+        sources = (path.read_text(encoding="utf-8") for path in PROJECT.glob(files) if not path.is_relative_to(built))
+        return {".".join(found) if isinstance(found, tuple) else found for text in sources for found in re.findall(pattern, text)}
+
+    there = (words(r"TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\)", "**/*_test.cc") | words(r"(?m)^def (test_\w+)", "tests/**/*.py")
+             | words(r"hedgerow_fuzzer\((\w+)", "**/CMakeLists.txt") | words(r"hedgerow_fuzzer\((\w+)", "**/*.cmake"))
+    assert len(named) > 40
+    assert sorted(named - there) == []

@@ -52,7 +52,7 @@ def calls(path: str) -> set[str]:
 
 SECTIONS = {
     "Between nodes": (peer_kinds, 15),
-    "Clients and nodes: hkv": (hkv_kinds, 3),
+    "Clients and nodes: hkv": (hkv_kinds, 4),
     "Clients and nodes: memcached": (memcached_commands, 14),
     "Leaders and proxies: announcements": (announcement_states, 2),
     "Snapshot transfer": (transfer_messages, 6),

@@ -105,6 +105,15 @@ HR_STATIC_ASSERT(sizeof(struct hr_profile) == 864, "hr_profile is 864 bytes");
 /* A backend's pushback ends this long after the last reply that carried one, and cannot ask for a longer wait. */
 #define HR_PUSHBACK_HOLD_NS 1000000000ull
 
+/* A network of the VIP's family, as addresses are kept: IPv4 in ::ffff:0:0/96. `address` has no bit that `mask` has not. */
+struct hr_network {
+  struct hr_address address;
+  struct hr_address mask;
+};
+HR_STATIC_ASSERT(sizeof(struct hr_network) == 32, "hr_network is 32 bytes");
+
+#define HR_MAX_CLIENT_NETWORKS 16
+
 /*
  * Map `configs`, index = HR_CONFIG_ID(generation, service id). Never written while its generation is published or may still
  * be read. Its first three cache lines are what the splitter reads of every request; what the reply program reads of every
@@ -131,11 +140,14 @@ struct hr_service_config {
   __u64 election_timeout_ns;
   __u64 cluster_id; /* the cluster whose announcements may move the leader; 0 = none */
   __u32 nodes[HR_MAX_BACKENDS_PER_SERVICE]; /* place -> node id in the cluster; 0 = not known, or not present */
-  __u32 request_share; /* requests and parked copies that it may hold even where others hold three quarters */
+  __u32 request_share;   /* requests and parked copies that it may hold even where others hold three quarters */
   __u32 parked_share;
-  __u64 pad[2];
+  __u32 client_networks; /* of `clients`: from which this host may forward packets to the VIP */
+  __u32 pad1;
+  __u64 pad;
+  struct hr_network clients[HR_MAX_CLIENT_NETWORKS];
 };
-HR_STATIC_ASSERT(sizeof(struct hr_service_config) == 1024, "hr_service_config is 1024 bytes");
+HR_STATIC_ASSERT(sizeof(struct hr_service_config) == 1536, "hr_service_config is 1536 bytes, 24 cache lines");
 HR_STATIC_ASSERT(__builtin_offsetof(struct hr_service_config, suspect_max_ns) == 64 &&
                      __builtin_offsetof(struct hr_service_config, profile.reply_correlation) == 192,
                  "what one program reads of every packet stands together");

@@ -10,7 +10,7 @@
 #include "bpf/abi/base_abi.h"
 
 #define HR_PEER_MAGIC 0x31505248u /* "HRP1" */
-#define HR_PEER_VERSION 3
+#define HR_PEER_VERSION 4
 #define HR_PEER_HEADER_BYTES 64
 #define HR_PEER_MAX_BYTES 65507 /* the largest message: the largest UDP payload in IPv4, 65,535 less 20 and 8 */
 
@@ -164,5 +164,6 @@ enum hr_peer_drop {
   HR_PEER_DROP_OTHER_LOG = 18,    /* a HELLO_ACK from or to a member whose log is not the recorded one: a foreign log */
   HR_PEER_DROP_OTHER_DURABILITY = 19, /* a HELLO_ACK from a member of another durability mode */
   HR_PEER_DROP_PIECE = 20,        /* a piece that does not go with the others of its message, or a piece in pieces */
-  HR_PEER_DROPS = 21,             /* one past the last */
+  HR_PEER_DROP_SOURCE = 21,       /* from an address that is no member's, and that `peer_clients` does not list */
+  HR_PEER_DROPS = 22,             /* one past the last */
 };

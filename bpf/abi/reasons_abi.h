@@ -95,6 +95,9 @@
   X(42, HR_REASON_FOREIGN_ON_LINK, foreign_on_link, dropped, \
     "a packet that the proxy did not send, on a link of its own: the clock's, or the far end of the proxy interface", \
     "find out what sends there: a process that binds to the device, or a route") \
+  X(43, HR_REASON_NOT_A_CLIENT, not_a_client, dropped, \
+    "a packet that this host would have forwarded to a VIP, from none of the service's `clients`", \
+    "list the network that the packets have when they leave this host ([config.md](config.md#who-may-use-a-vip)), or find out what sends them") \
   X(48, HR_REASON_NO_FLOW, no_flow, untouched, \
     "sent by a backend, but to no client that asked through the proxy", \
     "nothing; if clients miss late replies, raise `limits.flows`, with TCP `limits.connections`") \

@@ -31,7 +31,7 @@ HR_HASH(backend_ids, HR_MAX_BACKENDS, struct hr_endpoint, __u32);
  */
 HR_HASH(clusters, 2 * HR_MAX_SERVICES, __u64, struct hr_cluster);
 
-/* VIP address alone -> 1: what may be pinged. */
+/* VIP address alone -> the id of a service there, whose clients may ping it as this host may. */
 HR_HASH(vip_addresses, HR_MAX_SERVICES, struct hr_address, __u32);
 
 /* ---- Written by the control and the reply program (announcements), under its lock --------------------------------- */

@@ -5,6 +5,7 @@
  * here, later fragments follow their first. A packet for no service passes on untouched (to the sink).
  */
 #include "bpf/proxy/attempt.bpf.h"
+#include "bpf/proxy/clients.bpf.h"
 #include "bpf/proxy/rewrite.bpf.h"
 #include "bpf/proxy/trace.bpf.h"
 #include "bpf/proxy/track.bpf.h"
@@ -173,10 +174,14 @@ HR_INLINE int hr_split_later_fragment(struct __sk_buff *skb, struct hr_packet *p
 HR_INLINE int hr_answer_ping(struct __sk_buff *skb, struct hr_packet *packet) {
   struct hr_address vip = packet->destination;
   struct hr_address client = packet->source;
+  __u32 *service_id;
   __u8 type, reply;
   int verdict;
 
-  if (packet->fragment != HR_WHOLE || !bpf_map_lookup_elem(&vip_addresses, &vip)) return TC_ACT_UNSPEC;
+  if (packet->fragment != HR_WHOLE) return TC_ACT_UNSPEC;
+  service_id = bpf_map_lookup_elem(&vip_addresses, &vip);
+  if (!service_id) return TC_ACT_UNSPEC;
+  if (!hr_may_use_vip(skb, packet, hr_config_of(hr_published_config(*service_id)), *service_id)) return TC_ACT_SHOT;
   if (bpf_skb_load_bytes(skb, packet->l4_offset, &type, 1)) return TC_ACT_UNSPEC;
   if (type != (packet->version == 4 ? HR_ECHO_REQUEST_V4 : HR_ECHO_REQUEST_V6)) return TC_ACT_UNSPEC;
   reply = packet->version == 4 ? 0 : HR_ECHO_REPLY_V6;
@@ -221,6 +226,7 @@ int hr_splitter(struct __sk_buff *skb) {
   config = hr_config_of(config_id);
   policy = hr_policy_of(HR_CONFIG_SERVICE(config_id));
   if (!config || !policy) return TC_ACT_UNSPEC;
+  if (!hr_may_use_vip(skb, &packet, config, HR_CONFIG_SERVICE(config_id))) return TC_ACT_SHOT;
   return packet.protocol == IPPROTO_UDP ? hr_split_udp(skb, &packet, config_id, config, policy)
                                         : hr_split_tcp(skb, &packet, config_id, config, policy);
 }

@@ -20,20 +20,21 @@ void Put(Bytes& bytes, T value) {
 }  // namespace
 
 Bytes HkvRequest(uint8_t kind, uint64_t client_id, uint64_t seq, const Bytes& body) {
-  Bytes bytes = {0x48, 1, kind, 0};
+  Bytes bytes = {0x48, 2, kind, 0};
   Put(bytes, uint32_t{1'000'000});  // patience
   Put(bytes, client_id);
   Put(bytes, seq);
-  Put(bytes, uint64_t{0});
+  Put(bytes, uint64_t{0});  // lowest unanswered
+  Put(bytes, uint64_t{0});  // token
   bytes.insert(bytes.end(), body.begin(), body.end());
   return bytes;
 }
 
 Bytes HkvAnswer(const Bytes& request, uint8_t status, uint32_t hint) {
-  Bytes bytes = {0x48, 1, static_cast<uint8_t>(request.at(2) | 0x80), status};
+  Bytes bytes = {0x48, 2, static_cast<uint8_t>(request.at(2) | 0x80), status};
   Put(bytes, hint);
   bytes.insert(bytes.end(), request.begin() + 8, request.begin() + 24);
-  Put(bytes, uint64_t{0});
+  Put(bytes, uint64_t{0});  // flags and what is reserved
   return bytes;
 }
 

@@ -12,7 +12,7 @@
 
 namespace hedgerow::packets {
 
-enum HkvKind : uint8_t { kHkvOpen = 1, kHkvWrite = 2, kHkvGet = 3 };
+enum HkvKind : uint8_t { kHkvOpen = 1, kHkvWrite = 2, kHkvGet = 3, kHkvCancel = 4 };
 inline constexpr uint8_t kHkvOverloaded = 6;
 inline constexpr uint8_t kHkvNotLeader = 7;
 // What stands in place of the node id in answers that name no leader.

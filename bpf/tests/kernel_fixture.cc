@@ -290,6 +290,7 @@ RunResult PacketTest::RunUncounted(bpf_program* program, const Bytes& packet, co
   in.gso_segs = context.gso_segs;
   in.gso_size = context.gso_size;
   in.ifindex = static_cast<uint32_t>(context.ifindex);
+  in.ingress_ifindex = static_cast<uint32_t>(context.ingress_ifindex);
   LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = packet.data(), .data_out = result.packet.data(),
               .data_size_in = static_cast<uint32_t>(packet.size()),
               .data_size_out = static_cast<uint32_t>(result.packet.size()), .ctx_in = &in, .ctx_out = &out,

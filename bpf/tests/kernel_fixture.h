@@ -50,6 +50,7 @@ struct RunContext {
   uint32_t gso_segs = 0;
   uint32_t gso_size = 0;
   int ifindex = 0;  // where the packet is; 0 = the interface the program is attached to
+  int ingress_ifindex = 0;  // where it came in; 0 = it is of a socket here
 };
 
 // A profile of which the first bytes of a request and its reply are the correlation bytes, and the rest as given.

@@ -99,11 +99,9 @@ absl::StatusOr<HkvLoad> HkvLoad::Make(const LoadOptions& options) {
     Client client{.socket = *std::move(socket),
                   .mix = OperationMix(options.mix, i),
                   .hedging = AppHedging(options.servers.size(), options.hedging),
-                  .sessions = {},
-                  .session_of_id = {}};
+                  .sessions = {}};
     for (uint32_t j = 0; j < options.sessions; ++j)
-      client.sessions.emplace_back(RandomNumber(), outstanding_max);
-    client.issued.resize(options.sessions);
+      client.sessions.emplace_back(kv::SessionName{.id = RandomNumber(), .token = RandomNumber()}, outstanding_max);
     load.clients_.push_back(std::move(client));
   }
   load.records_.reserve(options.run_max_ns / options.interval_ns * options.clients + kClientsMax);
@@ -115,7 +113,6 @@ absl::Status HkvLoad::Open() {
     for (size_t i = 0; i < client.sessions.size(); ++i) {
       client::PendingRequests& requests = client.sessions[i];
       if (absl::Status status = OpenSession(client, requests, i); !status.ok()) return status;
-      client.session_of_id[requests.session()] = i;
     }
   }
   return absl::OkStatus();
@@ -238,7 +235,8 @@ void HkvLoad::Issue(size_t number, uint64_t intended_ns) {
   ++counters_.sent;
   const size_t place = records_.size();
   records_.push_back(record);
-  client.issued[session].push_back(place);
+  client.issued.emplace(std::pair(draft->request.client_id, draft->request.seq),
+                        Issued{.session = session, .record = place});
   if (!options_.application) {
     Send(client, 0, draft->datagram);
     return;
@@ -281,7 +279,7 @@ void HkvLoad::GiveUp(uint64_t now_ns) {
   for (Client& client : clients_) {
     for (size_t session = 0; session < client.sessions.size(); ++session) {
       while (const std::optional<client::Outcome> outcome = client.sessions[session].GiveUp(now_ns)) {
-        End(client.issued[session][outcome->seq - 1], *outcome);
+        End(client.issued.at({outcome->client_id, outcome->seq}).record, *outcome);
       }
     }
   }
@@ -306,18 +304,18 @@ void HkvLoad::OnDatagram(size_t number, std::span<const uint8_t> bytes, const be
     return;
   }
   client.hedging.Heard(server, now_ns);
-  const auto session = client.session_of_id.find(answer->client_id);
-  // Sequence numbers start at 1; the answer to an OPEN that was sent again comes with session 0.
-  if (session == client.session_of_id.end() || answer->seq == 0 ||
-      answer->seq > client.issued[session->second].size()) {
+  const auto issued = client.issued.find({answer->client_id, answer->seq});
+  if (issued == client.issued.end()) {
+    // An OPEN that was sent again is answered again.
     if (answer->kind != wire::HkvKind::kOpen) ++counters_.stray;
     return;
   }
-  OnAnswer(client, session->second, server, *std::move(answer), now_ns);
+  OnAnswer(client, issued->second, server, *std::move(answer), now_ns);
 }
 
-void HkvLoad::OnAnswer(Client& client, size_t session, size_t server, wire::HkvAnswer answer, uint64_t now_ns) {
-  const size_t place = client.issued[session][answer.seq - 1];
+void HkvLoad::OnAnswer(Client& client, const Issued& issued, size_t server, wire::HkvAnswer answer,
+                       uint64_t now_ns) {
+  const size_t place = issued.record;
   const Record& record = records_[place];
   if (record.ending == Ending::kTimedOut) {
     ++counters_.late;
@@ -328,7 +326,7 @@ void HkvLoad::OnAnswer(Client& client, size_t session, size_t server, wire::HkvA
     return;
   }
   if (options_.application && Refused(place, server, answer, now_ns)) return;
-  std::optional<client::Outcome> outcome = client.sessions[session].Answer(std::move(answer), now_ns);
+  std::optional<client::Outcome> outcome = client.sessions[issued.session].Answer(std::move(answer), now_ns);
   if (!outcome.has_value()) {
     ++counters_.stray;  // another kind than was asked
     return;

@@ -72,13 +72,16 @@ class HkvLoad {
   const LoadCounters& counters() const { return counters_; }
 
  private:
+  struct Issued {
+    size_t session;  // place in `sessions`
+    size_t record;
+  };
   struct Client {
     bench::UdpSocket socket;
     OperationMix mix;
     AppHedging hedging;
     std::vector<client::PendingRequests> sessions;
-    std::map<uint64_t, size_t> session_of_id;   // the cluster's id -> place in `sessions`
-    std::vector<std::vector<size_t>> issued{};  // by session and seq - 1: which record
+    std::map<std::pair<uint64_t, uint64_t>, Issued> issued{};  // by client_id and seq
     uint64_t next_send_ns = 0;
     size_t next_session = 0;
   };
@@ -103,7 +106,7 @@ class HkvLoad {
   void GiveUp(uint64_t now_ns);
   void Receive(size_t client, uint64_t now_ns);
   void OnDatagram(size_t client, std::span<const uint8_t> bytes, const bench::Address& peer, uint64_t now_ns);
-  void OnAnswer(Client& client, size_t session, size_t server, wire::HkvAnswer answer, uint64_t now_ns);
+  void OnAnswer(Client& client, const Issued& issued, size_t server, wire::HkvAnswer answer, uint64_t now_ns);
   // An answer that is none, while another copy may bring one: what the application does about it.
   bool Refused(size_t record, size_t server, const wire::HkvAnswer& answer, uint64_t now_ns);
   void End(size_t record, const client::Outcome& outcome);

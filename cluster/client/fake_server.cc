@@ -26,18 +26,12 @@ wire::HkvAnswer FakeStore::Serve(const wire::HkvRequest& request) {
     answer.value = value.value_or("");
     return answer;
   }
-  kv::Command command{.operations = request.operations};
-  if (request.kind == wire::HkvKind::kOpen) {
-    command.key = {.kind = kv::CommandKind::kOpen, .a = request.seq};
-  } else if (request.client_id == wire::kHkvNoSession) {
-    command.key = {.kind = kv::CommandKind::kWindowed, .a = request.seq};
-  } else {
-    command.key = {.kind = kv::CommandKind::kWrite, .a = request.client_id, .b = request.seq};
-    command.lowest_unanswered = request.lowest_unanswered;
-  }
+  kv::Command command = wire::CommandOf(wire::HkvRequest(request));
+  if (request.kind == wire::HkvKind::kOpen) command.session = {.id = random_(), .token = random_()};
   const kv::Result result = state_.Apply(++index_, command);
   answer.status = wire::StatusOf(result.code);
   answer.session = result.session;
+  answer.token = result.token;
   answer.values = result.values;
   return answer;
 }

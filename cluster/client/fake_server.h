@@ -11,6 +11,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <random>
 #include <string>
 #include <thread>
 
@@ -30,6 +31,7 @@ class FakeStore {
   std::mutex mutex_;
   kv::StateMachine state_;
   uint64_t index_ = 0;
+  std::mt19937_64 random_{1};
 };
 
 class FakeServer {

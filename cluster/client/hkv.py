@@ -10,10 +10,12 @@ It knows no leader, no second server and no proxy; docs/WIRE_FORMAT.md has the b
 
 Every call sends one datagram and waits for its answer until its time-out; then it raises NoAnswer, and a write may
 have been done or not. Silence is not asked again. A write that is answered OVERLOADED is, under its number, which does it
-once: another copy of it, a proxy's, may have been done. In the last quarter of its time it is taken back, by a write under
-the same number without operations. So HkvError OVERLOADED means that it was not done and never will be.
+once: another copy of it, a proxy's, may have been done. In the last quarter of its time it is taken back, by a CANCEL of
+its number. So HkvError OVERLOADED means that it was not done and never will be.
 
-Without a session a write stands for itself, under a number drawn at random. One thread per client.
+A session is the client's own: each of its writes carries the session's token, which the cluster drew at random. Without a
+session a write stands for itself, under a number drawn at random, and so does a read. An answer is taken only from the
+server's address, and only under the numbers of what was asked. One thread per client.
 
 After a fork the child's client is another one: it has a socket of its own, and where the parent's had a session its first
 write opens another. With the parent's, the two would give one number to two writes, and take each other's answers.
@@ -27,15 +29,17 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-MAGIC, VERSION = 0x48, 1
+MAGIC, VERSION = 0x48, 2
 # The rows of cluster/wire/hkv_table.h; its test compares them.
-OPEN, WRITE, GET = 1, 2, 3
+OPEN, WRITE, GET, CANCEL = 1, 2, 3, 4
 PUT, DELETE, CAS, INCR = 1, 2, 3, 4
 STATUSES = ("OK", "NOT_FOUND", "MISMATCH", "NOT_A_NUMBER", "UNKNOWN_SESSION", "BELOW_LOWEST", "OVERLOADED",
             "NOT_LEADER", "MALFORMED", "UNKNOWN_VERSION", "TOO_LARGE")
-OK, NOT_FOUND, MISMATCH, OVERLOADED = 0, 1, 2, 6
+OK, NOT_FOUND, MISMATCH, OVERLOADED, MALFORMED, UNKNOWN_VERSION = 0, 1, 2, 6, 8, 9
 MAX_BYTES, MAX_OPERATIONS, MAX_KEY_BYTES = 1232, 64, 250
-_HEADER = struct.Struct("<BBBBIQQQ")
+_REQUEST_HEADER = struct.Struct("<BBBBIQQQQ")
+_ANSWER_HEADER = struct.Struct("<BBBBIQQQ")
+_SESSION = struct.Struct("<QQ")
 NO_SESSION = 0
 FIRST_PAUSE_S, PAUSE_DOUBLINGS = 0.005, 6  # before a write that was answered OVERLOADED is sent again
 # Without a session no longer: a proxy may send copies of the last one for 60 s, and nodes know a nonce for 70.
@@ -58,9 +62,11 @@ class HkvError(Exception):
 
     def __init__(self, status: int, hint: int = 0):
         name = STATUSES[status] if status < len(STATUSES) else f"status {status}"
-        if name not in ("NOT_LEADER", "UNKNOWN_VERSION"):
-            hint = 0  # about hedging, which is not this client's
-        super().__init__(name + (f", hint {hint}" if hint else ""))
+        if status == UNKNOWN_VERSION:
+            name += f": the server speaks version {hint} of hkv, and this client {VERSION}"
+        elif name == "NOT_LEADER" and hint:
+            name += f", hint {hint}"
+        super().__init__(name)
         self.status, self.hint = status, hint
 
 
@@ -124,12 +130,13 @@ class Answer:
     client_id: int
     seq: int
     session: int = 0
+    token: int = 0
     value: bytes = b""
     values: list[bytes] = field(default_factory=list)
 
 
 def encode_request(kind: int, patience_us: int, client_id: int, seq: int, lowest_unanswered: int = 0,
-                   key: bytes = b"", operations: Sequence[bytes] = ()) -> bytes:
+                   key: bytes = b"", operations: Sequence[bytes] = (), token: int = 0) -> bytes:
     body = b""
     if kind == GET:
         body = _key(key)
@@ -137,23 +144,28 @@ def encode_request(kind: int, patience_us: int, client_id: int, seq: int, lowest
         if len(operations) > MAX_OPERATIONS:
             raise ValueError(f"{len(operations)} operations: at most {MAX_OPERATIONS}")
         body = bytes([len(operations)]) + b"".join(operations)
-    datagram = _HEADER.pack(MAGIC, VERSION, kind, 0, patience_us, client_id, seq, lowest_unanswered) + body
+    datagram = _REQUEST_HEADER.pack(MAGIC, VERSION, kind, 0, patience_us, client_id, seq, lowest_unanswered, token) + body
     if len(datagram) > MAX_BYTES:
         raise ValueError(f"a request of {len(datagram)} bytes: at most {MAX_BYTES}")
     return datagram
 
 
 def parse_answer(datagram: bytes) -> Answer | None:
-    """None if it is no answer of this version."""
-    if len(datagram) < _HEADER.size or len(datagram) > MAX_BYTES:
+    """None if it is no answer of this version. UNKNOWN_VERSION is the same in all of them."""
+    if len(datagram) < _ANSWER_HEADER.size or len(datagram) > MAX_BYTES:
         return None
-    magic, version, kind, status, hint, client_id, seq, session = _HEADER.unpack_from(datagram)
-    if magic != MAGIC or version != VERSION or not kind & 0x80:
+    magic, version, kind, status, hint, client_id, seq, reserved = _ANSWER_HEADER.unpack_from(datagram)
+    if magic != MAGIC or not kind & 0x80 or reserved or (version != VERSION and status != UNKNOWN_VERSION):
         return None
-    answer = Answer(kind & 0x7F, status, hint, client_id, seq, session)
-    body = datagram[_HEADER.size:]
-    if status == OK and answer.kind in (GET, WRITE):
-        values = _parse_values(body if answer.kind == WRITE else b"\x01" + body)
+    answer = Answer(kind & 0x7F, status, hint, client_id, seq)
+    body = datagram[_ANSWER_HEADER.size:]
+    if status == OK and answer.kind == OPEN:
+        if len(body) != _SESSION.size:
+            return None
+        answer.session, answer.token = _SESSION.unpack(body)
+        return answer
+    if status == OK and answer.kind in (GET, WRITE, CANCEL):
+        values = _parse_values(b"\x01" + body if answer.kind == GET else body)
         if values is None:
             return None
         if answer.kind == GET:
@@ -203,9 +215,8 @@ class Client:
             sock = socket.socket(family, kind, protocol)
             sock.connect(address)
         self._socket = sock
-        self.session = NO_SESSION
+        self.session, self.token = NO_SESSION, 0
         self.unpaired = 0  # datagrams that were no answer to what was asked: late, duplicate, foreign
-        self._reader_id = secrets.randbits(64)
         self._next_seq = 1
         self._forked = _forks
 
@@ -232,12 +243,12 @@ class Client:
         answer = self._ask(OPEN, 0, secrets.randbits(64), timeout_s)
         if answer.status != OK:
             raise HkvError(answer.status, answer.hint)
-        self.session, self._wants_session = answer.session, True
+        self.session, self.token, self._wants_session = answer.session, answer.token, True
 
     def get(self, key: bytes, timeout_s: float | None = None) -> bytes | None:
         """None: there is no such key."""
         self._be_of_this_process()
-        answer = self._ask(GET, self.session or self._reader_id, self._take_seq(), timeout_s, key=key)
+        answer = self._ask(GET, secrets.randbits(64), secrets.randbits(64), timeout_s, key=key)
         if answer.status == NOT_FOUND:
             return None
         if answer.status != OK:
@@ -273,7 +284,8 @@ class Client:
         else:
             seq = self._take_seq()
             # One request at a time: whatever came before it is answered or given up.
-            answer = self._ask(WRITE, self.session, seq, timeout_s, lowest_unanswered=seq, operations=operations)
+            answer = self._ask(WRITE, self.session, seq, timeout_s, lowest_unanswered=seq, operations=operations,
+                               token=self.token)
         if answer.status != OK:
             raise HkvError(answer.status, answer.hint)
         return answer.values
@@ -288,24 +300,33 @@ class Client:
         deadline = time.monotonic() + timeout_s
         settle_s = min(timeout_s, NONCE_IS_REPEATED_FOR_S) if client_id == NO_SESSION else timeout_s
         settle_by = deadline - timeout_s + settle_s
-        refused, taken_back, patience_s = 0, False, timeout_s
+        refused, patience_s, asked = 0, timeout_s, {kind}
         while True:
             patience_us = max(1, min(int(patience_s * 1e6), 2**32 - 1))
             self._send(encode_request(kind, patience_us, client_id, seq, operations=operations, **body))
             repeat_at = None
-            while (answer := self._receive(client_id, seq, repeat_at or deadline)) is not None:
-                if answer.status == OVERLOADED and (operations or taken_back):
+            while (answer := self._receive(asked, client_id, seq, repeat_at or deadline)) is not None:
+                if answer.status == OVERLOADED and (operations or CANCEL in asked):
                     refused += 1
                     repeat_at = repeat_at or self._repeat_at(refused, settle_by - settle_s / 4, settle_by)
                     continue
-                if answer.status == OK and taken_back and not answer.values:
-                    answer.status = OVERLOADED  # the empty write came first, so the one with operations never does
+                if CANCEL in asked and self._was_not_done(answer):
+                    answer.status = OVERLOADED
                 return answer
             if repeat_at is None:
                 raise NoAnswer(timeout_s, refused > 0)
             patience_s = deadline - time.monotonic()
             if time.monotonic() >= settle_by - settle_s / 4:
-                operations, taken_back = (), True
+                kind, operations = CANCEL, ()
+                asked.add(kind)
+
+    @staticmethod
+    def _was_not_done(answer: Answer) -> bool:
+        """The CANCEL came before the write, which is never done then. The write itself is answered MISMATCH for that; it may as
+        well have been done and have compared in vain: what it found is not known, that nothing was done is."""
+        if answer.kind == CANCEL:
+            return answer.status == OK and not answer.values
+        return answer.status == MISMATCH
 
     @staticmethod
     def _repeat_at(refused: int, take_back_at: float, settle_by: float) -> float | None:
@@ -317,8 +338,8 @@ class Client:
         repeat_at = min(now + pause_s, no_later)
         return repeat_at if repeat_at < settle_by else None
 
-    def _receive(self, client_id: int, seq: int, until: float) -> Answer | None:
-        """None: nothing came that belongs to it."""
+    def _receive(self, kinds: set[int], client_id: int, seq: int, until: float) -> Answer | None:
+        """None: nothing came that belongs to it. Some errors a server sends without having understood what was asked."""
         while (left_s := until - time.monotonic()) > 0:
             self._socket.settimeout(left_s)
             try:
@@ -327,7 +348,8 @@ class Client:
                 return None
             except ConnectionRefusedError:
                 continue  # an ICMP error does not mean that no other server answers
-            if answer is not None and (answer.client_id, answer.seq) == (client_id, seq):
+            if answer is not None and (answer.client_id, answer.seq) == (client_id, seq) and (
+                    answer.kind in kinds or answer.status in (MALFORMED, UNKNOWN_VERSION)):
                 return answer
             self.unpaired += 1
         return None

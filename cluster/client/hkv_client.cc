@@ -97,11 +97,11 @@ absl::Status ToStatus(const wire::HkvAnswer& answer) {
     case wire::HkvStatus::kNotFound:
       return absl::NotFoundError("no such key");
     case wire::HkvStatus::kMismatch:
-      return absl::AbortedError("the key holds another value; nothing was done");
+      return absl::AbortedError("the key holds another value, or another request has this number; nothing was done");
     case wire::HkvStatus::kNotANumber:
       return absl::FailedPreconditionError("the value is no number, or would pass 64 bits; nothing was done");
     case wire::HkvStatus::kUnknownSession:
-      return absl::FailedPreconditionError("the cluster does not know the session, which may have expired");
+      return absl::FailedPreconditionError("the cluster does not know the session, which may have ended");
     case wire::HkvStatus::kOverloaded:
       return absl::ResourceExhaustedError("the cluster is overloaded; nothing was done");
     case wire::HkvStatus::kNotLeader:
@@ -112,7 +112,8 @@ absl::Status ToStatus(const wire::HkvAnswer& answer) {
     case wire::HkvStatus::kTooLarge:
       return absl::InvalidArgumentError(absl::StrCat("the node answered ", name));
     case wire::HkvStatus::kUnknownVersion:
-      return absl::UnimplementedError(absl::StrCat("the node speaks versions up to ", answer.hint));
+      return absl::UnimplementedError(absl::StrCat("the node speaks version ", answer.hint, " of hkv, and this client ",
+                                                   wire::kHkvVersion, ": use a client and a node of one version"));
     case wire::HkvStatus::kBelowLowest:
       return absl::InternalError(absl::StrCat("the node answered ", name));
   }
@@ -140,15 +141,15 @@ HkvClient::~HkvClient() {
 
 // As new, in the process that calls it.
 absl::Status HkvClient::Start() {
-  const absl::StatusOr<uint64_t> reader_id = RandomNumber();
-  if (!reader_id.ok()) return reader_id.status();
+  kv::SessionName secret;
+  if (getrandom(&secret, sizeof(secret), 0) != sizeof(secret)) return absl::ErrnoToStatus(errno, "getrandom");
   if (fd_ >= 0) close(fd_);  // this process's descriptor; the parent has its own
   fd_ = socket(server_.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd_ < 0 || connect(fd_, reinterpret_cast<const sockaddr*>(&server_), server_bytes_) != 0) {
     return absl::ErrnoToStatus(errno, "socket");
   }
   setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &kReceiveBuffer_bytes, sizeof(kReceiveBuffer_bytes));
-  requests_ = PendingRequests(*reader_id, outstanding_max_, OnOverload::kSettle);
+  requests_ = PendingRequests(secret, outstanding_max_, OnOverload::kSettle);
   kept_.clear();
   counters_ = {};
   forks_ = forks.load();

@@ -100,7 +100,7 @@ class HkvClient {
   socklen_t server_bytes_;
   size_t outstanding_max_;
   int fd_ = -1;
-  PendingRequests requests_{0};
+  PendingRequests requests_{{}};
   uint64_t forks_ = 0;        // of the process that fd_ and requests_ belong to
   bool had_session_ = false;  // in the process that this one was forked from
   std::vector<Outcome> kept_;  // ended during a call that waited for another

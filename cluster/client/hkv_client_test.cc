@@ -188,7 +188,9 @@ FakeServer::Faults Overloaded(std::function<bool(const wire::HkvRequest&)> refus
   };
 }
 
-bool IsWrite(const wire::HkvRequest& request) { return request.kind == wire::HkvKind::kWrite; }
+bool IsWrite(const wire::HkvRequest& request) {
+  return request.kind == wire::HkvKind::kWrite || request.kind == wire::HkvKind::kCancel;
+}
 
 TEST_F(HkvClientTest, AnOverloadedWriteIsSentAgainAndDoneOnce) {
   std::atomic<int> left = 3;
@@ -204,6 +206,20 @@ TEST_F(HkvClientTest, AnOverloadedWriteIsSentAgainAndDoneOnce) {
   left = 3;
   EXPECT_EQ(client_->Increment("n", 1, kPatience).value(), 2);
   EXPECT_EQ(client_->counters().unpaired, 0u);
+}
+
+TEST_F(HkvClientTest, AnOldServerIsNamed) {
+  Start([](const wire::HkvRequest& request) {
+    return FakeServer::Treatment{.instead = wire::HkvAnswer{.kind = request.kind,
+                                                            .version = 1,
+                                                            .status = wire::HkvStatus::kUnknownVersion,
+                                                            .hint = 1,
+                                                            .client_id = request.client_id,
+                                                            .seq = request.seq}};
+  });
+  const absl::Status status = client_->Open(kPatience);
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the node speaks version 1 of hkv, and this client 2"));
 }
 
 TEST_F(HkvClientTest, WithoutASessionAnOverloadedWriteIsSentAgainUnderItsNonce) {

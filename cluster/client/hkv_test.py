@@ -10,7 +10,8 @@ import pytest
 
 from cluster.client import hkv
 
-HEADER = "48 01 {kind} 00 40 42 0f 00 07 00 00 00 00 00 00 00 2a 00 00 00 00 00 00 00 {lowest} 00 00 00 00 00 00 00"
+HEADER = ("48 02 {kind} 00 40 42 0f 00 07 00 00 00 00 00 00 00 2a 00 00 00 00 00 00 00 {lowest} 00 00 00 00 00 00 00"
+          "{token} 00 00 00 00 00 00 00")
 
 
 def unhex(text: str) -> bytes:
@@ -21,8 +22,8 @@ def request(kind: int, **body) -> bytes:
     return hkv.encode_request(kind, 1_000_000, 7, 42, **body)
 
 
-def answer_bytes(kind: int, status: int, body: bytes = b"", hint: int = 0, session: int = 0) -> bytes:
-    return struct.pack("<BBBBIQQQ", 0x48, 1, kind | 0x80, status, hint, 7, 42, session) + body
+def answer_bytes(kind: int, status: int, body: bytes = b"", hint: int = 0, reserved: int = 0, version: int = 2) -> bytes:
+    return struct.pack("<BBBBIQQQ", 0x48, version, kind | 0x80, status, hint, 7, 42, reserved) + body
 
 
 # -- requests ----------------------------------------------------------------------------------------------
@@ -30,11 +31,12 @@ def answer_bytes(kind: int, status: int, body: bytes = b"", hint: int = 0, sessi
 
 def test_open_is_a_header_with_its_nonce_as_seq():
     assert hkv.encode_request(hkv.OPEN, 0, 0, 0x0102030405060708) == unhex(
-        "48 01 01 00 00 00 00 00" "00 00 00 00 00 00 00 00" "08 07 06 05 04 03 02 01" "00 00 00 00 00 00 00 00")
+        "48 02 01 00 00 00 00 00" "00 00 00 00 00 00 00 00" "08 07 06 05 04 03 02 01" "00 00 00 00 00 00 00 00"
+        "00 00 00 00 00 00 00 00")
 
 
 def test_get_carries_its_key():
-    assert request(hkv.GET, key=b"ab") == unhex(HEADER.format(kind="03", lowest="00") + "02 61 62")
+    assert request(hkv.GET, key=b"ab") == unhex(HEADER.format(kind="03", lowest="00", token="00") + "02 61 62")
 
 
 @pytest.mark.parametrize("operation, wire", [
@@ -47,17 +49,21 @@ def test_get_carries_its_key():
     (hkv.incr_operation(b"k", -2), "04 01 6b fe ff ff ff ff ff ff ff"),
 ])
 def test_operations_stand_after_their_count(operation, wire):
-    assert request(hkv.WRITE, lowest_unanswered=9, operations=[operation]) == unhex(
-        HEADER.format(kind="02", lowest="09") + "01" + wire)
+    assert request(hkv.WRITE, lowest_unanswered=9, operations=[operation], token=0x55) == unhex(
+        HEADER.format(kind="02", lowest="09", token="55") + "01" + wire)
 
 
 def test_a_write_without_operations_keeps_the_session_alive():
-    assert request(hkv.WRITE, lowest_unanswered=42) == unhex(HEADER.format(kind="02", lowest="2a") + "00")
+    assert request(hkv.WRITE, lowest_unanswered=42, token=1) == unhex(HEADER.format(kind="02", lowest="2a", token="01") + "00")
+
+
+def test_a_cancel_is_a_header():
+    assert request(hkv.CANCEL, lowest_unanswered=42, token=1) == unhex(HEADER.format(kind="04", lowest="2a", token="01"))
 
 
 def test_what_fits_no_datagram_is_refused():
-    assert len(request(hkv.WRITE, operations=[hkv.put_operation(b"k", bytes(1232 - 32 - 1 - 5))])) == 1232
-    for too_much in ([hkv.put_operation(b"k", bytes(1232 - 32 - 1 - 4))], [hkv.delete_operation(b"k")] * 65):
+    assert len(request(hkv.WRITE, operations=[hkv.put_operation(b"k", bytes(1232 - 40 - 1 - 5))])) == 1232
+    for too_much in ([hkv.put_operation(b"k", bytes(1232 - 40 - 1 - 4))], [hkv.delete_operation(b"k")] * 65):
         with pytest.raises(ValueError):
             request(hkv.WRITE, operations=too_much)
     with pytest.raises(ValueError):
@@ -72,9 +78,10 @@ def test_what_fits_no_datagram_is_refused():
 
 def test_an_answer_to_open_carries_the_session():
     answer = hkv.parse_answer(unhex(
-        "48 01 81 00 00 00 00 00" "00 00 00 00 00 00 00 00" "08 07 06 05 04 03 02 01" "15 00 00 00 00 00 00 00"))
-    assert (answer.kind, answer.status, answer.client_id, answer.seq, answer.session) == (
-        hkv.OPEN, hkv.OK, 0, 0x0102030405060708, 0x15)
+        "48 02 81 00 00 00 00 00" "00 00 00 00 00 00 00 00" "08 07 06 05 04 03 02 01" "00 00 00 00 00 00 00 00"
+        "15 00 00 00 00 00 00 00" "16 00 00 00 00 00 00 00"))
+    assert (answer.kind, answer.status, answer.client_id, answer.seq, answer.session, answer.token) == (
+        hkv.OPEN, hkv.OK, 0, 0x0102030405060708, 0x15, 0x16)
 
 
 def test_answers_with_values():
@@ -82,7 +89,13 @@ def test_answers_with_values():
     assert hkv.parse_answer(answer_bytes(hkv.GET, hkv.OK, b"\x00\x00")).value == b""
     assert hkv.parse_answer(answer_bytes(hkv.WRITE, hkv.OK, b"\x02\x00\x00\x01\x005")).values == [b"", b"5"]
     assert hkv.parse_answer(answer_bytes(hkv.WRITE, hkv.OK, b"\x00")).values == []
+    assert hkv.parse_answer(answer_bytes(hkv.CANCEL, hkv.OK, b"\x01\x01\x005")).values == [b"5"]
     assert hkv.parse_answer(answer_bytes(hkv.WRITE, 7, hint=3)).hint == 3
+
+
+def test_the_version_of_an_old_server_is_understood():
+    assert hkv.parse_answer(answer_bytes(hkv.GET, hkv.UNKNOWN_VERSION, hint=1, version=1)).hint == 1
+    assert hkv.parse_answer(answer_bytes(hkv.GET, hkv.NOT_FOUND, version=1)) is None
 
 
 @pytest.mark.parametrize("datagram", [
@@ -90,7 +103,8 @@ def test_answers_with_values():
     answer_bytes(hkv.GET, hkv.OK, b"\x03\x00xy"), answer_bytes(hkv.GET, hkv.OK, b"\x01\x00xy"),
     answer_bytes(hkv.GET, hkv.NOT_FOUND, b"\x00"), answer_bytes(hkv.WRITE, hkv.OK),
     answer_bytes(hkv.WRITE, hkv.OK, b"\x02\x00\x00"), answer_bytes(hkv.WRITE, hkv.OK, b"\x41" + bytes(130)),
-    b"\x47" + answer_bytes(hkv.OPEN, hkv.OK)[1:], b"\x48\x02" + answer_bytes(hkv.OPEN, hkv.OK)[2:],
+    b"\x47" + answer_bytes(hkv.OPEN, hkv.OK, bytes(16))[1:], b"\x48\x01" + answer_bytes(hkv.OPEN, hkv.OK, bytes(16))[2:],
+    answer_bytes(hkv.OPEN, hkv.OK), answer_bytes(hkv.OPEN, hkv.OK, bytes(15)), answer_bytes(hkv.GET, hkv.NOT_FOUND, reserved=1),
     request(hkv.GET, key=b"a"), answer_bytes(hkv.GET, hkv.OK, struct.pack("<H", 1199) + bytes(1199)),
 ])
 def test_what_is_no_answer_is_none(datagram):
@@ -131,9 +145,10 @@ class FakeServer(threading.Thread):
 
 
 def reply_to(datagram: bytes, status: int = hkv.OK, body: bytes = b"", session: int = 0, hint: int = 0) -> bytes:
-    """An answer repeats bytes 8 to 23 of its request."""
-    return (bytes([0x48, 1, datagram[2] | 0x80, status]) + struct.pack("<I", hint) + datagram[8:24]
-            + struct.pack("<Q", session) + body)
+    """An answer repeats bytes 8 to 23 of its request. A session's token is 1000 more than its id."""
+    if datagram[2] == hkv.OPEN and status == hkv.OK:
+        body = struct.pack("<QQ", session, session + 1000)
+    return bytes([0x48, 2, datagram[2] | 0x80, status]) + struct.pack("<I", hint) + datagram[8:24] + bytes(8) + body
 
 
 def counting_store():
@@ -158,10 +173,27 @@ def test_a_session_its_numbers_and_its_answers():
         assert client.session == 9
         assert [client.incr(b"n"), client.incr(b"n")] == [1, 2]
         assert client.get(b"n") == b"2"
-        headers = [struct.unpack_from("<BBBBIQQQ", datagram) for datagram in server.requests]
-    assert [(kind, client_id, seq, lowest) for _, _, kind, _, _, client_id, seq, lowest in headers[1:]] == [
-        (hkv.WRITE, 9, 1, 1), (hkv.WRITE, 9, 2, 2), (hkv.GET, 9, 3, 0)]
-    assert {patience for _, _, _, _, patience, _, _, _ in headers} == {20_000_000}
+        headers = [struct.unpack_from("<BBBBIQQQQ", datagram) for datagram in server.requests]
+    assert [(kind, *numbers) for _, _, kind, _, _, *numbers in headers[1:3]] == [
+        (hkv.WRITE, 9, 1, 1, 1009), (hkv.WRITE, 9, 2, 2, 1009)]
+    assert {patience for _, _, _, _, patience, *_ in headers} == {20_000_000}
+
+
+def test_the_numbers_of_a_read_cannot_be_foreseen():
+    with FakeServer(counting_store()) as server, hkv.Client("127.0.0.1", server.port, 20) as client:
+        client.open()
+        for _ in range(8):
+            client.get(b"n")
+        ids = [struct.unpack_from("<QQQQ", datagram, 8) for datagram in server.requests[1:]]
+    assert len({number for client_id, seq, _, _ in ids for number in (client_id, seq)}) == 16
+    assert all(seq > 2**32 and client_id > 2**32 and not lowest and not token for client_id, seq, lowest, token in ids)
+
+
+def test_an_old_server_is_named():
+    replies = lambda datagram: [b"\x48\x01" + reply_to(datagram, hkv.UNKNOWN_VERSION, hint=1)[2:]]
+    with FakeServer(replies) as server, hkv.Client("127.0.0.1", server.port, 20) as client:
+        with pytest.raises(hkv.HkvError, match="the server speaks version 1 of hkv, and this client 2"):
+            client.get(b"n")
 
 
 def test_a_write_without_a_session_stands_for_itself_under_a_nonce():
@@ -269,9 +301,10 @@ class OverloadedStore:
 
     def serve(self, datagram: bytes) -> bytes:
         if datagram[8:24] not in self.known:
-            self.total += datagram[32] > 0
+            done = datagram[2] == hkv.WRITE
+            self.total += done
             text = str(self.total).encode()
-            self.known[datagram[8:24]] = b"\x01" + struct.pack("<H", len(text)) + text if datagram[32] else b"\x00"
+            self.known[datagram[8:24]] = b"\x01" + struct.pack("<H", len(text)) + text if done else b"\x00"
         return self.known[datagram[8:24]]
 
 
@@ -291,7 +324,7 @@ def test_an_overloaded_write_is_sent_again_under_its_number_and_done_once(sessio
 
 
 def test_an_overloaded_write_that_raises_is_never_done():
-    store = OverloadedStore(lambda datagram: datagram[32] > 0)
+    store = OverloadedStore(lambda datagram: datagram[2] == hkv.WRITE)
     with FakeServer(store) as server, hkv.Client("127.0.0.1", server.port, 4) as client:
         client.open()
         with pytest.raises(hkv.HkvError, match="^OVERLOADED$") as raised:
@@ -299,6 +332,22 @@ def test_an_overloaded_write_that_raises_is_never_done():
         assert raised.value.status == hkv.OVERLOADED
     store.serve(server.requests[1])  # a copy that was late
     assert store.total == 0
+
+
+@pytest.mark.parametrize("kind, status, raised", [
+    (hkv.WRITE, hkv.MISMATCH, "^OVERLOADED$"),   # the CANCEL came first, or the write has compared in vain
+    (hkv.CANCEL, hkv.MISMATCH, "^MISMATCH$"),    # the write has
+])
+def test_what_a_mismatch_means_after_a_cancel(kind, status, raised):
+    def replies(datagram: bytes) -> list[bytes]:
+        if datagram[2] != hkv.CANCEL:
+            return [reply_to(datagram, hkv.OVERLOADED, session=9)]
+        return [reply_to(datagram[:2] + bytes([kind]) + datagram[3:], status)]
+
+    with FakeServer(replies) as server, hkv.Client("127.0.0.1", server.port, 2) as client:
+        with pytest.raises(hkv.HkvError, match=raised):
+            client.put(b"n", b"v")
+    assert {datagram[2] for datagram in server.requests} == {hkv.WRITE, hkv.CANCEL}
 
 
 def test_a_write_that_is_overloaded_to_the_last_is_in_doubt():

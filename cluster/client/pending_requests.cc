@@ -6,6 +6,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "bpf/abi/siphash_abi.h"
 
 namespace hedgerow::client {
 namespace {
@@ -36,21 +37,25 @@ absl::StatusOr<Draft> PendingRequests::Open(uint64_t nonce, uint64_t now_ns, uin
   return Note({.kind = wire::HkvKind::kOpen, .client_id = 0, .seq = nonce}, now_ns, patience_ns);
 }
 
+// A block of SipHash in counter mode.
+uint64_t PendingRequests::RandomId(uint64_t number) const {
+  const hr_siphash_key key{.k0 = secret_.id, .k1 = secret_.token};
+  return hr_siphash(&key, &number, sizeof(number));
+}
+
 absl::StatusOr<Draft> PendingRequests::Get(std::string key, uint64_t now_ns, uint64_t patience_ns) {
-  return Note({.kind = wire::HkvKind::kGet,
-               .client_id = session_ != 0 ? session_ : reader_id_,
-               .seq = next_seq_,
-               .key = std::move(key)},
+  return Note({.kind = wire::HkvKind::kGet, .client_id = reader_id(), .seq = RandomId(++gets_), .key = std::move(key)},
               now_ns, patience_ns);
 }
 
 absl::StatusOr<Draft> PendingRequests::Write(std::vector<kv::Operation> operations, uint64_t now_ns,
                                          uint64_t patience_ns) {
-  if (session_ == 0) return absl::FailedPreconditionError("a write needs a session: open one first");
+  if (session_.id == 0) return absl::FailedPreconditionError("a write needs a session: open one first");
   return Note({.kind = wire::HkvKind::kWrite,
-               .client_id = session_,
+               .client_id = session_.id,
                .seq = next_seq_,
                .lowest_unanswered = lowest_unanswered(),
+               .token = session_.token,
                .operations = std::move(operations)},
               now_ns, patience_ns);
 }
@@ -89,10 +94,10 @@ absl::StatusOr<Draft> PendingRequests::Note(wire::HkvRequest request, uint64_t n
   }
   by_deadline_.emplace(pending.deadline_ns, id);
   pending_.emplace(id, std::move(pending));
-  // A nonce is none of the session's numbers.
-  if (draft.request.kind == wire::HkvKind::kOpen || (write && id.first == wire::kHkvNoSession)) return draft;
+  // Only a session's writes have its numbers.
+  if (!write || id.first == wire::kHkvNoSession) return draft;
   ++next_seq_;
-  if (write) open_writes_.insert(id.second);
+  open_writes_.insert(id.second);
   return draft;
 }
 
@@ -102,17 +107,24 @@ std::optional<Outcome> PendingRequests::Answer(wire::HkvAnswer answer, uint64_t 
   // A node sends some errors without having understood the request, so their kind may be none.
   const bool misunderstood =
       answer.status == wire::HkvStatus::kMalformed || answer.status == wire::HkvStatus::kUnknownVersion;
-  if (answer.kind != pending->second.kind && !misunderstood) return std::nullopt;
+  const bool cancelled = pending->second.taken_back;
+  const bool of_cancel = cancelled && answer.kind == wire::HkvKind::kCancel;
+  if (answer.kind != pending->second.kind && !of_cancel && !misunderstood) return std::nullopt;
   if (answer.status == wire::HkvStatus::kOverloaded) {
     ++pending->second.overloaded;
     if (IsToBeRepeated(pending->first, pending->second, now_ns)) return std::nullopt;
   }
-  // The empty write came first, so the one with operations never does.
-  if (pending->second.taken_back && answer.status == wire::HkvStatus::kOk && answer.values.empty())
+  // The CANCEL came before the write, which is never done then. The write itself is answered MISMATCH for that; it may as
+  // well have been done and have compared in vain: what it found is not known, that nothing was done is.
+  const bool came_first = answer.status == wire::HkvStatus::kOk && answer.values.empty();
+  if ((of_cancel && came_first) ||
+      (cancelled && !of_cancel && answer.status == wire::HkvStatus::kMismatch)) {
     answer.status = wire::HkvStatus::kOverloaded;
+  }
+  if (of_cancel) answer.kind = wire::HkvKind::kWrite;
   Outcome outcome = End(pending, now_ns);
   if (outcome.kind == wire::HkvKind::kOpen && answer.status == wire::HkvStatus::kOk) {
-    session_ = answer.session;
+    session_ = {.id = answer.session, .token = answer.token};
     open_writes_.clear();
   }
   outcome.answer = std::move(answer);
@@ -145,6 +157,7 @@ std::optional<Draft> PendingRequests::Repeat(uint64_t now_ns) {
   pending.repeat_ns = 0;
   if (now_ns >= pending.take_back_ns) {
     pending.taken_back = true;
+    pending.request.kind = wire::HkvKind::kCancel;
     pending.request.operations.clear();
   }
   pending.request.patience_us = PatienceField(pending.deadline_ns - std::min(pending.deadline_ns, now_ns));
@@ -162,7 +175,7 @@ Outcome PendingRequests::End(std::map<Id, Pending>::iterator pending, uint64_t n
   pending_.erase(pending);
   by_deadline_.erase({request.deadline_ns, id});
   if (request.repeat_ns != 0) by_repeat_.erase({request.repeat_ns, id});
-  if (request.kind == wire::HkvKind::kWrite && id.first != wire::kHkvNoSession && id.first == session_) {
+  if (request.kind == wire::HkvKind::kWrite && id.first != wire::kHkvNoSession && id.first == session_.id) {
     open_writes_.erase(id.second);
   }
   return {.kind = request.kind,

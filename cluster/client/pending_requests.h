@@ -8,8 +8,8 @@
 //
 // OVERLOADED speaks of one copy of a request. A proxy may have sent others, so a write that is answered so may have been
 // done. With OnOverload::kSettle such writes are sent again under the same number, which does them once, after pauses
-// that grow. In the last quarter of the patience it takes them back: the same number without operations. What is applied
-// first under a number decides. An answer to the write means that it was done, an answer to nothing that it never is.
+// that grow. In the last quarter of the patience it takes them back: a CANCEL of the same number. What is applied
+// first under a number decides, and the answer says which it was.
 
 #pragma once
 
@@ -52,9 +52,11 @@ enum class OnOverload : uint8_t { kEnd, kSettle };
 
 class PendingRequests {
  public:
-  // `reader_id` stands for the session in GETs while there is none: any number that is likely nobody else's.
-  explicit PendingRequests(uint64_t reader_id, size_t outstanding_max = 1024, OnOverload on_overload = OnOverload::kEnd)
-      : reader_id_(reader_id), outstanding_max_(outstanding_max), on_overload_(on_overload) {}
+  // The ids of GETs are made of the 128 random bits of `secret`. A program that has not seen a GET cannot foresee its id, and
+  // so cannot answer it.
+  explicit PendingRequests(const kv::SessionName& secret, size_t outstanding_max = 1024,
+                           OnOverload on_overload = OnOverload::kEnd)
+      : secret_(secret), outstanding_max_(outstanding_max), on_overload_(on_overload) {}
 
   // Each notes the request as sent at `now_ns`. ResourceExhausted: outstanding_max requests have no answer yet.
   // InvalidArgument: it fits no datagram. AlreadyExists: the nonce is under way. FailedPrecondition: Write without a
@@ -82,7 +84,8 @@ class PendingRequests {
   uint64_t next_repeat_ns() const { return by_repeat_.empty() ? UINT64_MAX : by_repeat_.begin()->first; }
   uint64_t to_be_repeated() const { return to_be_repeated_; }
 
-  uint64_t session() const { return session_; }  // 0: none
+  uint64_t session() const { return session_.id; }  // 0: none
+  uint64_t reader_id() const { return RandomId(0); }  // the client_id of GETs
   size_t outstanding() const { return pending_.size(); }
   uint64_t lowest_unanswered() const { return open_writes_.empty() ? next_seq_ : *open_writes_.begin(); }
 
@@ -96,19 +99,21 @@ class PendingRequests {
     wire::HkvRequest request{};  // of a write that may have to be sent again
     uint32_t overloaded = 0;     // answers
     uint64_t repeat_ns = 0;      // 0: not to be sent again
-    uint64_t take_back_ns = 0;   // from then on it is sent again without operations
+    uint64_t take_back_ns = 0;   // from then on its CANCEL is sent in its place
     uint64_t settle_by_ns = 0;   // and never again from then on
     bool taken_back = false;
   };
 
+  uint64_t RandomId(uint64_t number) const;
   absl::StatusOr<Draft> Note(wire::HkvRequest request, uint64_t now_ns, uint64_t patience_ns);
   bool IsToBeRepeated(const Id& id, Pending& pending, uint64_t now_ns);
   Outcome End(std::map<Id, Pending>::iterator pending, uint64_t now_ns);
 
-  uint64_t reader_id_;
+  kv::SessionName secret_;
+  uint64_t gets_ = 0;
   size_t outstanding_max_;
   OnOverload on_overload_;
-  uint64_t session_ = 0;
+  kv::SessionName session_{};
   uint64_t next_seq_ = 1;  // never starts again: no two requests of a client share their number
   std::map<Id, Pending> pending_;
   std::set<uint64_t> open_writes_;  // of the present session

@@ -12,6 +12,7 @@ using wire::HkvKind;
 using wire::HkvStatus;
 
 constexpr uint64_t kPatience_ns = 1'000'000'000;
+constexpr kv::SessionName kSecret{.id = 77, .token = 78};
 
 kv::Operation Increment(std::string key) {
   return {.kind = kv::OperationKind::kIncrement, .key = std::move(key), .delta = 1};
@@ -28,6 +29,7 @@ class PendingRequestsTest : public testing::Test {
     ASSERT_TRUE(open.ok());
     HkvAnswer answer = AnswerTo(open->request);
     answer.session = session;
+    answer.token = session + 50;
     ASSERT_TRUE(requests_.Answer(answer, 2).has_value());
     ASSERT_EQ(requests_.session(), session);
   }
@@ -36,16 +38,32 @@ class PendingRequestsTest : public testing::Test {
   }
   wire::HkvRequest Get(uint64_t now_ns = 10) { return requests_.Get("a", now_ns, kPatience_ns).value().request; }
 
-  PendingRequests requests_{77, 4};
+  PendingRequests requests_{kSecret, 4};
 };
 
 TEST_F(PendingRequestsTest, AWriteNeedsASessionAndAReadDoesNot) {
   EXPECT_EQ(requests_.Write({Increment("a")}, 1, kPatience_ns).status().code(),
             absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(Get().client_id, 77u);
+  EXPECT_EQ(Get().token, 0u);
   OpenSession(5);
-  EXPECT_EQ(Get().client_id, 5u);
-  EXPECT_EQ(Write().client_id, 5u);
+  EXPECT_NE(Get().client_id, 5u);
+  const wire::HkvRequest write = Write();
+  EXPECT_EQ(write.client_id, 5u);
+  EXPECT_EQ(write.token, 55u);
+}
+
+// An answer is taken by these numbers: one that has not seen a request must not be able to foresee its.
+TEST_F(PendingRequestsTest, TheNumbersOfReadsDoNotTellTheNextOnes) {
+  const wire::HkvRequest first = Get(), second = Get();
+  EXPECT_EQ(first.client_id, second.client_id);
+  EXPECT_NE(first.client_id, kSecret.id);
+  EXPECT_GT(first.seq, 1u << 20);
+  EXPECT_GT(second.seq - first.seq, 1u << 20);
+  EXPECT_GT(first.seq - second.seq, 1u << 20);
+  PendingRequests other({.id = 77, .token = 79}, 4);
+  const wire::HkvRequest of_other = other.Get("a", 10, kPatience_ns).value().request;
+  EXPECT_NE(of_other.client_id, first.client_id);
+  EXPECT_NE(of_other.seq, first.seq);
 }
 
 TEST_F(PendingRequestsTest, AWriteWithoutASessionStandsForItselfUnderItsNonce) {
@@ -64,26 +82,26 @@ TEST_F(PendingRequestsTest, AWriteWithoutASessionStandsForItselfUnderItsNonce) {
   EXPECT_EQ(requests_.lowest_unanswered(), 1u);
 }
 
-TEST_F(PendingRequestsTest, ReadsAndWritesShareOneCount) {
+TEST_F(PendingRequestsTest, ASessionsWritesAreCounted) {
   OpenSession(5);
   EXPECT_EQ(Write().seq, 1u);
-  EXPECT_EQ(Get().seq, 2u);
-  EXPECT_EQ(Write().seq, 3u);
+  Get();
+  EXPECT_EQ(Write().seq, 2u);
 }
 
 TEST_F(PendingRequestsTest, TheLowestUnansweredIsTheOldestWriteWithoutAnAnswer) {
   OpenSession(5);
   const wire::HkvRequest read = Get();
   const wire::HkvRequest first = Write();
-  EXPECT_EQ(first.lowest_unanswered, 2u) << "a read holds nothing back";
+  EXPECT_EQ(first.lowest_unanswered, 1u) << "a read holds nothing back";
   const wire::HkvRequest second = Write();
-  EXPECT_EQ(second.lowest_unanswered, 2u);
+  EXPECT_EQ(second.lowest_unanswered, 1u);
   ASSERT_TRUE(requests_.Answer(AnswerTo(second), 20).has_value());
-  EXPECT_EQ(requests_.lowest_unanswered(), 2u) << "the first is still open";
+  EXPECT_EQ(requests_.lowest_unanswered(), 1u) << "the first is still open";
   ASSERT_TRUE(requests_.Answer(AnswerTo(first), 21).has_value());
-  EXPECT_EQ(requests_.lowest_unanswered(), 4u) << "nothing is open: the next to be sent";
+  EXPECT_EQ(requests_.lowest_unanswered(), 3u) << "nothing is open: the next to be sent";
   ASSERT_TRUE(requests_.Answer(AnswerTo(read), 22).has_value());
-  EXPECT_EQ(Write().lowest_unanswered, 4u);
+  EXPECT_EQ(Write().lowest_unanswered, 3u);
 }
 
 TEST_F(PendingRequestsTest, AWriteThatIsGivenUpHoldsNothingBack) {
@@ -160,7 +178,7 @@ TEST_F(PendingRequestsTest, AnOverloadedWriteEndsWhereTheCallerSettlesItself) {
 
 class SettlingBookTest : public PendingRequestsTest {
  protected:
-  SettlingBookTest() { requests_ = PendingRequests(77, 4, OnOverload::kSettle); }
+  SettlingBookTest() { requests_ = PendingRequests(kSecret, 4, OnOverload::kSettle); }
 
   static HkvAnswer OverloadedTo(const wire::HkvRequest& request) {
     HkvAnswer answer = AnswerTo(request);
@@ -232,24 +250,54 @@ TEST_F(SettlingBookTest, AWriteThatIsRefusedToTheEndIsTakenBackUnderItsNumber) {
     again = requests_.Repeat(now_ns).value_or(Draft());
   }
   EXPECT_EQ(now_ns, 10 + 3 * kPatience_ns / 4) << "not later: there must be time for an answer";
+  EXPECT_EQ(again.request.kind, HkvKind::kCancel);
   EXPECT_EQ(again.request.seq, request.seq);
-  EXPECT_TRUE(again.request.operations.empty());
+  EXPECT_EQ(again.request.token, request.token);
   again = RepeatAfter(request, now_ns + 1);
-  EXPECT_TRUE(again.request.operations.empty());
+  EXPECT_EQ(again.request.kind, HkvKind::kCancel);
   EXPECT_LT(now_ns, 10 + kPatience_ns);
   const std::optional<Outcome> outcome = requests_.Answer(AnswerTo(again.request), now_ns + 2);
   ASSERT_TRUE(outcome.has_value());
-  EXPECT_EQ(outcome->answer->status, HkvStatus::kOverloaded) << "the empty write came first";
+  EXPECT_EQ(outcome->kind, HkvKind::kWrite);
+  EXPECT_EQ(outcome->answer->status, HkvStatus::kOverloaded) << "the CANCEL came first";
   EXPECT_EQ(Write().lowest_unanswered, request.seq + 1);
 }
 
 TEST_F(SettlingBookTest, AWriteThatCannotBeTakenBackAnyMoreIsDone) {
+  for (const HkvKind kind : {HkvKind::kWrite, HkvKind::kCancel}) {
+    OpenSession(5);
+    const wire::HkvRequest request = Write(10);
+    RepeatAfter(request, 10 + 3 * kPatience_ns / 4);
+    HkvAnswer done = AnswerTo(request);
+    done.kind = kind;
+    done.values = {"1"};
+    const std::optional<Outcome> outcome = requests_.Answer(done, 10 + kPatience_ns);
+    ASSERT_TRUE(outcome.has_value());
+    EXPECT_EQ(outcome->answer->status, HkvStatus::kOk);
+    EXPECT_EQ(outcome->answer->kind, HkvKind::kWrite);
+  }
+}
+
+// A late copy of a write that was taken back is answered MISMATCH, which must not be taken for a comparison.
+TEST_F(SettlingBookTest, AMismatchOfAWriteThatWasTakenBackSaysThatItWasNotDone) {
   OpenSession(5);
-  const wire::HkvRequest request = Write(10);
-  RepeatAfter(request, 10 + 3 * kPatience_ns / 4);
-  HkvAnswer done = AnswerTo(request);
-  done.values = {"1"};
-  EXPECT_EQ(requests_.Answer(done, 10 + kPatience_ns)->answer->status, HkvStatus::kOk);
+  const wire::HkvRequest first = Write(10), second = Write(10);
+  HkvAnswer mismatch = AnswerTo(first);
+  mismatch.status = HkvStatus::kMismatch;
+  RepeatAfter(first, 10 + 3 * kPatience_ns / 4);
+  EXPECT_EQ(requests_.Answer(mismatch, 10 + kPatience_ns)->answer->status, HkvStatus::kOverloaded);
+  RepeatAfter(second, 10 + 3 * kPatience_ns / 4);
+  mismatch.seq = second.seq;
+  mismatch.kind = HkvKind::kCancel;
+  EXPECT_EQ(requests_.Answer(mismatch, 10 + kPatience_ns)->answer->status, HkvStatus::kMismatch)
+      << "the CANCEL repeats what the write found";
+}
+
+TEST_F(SettlingBookTest, TheAnswerToACancelIsNoneBeforeOneWasSent) {
+  OpenSession(5);
+  HkvAnswer answer = AnswerTo(Write(10));
+  answer.kind = HkvKind::kCancel;
+  EXPECT_FALSE(requests_.Answer(answer, 20).has_value());
 }
 
 TEST_F(SettlingBookTest, WithoutAnAnswerToTheLastCopyTheWriteStaysInDoubt) {

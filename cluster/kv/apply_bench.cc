@@ -35,7 +35,7 @@ class Follower : public ReplicaHost {
  public:
   explicit Follower(uint64_t keys) : keys_(keys), seqs_(kSessions), replica_(*this, Options(), {}) {
     for (uint64_t session = 0; session < kSessions; ++session) {
-      Append({.key = {.kind = CommandKind::kOpen, .a = session}, .operations = {}});
+      Append({.key = {.kind = CommandKind::kOpen, .a = session}, .session = {.id = session + 1, .token = session}});
     }
     Commit();
     for (uint64_t key = 0; key < keys_; ++key) {
@@ -57,6 +57,7 @@ class Follower : public ReplicaHost {
   uint64_t Now_ns() override { return 1'000'000'000; }
   uint64_t StampClock_ns() override { return 1'000'000'000; }
   uint64_t Random() override { return random_(); }
+  uint64_t Secret() override { return Random(); }
   void Persist(raft::Persist persist) override { replica_.Feed(raft::Persisted{.sequence = persist.sequence}); }
   void Send(raft::Message) override {}
   void Send(Answer) override {}
@@ -76,17 +77,17 @@ class Follower : public ReplicaHost {
     options.raft.initial = raft::Configuration::OfVoters({NodeId(1), NodeId(2), NodeId(3)});
     return options;
   }
-  // A session's id is the index of the entry that opens it, and they are the first.
   void AppendPut(uint64_t key) {
     const uint64_t session = key % kSessions;
     const uint64_t seq = ++seqs_[session];
     Operation put{.kind = OperationKind::kPut,
                   .key = "bench/" + std::to_string(session) + "/" + std::to_string(key / kSessions),
                   .value = std::string(64, static_cast<char>('a' + seq % 26))};
-    Append({.key = {.kind = CommandKind::kWrite, .a = session + 1, .b = seq},
+    const std::vector<Operation> operations = {std::move(put)};
+    Append({.key = WriteKey({.id = session + 1, .token = session}, seq, operations),
             .lowest_unanswered = seq,
             .elapsed_ns = 25'000,
-            .operations = {std::move(put)}});
+            .operations = operations});
   }
   void Append(const Command& command) {
     const LogIndex index(last_ + entries_.size() + 1);

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/kv/command.h"
 
+#include "bpf/abi/siphash_abi.h"
 #include "cluster/kv/bytes.h"
 
 namespace hedgerow::kv {
 namespace {
 
-constexpr uint8_t kVersion = 1;
-// Of a memcached client's command with its age. Programs from before refuse such an entry: they would do something else
-// at it than the others.
-constexpr uint8_t kVersionWithAge = 2;
+// 1 and 2 knew neither tokens nor fingerprints of writes; a folder that holds them is refused (storage/records.h).
+constexpr uint8_t kVersion = 3;
 
 void GetOperation(ByteReader& reader, Operation& operation) {
   const uint8_t kind = reader.Get<uint8_t>();
@@ -22,12 +21,53 @@ void GetOperation(ByteReader& reader, Operation& operation) {
   operation.delta = reader.Get<int64_t>();
 }
 
+// SipHash-2-4 (bpf/abi/siphash_abi.h) of words and texts, without a copy of them in one piece. The length of a text stands
+// in a word before it, so that two requests are never the same words.
+class RequestHash {
+ public:
+  RequestHash(uint64_t secret, uint64_t id) {
+    const hr_siphash_key key{.k0 = secret, .k1 = id};
+    hr_siphash_begin(&state_, &key);
+  }
+  void Word(uint64_t word) {
+    hr_siphash_word(&state_, word);
+    size_bytes_ += sizeof(word);
+  }
+  void Text(std::string_view text) {
+    const auto* bytes = reinterpret_cast<const unsigned char*>(text.data());
+    size_t left = text.size();
+    for (; left >= sizeof(uint64_t); left -= sizeof(uint64_t), bytes += sizeof(uint64_t)) Word(hr_siphash_load(bytes));
+    if (left > 0) Word(hr_siphash_load_rest(bytes, left));
+  }
+  uint64_t Take() { return hr_siphash_end(&state_, 0, size_bytes_); }
+
+ private:
+  hr_siphash_state state_{};
+  uint64_t size_bytes_ = 0;
+};
+
+uint64_t Fingerprint(uint64_t secret, uint64_t id, const std::vector<Operation>& operations) {
+  RequestHash hash(secret, id);
+  hash.Word(operations.size());
+  for (const Operation& operation : operations) {
+    const std::string_view expected = operation.expected.has_value() ? std::string_view(*operation.expected) : "";
+    hash.Word(static_cast<uint64_t>(operation.kind) | uint64_t{operation.expected.has_value()} << 8 |
+              uint64_t{operation.key.size()} << 16 | uint64_t{operation.value.size()} << 32);
+    hash.Word(expected.size());
+    hash.Word(static_cast<uint64_t>(operation.delta));
+    hash.Text(operation.key);
+    hash.Text(operation.value);
+    hash.Text(expected);
+  }
+  const uint64_t fingerprint = hash.Take();
+  return fingerprint != kCancels ? fingerprint : 1;
+}
+
 // Behind the operations, of which such a command has none.
-constexpr size_t kItemFixed_bytes = 1 + 2 * sizeof(uint32_t) + sizeof(uint32_t) + 4 * sizeof(uint64_t);
+constexpr size_t kItemFixed_bytes = 1 + 2 * sizeof(uint32_t) + sizeof(uint32_t) + 3 * sizeof(uint64_t) + 1;
 
 void PutItem(ByteWriter& writer, const Command& command) {
   const ItemOperation& item = command.item;
-  writer.Put(command.key.d);
   writer.Put(static_cast<uint8_t>(item.verb));
   writer.PutText<uint32_t>(item.key);
   writer.PutText<uint32_t>(item.value);
@@ -35,11 +75,12 @@ void PutItem(ByteWriter& writer, const Command& command) {
   writer.Put(item.life_s);
   writer.Put(item.unique);
   writer.Put(item.delta);
+  writer.Put(static_cast<uint8_t>(command.age_ns.has_value()));
+  if (command.age_ns.has_value()) writer.Put(*command.age_ns);
 }
 
 void GetItem(ByteReader& reader, Command& command) {
   ItemOperation& item = command.item;
-  command.key.d = reader.Get<uint64_t>();
   const uint8_t verb = reader.Get<uint8_t>();
   if (verb < 1 || verb > static_cast<uint8_t>(ItemVerb::kDiscard)) reader.Fail();
   item.verb = static_cast<ItemVerb>(verb);
@@ -49,11 +90,13 @@ void GetItem(ByteReader& reader, Command& command) {
   item.life_s = reader.Get<int64_t>();
   item.unique = reader.Get<uint64_t>();
   item.delta = reader.Get<uint64_t>();
+  if (reader.GetBool()) command.age_ns = reader.Get<uint64_t>();
 }
 
 // What Encode writes, so that it takes its memory once.
 size_t Size_bytes(const Command& command) {
-  size_t size = 3 + 5 * sizeof(uint64_t);
+  size_t size = 3 + 6 * sizeof(uint64_t);
+  if (command.key.kind == CommandKind::kOpen) size += sizeof(SessionName);
   if (command.key.kind == CommandKind::kMemcached)
     size += kItemFixed_bytes + command.item.key.size() + command.item.value.size() + sizeof(uint64_t);
   for (const Operation& operation : command.operations) {
@@ -67,14 +110,28 @@ size_t Size_bytes(const Command& command) {
 
 }  // namespace
 
+const Result kAnotherRequest{.code = ResultCode::kMismatch};
+
+RequestKey WriteKey(const SessionName& session, uint64_t seq, const std::vector<Operation>& operations) {
+  return {.kind = CommandKind::kWrite,
+          .a = session.id,
+          .b = seq,
+          .c = Fingerprint(session.token, session.id, operations),
+          .d = session.token};
+}
+
+RequestKey OnceKey(uint64_t nonce, const std::vector<Operation>& operations) {
+  return {.kind = CommandKind::kWindowed, .a = nonce, .c = Fingerprint(nonce, 0, operations)};
+}
+
 std::string Encode(const Command& command) {
   ByteWriter writer(Size_bytes(command));
-  const bool memcached = command.key.kind == CommandKind::kMemcached;
-  writer.Put(memcached && command.age_ns.has_value() ? kVersionWithAge : kVersion);
+  writer.Put(kVersion);
   writer.Put(static_cast<uint8_t>(command.key.kind));
   writer.Put(command.key.a);
   writer.Put(command.key.b);
   writer.Put(command.key.c);
+  writer.Put(command.key.d);
   writer.Put(command.lowest_unanswered);
   writer.Put(command.elapsed_ns);
   writer.Put(static_cast<uint8_t>(command.operations.size()));
@@ -86,8 +143,11 @@ std::string Encode(const Command& command) {
     if (operation.expected.has_value()) writer.PutText<uint32_t>(*operation.expected);
     writer.Put(operation.delta);
   }
-  if (memcached) PutItem(writer, command);
-  if (memcached && command.age_ns.has_value()) writer.Put(*command.age_ns);
+  if (command.key.kind == CommandKind::kOpen) {
+    writer.Put(command.session.id);
+    writer.Put(command.session.token);
+  }
+  if (command.key.kind == CommandKind::kMemcached) PutItem(writer, command);
   if (command.key.kind == CommandKind::kSettings) PutSettingValues(writer, command.settings);
   return writer.Take();
 }
@@ -101,6 +161,7 @@ std::optional<RequestKey> KeyUsedOnceIn(std::string_view bytes) {
   key.a = reader.Get<uint64_t>();
   key.b = reader.Get<uint64_t>();
   key.c = reader.Get<uint64_t>();
+  key.d = reader.Get<uint64_t>();
   if (!reader.ok()) return std::nullopt;
   return key;
 }
@@ -114,16 +175,14 @@ std::optional<Command> Decode(std::string_view bytes) {
 bool DecodeInto(std::string_view bytes, Command& command) {
   ByteReader reader(bytes);
   const uint8_t version = reader.Get<uint8_t>();
-  if (version != kVersion && version != kVersionWithAge) return false;
+  if (version != kVersion) return false;
   const uint8_t kind = reader.Get<uint8_t>();
   if (kind < 1 || kind > static_cast<uint8_t>(CommandKind::kCheck)) return false;
-  const bool memcached = kind == static_cast<uint8_t>(CommandKind::kMemcached);
-  if (version == kVersionWithAge && !memcached) return false;
   command.key.kind = static_cast<CommandKind>(kind);
   command.key.a = reader.Get<uint64_t>();
   command.key.b = reader.Get<uint64_t>();
   command.key.c = reader.Get<uint64_t>();
-  command.key.d = 0;
+  command.key.d = reader.Get<uint64_t>();
   command.lowest_unanswered = reader.Get<uint64_t>();
   command.elapsed_ns = reader.Get<uint64_t>();
   const uint8_t count = reader.Get<uint8_t>();
@@ -132,10 +191,14 @@ bool DecodeInto(std::string_view bytes, Command& command) {
   for (uint8_t i = 0; i < count && reader.ok(); ++i) GetOperation(reader, command.operations[i]);
   command.item = {};
   command.age_ns.reset();
-  if (memcached) {
+  command.session = {};
+  if (command.key.kind == CommandKind::kOpen) {
+    command.session.id = reader.Get<uint64_t>();
+    command.session.token = reader.Get<uint64_t>();
+  }
+  if (command.key.kind == CommandKind::kMemcached) {
     if (count != 0) return false;
     GetItem(reader, command);
-    if (version == kVersionWithAge) command.age_ns = reader.Get<uint64_t>();
   }
   command.settings.clear();
   if (command.key.kind == CommandKind::kSettings) {

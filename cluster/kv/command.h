@@ -74,18 +74,47 @@ enum class CommandKind : uint8_t {
   kCheck = 7,      // what a voter's state was after an earlier entry; changes nothing
 };
 
-// What makes two commands the same request. `a`, `b`, `c`, `d` are the nonce; or session and seq; or, of memcached's
-// clients, address, frame id and in `c` a fingerprint of the bytes (memcached::KeyOf). kSettings: `a` is kSeed or 0, and
-// with a seed `b` is the log's UUID. kCheck: `a` is the entry's index, `b` the fingerprint after it (state_checks.h), `c` the voter.
+// What makes two commands the same request. kOpen: `a` is the nonce. kWrite: session, seq, fingerprint, token (WriteKey).
+// kWindowed: `a` is the nonce, `c` the fingerprint (OnceKey). Of memcached's clients: address, frame id, in `c` a
+// fingerprint of the bytes (memcached::KeyOf). kSettings: `a` is kSeed or 0, and with a seed `b` is the log's UUID.
+// kCheck: `a` is the entry's index, `b` the fingerprint after it (state_checks.h), `c` the voter.
 struct RequestKey {
   CommandKind kind = CommandKind::kWrite;
   uint64_t a = 0;
   uint64_t b = 0;
   uint64_t c = 0;
-  uint64_t d = 0;  // kMemcached
+  uint64_t d = 0;
 
   auto operator<=>(const RequestKey&) const = default;
 };
+
+// What a client owns a session by: 128 bits that the leader that proposed its OPEN drew at random. The id names the
+// session; the token proves it, is a secret of the client and the cluster, and stands in no log line and no metric.
+struct SessionName {
+  uint64_t id = 0;  // never 0
+  uint64_t token = 0;
+
+  bool operator==(const SessionName&) const = default;
+};
+
+// Two words are compared by one instruction, whose time does not depend on where they differ.
+inline bool IsSameToken(uint64_t one, uint64_t other) { return (one ^ other) == 0; }
+
+// The fingerprint of a CANCEL, and of no write.
+constexpr uint64_t kCancels = 0;
+
+// The key of a write in a session. Its fingerprint is SipHash-2-4 of the operations under the session's token and id: the
+// same on all replicas, and unpredictable without the token.
+RequestKey WriteKey(const SessionName& session, uint64_t seq, const std::vector<Operation>& operations);
+// The same of a write without a session. The nonce is the secret.
+RequestKey OnceKey(uint64_t nonce, const std::vector<Operation>& operations);
+// Of the CANCEL of a write: it is answered with what stands under its number, or sees to it that nothing ever does.
+inline RequestKey CancelKey(RequestKey write) {
+  write.c = kCancels;
+  return write;
+}
+// Whether what is recorded under this key's number, with this fingerprint, is the answer to it.
+inline bool IsAnsweredBy(const RequestKey& key, uint64_t recorded) { return key.c == recorded || key.c == kCancels; }
 
 // A seed applies only where nothing has set the settings before.
 constexpr uint64_t kSeed = 1;
@@ -103,6 +132,7 @@ inline bool HasNoSession(const RequestKey& key) {
 
 struct Command {
   RequestKey key{};
+  SessionName session{};  // kOpen: the new session's, as the leader drew it
   uint64_t lowest_unanswered = 0;  // kWrite: the client has the answers to all seqs before it, or wants none
   // Committed time: what has passed on the leader's monotonic clock since its previous command of this term, or its election.
   uint64_t elapsed_ns = 0;
@@ -118,7 +148,8 @@ struct Command {
 
 enum class ResultCode : uint8_t {
   kOk = 0,
-  kMismatch = 1,        // compare-and-set found another value, or a seed found settings; nothing was done
+  // Compare-and-set found another value, a seed found settings, or another request has this number; nothing was done.
+  kMismatch = 1,
   kNotANumber = 2,      // increment of something that is none, or past 64 bits; nothing was done
   kUnknownSession = 3,  // never opened, or expired; the client must not assume either outcome for what it sent
   kBelowLowest = 4,     // the client has said that it has this answer
@@ -135,11 +166,15 @@ constexpr ResultCode kResultCodeLast = ResultCode::kSuperseded;
 struct Result {
   ResultCode code = ResultCode::kOk;
   uint64_t session = 0;  // kOpen
+  uint64_t token = 0;    // of that session
   // One for each operation: an increment's new value, else empty. kMemcached: an increment's, else none.
   std::vector<std::string> values{};
 
   bool operator==(const Result&) const = default;
 };
+
+// The answer to a request whose number another one has.
+extern const Result kAnotherRequest;
 
 std::string Encode(const Command& command);
 // The key in an encoded command if it is used once (IsUsedOnce); nothing for other kinds, or other bytes.

@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!command.has_value()) return 0;
   if (hedgerow::kv::Encode(*command) != bytes) abort();
   hedgerow::kv::StateMachine state;
-  state.Apply(1, {.key = {.kind = hedgerow::kv::CommandKind::kOpen, .a = 1, .b = 0, .c = 0}, .operations = {}});
+  state.Apply(1, {.key = {.kind = hedgerow::kv::CommandKind::kOpen, .a = 1}, .session = {.id = 1}});
   state.Apply(2, *command);
   state.Apply(3, *command);
   return 0;

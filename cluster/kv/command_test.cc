@@ -9,7 +9,7 @@ namespace hedgerow::kv {
 namespace {
 
 Command Sample() {
-  return {.key = {.kind = CommandKind::kWrite, .a = 7, .b = 8, .c = 0},
+  return {.key = {.kind = CommandKind::kWrite, .a = 7, .b = 8, .c = 9, .d = 10},
           .lowest_unanswered = 6,
           .elapsed_ns = 12345,
           .operations = {
@@ -43,12 +43,16 @@ Command ChangeOfSettings() {
           .settings = {{Setting::kSessionsMax, 5}, {Setting::kMemcachedMemory, UINT64_MAX}}};
 }
 
+Command Open() {
+  return {.key = {.kind = CommandKind::kOpen, .a = 77}, .session = {.id = 0x0102030405060708, .token = UINT64_MAX}};
+}
+
 Command Check() { return {.key = {.kind = CommandKind::kCheck, .a = 16'384, .b = UINT64_MAX}, .elapsed_ns = 2}; }
 
 Command Tick() { return {.key = {.kind = CommandKind::kTick}, .elapsed_ns = 1}; }
 
 TEST(Command, SurvivesTheJourney) {
-  for (const Command& command : {Sample(), Memcached(), Aged(), Tick(), ChangeOfSettings(), Check()}) {
+  for (const Command& command : {Sample(), Open(), Memcached(), Aged(), Tick(), ChangeOfSettings(), Check()}) {
     const auto decoded = Decode(Encode(command));
     ASSERT_TRUE(decoded.has_value());
     EXPECT_EQ(*decoded, command);
@@ -56,7 +60,7 @@ TEST(Command, SurvivesTheJourney) {
 }
 
 TEST(Command, EveryShorteningIsRefused) {
-  for (const Command& command : {Sample(), Memcached(), Aged(), Tick(), ChangeOfSettings(), Check()}) {
+  for (const Command& command : {Sample(), Open(), Memcached(), Aged(), Tick(), ChangeOfSettings(), Check()}) {
     const std::string bytes = Encode(command);
     for (size_t size = 0; size < bytes.size(); ++size) {
       EXPECT_FALSE(Decode(std::string_view(bytes).substr(0, size)).has_value()) << size;
@@ -65,13 +69,19 @@ TEST(Command, EveryShorteningIsRefused) {
   }
 }
 
-// Programs that know no age must not apply such an entry by another rule.
-TEST(Command, AnAgeMakesItAnotherVersion) {
-  EXPECT_EQ(Encode(Memcached())[0], 1);
-  EXPECT_EQ(Encode(Aged())[0], 2);
-  std::string session = Encode(Sample());
-  session[0] = 2;
-  EXPECT_FALSE(Decode(session).has_value());
+TEST(Command, OfAnotherVersionIsRefused) {
+  for (const char version : {0, 1, 2, 4}) {
+    std::string bytes = Encode(Sample());
+    bytes[0] = version;
+    EXPECT_FALSE(Decode(bytes).has_value());
+    EXPECT_FALSE(KeyUsedOnceIn(bytes).has_value());
+  }
+}
+
+TEST(Command, TheKeyIsReadAlone) {
+  EXPECT_EQ(KeyUsedOnceIn(Encode(Sample())), Sample().key);
+  EXPECT_EQ(KeyUsedOnceIn(Encode(Open())), Open().key);
+  EXPECT_FALSE(KeyUsedOnceIn(Encode(Memcached())).has_value());
 }
 
 TEST(Command, ASettingThatThisProgramDoesNotKnowIsRefused) {
@@ -92,7 +102,7 @@ TEST(Command, AnItemMayBeAsLargeAsItMayBeAndNoLarger) {
 
 TEST(Command, DamagedBytesNeverCrash) {
   std::mt19937_64 random(1);
-  for (const Command& command : {Sample(), Memcached(), Aged(), Tick(), ChangeOfSettings(), Check()}) {
+  for (const Command& command : {Sample(), Open(), Memcached(), Aged(), Tick(), ChangeOfSettings(), Check()}) {
     const std::string bytes = Encode(command);
     for (int i = 0; i < 50'000; ++i) {
       std::string damaged = bytes;
@@ -116,7 +126,7 @@ TEST(Command, IsReadIntoOneThatWasUsedBefore) {
   Command third{.key = {.kind = CommandKind::kWrite, .a = 7, .b = 9}};
   third.operations = {{.kind = OperationKind::kPut, .key = "key", .value = std::string(64, 'v')}};
   Command used;
-  for (const Command& command : {first, aged, first, second, third, first, aged, third, second}) {
+  for (const Command& command : {first, aged, Open(), first, second, third, Open(), first, aged, third, second}) {
     ASSERT_TRUE(DecodeInto(Encode(command), used));
     EXPECT_EQ(used, command);
   }

@@ -85,12 +85,13 @@ inline uint64_t HashItem(std::string_view key, const Item& item) {
 // A session is hashed in parts, since a write changes two of them and an answer has no bound.
 inline uint64_t HashSession(const SessionRecord& session) {
   return ContentHash(SnapshotRecord::kSession)
-      .Pair(session.id, session.nonce)
+      .Pair(session.name.id, session.name.token)
+      .Pair(session.nonce, session.wrote)
       .Pair(session.lowest_unanswered, session.active_ns)
       .Take();
 }
-inline uint64_t HashAnswer(uint64_t session, uint64_t seq, const Result& result) {
-  return HashResult(ContentHash(SnapshotRecord::kSession).Pair(session, seq), result);
+inline uint64_t HashAnswer(uint64_t session, uint64_t seq, const SessionAnswer& answer) {
+  return HashResult(ContentHash(SnapshotRecord::kSession).Pair(session, seq).Word(answer.fingerprint), answer.result);
 }
 
 inline uint64_t HashSeen(const SeenTimes& times, const RequestKey& key, const Result& result) {

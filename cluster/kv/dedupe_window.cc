@@ -67,6 +67,12 @@ const Result* DedupeWindow::Answer(const RequestKey& key) const {
   return answer == answers_.end() ? nullptr : &answer->second->result;
 }
 
+const Result* DedupeWindow::AnswerOnce(const RequestKey& key) const {
+  const Seen* const seen = NewestOfName(key);
+  if (seen == nullptr) return nullptr;
+  return IsAnsweredBy(key, seen->key.c) ? &seen->result : &kAnotherRequest;
+}
+
 bool DedupeWindow::SharesName(std::map<RequestKey, Place, ByName>::iterator answer) {
   const RequestKey name = NameOf(answer->first);
   const auto next = std::next(answer);

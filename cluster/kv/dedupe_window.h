@@ -56,6 +56,8 @@ class DedupeWindow {
   Verdict Judge(const RequestKey& key, uint64_t origin_ns) const;
   // What was said to the request, whether or not another has taken its name since.
   const Result* Answer(const RequestKey& key) const;
+  // The same where a name is used once, for one request and its CANCEL: another request's answer is kAnotherRequest.
+  const Result* AnswerOnce(const RequestKey& key) const;
   // In place of what is known under this key, if anything is.
   void Record(const RequestKey& key, Result result, uint64_t now_ns, uint64_t origin_ns);
   void Expire(uint64_t now_ns);

@@ -95,17 +95,20 @@ void SnapshotWriter::Value(std::string_view key, std::string_view value) {
   RecordEnds();
 }
 
-void SnapshotWriter::Session(const SessionRecord& session, const std::map<uint64_t, Result>& answers) {
+void SnapshotWriter::Session(const SessionRecord& session, const SessionAnswers& answers) {
   open_.Put(static_cast<uint8_t>(SnapshotRecord::kSession));
-  open_.Put(session.id);
+  open_.Put(session.name.id);
+  open_.Put(session.name.token);
   open_.Put(session.nonce);
   open_.Put(session.lowest_unanswered);
   open_.Put(session.active_ns);
+  open_.Put(static_cast<uint8_t>(session.wrote));
   open_.Put(static_cast<uint32_t>(answers.size()));
-  for (const auto& [seq, result] : answers) {
+  for (const auto& [seq, answer] : answers) {
     open_.Put(seq);
-    PutResult(open_, result);
-    content_ += HashAnswer(session.id, seq, result);
+    open_.Put(answer.fingerprint);
+    PutResult(open_, answer.result);
+    content_ += HashAnswer(session.name.id, seq, answer);
   }
   ++sessions_;
   content_ += HashSession(session);

@@ -8,7 +8,8 @@
 // It makes chunks of bytes in this format, of which the first has the version. cluster/storage adds checksums. In each chunk, one after the other:
 //
 //   1  value      key, value
-//   2  session    id, nonce, lowest unanswered, last active, answers: (seq, result)
+//   2  session    id, token, nonce, lowest unanswered, last active, wrote, answers: (seq, fingerprint, result)
+//                 before version 5 without token, wrote and fingerprints: no client knows such a session, and it is passed over
 //   3  windowed   time, key, result
 //   4  state      version, committed time, content          first, and alone
 //                 from version 3 on: settings' version and values, steps of both windows
@@ -34,7 +35,7 @@
 namespace hedgerow::kv {
 
 // Raised with every change of the format; what was written before is read for ever.
-inline constexpr uint32_t kSnapshotVersion = 4;
+inline constexpr uint32_t kSnapshotVersion = 5;
 // A chunk is closed once it has as much as was asked for, so it is larger by one record at most.
 inline constexpr size_t kSnapshotChunk_bytes = 64 * 1024;
 
@@ -75,11 +76,19 @@ struct SeenTimes {
 
 // What one session is, wherever it is kept.
 struct SessionRecord {
-  uint64_t id = 0;
+  SessionName name{};
   uint64_t nonce = 0;
   uint64_t lowest_unanswered = 0;
   uint64_t active_ns = 0;
+  bool wrote = false;  // a write with operations was applied in it
 };
+
+// What was said to a write, and to which.
+struct SessionAnswer {
+  uint64_t fingerprint = 0;
+  Result result{};
+};
+using SessionAnswers = std::map<uint64_t, SessionAnswer>;  // by seq
 
 // One of memcached's items, wherever it is kept.
 struct Item {
@@ -96,7 +105,7 @@ class SnapshotWriter {
   SnapshotWriter(const SnapshotHeader& header, size_t chunk_bytes);
 
   void Value(std::string_view key, std::string_view value);
-  void Session(const SessionRecord& session, const std::map<uint64_t, Result>& answers);
+  void Session(const SessionRecord& session, const SessionAnswers& answers);
   // A request of a window, in the record of its kind.
   void Windowed(const SeenTimes& times, const RequestKey& key, const Result& result);
   void KeptItem(std::string_view key, const Item& item);

@@ -52,7 +52,7 @@ class Longest {
 class Filled {
  public:
   explicit Filled(uint64_t keys) : keys_(keys) {
-    state_.Apply(++index_, {.key = {.kind = CommandKind::kOpen, .a = 1}, .operations = {}});
+    state_.Apply(++index_, {.key = {.kind = CommandKind::kOpen, .a = 1}, .session = {.id = 1}});
     for (uint64_t key = 0; key < keys; ++key) Put(key);
   }
   void Put(uint64_t key) {

@@ -43,9 +43,11 @@ class Story {
     command.elapsed_ns = Below(kSecond / 2);
     if (kind == 0) {
       command.key = {.kind = CommandKind::kOpen, .a = Below(1'000'000)};
+      command.session = {.id = index_, .token = index_ * 7};
       opened_.push_back(index_);
     } else if (kind < 7 && !opened_.empty()) {
-      command.key = {.kind = CommandKind::kWrite, .a = opened_[Below(opened_.size())], .b = 1 + Below(40)};
+      const uint64_t id = opened_[Below(opened_.size())];
+      command.key = {.kind = CommandKind::kWrite, .a = id, .b = 1 + Below(40), .c = Below(3), .d = id * 7 + Below(20) / 19};
       command.lowest_unanswered = Below(10);
     } else if (kind < 10) {
       command.key = {.kind = CommandKind::kWindowed, .a = 1, .b = Below(200), .c = 2};
@@ -54,6 +56,7 @@ class Story {
     } else if (kind == kSettingsChange) {
       command.key = {.kind = CommandKind::kSettings};
       command.settings = {{Setting::kSessionTimeout, (20 + Below(60)) * kSecond},
+                          {Setting::kSessionsMax, 5 + Below(40)},
                           {Setting::kWindow, (5 + Below(20)) * kSecond},
                           {Setting::kMemcachedWindow, (3 + Below(9)) * kSecond},
                           {Setting::kMemcachedMemory, kMemory_bytes}};
@@ -62,7 +65,7 @@ class Story {
       command.item = ChangeItem();
       if (Below(8) != 0) command.age_ns = Below(3) * kSecond;
     }
-    if (kind != 0 && kind < 10) command.operations.push_back(Operate());
+    if (kind != 0 && kind < 10 && command.key.c != kCancels) command.operations.push_back(Operate());
     state.Apply(index_, command);
   }
 
@@ -299,12 +302,12 @@ TEST(IncrementalSnapshot, AFormatOfTheFutureIsNamed) {
 }
 
 // testdata/snapshot-N is what version N of the format made of `Small`, its chunks behind their lengths; version 1
-// had no items, version 2 no settings.
+// had no items, version 2 no settings. Sessions from before version 5 had no tokens, and are passed over.
 void Small(StateMachine& state) {
   const auto apply = [&state](uint64_t index, Command command) { state.Apply(index, command); };
-  apply(1, {.key = {.kind = CommandKind::kOpen, .a = 77}, .elapsed_ns = kSecond});
-  apply(2, {.key = {.kind = CommandKind::kOpen, .a = 78}, .elapsed_ns = kSecond});
-  apply(3, {.key = {.kind = CommandKind::kWrite, .a = 1, .b = 5},
+  apply(1, {.key = {.kind = CommandKind::kOpen, .a = 77}, .session = {.id = 1, .token = 11}, .elapsed_ns = kSecond});
+  apply(2, {.key = {.kind = CommandKind::kOpen, .a = 78}, .session = {.id = 2, .token = 12}, .elapsed_ns = kSecond});
+  apply(3, {.key = {.kind = CommandKind::kWrite, .a = 1, .b = 5, .c = 9, .d = 11},
             .lowest_unanswered = 4,
             .elapsed_ns = kSecond,
             .operations = {{.kind = OperationKind::kPut, .key = "colour", .value = "green"},
@@ -345,12 +348,20 @@ TEST(IncrementalSnapshot, EveryFormatThereWasIsRead) {
     EXPECT_EQ(state->Get("colour"), "green");
     EXPECT_EQ(state->Get("count"), "42");
     EXPECT_EQ(state->committed_time_ns(), 4 * kSecond);
-    EXPECT_EQ(state->sessions(), 2u);
-    EXPECT_EQ(state->Known({.kind = CommandKind::kOpen, .a = 78})->session, 2u);
-    EXPECT_EQ(state->Known({.kind = CommandKind::kWrite, .a = 1, .b = 5})->values[1], "41");
     EXPECT_EQ(state->Known({.kind = CommandKind::kWindowed, .a = 1, .b = 2, .c = 3})->values[0], "42");
-    const Command old{.key = {.kind = CommandKind::kWrite, .a = 1, .b = 3}, .operations = {}};
-    EXPECT_EQ(state->Apply(8, old).code, ResultCode::kBelowLowest);
+    const Command old{.key = {.kind = CommandKind::kWrite, .a = 1, .b = 3, .c = 9, .d = 11}, .operations = {}};
+    if (version >= 5) {
+      EXPECT_EQ(state->sessions(), 2u);
+      EXPECT_EQ(state->Known({.kind = CommandKind::kOpen, .a = 78})->session, 2u);
+      EXPECT_EQ(state->Known({.kind = CommandKind::kOpen, .a = 78})->token, 12u);
+      EXPECT_EQ(state->Known({.kind = CommandKind::kWrite, .a = 1, .b = 5, .c = 9, .d = 11})->values[1], "41");
+      EXPECT_EQ(state->Known({.kind = CommandKind::kWrite, .a = 1, .b = 5, .c = 8, .d = 11})->code, ResultCode::kMismatch);
+      EXPECT_FALSE(state->Known({.kind = CommandKind::kWrite, .a = 1, .b = 5, .c = 9, .d = 12}).has_value());
+      EXPECT_EQ(state->Apply(8, old).code, ResultCode::kBelowLowest);
+    } else {
+      EXPECT_EQ(state->sessions(), 0u);
+      EXPECT_EQ(state->Apply(8, old).code, ResultCode::kUnknownSession);
+    }
     Settings settings;
     if (version >= 3) {
       settings.version = 1;

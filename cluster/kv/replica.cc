@@ -394,6 +394,10 @@ raft::Propose Replica::TakeProposals() {
       if (!proposals_.AddProposed(key)) continue;  // its client is answered once that entry is applied
       command = *wanted.command;
       if (key.kind == CommandKind::kMemcached) command.age_ns = wanted.age_ns;
+      // In the entry, so that all replicas give the session one name.
+      if (key.kind == CommandKind::kOpen) {
+        command.session = {.id = std::max<uint64_t>(host_.Secret(), 1), .token = host_.Secret()};
+      }
     }
     command.elapsed_ns = clock_.Elapsed_ns(host_.StampClock_ns());
     raft::Payload payload(Encode(command));

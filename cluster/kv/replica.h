@@ -37,6 +37,8 @@ class ReplicaHost {
   virtual uint64_t Now_ns() = 0;         // monotonic
   virtual uint64_t StampClock_ns() = 0;  // the same clock; stamps committed time
   virtual uint64_t Random() = 0;
+  // Random numbers that do not follow from those that were drawn before: sessions' names are made of them, and clients see those.
+  virtual uint64_t Secret() = 0;
 
   // Once it is durable: Replica::Feed(Persisted), at once or later, and never lost.
   virtual void Persist(raft::Persist persist) = 0;

@@ -79,6 +79,7 @@ class ReplicaTest : public testing::Test, public ReplicaHost {
   uint64_t Now_ns() override { return now_ns_; }
   uint64_t StampClock_ns() override { return now_ns_; }
   uint64_t Random() override { return ++random_; }
+  uint64_t Secret() override { return Random(); }
   void Persist(raft::Persist persist) override {
     replica_->Feed(raft::Persisted{.sequence = persist.sequence});
   }
@@ -167,7 +168,7 @@ TEST_F(ReplicaTest, ManyEntriesAtOnceAreAppliedAsOneByOne) {
   for (uint64_t index = 1; index <= 203; ++index) {
     raft::Entry entry{.term = Term(1), .index = LogIndex(index), .kind = raft::EntryKind::kNoOp, .payload = {}};
     if (index % 9 != 0) {
-      Command command{.key = {.kind = CommandKind::kOpen, .a = 5}, .operations = {}};
+      Command command{.key = {.kind = CommandKind::kOpen, .a = 5}, .session = {.id = 1}};
       if (index > 1) command.key = {.kind = CommandKind::kWrite, .a = 1, .b = index};
       // The same keys again and again, so that each depends on the one before; some change several.
       for (uint64_t i = 0; index > 1 && i < 1 + index % 3; ++i) {

@@ -144,7 +144,7 @@ TEST_F(RequestRouterTest, WhateverNodeAppliesAnswersWhoWaitsThere) {
 }
 
 TEST_F(RequestRouterTest, WhatIsAppliedAlreadyIsAnsweredFromTheTable) {
-  state_.Apply(1, {.key = {.kind = CommandKind::kOpen, .a = 9}, .operations = {}});
+  state_.Apply(1, {.key = {.kind = CommandKind::kOpen, .a = 9}, .session = {.id = 1}});
   Command command = Write(1).command;
   state_.Apply(2, command);
   router_.Receive(0, 0, Write(1), actions_);

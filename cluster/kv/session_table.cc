@@ -10,33 +10,52 @@
 
 namespace hedgerow::kv {
 
-SessionTable::Session& SessionTable::Create(uint64_t nonce, uint64_t id, uint64_t now_ns) {
+SessionTable::Session& SessionTable::Create(const SessionRecord& record) {
+  const uint64_t id = record.name.id;
   Session& session = *sessions_.Emplace(id).first;
-  session.nonce = nonce;
+  session.token = record.name.token;
+  session.nonce = record.nonce;
+  session.lowest_unanswered = record.lowest_unanswered;
+  session.active_ns = record.active_ns;
+  session.wrote = record.wrote;
   session.snapshot = snapshot_;
-  session.active_ns = now_ns;
   session.place = by_activity_.insert(by_activity_.end(), id);
-  session.opened = {.code = ResultCode::kOk, .session = id, .values = {}};
-  *by_nonce_.Emplace(nonce).first = id;
-  content_ += HashSession(RecordOf(id, session));
+  session.opened = {.code = ResultCode::kOk, .session = id, .token = session.token};
+  if (!session.wrote) unwritten_.emplace(session.active_ns, id);
+  *by_nonce_.Emplace(session.nonce).first = id;
+  content_ += HashSession(record);
   return session;
 }
 
-uint64_t SessionTable::Open(uint64_t nonce, uint64_t id, uint64_t now_ns) {
-  if (const uint64_t* known = by_nonce_.Find(nonce)) return *known;
-  if (sessions_.size() >= limits_.sessions_max) return 0;
-  HEDGEROW_CHECK(!sessions_.Contains(id));
-  Create(nonce, id, now_ns);
-  return id;
+// An id is taken twice once in 2^64 times: its OPEN is refused, and the client's next one draws another.
+const Result* SessionTable::Open(uint64_t nonce, const SessionName& name, uint64_t now_ns) {
+  if (const Result* known = OpenAnswer(nonce)) return known;
+  if (sessions_.size() >= limits_.sessions_max && !unwritten_.empty()) {
+    End(unwritten_.begin()->second);
+    ++evicted_;
+  }
+  if (sessions_.size() >= limits_.sessions_max || name.id == 0 || sessions_.Contains(name.id)) return nullptr;
+  return &Create({.name = name, .nonce = nonce, .active_ns = now_ns}).opened;
 }
 
-SessionTable::SequenceStatus SessionTable::Arrive(uint64_t id, uint64_t seq, uint64_t lowest_unanswered,
-                                            uint64_t now_ns) {
-  Session* const found = sessions_.Find(id);
+// A wrong token finds no session.
+SessionTable::Session* SessionTable::Find(const RequestKey& write) {
+  Session* const found = sessions_.Find(write.a);
+  if (found == nullptr || !IsSameToken(found->token, write.d)) return nullptr;
+  return found;
+}
+
+SessionTable::SequenceStatus SessionTable::Arrive(const RequestKey& write, uint64_t lowest_unanswered, uint64_t now_ns) {
+  const uint64_t id = write.a;
+  Session* const found = Find(write);
   if (found == nullptr) return SequenceStatus::kUnknown;
   Session& session = *found;
   Save(id, session);
   content_ -= HashSession(RecordOf(id, session));
+  if (!session.wrote) {
+    unwritten_.erase({session.active_ns, id});
+    unwritten_.emplace(now_ns, id);
+  }
   session.active_ns = now_ns;
   by_activity_.splice(by_activity_.end(), by_activity_, session.place);
   if (lowest_unanswered > session.lowest_unanswered) {
@@ -48,7 +67,7 @@ SessionTable::SequenceStatus SessionTable::Arrive(uint64_t id, uint64_t seq, uin
     session.answers.erase(session.answers.begin(), kept);
   }
   content_ += HashSession(RecordOf(id, session));
-  return StatusOf(session, seq);
+  return StatusOf(session, write.b);
 }
 
 SessionTable::SequenceStatus SessionTable::StatusOf(const Session& session, uint64_t seq) const {
@@ -57,13 +76,13 @@ SessionTable::SequenceStatus SessionTable::StatusOf(const Session& session, uint
   return session.answers.size() < limits_.answers_max ? SequenceStatus::kFresh : SequenceStatus::kFull;
 }
 
-const Result* SessionTable::Answer(uint64_t id, uint64_t seq) const {
-  const Session* session = sessions_.Find(id);
+const Result* SessionTable::Answer(const RequestKey& write) const {
+  const Session* const session = const_cast<SessionTable*>(this)->Find(write);
   if (session == nullptr) return nullptr;
-  const std::map<uint64_t, Result>& answers = session->answers;
-  const auto answer = answers.find(seq);
-  if (answer != answers.end()) return &answer->second;
-  return nullptr;
+  const SessionAnswers& answers = session->answers;
+  const auto answer = answers.find(write.b);
+  if (answer == answers.end()) return nullptr;
+  return IsAnsweredBy(write, answer->second.fingerprint) ? &answer->second.result : &kAnotherRequest;
 }
 
 const Result* SessionTable::OpenAnswer(uint64_t nonce) const {
@@ -72,36 +91,48 @@ const Result* SessionTable::OpenAnswer(uint64_t nonce) const {
 }
 
 // Most clients ask one thing after the other: what is forgotten makes room for what is said.
-void SessionTable::Record(uint64_t id, uint64_t seq, const Result& result) {
-  Session* const session = sessions_.Find(id);
+void SessionTable::Record(const RequestKey& write, const Result& result, bool wrote) {
+  Session* const session = Find(write);
   HEDGEROW_CHECK(session != nullptr);
+  const uint64_t id = write.a;
   Save(id, *session);
-  content_ += HashAnswer(id, seq, result);
-  if (session->spare.empty()) {
-    session->answers.emplace(seq, result);
-    return;
+  if (wrote && !session->wrote) {
+    content_ -= HashSession(RecordOf(id, *session));
+    unwritten_.erase({session->active_ns, id});
+    session->wrote = true;
+    content_ += HashSession(RecordOf(id, *session));
   }
-  session->spare.key() = seq;
-  session->spare.mapped() = result;
-  session->answers.insert(std::move(session->spare));
+  SessionAnswers::node_type answer = std::move(session->spare);
+  if (answer.empty()) answer = SessionAnswers{{write.b, {}}}.extract(write.b);
+  answer.key() = write.b;
+  answer.mapped().fingerprint = write.c;
+  answer.mapped().result = result;
+  content_ += HashAnswer(id, write.b, answer.mapped());
+  session->answers.insert(std::move(answer));
 }
 
 void SessionTable::Expire(uint64_t now_ns) {
   if (now_ns < none_ends_before_ns_) return;
   while (!by_activity_.empty()) {
     const uint64_t id = by_activity_.front();
-    Session& session = *sessions_.Find(id);
+    const Session& session = *sessions_.Find(id);
     if (now_ns - session.active_ns < limits_.timeout_ns) {
       none_ends_before_ns_ = session.active_ns + limits_.timeout_ns;
       return;
     }
-    Save(id, session);
-    content_ -= HashSession(RecordOf(id, session));
-    for (const auto& [seq, result] : session.answers) content_ -= HashAnswer(id, seq, result);
-    by_nonce_.Erase(session.nonce);
-    sessions_.Erase(id);
-    by_activity_.pop_front();
+    End(id);
   }
+}
+
+void SessionTable::End(uint64_t id) {
+  Session& session = *sessions_.Find(id);
+  Save(id, session);
+  content_ -= HashSession(RecordOf(id, session));
+  for (const auto& [seq, answer] : session.answers) content_ -= HashAnswer(id, seq, answer);
+  if (!session.wrote) unwritten_.erase({session.active_ns, id});
+  by_activity_.erase(session.place);
+  by_nonce_.Erase(session.nonce);
+  sessions_.Erase(id);
 }
 
 void SessionTable::BeginSnapshot(SnapshotWriter* writer) {
@@ -117,10 +148,11 @@ void SessionTable::Save(uint64_t id, Session& session) {
 }
 
 SessionRecord SessionTable::RecordOf(uint64_t id, const Session& session) {
-  return {.id = id,
+  return {.name = {.id = id, .token = session.token},
           .nonce = session.nonce,
           .lowest_unanswered = session.lowest_unanswered,
-          .active_ns = session.active_ns};
+          .active_ns = session.active_ns,
+          .wrote = session.wrote};
 }
 
 bool SessionTable::ContinueSnapshot() {
@@ -130,15 +162,12 @@ bool SessionTable::ContinueSnapshot() {
   return false;
 }
 
-bool SessionTable::Restore(const SessionRecord& record, std::map<uint64_t, Result> answers) {
-  if (sessions_.Contains(record.id) || by_nonce_.Contains(record.nonce)) return false;
-  Session& session = Create(record.nonce, record.id, record.active_ns);
+bool SessionTable::Restore(const SessionRecord& record, SessionAnswers answers) {
+  if (record.name.id == 0 || sessions_.Contains(record.name.id) || by_nonce_.Contains(record.nonce)) return false;
+  Session& session = Create(record);
   none_ends_before_ns_ = 0;  // it may be the longest idle
-  content_ -= HashSession(RecordOf(record.id, session));
-  session.lowest_unanswered = record.lowest_unanswered;
   session.answers = std::move(answers);
-  content_ += HashSession(record);
-  for (const auto& [seq, result] : session.answers) content_ += HashAnswer(record.id, seq, result);
+  for (const auto& [seq, answer] : session.answers) content_ += HashAnswer(record.name.id, seq, answer);
   return true;
 }
 

@@ -5,15 +5,19 @@
 // order, and time is the committed time of the log, never a clock.
 //
 // The table keeps a *set* of answers per session, because a fast copy of 6 may be applied before 5; and a seq
-// below `lowest_unanswered` is never applied, because its answer may have been forgotten.
+// below `lowest_unanswered` is never applied, because its answer may have been forgotten. Under a wrong token a session
+// does not exist: such a request changes nothing, and is answered like one whose session was never opened.
+//
+// A full table makes room for an OPEN: it ends the session that has been idle the longest of those that never wrote. In
+// such a one nothing was done, so nothing can be done twice for want of it. A session that wrote ends by its timeout only.
 
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <list>
-#include <map>
-#include <optional>
+#include <set>
+#include <utility>
 
 #include "cluster/kv/command.h"
 #include "cluster/kv/incremental_snapshot.h"
@@ -26,7 +30,7 @@ class SessionTable {
  public:
   enum class SequenceStatus : uint8_t {
     kFresh,        // to be applied now
-    kAnswered,     // applied before; Answer() has what was said
+    kAnswered,     // Answer() has what was said, to this request or that another one has its seq
     kBelowLowest,  // perhaps applied before; must not be now
     kUnknown,
     kFull,
@@ -41,19 +45,24 @@ class SessionTable {
     none_ends_before_ns_ = 0;
   }
 
-  // The session of this nonce, new as `id` if there is none. 0 if the table is full.
-  uint64_t Open(uint64_t nonce, uint64_t id, uint64_t now_ns);
+  // The session of this nonce, new under `name` if there is none. Null: no session can make room, or the name is taken.
+  const Result* Open(uint64_t nonce, const SessionName& name, uint64_t now_ns);
 
-  // A write of the session has come: it lives on, and what its client has answers to is forgotten.
-  SequenceStatus Arrive(uint64_t session, uint64_t seq, uint64_t lowest_unanswered, uint64_t now_ns);
+  // A write of the session has come (WriteKey): it lives on, and what its client has answers to is forgotten.
+  SequenceStatus Arrive(const RequestKey& write, uint64_t lowest_unanswered, uint64_t now_ns);
 
-  const Result* Answer(uint64_t session, uint64_t seq) const;
+  // What was said to this write, or kAnotherRequest; null: nothing was recorded under its seq, or no session is known
+  // under its id and token.
+  const Result* Answer(const RequestKey& write) const;
   const Result* OpenAnswer(uint64_t nonce) const;
 
-  void Record(uint64_t session, uint64_t seq, const Result& result);
+  // `wrote`: the write had operations.
+  void Record(const RequestKey& write, const Result& result, bool wrote);
   void Expire(uint64_t now_ns);
 
   size_t size() const { return sessions_.size(); }
+  size_t unwritten() const { return unwritten_.size(); }  // sessions that never wrote
+  uint64_t evicted() const { return evicted_; }  // sessions that made room for others, since this process began
   uint64_t content() const { return content_; }  // content_hash.h
 
   void BeginSnapshot(SnapshotWriter* writer);
@@ -61,22 +70,28 @@ class SessionTable {
   bool ContinueSnapshot();
   void AbandonSnapshot() { writer_ = nullptr; }
   // Into a table that is new; no two of one id or nonce (false). In any order, and then FinishRestore.
-  bool Restore(const SessionRecord& record, std::map<uint64_t, Result> answers);
+  bool Restore(const SessionRecord& record, SessionAnswers answers);
   void FinishRestore();
 
  private:
   struct Session {
-    uint64_t nonce;
+    uint64_t token = 0;
+    uint64_t nonce = 0;
     uint64_t lowest_unanswered = 0;
-    uint64_t active_ns;
-    std::map<uint64_t, Result> answers;
-    std::map<uint64_t, Result>::node_type spare;  // of an answer that was forgotten: the next one's memory
+    uint64_t active_ns = 0;
+    bool wrote = false;
+    SessionAnswers answers;
+    SessionAnswers::node_type spare;  // of an answer that was forgotten: the next one's memory
     std::list<uint64_t>::iterator place;
     Result opened;
     uint64_t snapshot = 0;  // the last one that it is written down for, or younger than
   };
 
-  Session& Create(uint64_t nonce, uint64_t id, uint64_t now_ns);
+  using Activity = std::pair<uint64_t, uint64_t>;  // active_ns and id
+
+  Session& Create(const SessionRecord& record);
+  Session* Find(const RequestKey& write);
+  void End(uint64_t id);
   SequenceStatus StatusOf(const Session& session, uint64_t seq) const;
   void Save(uint64_t id, Session& session);
   static SessionRecord RecordOf(uint64_t id, const Session& session);
@@ -86,6 +101,10 @@ class SessionTable {
   ShardedMap<uint64_t, Session> sessions_{256};
   ShardedMap<uint64_t, uint64_t> by_nonce_{256};
   std::list<uint64_t> by_activity_;   // the longest idle first
+  // Those that never wrote, in an order that is the same on all replicas: sessions of one committed time go by their ids,
+  // since a table that a snapshot has filled knows no other order of them.
+  std::set<Activity> unwritten_;
+  uint64_t evicted_ = 0;
   // Activity only puts ends off, so an end once seen stays a lower bound until the limits change.
   uint64_t none_ends_before_ns_ = 0;
 

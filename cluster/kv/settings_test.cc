@@ -38,12 +38,17 @@ class SettingsTest : public testing::Test {
                                    .settings = std::move(values)});
   }
   Result Open(uint64_t nonce, uint64_t elapsed_ns = 0) {
-    return state_.Apply(++index_, {.key = {.kind = CommandKind::kOpen, .a = nonce}, .elapsed_ns = elapsed_ns});
+    ++index_;
+    return state_.Apply(index_, {.key = {.kind = CommandKind::kOpen, .a = nonce},
+                                 .session = {.id = index_},
+                                 .elapsed_ns = elapsed_ns});
   }
   Result Write(uint64_t session, uint64_t seq, uint64_t lowest = 1, uint64_t elapsed_ns = 0) {
-    return state_.Apply(++index_, {.key = {.kind = CommandKind::kWrite, .a = session, .b = seq},
+    const std::vector<Operation> operations = {{.kind = OperationKind::kPut, .key = "k", .value = "v"}};
+    return state_.Apply(++index_, {.key = WriteKey({.id = session}, seq, operations),
                                    .lowest_unanswered = lowest,
-                                   .elapsed_ns = elapsed_ns});
+                                   .elapsed_ns = elapsed_ns,
+                                   .operations = operations});
   }
   // Of a memcached client; the answer is the value by now.
   Result Count(uint64_t id, uint64_t elapsed_ns = 0) {
@@ -92,13 +97,15 @@ TEST_F(SettingsTest, OnlyTheFirstSeedCounts) {
   EXPECT_EQ(state_.settings().version, 1u);
 }
 
-TEST_F(SettingsTest, FewerSessionsRefuseNewOnesAndEndNone) {
+TEST_F(SettingsTest, FewerSessionsRefuseNewOnesAndEndNoneThatWrote) {
   const uint64_t first = Open(1).session;
   const uint64_t second = Open(2).session;
-  Change({{Setting::kSessionsMax, 1}});
-  EXPECT_EQ(Open(3).code, ResultCode::kOverloaded);
   EXPECT_EQ(Write(first, 1).code, ResultCode::kOk);
   EXPECT_EQ(Write(second, 1).code, ResultCode::kOk);
+  Change({{Setting::kSessionsMax, 1}});
+  EXPECT_EQ(Open(3).code, ResultCode::kOverloaded);
+  EXPECT_EQ(Write(first, 2).code, ResultCode::kOk);
+  EXPECT_EQ(Write(second, 2).code, ResultCode::kOk);
   Change({{Setting::kSessionsMax, 3}});
   EXPECT_EQ(Open(3).code, ResultCode::kOk);
 }

@@ -66,18 +66,24 @@ bool StateLoader::AddValue(ByteReader& reader) {
 }
 
 bool StateLoader::AddSession(ByteReader& reader) {
+  const bool with_token = version_ >= 5;
   SessionRecord session;
-  session.id = reader.Get<uint64_t>();
+  session.name.id = reader.Get<uint64_t>();
+  if (with_token) session.name.token = reader.Get<uint64_t>();
   session.nonce = reader.Get<uint64_t>();
   session.lowest_unanswered = reader.Get<uint64_t>();
   session.active_ns = reader.Get<uint64_t>();
+  session.wrote = with_token && reader.GetBool();
   const auto count = reader.Get<uint32_t>();
-  std::map<uint64_t, Result> answers;
+  SessionAnswers answers;
   for (uint32_t i = 0; i < count && reader.ok(); ++i) {
     const auto seq = reader.Get<uint64_t>();
-    answers.emplace_hint(answers.end(), seq, GetResult(reader));
+    const uint64_t fingerprint = with_token ? reader.Get<uint64_t>() : 0;
+    answers.emplace_hint(answers.end(), seq, SessionAnswer{.fingerprint = fingerprint, .result = GetResult(reader)});
   }
   if (!reader.ok()) return false;
+  passed_over_ += !with_token;
+  if (!with_token) return true;
   return state_->sessions_.Restore(session, std::move(answers)) || Fail("it holds a session twice");
 }
 
@@ -128,12 +134,12 @@ bool StateLoader::AddEnd(ByteReader& reader) {
   const auto items = version_ >= 2 ? reader.Get<uint64_t>() : 0;
   const auto seen = version_ >= 2 ? reader.Get<uint64_t>() : 0;
   if (!reader.ok()) return false;
-  if (values != state_->values_.size() || sessions != state_->sessions_.size() ||
+  if (values != state_->values_.size() || sessions != state_->sessions_.size() + passed_over_ ||
       windowed != state_->window_.size() || items != state_->memcached_.items() ||
       seen != state_->memcached_.seen()) {
     return Fail("it does not hold as many records as it says");
   }
-  if (version_ >= 4 && content_ != state_->content()) return Fail("its records are not what its beginning says");
+  if (version_ >= 5 && content_ != state_->content()) return Fail("its records are not what its beginning says");
   ended_ = true;
   return true;
 }

@@ -46,6 +46,7 @@ class StateLoader {
   bool unknown_version_ = false;
   uint64_t content_ = 0;
   uint64_t last_time_ns_ = 0;
+  uint64_t passed_over_ = 0;  // sessions from before version 5
   std::string error_;
 };
 

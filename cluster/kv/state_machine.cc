@@ -37,8 +37,7 @@ Result StateMachine::Apply(uint64_t index, const Command& command) {
   Result result;
   switch (command.key.kind) {
     case CommandKind::kOpen:
-      result.session = sessions_.Open(command.key.a, index, now_ns_);
-      if (result.session == 0) result.code = ResultCode::kOverloaded;
+      result = ApplyOpen(command);
       break;
     case CommandKind::kWrite:
       result = ApplyInSession(command);
@@ -101,10 +100,14 @@ void StateMachine::Prefetch(std::span<const Command> commands) const {
   }
 }
 
+Result StateMachine::ApplyOpen(const Command& command) {
+  const Result* const opened = sessions_.Open(command.key.a, command.session, now_ns_);
+  return opened != nullptr ? *opened : Result{.code = ResultCode::kOverloaded};
+}
+
 Result StateMachine::ApplyInSession(const Command& command) {
-  const uint64_t session = command.key.a;
-  const uint64_t seq = command.key.b;
-  switch (sessions_.Arrive(session, seq, command.lowest_unanswered, now_ns_)) {
+  const RequestKey& key = command.key;
+  switch (sessions_.Arrive(key, command.lowest_unanswered, now_ns_)) {
     case SessionTable::SequenceStatus::kUnknown:
       return {.code = ResultCode::kUnknownSession, .session = 0, .values = {}};
     case SessionTable::SequenceStatus::kBelowLowest:
@@ -112,17 +115,17 @@ Result StateMachine::ApplyInSession(const Command& command) {
     case SessionTable::SequenceStatus::kFull:
       return {.code = ResultCode::kOverloaded, .session = 0, .values = {}};
     case SessionTable::SequenceStatus::kAnswered:
-      return *sessions_.Answer(session, seq);
+      return *sessions_.Answer(key);
     case SessionTable::SequenceStatus::kFresh:
       break;
   }
   Result result = Execute(command.operations);
-  sessions_.Record(session, seq, result);
+  sessions_.Record(key, result, !command.operations.empty());
   return result;
 }
 
 Result StateMachine::ApplyInWindow(const Command& command) {
-  if (const Result* known = window_.Answer(command.key)) return *known;
+  if (const Result* known = window_.AnswerOnce(command.key)) return *known;
   if (window_.full()) return {.code = ResultCode::kOverloaded, .session = 0, .values = {}};
   Result result = Execute(command.operations);
   window_.Record(command.key, result, now_ns_, now_ns_);
@@ -255,10 +258,10 @@ std::optional<Result> StateMachine::Known(const RequestKey& key) const {
       result = sessions_.OpenAnswer(key.a);
       break;
     case CommandKind::kWrite:
-      result = sessions_.Answer(key.a, key.b);
+      result = sessions_.Answer(key);
       break;
     case CommandKind::kWindowed:
-      result = window_.Answer(key);
+      result = window_.AnswerOnce(key);
       break;
     case CommandKind::kMemcached:
     case CommandKind::kTick:

@@ -27,7 +27,7 @@ namespace hedgerow::kv {
 
 class StateMachine {
  public:
-  // `index` is the entry's place in the log; it becomes the id of a session that the entry opens.
+  // `index` is the entry's place in the log; it becomes the unique number of an item that the entry changes.
   Result Apply(uint64_t index, const Command& command);
 
   // Fetches from memory what these commands are about, for all of them at once: applied one after the other
@@ -53,6 +53,9 @@ class StateMachine {
 
   size_t values() const { return values_.size(); }
   size_t sessions() const { return sessions_.size(); }
+  size_t sessions_that_wrote() const { return sessions_.size() - sessions_.unwritten(); }
+  // Since this process began: it tells what happened, and is no part of the state.
+  uint64_t sessions_evicted() const { return sessions_.evicted(); }
   size_t seen_without_session() const { return window_.size(); }
   uint64_t committed_time_ns() const { return now_ns_; }
   const MemcachedState& memcached() const { return memcached_; }
@@ -68,6 +71,7 @@ class StateMachine {
   bool snapshot_is_sound() const { return snapshot_is_sound_; }
 
  private:
+  Result ApplyOpen(const Command& command);
   Result ApplyInSession(const Command& command);
   Result ApplyInWindow(const Command& command);
   Result ApplySettings(const Command& command);

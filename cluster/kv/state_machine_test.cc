@@ -32,23 +32,30 @@ Operation Delete(std::string key) {
   return {.kind = OperationKind::kDelete, .key = std::move(key), .value = {}, .expected = {}, .delta = 0};
 }
 
+constexpr SessionName kSession{.id = 0x1111, .token = 0x2222};
+
 class StateMachineTest : public testing::Test {
  protected:
   StateMachineTest() {
-    state_.Apply(1, {.key = {.kind = CommandKind::kOpen, .a = 99}, .operations = {}});
+    const Result opened = state_.Apply(1, {.key = {.kind = CommandKind::kOpen, .a = 99}, .session = kSession});
+    EXPECT_EQ(opened.session, kSession.id);
+    EXPECT_EQ(opened.token, kSession.token);
     state_.Apply(++index_, {.key = {.kind = CommandKind::kSettings},
                             .settings = {{Setting::kSessionTimeout, 60 * kSecond}}});
   }
-  Result Write(uint64_t seq, std::vector<Operation> operations, uint64_t elapsed_ns = 0) {
-    return state_.Apply(++index_, {.key = {.kind = CommandKind::kWrite, .a = 1, .b = seq},
-                                   .lowest_unanswered = 1,
+  Result Apply(const RequestKey& key, std::vector<Operation> operations, uint64_t elapsed_ns = 0, uint64_t lowest = 1) {
+    return state_.Apply(++index_, {.key = key,
+                                   .lowest_unanswered = lowest,
                                    .elapsed_ns = elapsed_ns,
                                    .operations = std::move(operations)});
   }
+  Result Write(uint64_t seq, std::vector<Operation> operations, uint64_t elapsed_ns = 0) {
+    const RequestKey key = WriteKey(kSession, seq, operations);
+    return Apply(key, std::move(operations), elapsed_ns);
+  }
   Result Windowed(uint64_t nonce, std::vector<Operation> operations, uint64_t elapsed_ns = 0) {
-    return state_.Apply(++index_, {.key = {.kind = CommandKind::kWindowed, .a = nonce},
-                                   .elapsed_ns = elapsed_ns,
-                                   .operations = std::move(operations)});
+    const RequestKey key = OnceKey(nonce, operations);
+    return Apply(key, std::move(operations), elapsed_ns);
   }
   StateMachine state_;
   uint64_t index_ = 1;
@@ -79,8 +86,79 @@ TEST_F(StateMachineTest, ADuplicateIsAnsweredAndNotApplied) {
   EXPECT_THAT(Write(1, {Increment("n", 1)}).values, ElementsAre("1"));
   EXPECT_THAT(Write(1, {Increment("n", 1)}).values, ElementsAre("1"));
   EXPECT_EQ(state_.Get("n"), "1");
-  EXPECT_EQ(state_.Known({.kind = CommandKind::kWrite, .a = 1, .b = 1})->values[0], "1");
-  EXPECT_FALSE(state_.Known({.kind = CommandKind::kWrite, .a = 1, .b = 2}).has_value());
+  EXPECT_EQ(state_.Known(WriteKey(kSession, 1, {Increment("n", 1)}))->values[0], "1");
+  EXPECT_FALSE(state_.Known(WriteKey(kSession, 2, {Increment("n", 1)})).has_value());
+}
+
+// Any program that reaches a node may send this; only the client has the token.
+TEST_F(StateMachineTest, UnderAnotherClientsSessionNothingIsDoneAndNothingIsTold) {
+  EXPECT_THAT(Write(1, {Increment("secret", 4242)}).values, ElementsAre("4242"));
+  const uint64_t before = state_.fingerprint();
+  for (const SessionName& forged : {SessionName{.id = kSession.id}, SessionName{.id = kSession.id, .token = 0x2223},
+                                    SessionName{.id = 0x1112, .token = kSession.token}}) {
+    for (const uint64_t seq : {1, 2, 3, 1'000'000}) {
+      for (const std::vector<Operation>& operations : {std::vector<Operation>{}, {Increment("secret", 4242)}}) {
+        const RequestKey key = WriteKey(forged, seq, operations);
+        EXPECT_FALSE(state_.Known(key).has_value());
+        EXPECT_EQ(Apply(key, operations, 0, UINT64_MAX), Result{.code = ResultCode::kUnknownSession});
+        EXPECT_EQ(Apply(CancelKey(key), {}, 0, UINT64_MAX), Result{.code = ResultCode::kUnknownSession});
+      }
+    }
+  }
+  EXPECT_EQ(state_.fingerprint(), before);
+  EXPECT_THAT(Write(2, {Increment("secret", 1)}).values, ElementsAre("4243"));
+}
+
+TEST_F(StateMachineTest, AnotherRequestUnderAUsedNumberIsNotDoneAndNeverOk) {
+  Write(1, {Put("k", "1")});
+  EXPECT_EQ(Write(1, {Put("k", "2")}).code, ResultCode::kMismatch);
+  EXPECT_EQ(Write(1, {}).code, ResultCode::kMismatch);
+  EXPECT_EQ(state_.Known(WriteKey(kSession, 1, {Put("k", "2")}))->code, ResultCode::kMismatch) << "any node knows";
+  EXPECT_EQ(state_.Get("k"), "1");
+  EXPECT_EQ(Write(1, {Put("k", "1")}).code, ResultCode::kOk) << "the first one's answer is there";
+  EXPECT_EQ(Write(2, {}).code, ResultCode::kOk);
+  EXPECT_EQ(Write(2, {Put("k", "3")}).code, ResultCode::kMismatch) << "acknowledged it would be lost";
+  EXPECT_EQ(state_.Get("k"), "1");
+  Windowed(7, {Put("w", "1")});
+  EXPECT_EQ(Windowed(7, {Put("w", "2")}).code, ResultCode::kMismatch);
+  EXPECT_EQ(state_.Get("w"), "1");
+  EXPECT_EQ(Windowed(7, {Put("w", "1")}).code, ResultCode::kOk);
+}
+
+TEST_F(StateMachineTest, AWriteThatIsCancelledFirstIsNeverDone) {
+  const RequestKey late = WriteKey(kSession, 1, {Increment("n", 1)});
+  EXPECT_EQ(Apply(CancelKey(late), {}), Result());
+  EXPECT_EQ(Apply(late, {Increment("n", 1)}).code, ResultCode::kMismatch);
+  EXPECT_EQ(Apply(CancelKey(late), {}), Result());
+  const RequestKey once = OnceKey(8, {Increment("n", 1)});
+  EXPECT_EQ(Apply(CancelKey(once), {}), Result());
+  EXPECT_EQ(Apply(once, {Increment("n", 1)}).code, ResultCode::kMismatch);
+  EXPECT_EQ(state_.Get("n"), std::nullopt);
+}
+
+TEST_F(StateMachineTest, ACancelThatComesLateTellsWhatTheWriteDid) {
+  const RequestKey write = WriteKey(kSession, 1, {Increment("n", 1)});
+  Apply(write, {Increment("n", 1)});
+  EXPECT_THAT(Apply(CancelKey(write), {}).values, ElementsAre("1"));
+  const RequestKey once = OnceKey(8, {Increment("n", 1)});
+  Apply(once, {Increment("n", 1)});
+  EXPECT_THAT(Apply(CancelKey(once), {}).values, ElementsAre("2"));
+  EXPECT_THAT(state_.Known(CancelKey(once))->values, ElementsAre("2"));
+}
+
+// A table that an unknown client has filled does not lock the others out.
+TEST_F(StateMachineTest, SessionsThatNeverWroteMakeRoomForOthers) {
+  Apply({.kind = CommandKind::kSettings}, {});
+  state_.Apply(++index_, {.key = {.kind = CommandKind::kSettings}, .settings = {{Setting::kSessionsMax, 50}}});
+  Write(1, {Put("k", "1")});
+  for (uint64_t i = 1; i <= 200; ++i) {
+    const Result opened = state_.Apply(++index_, {.key = {.kind = CommandKind::kOpen, .a = 1000 + i},
+                                                  .session = {.id = 0x9000 + i, .token = i}});
+    EXPECT_EQ(opened.session, 0x9000 + i);
+  }
+  EXPECT_EQ(state_.sessions(), 50u);
+  EXPECT_EQ(state_.sessions_evicted(), 151u);
+  EXPECT_EQ(Write(2, {Put("k", "2")}).code, ResultCode::kOk) << "a session that wrote stays";
 }
 
 TEST_F(StateMachineTest, AWindowedDuplicateIsKnownAsLongAsTheWindow) {

@@ -25,7 +25,7 @@ constexpr std::array<std::string_view, kRefusals> kRefusalNames = {"none",
                                                                    "binary",
                                                                    "too_fast",
                                                                    "too_many_clients"};
-constexpr std::array<std::string_view, kDrops> kDropNames = {"none", "too_short", "an_answer"};
+constexpr std::array<std::string_view, kDrops> kDropNames = {"none", "too_short", "an_answer", "source"};
 
 // With which an answer begins.
 constexpr std::string_view kAnswerWords[] = {

@@ -59,8 +59,9 @@ enum class Drop : uint8_t {
   kNone = 0,
   kTooShort = 1,  // shorter than a frame header: there is no id to answer under
   kAnAnswer = 2,  // two servers would send each other errors for ever
+  kSource = 3,    // from none of the networks that the node serves (`memcached.clients`)
 };
-constexpr size_t kDrops = 3;
+constexpr size_t kDrops = 4;
 std::string_view Name(Drop drop);
 
 struct Limits {

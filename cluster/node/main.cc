@@ -3,6 +3,7 @@
 // hedgerow-node: one node of the cluster in the foreground, and the commands that ask a running one.
 // docs/cluster.md tells how to set it up.
 
+#include <array>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -28,6 +29,10 @@
 #include "cluster/node/host/scheduling.h"
 #include "cluster/node/waiting_node.h"
 #include "cluster/storage/errors.h"
+#include "cluster/storage/folder.h"
+#include "net/bpffs.h"
+#include "net/capabilities.h"
+#include "operate/file_confinement.h"
 
 namespace hedgerow::node {
 namespace {
@@ -65,6 +70,7 @@ void LeaveDeadlocksToTests() { absl::SetMutexDeadlockDetectionMode(absl::OnDeadl
 struct OperatorService {
   std::unique_ptr<operate::HttpServer> metrics;
   std::unique_ptr<operate::AdminSocket> admin;
+  std::unique_ptr<operate::AdminSocket> monitor;
 };
 
 absl::StatusOr<OperatorService> ServeOperator(const NodeConfig& config, NodeControl& control) {
@@ -77,6 +83,9 @@ absl::StatusOr<OperatorService> ServeOperator(const NodeConfig& config, NodeCont
   auto admin = ServeAdmin(config.admin_socket, control, facts);
   if (!admin.ok()) return admin.status();
   service.admin = *std::move(admin);
+  auto monitor = ServeMonitor(config, control, facts);
+  if (!monitor.ok()) return monitor.status();
+  service.monitor = *std::move(monitor);
   return service;
 }
 
@@ -160,9 +169,27 @@ absl::Status RunAs(const NodeConfig& of_the_file) {
   }
 }
 
+// A node that may mount file systems (root's) mounts and unmounts the BPF file system, which Landlock refuses to a process
+// that it confines: it keeps its rights. An error is what stands in the way of the data folder.
+absl::Status Confine(const NodeConfig& config) {
+  const auto missing = net::MissingCapabilities(std::array{net::Capability::kSysAdmin});
+  if (!missing.ok() || missing->empty()) return absl::OkStatus();
+  if (absl::Status made = storage::MakeFolder(config.data_dir); !made.ok()) return made;
+  using Kind = operate::FileAccess::Kind;
+  std::vector<operate::FileAccess> allowed = {{config.data_dir, Kind::kWrite}, {net::kDefaultBpffs, Kind::kWrite}};
+  for (const std::string& file : config.read_from) operate::AllowReading(file, allowed);
+  operate::AllowMaking(config.admin_socket, allowed);
+  if (!config.monitor_socket.empty()) operate::AllowMaking(config.monitor_socket, allowed);
+  const absl::Status confined = operate::ConfineFiles(allowed);
+  fprintf(stderr, "hedgerow-node: files are %s\n",
+          confined.ok() ? "confined to the node's own folders (Landlock)"
+                        : absl::StrCat("not confined: ", std::string(confined.message())).c_str());
+  return absl::OkStatus();
+}
+
 int Run(const std::string& config_file) {
   LeaveDeadlocksToTests();
-  const absl::StatusOr<NodeConfig> config = LoadNodeConfig(config_file);
+  const absl::StatusOr<NodeConfig> config = LoadNodeConfig(config_file, operate::Reader::kServes);
   if (!config.ok()) {
     fprintf(stderr, "%s\n", std::string(config.status().message()).c_str());
     return kExitUsage;
@@ -171,6 +198,7 @@ int Run(const std::string& config_file) {
     fprintf(stderr, "hedgerow-node: its nice value counts among its own threads only: %s\n",
             std::string(given.message()).c_str());
   }
+  if (const absl::Status confined = Confine(*config); !confined.ok()) return Fail(confined);
   const absl::Status status = RunAs(*config);
   return status.ok() ? 0 : Fail(status);
 }

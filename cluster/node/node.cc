@@ -90,6 +90,12 @@ std::vector<Announcer::Proxy> ProxiesOf(const NodeConfig& config) {
   return proxies;
 }
 
+std::vector<NetAddress> PeerAddressesOf(const NodeConfig& config) {
+  std::vector<NetAddress> addresses;
+  for (const MemberConfig& member : config.members) addresses.push_back(member.peer);
+  return addresses;
+}
+
 void Watch(int epoll, int fd) {
   epoll_event event{};
   event.events = EPOLLIN;
@@ -172,7 +178,7 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
              {.cluster_id = config_.cluster_id, .key = config_.cluster_key, .self = config_.self, .life = life,
               .traits = TraitsOf(config_, *identity_)},
              *identity_, [this] { return random_(); }),
-      front_end_(*client_socket_),
+      front_end_(*client_socket_, config_.clients),
       pushback_(config_.waiting_max),
       announcer_(*peer_socket_, config_.cluster_id, config_.own().serve,
                  {.since_ns = started_ns_, .longest_ns = ReplicaOptionsOf(config_).router.hold_max_ns}, ProxiesOf(config_)),
@@ -193,6 +199,7 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
     announcer_.AlsoName(memcached_->served());
   }
   announcer_.DrawSequencesFrom([this] { return offloads_->DrawAnnounceSequence(); });
+  peers_.SetSources(PeerAddressesOf(config_), config_.peer_clients);
   FollowMembers();
   FollowSettings();
 }

@@ -32,6 +32,7 @@
 #include "cluster/node/config/config.h"
 #include "cluster/node/status/election_spans.h"
 #include "cluster/node/host/event_fd.h"
+#include "cluster/node/host/secret_numbers.h"
 #include "cluster/node/front_end/front_end.h"
 #include "cluster/node/identity/identity_keeper.h"
 #include "cluster/node/status/incidents.h"
@@ -80,6 +81,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   uint64_t Now_ns() override { return now_ns_; }
   uint64_t StampClock_ns() override { return now_ns_; }
   uint64_t Random() override { return random_(); }
+  uint64_t Secret() override { return secrets_.Draw(); }
   void Persist(raft::Persist persist) override { turn_.Persist(std::move(persist)); }
   void Send(raft::Message message) override { peers_.Send(std::move(message)); }
   void Send(kv::Answer answer) override;
@@ -151,6 +153,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   std::unique_ptr<UdpSocket> client_socket_;
   std::unique_ptr<MemcachedFrontEnd> memcached_;  // if it is configured
   std::mt19937_64 random_;
+  SecretNumbers secrets_;
   uint64_t now_ns_;
   uint64_t started_ns_;
   Peers peers_;

@@ -124,6 +124,7 @@ class NodeMembersTest : public NodeFolderTest {
                  .client_id = opened->session,
                  .seq = seq,
                  .lowest_unanswered = seq,
+                 .token = opened->token,
                  .operations = {{.kind = kv::OperationKind::kIncrement, .key = "n", .delta = 1}}});
         if (stop_writing_) return;
         if (!answer.has_value() || answer->values.size() != 1 || answer->values[0] != std::to_string(seq)) {

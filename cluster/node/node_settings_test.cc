@@ -74,7 +74,10 @@ TEST_P(NodeSettingsTest, AChangeHoldsOnAllNodesAndAfterAStartWithOtherFiles) {
   ASSERT_NE(WaitForLeader(), 0u);
   ChangeAtTheLeader({{kv::Setting::kSessionsMax, 2}});
   ASSERT_TRUE(AllHave("2", 2));
-  for (uint64_t i = 1; i <= 2; ++i) EXPECT_NE(Open(i), 0u);
+  for (uint64_t i = 1; i <= 2; ++i) {
+    const uint64_t session = Open(i);
+    EXPECT_EQ(Increment(i, session, 1), std::to_string(i)) << "one that never wrote would make room";
+  }
   const wire::HkvRequest third{.kind = wire::HkvKind::kOpen, .seq = 999};
   const auto refused = Ask(Leader(), third);
   ASSERT_TRUE(refused.has_value());

@@ -52,6 +52,7 @@ void AddDesk(NodeStatus& status, const kv::Replica& replica) {
   status.counters.emplace_back("proposals_not_made", proposals.known, "in_log");
   status.counters.emplace_back("proposals_not_made", proposals.unwanted, "unwanted");
   status.counters.emplace_back("proposals_queued", proposals.queued);
+  status.counters.emplace_back("sessions_evicted", replica.state().sessions_evicted());
   status.counters.emplace_back("forwards", replica.router().counters().forwards);
   status.counters.emplace_back("forwards_queued", replica.router().counters().forwards_queued);
   status.counters.emplace_back("requests_overloaded", replica.router().counters().overloaded);

@@ -152,7 +152,7 @@ TEST_P(NodeTest, WhatIsNoRequestIsAnsweredWithAnErrorOrDropped) {
   const uint64_t leader = WaitForLeader();
   const std::unique_ptr<UdpSocket> socket = AnySocket();
   for (const std::string& bytes : {std::string(), std::string("x"), std::string(1400, '\xff'),
-                                   std::string("\x48\x01\x63\x00", 4), std::string("\x48\x09", 2)}) {
+                                   std::string("\x48\x02\x63\x00", 4), std::string("\x48\x09", 2)}) {
     socket->Send(members_[leader - 1].serve, bytes);
     socket->Send(members_[leader - 1].peer, bytes);
   }
@@ -176,6 +176,37 @@ class BusyNodeTest : public NodeTest {
 INSTANTIATE_TEST_SUITE_P(Durability, BusyNodeTest, testing::Values(Durability::kDisk, Durability::kMemory),
                          DurabilityOf);
 
+// Node 1 serves one address that no test's socket has, the others every loopback address.
+class ListedClientsTest : public NodeTest {
+ protected:
+  NodeConfig ConfigOf(uint64_t id) const override {
+    NodeConfig config = NodeTest::ConfigOf(id);
+    if (id == 1) config.clients = net::Networks({*net::Network::Parse("127.255.0.1")});
+    return config;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(Durability, ListedClientsTest, testing::Values(Durability::kMemory), DurabilityOf);
+
+TEST_P(ListedClientsTest, WhatComesFromElsewhereGetsNoAnswerAndIsCounted) {
+  WaitForLeader();
+  EXPECT_NE(Open(2), 0u);
+  const std::unique_ptr<UdpSocket> stranger = AnySocket();
+  for (const std::string& datagram : {wire::Encode(wire::HkvRequest{.kind = wire::HkvKind::kOpen, .seq = 1}),
+                                      std::string("\x48\x02 of another version")}) {
+    stranger->Send(members_[0].serve, datagram);
+  }
+  stranger->Flush();
+  EXPECT_TRUE(Eventually([&] { return Counter(1, "hkv_dropped", "source") == 2; }));
+  EXPECT_EQ(Counter(1, "hkv_answers", "unknown_version"), 0u);
+  EXPECT_TRUE(stranger->Receive(Now_ns()).empty());
+  NetAddress listed = NetAddress::Parse("127.255.0.1:1").value();
+  listed.port = 0;
+  const std::unique_ptr<UdpSocket> client = UdpSocket::Bind(listed, 1 << 20, 2048).value();
+  client->Send(members_[0].serve, wire::Encode(wire::HkvRequest{.kind = wire::HkvKind::kOpen, .seq = 2}));
+  client->Flush();
+  EXPECT_TRUE(Eventually([&] { return !client->Receive(Now_ns()).empty(); }));
+}
+
 TEST_P(BusyNodeTest, TooManyRequestsMakeItAskForNoHedges) {
   const uint64_t leader = WaitForLeader();
   const uint64_t session = Open(leader);
@@ -188,6 +219,7 @@ TEST_P(BusyNodeTest, TooManyRequestsMakeItAskForNoHedges) {
                                .client_id = session,
                                .seq = seq,
                                .lowest_unanswered = 1,
+                               .token = TokenOf(session),
                                .operations = {{.kind = kv::OperationKind::kPut, .key = "k", .value = "v"}}}));
   }
   socket->Flush();

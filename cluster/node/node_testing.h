@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -185,7 +186,14 @@ class NodeTest : public NodeFolderTest {
   uint64_t Open(uint64_t node) {
     const auto answer = AskUntilDone(node, {.kind = wire::HkvKind::kOpen, .seq = ++nonce_});
     EXPECT_TRUE(answer.has_value());
-    return answer.has_value() ? answer->session : 0;
+    if (!answer.has_value()) return 0;
+    tokens_[answer->session] = answer->token;
+    return answer->session;
+  }
+  // Of a session that was opened here; 0 of any other.
+  uint64_t TokenOf(uint64_t session) const {
+    const auto token = tokens_.find(session);
+    return token == tokens_.end() ? 0 : token->second;
   }
   std::string Increment(uint64_t node, uint64_t session, uint64_t seq) {
     const auto answer = AskUntilDone(
@@ -193,6 +201,7 @@ class NodeTest : public NodeFolderTest {
                .client_id = session,
                .seq = seq,
                .lowest_unanswered = session != wire::kHkvNoSession ? seq : 0,
+               .token = TokenOf(session),
                .operations = {{.kind = kv::OperationKind::kIncrement, .key = "n", .delta = 1}}});
     if (!answer.has_value() || answer->values.size() != 1) return "no answer";
     return answer->values[0];
@@ -207,6 +216,7 @@ class NodeTest : public NodeFolderTest {
   std::unique_ptr<UdpSocket> proxy_socket_;
   std::array<std::unique_ptr<Running>, 3> nodes_;
   uint64_t nonce_ = 100;
+  std::map<uint64_t, uint64_t> tokens_;  // by session
   size_t waiting_max_ = 16'384;
 };
 

@@ -23,6 +23,7 @@ class StateCheckNodeTest : public NodeTest {
                                             .client_id = session_,
                                             .seq = ++seq_,
                                             .lowest_unanswered = seq_,
+                                            .token = TokenOf(session_),
                                             .operations = {{.kind = kv::OperationKind::kPut, .key = key, .value = value}}});
     return answer.has_value() && answer->status == wire::HkvStatus::kOk;
   }

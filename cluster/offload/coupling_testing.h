@@ -146,6 +146,7 @@ class Host : public kv::ReplicaHost {
   uint64_t Now_ns() override { return now_ns; }
   uint64_t StampClock_ns() override { return now_ns; }
   uint64_t Random() override { return ++random_; }
+  uint64_t Secret() override { return Random(); }
   void Persist(raft::Persist persist) override {
     unwritten_.push_back(std::move(persist));
     if (!disk_held) ReleaseDisk();

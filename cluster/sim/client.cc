@@ -13,6 +13,7 @@ namespace hedgerow::sim {
 namespace {
 
 constexpr size_t kAnsweredMax = 128;
+constexpr uint64_t kOther = uint64_t{1} << 63;  // in `reply_to.request`: of SendOther
 // Of a windowed client: every copy leaves within this of the first, and none is cared for after that. With two
 // packets of at most kWindowedDelayMax_ns and copy_age_max_ns on nodes, the window of 4 s is not exceeded.
 constexpr uint64_t kWindowedResend_ns = 1000 * kMillisecond;
@@ -55,7 +56,7 @@ void Client::Act() {
 }
 
 void Client::Begin() {
-  if (!windowed_ && session_ == 0 && opening_) return;
+  if (!windowed_ && session_.id == 0 && opening_) return;
   const uint64_t id = next_request_++;
   Operation& operation = operations_[id];
   operation.invoked_ns = world_.time.now_ns();
@@ -70,6 +71,9 @@ void Client::Begin() {
   if (world_.random.Chance(world_.plan.clients.hedge_ppm)) {
     SendAgainLater(id, world_.random.Between(1, 30) * kMillisecond);
   }
+  if (world_.plan.clients.other_ppm > 0 && world_.random.Chance(world_.plan.clients.other_ppm)) {
+    world_.time.After(world_.random.Below(40 * kMillisecond), [this, id] { SendOther(id); });
+  }
   Retry(id);
 }
 
@@ -81,7 +85,7 @@ std::string Client::Padding() {
 
 Client::Kind Client::DrawKind() {
   if (windowed_) return world_.random.Chance(700'000) ? Kind::kIncrement : Kind::kReadCounter;
-  if (session_ == 0) return Kind::kOpen;
+  if (session_.id == 0) return Kind::kOpen;
   return world_.random.Pick({Kind::kIncrement, Kind::kIncrement, Kind::kReadCounter, Kind::kPut,
                              Kind::kReadRegister, Kind::kReplace, Kind::kReadReplaced, Kind::kTransfer});
 }
@@ -136,18 +140,49 @@ void Client::Prepare(Operation& operation) {
     return;
   }
   ++next_value_;
-  if (windowed_) {
-    command.key = {.kind = kv::CommandKind::kWindowed, .a = address_, .b = next_request_, .c = 77};
+  command.key = windowed_ ? kv::OnceKey(address_ << 32 | next_request_, command.operations)
+                          : kv::WriteKey(session_, next_seq_++, command.operations);
+}
+
+// Something else under the same number: an empty write, or the CANCEL of this one. Of two requests one is done.
+void Client::SendOther(uint64_t id) {
+  const auto found = operations_.find(id);
+  if (found == operations_.end()) return;
+  kv::Request other = found->second.request;
+  kv::Command& command = other.command;
+  if (other.read_key.has_value() || command.key.kind == kv::CommandKind::kOpen) return;
+  command.operations.clear();
+  other.reply_to.request = id | kOther;
+  if (world_.random.Chance(500'000)) {
+    command.key = kv::CancelKey(command.key);
   } else {
-    command.key = {.kind = kv::CommandKind::kWrite, .a = session_, .b = next_seq_++, .c = 0};
+    command.key = windowed_ ? kv::OnceKey(command.key.a, {})
+                            : kv::WriteKey({.id = command.key.a, .token = command.key.d}, command.key.b, {});
   }
+  other.patience_ns = kSecond;
+  Server* const to = &world_.membership->SomeNode();
+  world_.network.Send(address_, to->id().value(), windowed_ ? kWindowedDelayMax_ns : UINT64_MAX,
+                      [to, other = std::move(other)] { to->ArriveRequest(other); });
+}
+
+// OK without values: it came first. (With values: the CANCEL of what was done.)
+void Client::OtherAnswered(const kv::Answer& answer) {
+  const uint64_t id = answer.reply_to.request & ~kOther;
+  const bool done = answer.kind == kv::Answer::Kind::kResult && answer.result.code == kv::ResultCode::kOk &&
+                    answer.result.values.empty();
+  if (!done) return;
+  const auto before = answered_.find(id);
+  if (before != answered_.end() && before->second.code == kv::ResultCode::kOk) {
+    world_.Fail("client ", address_, " was told that two requests under the number of request ", id, " were done");
+  }
+  others_done_.insert(id);
 }
 
 uint64_t Client::LowestUnanswered() const {
   uint64_t lowest = next_seq_;
   for (const auto& [id, operation] : operations_) {
     const kv::RequestKey& key = operation.request.command.key;
-    if (!operation.request.read_key.has_value() && key.kind == kv::CommandKind::kWrite && key.a == session_) {
+    if (!operation.request.read_key.has_value() && key.kind == kv::CommandKind::kWrite && key.a == session_.id) {
       lowest = std::min(lowest, key.b);
     }
   }
@@ -195,6 +230,7 @@ void Client::Retry(uint64_t id) {
 
 void Client::ArriveAnswer(const kv::Answer& answer) {
   const uint64_t id = answer.reply_to.request;
+  if ((id & kOther) != 0) return OtherAnswered(answer);
   const auto found = operations_.find(id);
   if (found != operations_.end()) {
     Complete(found->second, answer);
@@ -246,6 +282,9 @@ void Client::Complete(Operation& operation, const kv::Answer& answer) {
     if (operation.kind != Kind::kOpen) answered_[id] = answer.result;
     if (answered_.size() > kAnsweredMax) answered_.erase(answered_.begin());
     if (operation.kind != Kind::kOpen) session_active_ns_ = std::max(session_active_ns_, operation.invoked_ns);
+    if (answer.result.code == kv::ResultCode::kOk && others_done_.contains(id)) {
+      world_.Fail("client ", address_, " was told that two requests under the number of request ", id, " were done");
+    }
     if (answer.result.code == kv::ResultCode::kOk) Succeeded(operation, answer.result);
   }
   ++world_.answers;
@@ -254,9 +293,13 @@ void Client::Complete(Operation& operation, const kv::Answer& answer) {
 
 void Client::Succeeded(Operation& operation, const kv::Result& result) {
   const uint64_t now_ns = world_.time.now_ns();
+  if (operation.request.command.key.kind == kv::CommandKind::kWrite && operation.request.command.key.a == session_.id) {
+    wrote_ = true;
+  }
   switch (operation.kind) {
     case Kind::kOpen:
-      session_ = result.session;
+      session_ = {.id = result.session, .token = result.token};
+      wrote_ = false;
       session_active_ns_ = operation.invoked_ns;
       next_seq_ = 1;
       opening_ = false;
@@ -293,14 +336,15 @@ void Client::Read(Operation& operation, const kv::Answer& answer) {
 
 void Client::SessionLost(const Operation& operation) {
   const uint64_t session = operation.request.command.key.a;
-  if (session != session_) return;
+  if (session != session_.id) return;
   // Committed time never runs ahead of real time, so a session lives at least as long as it was promised.
   const uint64_t idle_ns = world_.time.now_ns() - session_active_ns_;
-  if (idle_ns < world_.plan.settings.shortest_timeout_ns) {
+  // One in which nothing was done makes room for others.
+  if (wrote_ && idle_ns < world_.plan.settings.shortest_timeout_ns) {
     world_.Fail("the session of client ", address_, " expired after ", idle_ns / kMillisecond, " ms of ",
                 world_.plan.settings.shortest_timeout_ns / kMillisecond);
   }
-  session_ = 0;
+  session_ = {};
   std::erase_if(operations_, [session](const auto& entry) {
     const kv::Request& request = entry.second.request;
     return !request.read_key.has_value() && request.command.key.kind == kv::CommandKind::kWrite &&

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 
 #include "cluster/kv/request_router.h"
@@ -33,6 +34,8 @@ class Client {
   void Stop();
   bool idle() const { return operations_.empty(); }
   void ArriveAnswer(const kv::Answer& answer);
+  const kv::SessionName& session() const { return session_; }
+  uint64_t next_seq() const { return next_seq_; }
 
  private:
   enum class Kind : uint8_t {
@@ -70,6 +73,8 @@ class Client {
   void Complete(Operation& operation, const kv::Answer& answer);
   void Succeeded(Operation& operation, const kv::Result& result);
   void Read(Operation& operation, const kv::Answer& answer);
+  void SendOther(uint64_t request);
+  void OtherAnswered(const kv::Answer& answer);
   void SessionLost(const Operation& operation);
   uint64_t LowestUnanswered() const;
 
@@ -82,9 +87,11 @@ class Client {
   uint64_t next_value_ = 1;
   std::map<uint64_t, Operation> operations_;  // without an answer, by request
   std::map<uint64_t, kv::Result> answered_;   // to compare with what else comes
+  std::set<uint64_t> others_done_;  // requests whose number another one has taken
   std::map<std::string, uint64_t> known_;     // what replaced keys were last seen to hold
 
-  uint64_t session_ = 0;
+  kv::SessionName session_{};
+  bool wrote_ = false;  // and knows it: such a session is not ended for another one
   bool opening_ = false;
   uint64_t next_seq_ = 1;
   uint64_t session_active_ns_ = 0;  // invocation of the last write that was answered

@@ -112,6 +112,8 @@ int Main() {
   printf("%llu leaders' disks hung for good, %llu folders put back; %llu pieces, %llu datagrams not believed\n",
          static_cast<unsigned long long>(totals.hung_leaders), static_cast<unsigned long long>(totals.folders_put_back),
          static_cast<unsigned long long>(totals.sealed_pieces), static_cast<unsigned long long>(totals.sealed_drops));
+  printf("%llu sessions ended for others, %llu forged requests\n", static_cast<unsigned long long>(totals.sessions_evicted),
+         static_cast<unsigned long long>(totals.forged));
   const bool found = totals.violations > 0;
   if (bug != 0) printf("%s: %s\n", name.c_str(), found ? "found" : "NOT FOUND");
   return found == (bug != 0) ? 0 : 1;

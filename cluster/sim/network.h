@@ -21,6 +21,7 @@ namespace hedgerow::sim {
 
 constexpr uint64_t kFirstClient = HR_RAFT_MAX_MEMBERS + 1;
 constexpr uint64_t kFirstMemcachedClient = 24;
+constexpr uint64_t kStranger = 31;  // stranger.h
 
 class Network {
  public:

@@ -246,6 +246,9 @@ Plan DrawPlan(Random& random) {
   plan.last_days.hung_disk = !plan.disk.memory && glue.Chance(400'000);
   plan.last_days.folder_put_back = plan.sealed.on && glue.Chance(400'000);
   plan.turn_max_ns = glue.Pick<uint64_t>({0, 20, 100, 500}) * kMicrosecond;
+  plan.stranger.mean_interval_ns = glue.Pick<uint64_t>({0, 20, 100}) * kMillisecond;
+  plan.stranger.seed = glue.Next();
+  plan.clients.other_ppm = glue.Pick<uint64_t>({0, 20'000, 100'000});
   return plan;
 }
 
@@ -298,6 +301,10 @@ std::string Describe(const Plan& plan) {
     absl::StrAppend(&text, "; files differ, settings change every ", plan.settings.mean_interval_ns / kMillisecond,
                     " ms");
   }
+  if (plan.stranger.mean_interval_ns > 0) {
+    absl::StrAppend(&text, "; a stranger every ", plan.stranger.mean_interval_ns / kMillisecond, " ms");
+  }
+  if (plan.clients.other_ppm > 0) absl::StrAppend(&text, "; numbers used twice, ", plan.clients.other_ppm, " ppm");
   if (plan.recovery.mean_interval_ns > 0) {
     absl::StrAppend(&text, "; begins anew every ", plan.recovery.mean_interval_ns / kSecond, " s");
   }

@@ -119,6 +119,7 @@ struct ClientPlan {
   uint64_t keys = 1;
   uint64_t hedge_ppm = 0;
   uint64_t sleep_ppm = 0;  // after an operation: silent for longer than a session lives
+  uint64_t other_ppm = 0;  // of writes: another request is sent under the same number
 };
 
 // What is tried once the weather has cleared, while clients go on (last_days.h).
@@ -135,6 +136,12 @@ struct SettingsPlan {
   uint64_t changes_seed = 0;
   uint64_t check_every_entries = 50;
   uint64_t shortest_timeout_ns = 0;  // of sessions, that ever holds
+};
+
+// Requests under sessions that are not the sender's, and OPENs of sessions that are never used (stranger.h).
+struct StrangerPlan {
+  uint64_t mean_interval_ns = 0;  // 0: none
+  uint64_t seed = 0;
 };
 
 struct MemcachedPlan {
@@ -155,6 +162,7 @@ struct Plan {
   SnapshotPlan snapshots;
   FaultPlan faults;
   ClientPlan clients;
+  StrangerPlan stranger;
   MemcachedPlan memcached;
   MembershipPlan membership;
   RecoveryPlan recovery;

@@ -47,6 +47,8 @@ SeedTotals RunSeeds(const SeedRange& range, const std::function<void(const Repor
       totals.folders_put_back += report.folders_put_back;
       totals.sealed_pieces += report.sealed_pieces;
       totals.sealed_drops += report.sealed_drops;
+      totals.sessions_evicted += report.sessions_evicted;
+      totals.forged += report.forged;
       totals.seconds += report.seconds;
       each(report);
       if (range.stop_at_violation && !report.violation.empty()) stop = true;

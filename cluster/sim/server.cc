@@ -14,6 +14,7 @@
 #include "cluster/sim/memcached_client.h"
 #include "cluster/sim/membership.h"
 #include "cluster/sim/recovery.h"
+#include "cluster/sim/stranger.h"
 #include "cluster/sim/weather.h"
 
 namespace hedgerow::sim {
@@ -224,6 +225,7 @@ void Server::AddCounters() {
   world_.quorum_checks += raft().counters().quorum_checks;
   world_.appends_early += raft().counters().early_stored;
   world_.proposals_known += replica_->proposals().counters.known;
+  world_.sessions_evicted += replica_->state().sessions_evicted();
   if (!link_.has_value()) return;
   world_.sealed_pieces += link_->peers().received_pieces().received;
   for (const uint64_t drops : link_->peers().counters().drops) world_.sealed_drops += drops;
@@ -483,6 +485,10 @@ void Server::Send(kv::Answer answer) {
     Server* const to = world_.servers[address - 1].get();
     to_peers_.push_back([send, to, from = id_, answer = std::move(answer)] {
       send([to, from, answer] { to->ArriveForwardAnswer(from, answer); });
+    });
+  } else if (address == kStranger) {
+    to_clients_.push_back([send, this, answer = std::move(answer)] {
+      send([this, answer] { world_.stranger->ArriveAnswer(answer); });
     });
   } else if (address >= kFirstMemcachedClient) {
     MemcachedClient* const client = world_.memcached_clients[address - kFirstMemcachedClient].get();

@@ -94,6 +94,7 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   uint64_t Now_ns() override;
   uint64_t StampClock_ns() override;
   uint64_t Random() override;
+  uint64_t Secret() override { return Random(); }
   void Persist(raft::Persist persist) override { turn_->Persist(std::move(persist)); }
   void Send(raft::Message message) override;
   void Send(kv::Answer answer) override;

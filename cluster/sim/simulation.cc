@@ -16,6 +16,7 @@
 #include "cluster/sim/recovery.h"
 #include "cluster/sim/server.h"
 #include "cluster/sim/settings_changes.h"
+#include "cluster/sim/stranger.h"
 #include "cluster/sim/weather.h"
 #include "cluster/sim/world.h"
 
@@ -58,6 +59,7 @@ void Populate(World& world) {
   world.membership = std::make_unique<Membership>(world);
   world.recovery = std::make_unique<Recovery>(world);
   world.settings = std::make_unique<SettingsChanges>(world);
+  world.stranger = std::make_unique<Stranger>(world);
   const uint64_t clients = world.plan.clients.session_clients + world.plan.clients.windowed_clients;
   for (uint64_t i = 0; i < clients; ++i) {
     world.clients.push_back(
@@ -76,6 +78,7 @@ void Populate(World& world) {
   world.membership->Start();
   world.recovery->Start();
   world.settings->Start();
+  world.stranger->Start();
 }
 
 bool Run(World& world, uint64_t end_ns) {
@@ -135,6 +138,7 @@ void RunToTheEnd(World& world, uint64_t seconds) {
   world.membership->Calm();
   world.recovery->Calm();
   world.settings->Calm();
+  world.stranger->Calm();
   LastDays last_days(world, [&world](uint64_t duration_ns) { return Run(world, world.time.now_ns() + duration_ns); });
   if (!last_days.Run()) return;
   for (const auto& client : world.clients) client->Stop();
@@ -200,6 +204,8 @@ Report Simulate(const SimulationOptions& options) {
   report.folders_put_back = world.folders_put_back;
   report.sealed_pieces = world.sealed_pieces;
   report.sealed_drops = world.sealed_drops;
+  report.sessions_evicted = world.sessions_evicted;
+  report.forged = world.forged;
   return report;
 }
 

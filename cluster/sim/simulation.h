@@ -49,6 +49,8 @@ struct Report {
   uint64_t folders_put_back = 0;  // of followers
   uint64_t sealed_pieces = 0;     // of long messages
   uint64_t sealed_drops = 0;      // datagrams that were not believed
+  uint64_t sessions_evicted = 0;  // for others, on all nodes
+  uint64_t forged = 0;            // requests under a client's session, without its token
 };
 
 Report Simulate(const SimulationOptions& options);

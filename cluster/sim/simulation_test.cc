@@ -66,6 +66,8 @@ TEST(Simulation, AThousandSeedsOfThirtySecondsViolateNothing) {
   printf("%llu leaders' disks hung for good, %llu folders put back; %llu pieces, %llu datagrams not believed\n",
          static_cast<unsigned long long>(totals.hung_leaders), static_cast<unsigned long long>(totals.folders_put_back),
          static_cast<unsigned long long>(totals.sealed_pieces), static_cast<unsigned long long>(totals.sealed_drops));
+  printf("%llu sessions ended for others, %llu forged requests\n", static_cast<unsigned long long>(totals.sessions_evicted),
+         static_cast<unsigned long long>(totals.forged));
   // Weather that stops everything would violate nothing, and show nothing.
   EXPECT_GT(totals.answers, totals.operations / 2);
   EXPECT_GT(totals.kernel_appends, totals.runs * 50);
@@ -87,6 +89,8 @@ TEST(Simulation, AThousandSeedsOfThirtySecondsViolateNothing) {
   EXPECT_GT(totals.folders_put_back, totals.runs / 50);
   EXPECT_GT(totals.sealed_pieces, totals.runs);
   EXPECT_GT(totals.sealed_drops, totals.runs * 10);
+  EXPECT_GT(totals.sessions_evicted, totals.runs);
+  EXPECT_GT(totals.forged, totals.runs * 10);
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ class Weather;
 class Membership;
 class Recovery;
 class SettingsChanges;
+class Stranger;
 
 struct World {
   explicit World(uint64_t seed);
@@ -56,6 +57,7 @@ struct World {
   std::unique_ptr<Membership> membership;
   std::unique_ptr<Recovery> recovery;
   std::unique_ptr<SettingsChanges> settings;
+  std::unique_ptr<Stranger> stranger;
   std::string violation;
   std::function<void(const std::string&)> trace;
 
@@ -83,8 +85,10 @@ struct World {
   uint64_t folders_emptied = 0;
   uint64_t hung_leaders = 0;
   uint64_t folders_put_back = 0;
+  uint64_t forged = 0;  // requests under a client's session by the stranger
   uint64_t sealed_pieces = 0;  // of long messages; of lives that have ended, and so below
   uint64_t sealed_drops = 0;   // datagrams that were not believed
+  uint64_t sessions_evicted = 0;
 };
 
 }  // namespace hedgerow::sim

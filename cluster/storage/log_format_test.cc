@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The format of the log: what earlier programs have left is refused and not touched, a later one is named, and
-// this one's is what is documented. testdata/log-7 is a log as hexadecimal lines (file, place, bytes), made
+// this one's is what is documented. testdata/log-8 is a log as hexadecimal lines (file, place, bytes), made
 // after records.h and segment_file.h and not by this program.
 
 #include <gmock/gmock.h>
@@ -49,9 +49,9 @@ class LogFormatTest : public ::testing::Test {
     return options;
   }
   // Parts of files by their name in the log's folder.
-  static std::map<std::string, std::string> Golden() {
+  static std::map<std::string, std::string> Golden(int version = 8) {
     std::map<std::string, std::string> files;
-    std::ifstream lines(HEDGEROW_SOURCE_DIR "/cluster/storage/testdata/log-7");
+    std::ifstream lines(absl::StrCat(HEDGEROW_SOURCE_DIR "/cluster/storage/testdata/log-", version));
     std::string name;
     size_t place = 0;
     for (std::string bytes; lines >> name >> place >> bytes;) {
@@ -151,12 +151,24 @@ TEST_F(LogFormatTest, AFolderOfAFormerFormatIsRefusedAndNotTouched) {
                                        ReadStoppedLog(Options(), kIdentity, ReadThrough).status(),
                                        ReadOriginOfStopped(Options(), kIdentity).status()}) {
       EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-      EXPECT_THAT(std::string(status.message()), HasSubstr("is of a format before 7"));
+      EXPECT_THAT(std::string(status.message()), HasSubstr("is of a format before 8"));
       EXPECT_THAT(std::string(status.message()), HasSubstr("take a backup with it"));
       EXPECT_THAT(std::string(status.message()), HasSubstr("nothing was changed"));
     }
     EXPECT_EQ(Everything(folder_.path()), before);
   }
+}
+
+// Its entries are commands that this program would have to guess at.
+TEST_F(LogFormatTest, TheFormatBeforeIsRefusedAndNotTouched) {
+  std::filesystem::create_directories(folder_.segments());
+  for (const auto& [name, bytes] : Golden(7)) WriteFile(absl::StrCat(folder_.log(), "/", name), bytes);
+  const std::map<std::string, std::string> before = Everything(folder_.path());
+  const absl::Status status = LogStorage::Open(Options(), kIdentity).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("of a format before 8"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("take a backup with it"));
+  EXPECT_EQ(Everything(folder_.path()), before);
 }
 
 TEST_F(LogFormatTest, ALaterFormatIsNamedAndNotTouched) {
@@ -166,7 +178,7 @@ TEST_F(LogFormatTest, ALaterFormatIsNamedAndNotTouched) {
   const absl::Status status = LogStorage::Open(Options(), kIdentity).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
   EXPECT_THAT(std::string(status.message()),
-              HasSubstr("has format 8, and this program reads format 7: start the version of the program"));
+              HasSubstr("has format 9, and this program reads format 8: start the version of the program"));
   EXPECT_EQ(Everything(folder_.path()), before);
 }
 

@@ -160,6 +160,7 @@ absl::StatusOr<std::optional<LogHeader>> ReadLogHeader(const std::string& log_pa
         "the log in ", log_path, " has format ", header->format_version, ", and this program reads format ",
         kFormatVersion, ": start the version of the program that wrote it"));
   }
+  if (header->format_version < kFormatVersion) return OlderFormatError(log_path);
   if (header->identity != expected) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the log in ", log_path, " belongs to node ", header->identity.node.value(), " of cluster ",

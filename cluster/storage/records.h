@@ -27,8 +27,9 @@
 
 namespace hedgerow::storage {
 
-// Raised when an older program could misread what a newer one writes. 1 to 6 were in RocksDB, and are refused.
-inline constexpr uint32_t kFormatVersion = 7;
+// Raised when another program could misread what is written. 1 to 6 were in RocksDB, 7 had sessions without tokens (commands of
+// versions 1 and 2): all are refused.
+inline constexpr uint32_t kFormatVersion = 8;
 
 struct LogHeader {
   uint32_t format_version = kFormatVersion;

@@ -11,6 +11,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "cluster/api/transfer.grpc.pb.h"
@@ -34,6 +36,18 @@ constexpr int kIdle_ms = 2000;
 // For a transfer that a newer one ends.
 constexpr absl::Duration kMakeWay = absl::Seconds(5);
 
+// gRPC names a caller "ipv4:10.0.0.1:40000" or "ipv6:%5Bfd00::1%5D:40000". Nothing: neither.
+std::optional<net::IpAddress> SourceOf(absl::string_view peer) {
+  if (!absl::ConsumePrefix(&peer, "ipv4:") && !absl::ConsumePrefix(&peer, "ipv6:")) return std::nullopt;
+  absl::string_view host = peer.substr(0, peer.rfind(':'));
+  if (absl::ConsumePrefix(&host, "%5B") || absl::ConsumePrefix(&host, "[")) {
+    if (!absl::ConsumeSuffix(&host, "%5D") && !absl::ConsumeSuffix(&host, "]")) return std::nullopt;
+    host = host.substr(0, host.find('%'));  // a link-local address's interface
+  }
+  const absl::StatusOr<net::IpAddress> address = net::IpAddress::Parse(host);
+  return address.ok() ? std::optional(*address) : std::nullopt;
+}
+
 using Stream = grpc::ServerReaderWriter<v1::Frame, v1::Frame>;
 
 class Service final : public v1::SnapshotTransfer::Service {
@@ -42,6 +56,14 @@ class Service final : public v1::SnapshotTransfer::Service {
       : options_(std::move(options)), folder_(std::move(folder)), host_(host) {}
 
   grpc::Status Give(grpc::ServerContext* context, Stream* stream) override {
+    const std::optional<net::IpAddress> source = SourceOf(context->peer());
+    if (!source.has_value() || !host_.MayCall(*source)) {
+      absl::MutexLock lock(&mutex_);
+      ++statistics_.source;
+      return grpc::Status(grpc::StatusCode::PERMISSION_DENIED,
+                          absl::StrCat("connections from ", context->peer(),
+                                       " are not taken: it is no member's address, and `peer_clients` does not list it"));
+    }
     std::optional<Caller> caller = Meet(*context, *stream);
     if (!caller.has_value()) {
       // One message for all reasons: an unauthenticated caller learns nothing from it.

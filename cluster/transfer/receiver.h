@@ -5,7 +5,7 @@
 // that is whole is synced, checked, made into a state machine and published before its user hears of it. Runs
 // on gRPC's threads.
 //
-// A caller that has not shown that it has the cluster's key holds one of a few threads and changes nothing else. What a
+// A caller from an address that is no member's is refused at once. One that has not shown that it has the cluster's key holds one of a few threads and changes nothing else. What a
 // transfer holds is bounded by its window in memory and by the offered size on the disk, which is set aside
 // before the first byte comes.
 
@@ -22,6 +22,7 @@
 #include "cluster/raft/event.h"
 #include "cluster/storage/snapshot_folder.h"
 #include "cluster/wire/key.h"
+#include "net/ip_address.h"
 
 namespace hedgerow::transfer {
 
@@ -43,6 +44,8 @@ struct Received {
 class ReceiverHost {
  public:
   virtual ~ReceiverHost() = default;
+  // Whether a connection from this address may be a member's. Others are refused before they are asked anything.
+  virtual bool MayCall(const net::IpAddress& source) = 0;
   // Whether such a snapshot, of the leader of this term, would be of use. AlreadyExists: what it holds is here
   // already. Other errors are reported to the node that offers it.
   virtual absl::Status Judge(raft::NodeId leader, raft::Term term, const raft::EntryId& last) = 0;
@@ -56,6 +59,7 @@ struct ReceiverStatistics {
   uint64_t broken_off = 0;       // the connection ended before
   uint64_t refused = 0;          // no room, damaged, or of no use to the core
   uint64_t unauthenticated = 0;  // connections and frames without the right key
+  uint64_t source = 0;           // calls from an address that is no member's
   uint64_t received_bytes = 0;
 };
 

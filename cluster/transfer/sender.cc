@@ -150,7 +150,8 @@ class Sender::Call {
     stream_ = stub_->Give(&context_);
     absl::Status status = Greet();
     if (status.ok()) status = Offer(moved);
-    if (!status.ok()) context_.TryCancel();
+    // A stream that broke has ended, and how is the other end's to say.
+    if (!status.ok() && !absl::IsUnavailable(status)) context_.TryCancel();
     // The end of a call comes after all messages of it.
     for (v1::Frame more; stream_->Read(&more);) continue;
     const grpc::Status finished = stream_->Finish();

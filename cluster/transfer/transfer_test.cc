@@ -157,6 +157,18 @@ TEST_F(TransferTest, WithoutTheKeyNothingIsReceived) {
   EXPECT_EQ(FilesAtReceiver(), 0u);
 }
 
+TEST_F(TransferTest, AConnectionFromElsewhereIsRefusedBeforeItIsAsked) {
+  Take(At(500, 3), 10);
+  calls_from_ = *net::IpAddress::Parse("127.0.0.9");
+  const std::unique_ptr<Sender> sender = NewSender(0, 1, 1);
+  sender->Send(OfferOf(At(500, 3)));
+  const absl::Status ended = AwaitEnd();
+  EXPECT_THAT(ended.message(), HasSubstr("`peer_clients` does not list it")) << ended;
+  EXPECT_EQ(receiver_->statistics().source, 1u);
+  EXPECT_EQ(receiver_->statistics().unauthenticated, 0u);
+  EXPECT_EQ(receiver_->statistics().begun, 0u);
+}
+
 TEST_F(TransferTest, UnauthenticatedCallersThatSendNothingKeepNoOtherOut) {
   Take(At(500, 3), 100);
   const auto channel = grpc::CreateChannel(address_, grpc::InsecureChannelCredentials());

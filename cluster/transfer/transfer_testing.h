@@ -130,6 +130,7 @@ class TransferTest : public ::testing::Test, public ReceiverHost {
   }
 
   // ReceiverHost
+  bool MayCall(const net::IpAddress& source) override { return source == calls_from_; }
   absl::Status Judge(raft::NodeId, raft::Term term, const raft::EntryId& last) override {
     if (term < raft::Term(5)) return absl::FailedPreconditionError("its term is over");
     return last.index > raft::LogIndex(10) ? absl::OkStatus() : absl::AlreadyExistsError("it is here");
@@ -141,6 +142,7 @@ class TransferTest : public ::testing::Test, public ReceiverHost {
     return take_;
   }
 
+  net::IpAddress calls_from_ = *net::IpAddress::Parse("127.0.0.1");
   storage::TestFolder from_;
   storage::TestFolder to_;
   std::optional<storage::SnapshotFolder> sent_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "cluster/kv/bytes.h"
 
@@ -10,6 +11,7 @@ namespace hedgerow::wire {
 namespace {
 
 constexpr uint8_t kAnswerBit = 0x80;
+constexpr size_t kVersionOffset = 1;
 constexpr size_t kKindOffset = 2;
 constexpr size_t kClientIdOffset = 8;
 constexpr size_t kSeqOffset = 16;
@@ -18,7 +20,7 @@ constexpr uint32_t kPatienceDefault_us = 1'000'000;
 constexpr uint32_t kPatienceMax_us = 60'000'000;
 
 // By number.
-constexpr std::array<std::string_view, kHkvDrops> kDropNames = {"none", "too_short", "magic", "an_answer"};
+constexpr std::array<std::string_view, kHkvDrops> kDropNames = {"none", "too_short", "magic", "an_answer", "source"};
 
 // The bytes that pair answer and request, as far as they are there.
 uint64_t NumberAt(std::string_view datagram, size_t offset) {
@@ -29,6 +31,7 @@ uint64_t NumberAt(std::string_view datagram, size_t offset) {
 HkvParse Refuse(std::string_view datagram, HkvStatus status, uint32_t hint) {
   HkvParse parse;
   HkvAnswer& answer = parse.answer.emplace();
+  if (status == HkvStatus::kUnknownVersion) answer.version = static_cast<uint8_t>(datagram[kVersionOffset]);
   if (datagram.size() > kKindOffset) {
     answer.kind = static_cast<HkvKind>(static_cast<uint8_t>(datagram[kKindOffset]));
   } else {
@@ -124,12 +127,12 @@ size_t Size_bytes(const kv::Operation& operation) {
 size_t Size_bytes(const HkvRequest& request) {
   constexpr size_t kNever = kHkvMax_bytes + 1;
   const HkvBody body = RowOf(request.kind).body;
-  if (body == HkvBody::kEmpty) return kHkvHeader_bytes;
+  if (body == HkvBody::kEmpty) return kHkvRequestHeader_bytes;
   if (body == HkvBody::kKey) {
-    return request.key.size() > kv::kKeyMax_bytes ? kNever : kHkvHeader_bytes + 1 + request.key.size();
+    return request.key.size() > kv::kKeyMax_bytes ? kNever : kHkvRequestHeader_bytes + 1 + request.key.size();
   }
   if (request.operations.size() > kv::kOperationsMax) return kNever;
-  size_t size = kHkvHeader_bytes + 1;
+  size_t size = kHkvRequestHeader_bytes + 1;
   for (const kv::Operation& operation : request.operations) {
     if (operation.key.size() > kv::kKeyMax_bytes) return kNever;
     size += Size_bytes(operation);
@@ -137,8 +140,8 @@ size_t Size_bytes(const HkvRequest& request) {
   return size;
 }
 
-// A session's writes have it alone.
-bool HasLowestUnanswered(const HkvRequest& request) {
+// It has the session's token and the lowest unanswered write.
+bool IsInSession(const HkvRequest& request) {
   return RowOf(request.kind).client_id == HkvClientId::kSessionOrZero && request.client_id != kHkvNoSession;
 }
 
@@ -153,8 +156,9 @@ std::optional<HkvRequest> GetRequest(ByteReader& reader) {
   request.client_id = reader.Get<uint64_t>();
   request.seq = reader.Get<uint64_t>();
   request.lowest_unanswered = reader.Get<uint64_t>();
+  request.token = reader.Get<uint64_t>();
   if (row->client_id == HkvClientId::kZero && request.client_id != 0) return std::nullopt;
-  if (!HasLowestUnanswered(request) && request.lowest_unanswered != 0) return std::nullopt;
+  if (!IsInSession(request) && (request.lowest_unanswered != 0 || request.token != 0)) return std::nullopt;
   if (row->body == HkvBody::kKey) request.key = reader.GetText<uint8_t>(kv::kKeyMax_bytes);
   if (row->body == HkvBody::kOperations) {
     const auto count = reader.Get<uint8_t>();
@@ -178,7 +182,8 @@ bool Has(const HkvAnswer& answer, HkvOutcome outcome) {
 
 // What Encode writes; more than a datagram if it cannot be written.
 size_t Size_bytes(const HkvAnswer& answer) {
-  size_t size = kHkvHeader_bytes;
+  size_t size = kHkvAnswerHeader_bytes;
+  if (Has(answer, HkvOutcome::kSession)) size += sizeof(kv::SessionName);
   if (Has(answer, HkvOutcome::kValue)) size += 2 + answer.value.size();
   if (Has(answer, HkvOutcome::kValues)) {
     if (answer.values.size() > kv::kOperationsMax) return kHkvMax_bytes + 1;
@@ -209,7 +214,8 @@ std::optional<HkvAnswer> ParseHkvAnswer(std::string_view datagram) {
   if (datagram.size() > kHkvMax_bytes) return std::nullopt;
   ByteReader reader(datagram);
   HkvAnswer answer;
-  if (reader.Get<uint8_t>() != kHkvMagic || reader.Get<uint8_t>() != kHkvVersion) return std::nullopt;
+  if (reader.Get<uint8_t>() != kHkvMagic) return std::nullopt;
+  answer.version = reader.Get<uint8_t>();
   const auto kind = reader.Get<uint8_t>();
   const HkvRequestRow* const row = FindHkvRequest(kind & ~kAnswerBit);
   if ((kind & kAnswerBit) == 0 || row == nullptr) return std::nullopt;
@@ -217,11 +223,16 @@ std::optional<HkvAnswer> ParseHkvAnswer(std::string_view datagram) {
   const HkvStatusRow* const status = FindHkvStatus(reader.Get<uint8_t>());
   if (status == nullptr) return std::nullopt;
   answer.status = status->status;
+  if (answer.version != kHkvVersion && answer.status != HkvStatus::kUnknownVersion) return std::nullopt;
   (HasHint(answer) ? answer.hint : answer.pushback) = reader.Get<uint32_t>();
   answer.client_id = reader.Get<uint64_t>();
   answer.seq = reader.Get<uint64_t>();
-  answer.session = reader.Get<uint64_t>();
-  if (!Has(answer, HkvOutcome::kSession) && answer.session != 0) return std::nullopt;
+  // Flags and what is reserved.
+  if (reader.Get<uint64_t>() != 0) return std::nullopt;
+  if (Has(answer, HkvOutcome::kSession)) {
+    answer.session = reader.Get<uint64_t>();
+    answer.token = reader.Get<uint64_t>();
+  }
   if (Has(answer, HkvOutcome::kValue)) answer.value = reader.GetText<uint16_t>(kHkvMax_bytes);
   if (Has(answer, HkvOutcome::kValues)) {
     const auto count = reader.Get<uint8_t>();
@@ -247,7 +258,8 @@ std::string Encode(const HkvRequest& request) {
   writer.Put(request.patience_us);
   writer.Put(row.client_id == HkvClientId::kZero ? uint64_t{0} : request.client_id);
   writer.Put(request.seq);
-  writer.Put(HasLowestUnanswered(request) ? request.lowest_unanswered : uint64_t{0});
+  writer.Put(IsInSession(request) ? request.lowest_unanswered : uint64_t{0});
+  writer.Put(IsInSession(request) ? request.token : uint64_t{0});
   if (row.body == HkvBody::kKey) writer.PutText<uint8_t>(request.key);
   if (row.body == HkvBody::kOperations) {
     writer.Put(static_cast<uint8_t>(request.operations.size()));
@@ -259,23 +271,42 @@ std::string Encode(const HkvRequest& request) {
 std::string Encode(const HkvAnswer& answer) {
   size_t size = Size_bytes(answer);
   const bool fits = size <= kHkvMax_bytes;
-  if (!fits) size = kHkvHeader_bytes;
+  if (!fits) size = kHkvAnswerHeader_bytes;
   ByteWriter writer(size);
   writer.Put(kHkvMagic);
-  writer.Put(kHkvVersion);
+  writer.Put(answer.version);
   writer.Put(static_cast<uint8_t>(static_cast<uint8_t>(answer.kind) | kAnswerBit));
   writer.Put(static_cast<uint8_t>(fits ? answer.status : HkvStatus::kTooLarge));
   writer.Put(HasHint(answer) ? answer.hint : answer.pushback);
   writer.Put(answer.client_id);
   writer.Put(answer.seq);
-  writer.Put(Has(answer, HkvOutcome::kSession) ? answer.session : uint64_t{0});
+  writer.Put(uint64_t{0});  // flags and what is reserved
   if (!fits) return writer.Take();
+  if (Has(answer, HkvOutcome::kSession)) {
+    writer.Put(answer.session);
+    writer.Put(answer.token);
+  }
   if (Has(answer, HkvOutcome::kValue)) writer.PutText<uint16_t>(answer.value);
   if (Has(answer, HkvOutcome::kValues)) {
     writer.Put(static_cast<uint8_t>(answer.values.size()));
     for (const std::string& value : answer.values) writer.PutText<uint16_t>(value);
   }
   return writer.Take();
+}
+
+kv::Command CommandOf(HkvRequest&& request) {
+  kv::Command command;
+  if (request.kind == HkvKind::kOpen) {
+    command.key = {.kind = kv::CommandKind::kOpen, .a = request.seq};
+    return command;
+  }
+  command.operations = std::move(request.operations);
+  command.lowest_unanswered = request.lowest_unanswered;
+  command.key = request.client_id == kHkvNoSession
+                    ? kv::OnceKey(request.seq, command.operations)
+                    : kv::WriteKey({.id = request.client_id, .token = request.token}, request.seq, command.operations);
+  if (request.kind == HkvKind::kCancel) command.key = kv::CancelKey(command.key);
+  return command;
 }
 
 uint64_t Patience_ns(const HkvRequest& request) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The client's protocol, hkv version 1: requests and answers as datagrams (docs/WIRE_FORMAT.md; hkv_table.h has its
+// The client's protocol, hkv version 2: requests and answers as datagrams (docs/WIRE_FORMAT.md; hkv_table.h has its
 // operations). The node's
 // front end parses requests and encodes answers, clients the other way round. Nothing here is authenticated and
 // anything may arrive, so a request that is none is either answered with what is wrong or dropped, by rules
@@ -21,9 +21,13 @@
 namespace hedgerow::wire {
 
 constexpr size_t kHkvMax_bytes = 1232;
-constexpr size_t kHkvHeader_bytes = 32;
+constexpr size_t kHkvRequestHeader_bytes = 40;
+constexpr size_t kHkvAnswerHeader_bytes = 32;
 constexpr uint8_t kHkvMagic = 0x48;
-constexpr uint8_t kHkvVersion = 1;
+constexpr uint8_t kHkvVersion = 2;
+// The flags of requests and answers. An authenticated trailer follows the body; every other bit is 0. This version of the
+// parsers knows no trailer, and takes no datagram with one.
+constexpr uint8_t kHkvAuthenticated = 0x01;
 constexpr uint16_t kHkvPort = 4801;
 // As the client_id of a WRITE: it stands for itself, and its seq is a nonce.
 constexpr uint64_t kHkvNoSession = 0;
@@ -34,9 +38,10 @@ constexpr uint32_t kHkvNeverHedge = 0xffffffff;
 struct HkvRequest {
   HkvKind kind = HkvKind::kGet;
   uint32_t patience_us = 0;                 // as on the wire; see Patience_ns
-  uint64_t client_id = 0;                   // OPEN: 0; WRITE: the session, or kHkvNoSession
-  uint64_t seq = 0;                         // OPEN, WRITE without a session: the nonce
-  uint64_t lowest_unanswered = 0;           // WRITE in a session, else 0
+  uint64_t client_id = 0;                   // OPEN: 0; WRITE, CANCEL: the session, or kHkvNoSession
+  uint64_t seq = 0;                         // OPEN, WRITE and CANCEL without a session: the nonce
+  uint64_t lowest_unanswered = 0;           // in a session, else 0
+  uint64_t token = 0;                       // in a session its token, else 0
   std::string key{};                        // GET
   std::vector<kv::Operation> operations{};  // WRITE
 
@@ -45,16 +50,18 @@ struct HkvRequest {
 
 struct HkvAnswer {
   HkvKind kind =
-      HkvKind::kGet;  // the request's; with kMalformed and kUnknownVersion it may be none of the three
+      HkvKind::kGet;  // the request's; with kMalformed and kUnknownVersion it may be none of these
+  uint8_t version = kHkvVersion;  // of the request, with kUnknownVersion; else kHkvVersion
   HkvStatus status = HkvStatus::kOk;
   uint32_t hint = 0;
   uint64_t client_id = 0;
   uint64_t seq = 0;
   uint32_t pushback = 0;  // about hedging: 0 nothing, kHkvNeverHedge, or no sooner than this many milliseconds
                           // after the request; only where there is no hint
-  uint64_t session = 0;               // OPEN
+  uint64_t session = 0;               // OPEN with kOk
+  uint64_t token = 0;                 // the same
   std::string value{};                // GET with kOk
-  std::vector<std::string> values{};  // WRITE with kOk: one for each operation
+  std::vector<std::string> values{};  // WRITE, CANCEL with kOk: one for each operation of the write
 
   bool operator==(const HkvAnswer&) const = default;
 };
@@ -65,8 +72,9 @@ enum class HkvDrop : uint8_t {
   kTooShort = 1,  // less than 2 bytes
   kMagic = 2,     // something else altogether
   kAnAnswer = 3,  // an answer: two nodes would send each other MALFORMED for ever
+  kSource = 4,    // from none of the networks that the node serves (`clients`)
 };
-constexpr size_t kHkvDrops = 4;
+constexpr size_t kHkvDrops = 5;
 
 // Exactly one of the three: a request; or what to answer instead; or a reason to say nothing.
 struct HkvParse {
@@ -76,7 +84,7 @@ struct HkvParse {
 };
 HkvParse ParseHkvRequest(std::string_view datagram);
 
-// Nothing if it is no answer of version 1 to an OPEN, WRITE or GET.
+// Nothing if it is no answer of this version to a request; or kUnknownVersion of any version, which all write alike.
 std::optional<HkvAnswer> ParseHkvAnswer(std::string_view datagram);
 
 // Empty if the request passes 1,232 bytes, 64 operations, or a key's 250 bytes.
@@ -85,6 +93,9 @@ std::string Encode(const HkvRequest& request);
 // Never longer than 1,232 bytes: what would be is said to be kTooLarge instead. Fields that the kind and status
 // do not have are left out.
 std::string Encode(const HkvAnswer& answer);
+
+// The command of a request that writes; none of its strings are left in `request`.
+kv::Command CommandOf(HkvRequest&& request);
 
 // From the client's sending to when it no longer cares: 0 on the wire is a second, and a minute is the most.
 uint64_t Patience_ns(const HkvRequest& request);

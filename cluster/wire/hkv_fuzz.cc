@@ -28,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (parse.request.has_value()) Require(Encode(*parse.request) == bytes);
   if (parse.answer.has_value()) {
     const std::string answer = Encode(*parse.answer);
-    Require(answer.size() == hedgerow::wire::kHkvHeader_bytes);
+    Require(answer.size() == hedgerow::wire::kHkvAnswerHeader_bytes);
     Require(hedgerow::wire::ParseHkvRequest(answer).drop == hedgerow::wire::HkvDrop::kAnAnswer);
   }
   if (const auto answer = hedgerow::wire::ParseHkvAnswer(bytes)) Require(Encode(*answer) == bytes);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The operations of the client's protocol, hkv version 1, once for all that know them: what each is called, what
+// The operations of the client's protocol, hkv version 2, once for all that know them: what each is called, what
 // its request has, what its answer has, whether it writes, and whether it belongs to a session. The parser and the
 // encoder (hkv.cc) and the command line (cluster/client) go by these rows; hkv_table_test.cc compares
 // docs/WIRE_FORMAT.md, the client in Python and the server in Go with them. Numbers are never reused.
@@ -17,7 +17,7 @@
 
 namespace hedgerow::wire {
 
-enum class HkvKind : uint8_t { kOpen = 1, kWrite = 2, kGet = 3 };
+enum class HkvKind : uint8_t { kOpen = 1, kWrite = 2, kGet = 3, kCancel = 4 };
 
 enum class HkvStatus : uint8_t {
   kOk = 0,
@@ -35,10 +35,10 @@ enum class HkvStatus : uint8_t {
 
 // What a request has behind its header.
 enum class HkvBody : uint8_t { kEmpty, kKey, kOperations };
-// What an answer with OK has: the header's session; one value; or a value for each operation.
+// What an answer with OK has: a session; one value; or a value for each operation.
 enum class HkvOutcome : uint8_t { kSession, kValue, kValues };
-// What a request's client_id is.
-enum class HkvClientId : uint8_t { kZero, kSessionOrZero, kAny };
+// What a request's client_id is. With a session the request has its token, too.
+enum class HkvClientId : uint8_t { kZero, kSessionOrZero, kRandom };
 // What an answer's `hint` is.
 enum class HkvHint : uint8_t { kPushback, kLeader, kVersion };
 
@@ -54,7 +54,8 @@ constexpr std::array kHkvRequests = {
     HkvRequestRow{HkvKind::kOpen, "OPEN", HkvClientId::kZero, HkvBody::kEmpty, HkvOutcome::kSession, true},
     HkvRequestRow{HkvKind::kWrite, "WRITE", HkvClientId::kSessionOrZero, HkvBody::kOperations, HkvOutcome::kValues,
                   true},
-    HkvRequestRow{HkvKind::kGet, "GET", HkvClientId::kAny, HkvBody::kKey, HkvOutcome::kValue, false},
+    HkvRequestRow{HkvKind::kGet, "GET", HkvClientId::kRandom, HkvBody::kKey, HkvOutcome::kValue, false},
+    HkvRequestRow{HkvKind::kCancel, "CANCEL", HkvClientId::kSessionOrZero, HkvBody::kEmpty, HkvOutcome::kValues, true},
 };
 
 // What an operation of a WRITE has behind its number and its key, in the order of the row.
@@ -92,11 +93,11 @@ constexpr std::array kHkvStatusRows = {
     HkvStatusRow{HkvStatus::kOk, "ok", HkvHint::kPushback, "done"},
     HkvStatusRow{HkvStatus::kNotFound, "not_found", HkvHint::kPushback, "GET: no such key"},
     HkvStatusRow{HkvStatus::kMismatch, "mismatch", HkvHint::kPushback,
-                 "compare-and-set found another value; nothing was done"},
+                 "compare-and-set found another value, or another request has this number; nothing was done"},
     HkvStatusRow{HkvStatus::kNotANumber, "not_a_number", HkvHint::kPushback,
                  "increment of something that is none, or past 64 bits; nothing was done"},
     HkvStatusRow{HkvStatus::kUnknownSession, "unknown_session", HkvHint::kPushback,
-                 "never opened, or expired: open another; assume neither outcome for what was sent"},
+                 "never opened, ended, or another token: open another; assume neither outcome for what was sent"},
     HkvStatusRow{HkvStatus::kBelowLowest, "below_lowest", HkvHint::kPushback,
                  "the client has said that it has this answer"},
     HkvStatusRow{HkvStatus::kOverloaded, "overloaded", HkvHint::kPushback,
@@ -106,7 +107,7 @@ constexpr std::array kHkvStatusRows = {
     HkvStatusRow{HkvStatus::kMalformed, "malformed", HkvHint::kPushback,
                  "the datagram is no request; bytes 8 to 23 are repeated where they are there, else 0"},
     HkvStatusRow{HkvStatus::kUnknownVersion, "unknown_version", HkvHint::kVersion,
-                 "answered with the highest version this node speaks in `hint`"},
+                 "`hint` is the version that this node speaks; the answer itself says that of the request"},
     HkvStatusRow{HkvStatus::kTooLarge, "too_large", HkvHint::kPushback,
                  "the answer would not fit a datagram; a WRITE (of very many increments) was done all the same"},
 };

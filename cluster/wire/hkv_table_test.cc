@@ -51,8 +51,8 @@ std::string ClientIdInWords(HkvClientId client_id) {
       return "0";
     case HkvClientId::kSessionOrZero:
       return "the session, or 0: without one";
-    case HkvClientId::kAny:
-      return "the session, or any number the client likes";
+    case HkvClientId::kRandom:
+      return "64 random bits of the client";
   }
   return "";
 }
@@ -72,11 +72,11 @@ std::string BodyInWords(HkvBody body) {
 std::string OutcomeInWords(HkvOutcome outcome) {
   switch (outcome) {
     case HkvOutcome::kSession:
-      return "the session, in the header";
+      return "session (8), token (8)";
     case HkvOutcome::kValue:
       return "value_bytes (2), value";
     case HkvOutcome::kValues:
-      return "count (1), then for each operation value_bytes (2), value";
+      return "count (1), then for each operation of the write value_bytes (2), value";
   }
   return "";
 }

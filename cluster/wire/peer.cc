@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, kDropReasons> kReasonNames = {
     "none",     "too_short",    "magic", "version",     "length",    "other_cluster", "other_node",
     "tag",      "config_epoch", "kind",  "malformed",   "no_member", "life_unknown",  "other_life",
     "replayed", "too_old",      "nonce", "hello_limit", "other_log",
-    "other_durability", "piece"};
+    "other_durability", "piece", "source"};
 
 template <typename Body, typename Variant>
 struct IsOneOf;

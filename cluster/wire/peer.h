@@ -164,6 +164,7 @@ enum class DropReason : uint8_t {
   kOtherLog = HR_PEER_DROP_OTHER_LOG,
   kOtherDurability = HR_PEER_DROP_OTHER_DURABILITY,
   kPiece = HR_PEER_DROP_PIECE,
+  kSource = HR_PEER_DROP_SOURCE,
 };
 constexpr size_t kDropReasons = HR_PEER_DROPS;
 

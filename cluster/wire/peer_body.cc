@@ -13,7 +13,7 @@ namespace {
 static_assert(kAppendEntryFixed_bytes == raft::kEntryHeader_bytes);
 
 constexpr size_t kForwardFixed_bytes = 29;
-constexpr size_t kForwardAnswerFixed_bytes = 19;
+constexpr size_t kForwardAnswerFixed_bytes = 27;
 constexpr size_t kTraits_bytes = 8;
 constexpr size_t kStarted_bytes = 24;
 
@@ -190,10 +190,11 @@ ForwardAnswer GetForwardAnswer(ByteReader& reader) {
   const auto code = reader.Get<uint8_t>();
   body.result.code = static_cast<kv::ResultCode>(code);
   body.result.session = GetNumber(reader);
+  body.result.token = GetNumber(reader);
   const auto count = reader.Get<uint8_t>();
   const bool is_result = body.kind == ForwardAnswer::Kind::kResult;
   if (code > static_cast<uint8_t>(kv::kResultCodeLast) || count > kv::kOperationsMax ||
-      (!is_result && (code != 0 || body.result.session != 0 || count != 0))) {
+      (!is_result && (code != 0 || body.result.session != 0 || body.result.token != 0 || count != 0))) {
     reader.Fail();
     return body;
   }
@@ -335,6 +336,7 @@ void PutBody(ByteWriter& writer, const ForwardAnswer& body) {
   writer.Put(static_cast<uint8_t>(body.kind));
   writer.Put(is_result ? static_cast<uint8_t>(body.result.code) : uint8_t{0});
   writer.Put(is_result ? body.result.session : uint64_t{0});
+  writer.Put(is_result ? body.result.token : uint64_t{0});
   writer.Put(is_result ? static_cast<uint8_t>(body.result.values.size()) : uint8_t{0});
   if (!is_result) return;
   for (const std::string& value : body.result.values) writer.PutText<uint32_t>(value);

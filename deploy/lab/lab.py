@@ -60,6 +60,10 @@ class Lab:
         return self.hosts[names.CLIENT]
 
     @property
+    def has_inner(self) -> bool:
+        return self._inner
+
+    @property
     def inner(self) -> Host:
         return self.hosts[names.INNER]
 

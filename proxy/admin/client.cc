@@ -7,7 +7,7 @@ namespace hedgerow {
 
 absl::StatusOr<AdminClient> AdminClient::Connect(const std::string& socket_path) {
   const auto channel = operate::OpenAdminChannel(
-      socket_path, {.program = "hedgerowd", .who_may = "the daemon's owner (root) may"});
+      socket_path, {.program = "hedgerowd", .who_may = "the daemon's own user and root may, and the group of a monitoring socket"});
   if (!channel.ok()) return channel.status();
   return AdminClient(v1::Admin::NewStub(*channel));
 }

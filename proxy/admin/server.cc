@@ -6,9 +6,11 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include "operate/audit.h"
 #include "operate/grpc_status.h"
 #include "proxy/admin/trace_call.h"
 #include "proxy/api/admin.grpc.pb.h"
+#include "proxy/instance/log.h"
 
 namespace hedgerow {
 namespace {
@@ -18,9 +20,10 @@ constexpr absl::Duration kCallTimeout = absl::Seconds(10);
 constexpr int kThreadsMax = 8;
 constexpr int kRequestMax_bytes = 64 * 1024;
 
-class Service final : public v1::Admin::Service {
+// What changes nothing. The monitoring socket has these calls alone: gRPC refuses the others.
+class Monitor : public v1::Admin::Service {
  public:
-  Service(EventLoop& loop, Controller& controller) : loop_(loop), controller_(controller), tracer_(loop) {}
+  Monitor(EventLoop& loop, Controller& controller) : loop_(loop), controller_(controller) {}
 
   grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*, v1::Status* reply) override {
     return OnLoop(reply, [this] { return controller_.Status(); });
@@ -29,41 +32,11 @@ class Service final : public v1::Admin::Service {
                           v1::LeaderList* reply) override {
     return OnLoop(reply, [&] { return controller_.LeaderShow(request->service()); });
   }
-  grpc::Status LeaderSet(grpc::ServerContext*, const v1::LeaderSetRequest* request,
-                         v1::Leader* reply) override {
-    return OnLoop(reply, [&] { return controller_.LeaderSet(request->service(), request->backend()); });
-  }
-  grpc::Status LeaderUnset(grpc::ServerContext*, const v1::LeaderUnsetRequest* request,
-                           v1::Leader* reply) override {
-    return OnLoop(reply, [&] { return controller_.LeaderUnset(request->service()); });
-  }
-  grpc::Status Bypass(grpc::ServerContext*, const v1::BypassRequest* request, v1::BypassReply* reply) override {
-    return OnLoop(reply, [&] { return controller_.Bypass(request->service(), request->on()); });
-  }
-  grpc::Status DryRun(grpc::ServerContext*, const v1::DryRunRequest* request, v1::DryRunReply* reply) override {
-    return OnLoop(reply, [&] { return controller_.DryRun(request->service(), request->on()); });
-  }
-  grpc::Status Drain(grpc::ServerContext*, const v1::DrainRequest* request, v1::DrainReply* reply) override {
-    return OnLoop(reply, [&] { return controller_.Drain(request->backend(), request->service(), request->on()); });
-  }
-  grpc::Status Down(grpc::ServerContext*, const v1::DownRequest*, v1::DownReply* reply) override {
-    return OnLoop(reply, [this] {
-      tracer_.Stop("the daemon is going down");
-      return controller_.Down();
-    });
-  }
-  grpc::Status Reload(grpc::ServerContext*, const v1::ReloadRequest* request, v1::ReloadReply* reply) override {
-    return OnLoop(reply, [&] { return controller_.Reload(request->dry_run(), request->file()); });
-  }
   grpc::Status GetCounts(grpc::ServerContext*, const v1::GetCountsRequest*, v1::Counts* reply) override {
     return OnLoop(reply, [this] { return controller_.Counts(); });
   }
-  grpc::Status Trace(grpc::ServerContext* context, const v1::TraceRequest* request,
-                     grpc::ServerWriter<v1::TraceReply>* writer) override {
-    return operate::ToGrpc(StreamTrace(loop_, controller_, tracer_, *context, *request, *writer));
-  }
 
- private:
+ protected:
   template <typename T>
   grpc::Status OnLoop(T* reply, std::type_identity_t<std::function<absl::StatusOr<T>()>> body) {
     absl::StatusOr<T> result = loop_.Call<T>(kCallTimeout, std::move(body));
@@ -74,17 +47,86 @@ class Service final : public v1::Admin::Service {
 
   EventLoop& loop_;
   Controller& controller_;
+};
+
+// Every call, for the daemon's owner. What changes something, or shows clients' requests, leaves a line in the log.
+class Administration final : public Monitor {
+ public:
+  Administration(EventLoop& loop, Controller& controller) : Monitor(loop, controller), tracer_(loop) {}
+
+  grpc::Status LeaderSet(grpc::ServerContext* context, const v1::LeaderSetRequest* request,
+                         v1::Leader* reply) override {
+    return Change(*context, *request, reply,
+                  [&] { return controller_.LeaderSet(request->service(), request->backend()); });
+  }
+  grpc::Status LeaderUnset(grpc::ServerContext* context, const v1::LeaderUnsetRequest* request,
+                           v1::Leader* reply) override {
+    return Change(*context, *request, reply, [&] { return controller_.LeaderUnset(request->service()); });
+  }
+  grpc::Status Bypass(grpc::ServerContext* context, const v1::BypassRequest* request,
+                      v1::BypassReply* reply) override {
+    return Change(*context, *request, reply, [&] { return controller_.Bypass(request->service(), request->on()); });
+  }
+  grpc::Status DryRun(grpc::ServerContext* context, const v1::DryRunRequest* request,
+                      v1::DryRunReply* reply) override {
+    return Change(*context, *request, reply, [&] { return controller_.DryRun(request->service(), request->on()); });
+  }
+  grpc::Status Drain(grpc::ServerContext* context, const v1::DrainRequest* request, v1::DrainReply* reply) override {
+    return Change(*context, *request, reply,
+                  [&] { return controller_.Drain(request->backend(), request->service(), request->on()); });
+  }
+  grpc::Status Down(grpc::ServerContext* context, const v1::DownRequest* request, v1::DownReply* reply) override {
+    return Change(*context, *request, reply, [this] {
+      tracer_.Stop("the daemon is going down");
+      return controller_.Down();
+    });
+  }
+  grpc::Status Reload(grpc::ServerContext* context, const v1::ReloadRequest* request,
+                      v1::ReloadReply* reply) override {
+    const auto reload = [&] { return controller_.Reload(request->dry_run(), request->file()); };
+    return request->dry_run() ? OnLoop(reply, reload) : Change(*context, *request, reply, reload);
+  }
+  grpc::Status Trace(grpc::ServerContext* context, const v1::TraceRequest* request,
+                     grpc::ServerWriter<v1::TraceReply>* writer) override {
+    return Audited(*context, *request,
+                   operate::ToGrpc(StreamTrace(loop_, controller_, tracer_, *context, *request, *writer)));
+  }
+
+ private:
+  template <typename T>
+  grpc::Status Change(const grpc::ServerContext& context, const google::protobuf::Message& request, T* reply,
+                      std::type_identity_t<std::function<absl::StatusOr<T>()>> body) {
+    return Audited(context, request, OnLoop(reply, std::move(body)));
+  }
+  static grpc::Status Audited(const grpc::ServerContext& context, const google::protobuf::Message& request,
+                              grpc::Status result) {
+    return operate::Audited([](const std::string& line) { LogInfo(line); }, context, request, std::move(result));
+  }
+
   Tracer tracer_;  // the loop's
 };
+
+operate::AdminSocket::Options OptionsOf(const std::string& hint, const std::string& group) {
+  return {.threads_max = kThreadsMax,
+          .request_max_bytes = kRequestMax_bytes,
+          .hint = hint,
+          .group = group,
+          .log = [](const std::string& line) { LogWarning(line); }};
+}
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeAdmin(const std::string& socket_path,
                                                                  EventLoop& loop, Controller& controller) {
-  return operate::AdminSocket::Listen(socket_path, std::make_unique<Service>(loop, controller),
-                                      {.threads_max = kThreadsMax,
-                                       .request_max_bytes = kRequestMax_bytes,
-                                       .hint = "give this instance its own admin.socket"});
+  return operate::AdminSocket::Listen(socket_path, std::make_unique<Administration>(loop, controller),
+                                      OptionsOf("give this instance its own admin.socket", ""));
+}
+
+absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeMonitor(const v1::AdminConfig& config, EventLoop& loop,
+                                                                   Controller& controller) {
+  if (config.monitor_socket().empty()) return nullptr;
+  return operate::AdminSocket::Listen(config.monitor_socket(), std::make_unique<Monitor>(loop, controller),
+                                      OptionsOf("give this instance its own admin.monitor_socket", config.monitor_group()));
 }
 
 }  // namespace hedgerow

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The gRPC side of administration: a unix socket of mode 0600, whose calls run
-// on the daemon's event loop. Built by the daemon, and by tests with a fake
-// data plane.
+// The gRPC side of administration: a unix socket of mode 0600, and one for a group that monitors, whose calls run
+// on the daemon's event loop. Built by the daemon, and by tests with a fake data plane.
 
 #pragma once
 
@@ -12,13 +11,19 @@
 #include "absl/status/statusor.h"
 #include "operate/admin_socket.h"
 #include "proxy/admin/controller.h"
+#include "proxy/api/config.pb.h"
 #include "proxy/loop/event_loop.h"
 
 namespace hedgerow {
 
 // Serves the socket until the result's end. Errors are those of operate::AdminSocket::Listen. `loop` and
-// `controller` must outlive it. Call it before there are threads that make files.
+// `controller` must outlive it.
 absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeAdmin(const std::string& socket_path,
                                                                  EventLoop& loop, Controller& controller);
+
+// The calls that change nothing, for the group that the configuration names. Null where it names no socket. The rest as
+// above.
+absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeMonitor(const v1::AdminConfig& config, EventLoop& loop,
+                                                                   Controller& controller);
 
 }  // namespace hedgerow

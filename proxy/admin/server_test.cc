@@ -8,13 +8,17 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <set>
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "operate/call_each_test.h"
 #include "proxy/admin/client.h"
 #include "proxy/admin/fake_data_plane.h"
 
@@ -97,6 +101,39 @@ TEST_F(AdminTest, ALeaderIsPinnedAndUnpinned) {
   list = Ask(&Stub::LeaderShow, "service: 'dns'");
   ASSERT_TRUE(list.ok());
   EXPECT_EQ(list->leaders_size(), 1);
+}
+
+// A call that is added later is refused to monitors, and leaves a line, unless it is listed here.
+TEST_F(AdminTest, WhatIsNoReadIsForTheOwnerAndLeavesALineInTheLog) {
+  const std::set<std::string> reads = {"GetStatus", "LeaderShow", "GetCounts"};
+  v1::AdminConfig config;
+  config.set_monitor_socket(folder_ + "/run/monitor.sock");
+  config.set_monitor_group(absl::StrCat(getegid()));
+  auto monitor = ServeMonitor(config, *loop_, *controller_);
+  ASSERT_TRUE(monitor.ok()) << monitor.status();
+  const google::protobuf::ServiceDescriptor& service =
+      *google::protobuf::DescriptorPool::generated_pool()->FindServiceByName("hedgerow.v1.Admin");
+  const operate::AdminPeer peer{.program = "hedgerowd", .who_may = ""};
+  for (const auto& [name, status] : operate::CallEach(*operate::OpenAdminChannel(config.monitor_socket(), peer), service)) {
+    EXPECT_EQ(status.ok(), reads.contains(name)) << name;
+    EXPECT_EQ(operate::IsMissing(status), !reads.contains(name)) << name;
+  }
+  testing::internal::CaptureStderr();
+  const auto called = operate::CallEach(*operate::OpenAdminChannel(socket_, peer), service);
+  server_.reset();  // waits for handlers that are still at work
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_GT(called.size(), reads.size());
+  for (const auto& [name, status] : called) {
+    EXPECT_FALSE(operate::IsMissing(status)) << name;
+    const std::string line = absl::StrCat("process ", getpid(), ": ", name, " {");
+    EXPECT_EQ(absl::StrContains(log, line), !reads.contains(name)) << log;
+  }
+}
+
+TEST_F(AdminTest, ADryRunOfAReloadChangesNothingAndLeavesNoLine) {
+  testing::internal::CaptureStderr();
+  Ask(&Stub::Reload, "dry_run: true").status().IgnoreError();
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), testing::Not(HasSubstr("audit")));
 }
 
 TEST_F(AdminTest, UnknownNamesAreAnsweredWithTheKnownOnes) {

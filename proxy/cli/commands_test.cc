@@ -4,8 +4,11 @@
 // exit codes, where messages go, JSON also on failure.
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -44,9 +47,18 @@ constexpr char kCorpus[] = "/proxy/config/corpus/";
 std::string Corpus(const char* name) { return absl::StrCat(HEDGEROW_SOURCE_DIR, kCorpus, name); }
 
 TEST(HedgerowProgram, ValidateAcceptsASoundFile) {
-  const Outcome done = Hedgerow("validate --config " + Corpus("everything.yaml"));
+  char pattern[] = "/tmp/hedgerow-commands-test.XXXXXX";
+  const std::string copy = absl::StrCat(mkdtemp(pattern), "/everything.yaml");
+  std::filesystem::copy_file(Corpus("everything.yaml"), copy);
+  ASSERT_EQ(chmod(copy.c_str(), 0600), 0);  // it holds a key
+  const Outcome done = Hedgerow("validate --config " + copy);
   EXPECT_EQ(done.exit_code, kExitOk);
   EXPECT_THAT(done.out, HasSubstr("sound (4 services, 6 backends)"));
+  ASSERT_EQ(chmod(copy.c_str(), 0644), 0);
+  const Outcome open = Hedgerow("validate --config " + copy + " 2>&1");
+  EXPECT_EQ(open.exit_code, kExitUsage);
+  EXPECT_THAT(open.out, HasSubstr("run `chmod g-w,o-rwx " + copy + "`"));
+  std::filesystem::remove_all(pattern);
 }
 
 TEST(HedgerowProgram, ValidateRefusesWithCode2AndThePlace) {

@@ -1,16 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `hedgerow doctor`: what this machine, this user and this configuration lack.
+// `hedgerow doctor`: what this machine, this user and this configuration lack, and what is open (exposure.h).
 // It tries things in a network namespace of its own and changes nothing.
 
 #include <sys/stat.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "config/scalar.h"
+#include "operate/file_rights.h"
 #include "proxy/api/report.pb.h"
 #include "proxy/cli/command.h"
+#include "proxy/cli/exposure.h"
 #include "proxy/start/delay_measurement.h"
 #include "proxy/start/instance_lock.h"
 #include "proxy/start/topology.h"
@@ -102,6 +110,15 @@ class Doctor {
     }
   }
 
+  // What other hosts and users can reach or change here. `config` may be null.
+  void Exposure(const v1::Config* config, const std::string& file) {
+    Keys(config, file);
+    Spoofing(config);
+    Forwarding();
+    if (config != nullptr) Firewall(*config);
+    Ports();
+  }
+
   v1::DoctorReport Take() {
     report_.set_ok(true);
     for (const v1::Finding& finding : report_.findings()) {
@@ -111,6 +128,84 @@ class Doctor {
   }
 
  private:
+  void Keys(const v1::Config* config, const std::string& file) {
+    std::vector<std::string> open;
+    for (const char* folder : {"/etc/hedgerow", "/etc/hedgerow-node"}) {
+      for (std::string& why : OpenKeysIn(folder)) open.push_back(std::move(why));
+    }
+    if (config != nullptr) {
+      struct stat info {};
+      // Its owner may be the daemon's user, who is not known here.
+      const std::string strange =
+          stat(file.c_str(), &info) == 0 ? operate::WhyNotFollowed(info, file, info.st_uid) : std::string();
+      if (!strange.empty()) open.push_back(absl::StrCat(file, " ", strange));
+      for (const v1::Service& service : config->services()) {
+        std::string why = WhyKeyIsOpen(service.cluster().key_file());
+        if (!why.empty() && std::find(open.begin(), open.end(), why) == open.end()) open.push_back(std::move(why));
+      }
+    }
+    for (const std::string& why : open) Add("keys", "problem", why);
+    if (open.empty()) Add("keys", "ok", "no other user reads a key or changes a configuration");
+  }
+
+  // IPv6 has no such setting.
+  void Spoofing(const v1::Config* config) {
+    std::vector<std::string> names;
+    if (config != nullptr) {
+      for (const auto& [ifindex, link] : Resolve(*config, KernelNetworkView()).uplinks) names.push_back(link.name);
+    }
+    const int all = NetworkSetting("ipv4/conf/all/rp_filter").value_or(0);
+    bool any = false;
+    for (const std::string& name : names) {
+      if (std::max(all, NetworkSetting(absl::StrCat("ipv4/conf/", name, "/rp_filter")).value_or(0)) != 0) continue;
+      any = true;
+      Add("rp_filter", "warning",
+          absl::StrCat(name, " takes packets under addresses that are reached by other links, or by none: a host there can ",
+                       "speak as another one (`sysctl -w net.ipv4.conf.", name, ".rp_filter=1`; 2 where routes differ by ",
+                       "direction)"));
+    }
+    if (!any && !names.empty()) Add("rp_filter", "ok", absl::StrCat("on at ", absl::StrJoin(names, ", ")));
+  }
+
+  void Forwarding() {
+    std::vector<std::string> families;
+    if (NetworkSetting("ipv4/ip_forward").value_or(0) != 0) families.push_back("IPv4");
+    if (NetworkSetting("ipv6/conf/all/forwarding").value_or(0) != 0) families.push_back("IPv6");
+    if (families.empty()) return Add("forwarding", "ok", "off");
+    Add("forwarding", "warning",
+        absl::StrCat("this host forwards ", absl::StrJoin(families, " and "),
+                     " packets: hosts that send to it may reach VIPs and backends through it"));
+  }
+
+  // Netfilter sees a proxied packet under the VIP's name on its way out, and the answer under the VIP's name on its way in.
+  void Firewall(const v1::Config& config) {
+    constexpr size_t kShown = 5;
+    const absl::StatusOr<std::string> rules = FirewallRules();
+    if (!rules.ok()) return Add("firewall", "warning", absl::StrCat("not looked at: ", std::string(rules.status().message())));
+    std::vector<net::IpAddress> backends;
+    for (const v1::Service& service : config.services()) {
+      for (const v1::Backend& backend : service.backends()) {
+        const auto address = net::IpAddress::Parse(backend.address());
+        if (address.ok()) backends.push_back(*address);
+      }
+    }
+    const std::vector<std::string> found = RulesThatName(*rules, backends);
+    for (size_t i = 0; i < std::min(found.size(), kShown); ++i) {
+      Add("firewall", "warning",
+          absl::StrCat("the rule \"", found[i], "\" names a backend and does not see what the proxy sends there: in the rules ",
+                       "these packets carry the VIP. Name the VIP as well"));
+    }
+    if (found.size() > kShown) Add("firewall", "warning", absl::StrCat("and ", found.size() - kShown, " more such rules"));
+    if (found.empty()) Add("firewall", "ok", "no rule names a backend");
+  }
+
+  void Ports() {
+    std::vector<std::string> found = PublicPortsOf("hedgerowd");
+    for (std::string& port : PublicPortsOf("hedgerow-node")) found.push_back(std::move(port));
+    for (const std::string& port : found) Add("ports", "warning", absl::StrCat(port, ", which other networks may reach"));
+    if (found.empty()) Add("ports", "ok", "none of the programs that this user may look at listens on a public address");
+  }
+
   void Add(absl::string_view check, absl::string_view result, absl::string_view detail) {
     v1::Finding& finding = *report_.add_findings();
     finding.set_check(std::string(check));
@@ -126,15 +221,18 @@ class Doctor {
 int RunDoctor(const Call& call) {
   if (call.arguments.words.size() > 1) return call.UsageError("doctor takes no words");
   Doctor doctor;
+  std::optional<v1::Config> config;
   if (call.arguments.Has("config")) {
-    const absl::StatusOr<v1::Config> config = RequireConfig(call.arguments);
-    if (!config.ok()) return call.Fail(config.status());
+    absl::StatusOr<v1::Config> read = RequireConfig(call.arguments);
+    if (!read.ok()) return call.Fail(read.status());
+    config = *std::move(read);
     doctor.Configuration(*config);
   }
   doctor.Capabilities();
   doctor.Kernel();
   doctor.Clocks();
   doctor.Leftovers();
+  doctor.Exposure(config.has_value() ? &*config : nullptr, call.arguments.Get("config"));
   const v1::DoctorReport report = doctor.Take();
   std::string text;
   for (const v1::Finding& finding : report.findings()) {

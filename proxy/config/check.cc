@@ -29,6 +29,8 @@ class Checker : Checks {
       : Checks(locations, errors), config_(config) {}
 
   void Run() {
+    if (!config_.admin().monitor_socket().empty() && config_.admin().monitor_socket() == config_.admin().socket())
+      Add("admin.monitor_socket", "got the path of admin.socket, expected one of its own");
     for (int i = 0; i < config_.services_size(); ++i) {
       const std::string path = absl::StrCat("services[", i, "]");
       const v1::Service& service = config_.services(i);
@@ -37,6 +39,7 @@ class Checker : Checks {
       Suspicion(service, path);
       Adaptive(service, absl::StrCat(path, ".adaptive.cap"));
       Preference(service, absl::StrCat(path, ".prefer"));
+      Clients(service, absl::StrCat(path, ".clients"));
       Backends(service, path);
     }
     // Once all VIPs are known: a backend of one service may be another's VIP.
@@ -106,6 +109,17 @@ class Checker : Checks {
     Add(path,
         "got \"fastest\", expected \"primary\" with a cluster (its leader gets the requests; another member "
         "would only send them on to it)");
+  }
+
+  void Clients(const v1::Service& service, const std::string& path) {
+    const auto vip = net::IpAddress::Parse(service.vip());
+    for (int i = 0; vip.ok() && i < service.clients_size(); ++i) {
+      const auto network = net::Network::Parse(service.clients(i));
+      if (!network.ok() || network->address.is_v4() == vip->is_v4()) continue;
+      Add(absl::StrCat(path, "[", i, "]"),
+          absl::StrCat("got ", Quote(service.clients(i)), ", expected an ", vip->is_v4() ? "IPv4" : "IPv6",
+                       " network like the service's vip ", service.vip(), " (dual stack takes two services)"));
+    }
   }
 
   void Backends(const v1::Service& service, const std::string& path) {

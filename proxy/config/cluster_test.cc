@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -229,6 +230,31 @@ TEST_F(KeyFile, IsReadWhenAskedForAndReportedAtItsPlace) {
   EXPECT_THAT(none.Lines(), IsEmpty());
   EXPECT_EQ(config.services(2).cluster().key(), "00112233445566778899aabbccddeeff");
   EXPECT_THAT(EmitYaml(config), Not(HasSubstr("2233445566")));
+}
+
+// kSound's first two services have their keys in the file itself.
+TEST_F(KeyFile, AConfigurationWithAKeyIsForItsOwnerAndGroupOnly) {
+  const auto load = [this](mode_t mode, KeyFiles key_files) {
+    Write(kSound, mode);
+    Diagnostics errors(path_);
+    LoadFile(path_, errors, key_files);
+    return errors.Lines();
+  };
+  EXPECT_THAT(load(0640, KeyFiles::kLeave), IsEmpty());
+  const std::vector<std::string> open = load(0644, KeyFiles::kLeave);
+  ASSERT_THAT(open, Not(IsEmpty()));
+  EXPECT_THAT(open[0], HasSubstr(absl::StrCat("cluster.key: this file can be read by everybody (mode 0644), expected mode "
+                                              "0600 or 0640: run `chmod g-w,o-rwx ", path_, "`")));
+  EXPECT_THAT(load(0666, KeyFiles::kRead), testing::Contains(HasSubstr("run `chmod go-w " + path_ + "`")));
+  if (geteuid() != 0) GTEST_SKIP() << "needs root (to give a file away)";
+  ASSERT_EQ(chmod(path_.c_str(), 0600), 0);
+  ASSERT_EQ(chown(path_.c_str(), 65534, 65534), 0);
+  Diagnostics shown(path_);
+  LoadFile(path_, shown);
+  EXPECT_THAT(shown.Lines(), IsEmpty());
+  Diagnostics served(path_);
+  LoadFile(path_, served, KeyFiles::kRead);
+  EXPECT_THAT(served.Lines(), testing::Contains(HasSubstr("the file belongs to user 65534, expected root")));
 }
 
 }  // namespace

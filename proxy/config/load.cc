@@ -17,7 +17,7 @@ void ReadKeyFiles(v1::Config& config, const Locations& locations, Diagnostics& e
   for (int i = 0; i < config.services_size(); ++i) {
     v1::Service& service = *config.mutable_services(i);
     if (!service.has_cluster() || service.cluster().key_file().empty()) continue;
-    absl::StatusOr<std::string> key = operate::ReadKeyFile(service.cluster().key_file());
+    absl::StatusOr<std::string> key = operate::ReadKeyFile(service.cluster().key_file(), operate::Reader::kServes);
     if (key.ok()) {
       service.mutable_cluster()->set_key(*std::move(key));
       continue;
@@ -28,11 +28,8 @@ void ReadKeyFiles(v1::Config& config, const Locations& locations, Diagnostics& e
   }
 }
 
-}  // namespace
-
-v1::Config LoadText(absl::string_view text, Diagnostics& errors, KeyFiles key_files) {
+v1::Config Load(absl::string_view text, Locations& locations, Diagnostics& errors, KeyFiles key_files) {
   v1::Config config;
-  Locations locations;
   if (!Decode(text, config, locations, errors)) return config;
   Check(config, locations, errors);
   Complete(config);
@@ -40,9 +37,21 @@ v1::Config LoadText(absl::string_view text, Diagnostics& errors, KeyFiles key_fi
   return config;
 }
 
+}  // namespace
+
+v1::Config LoadText(absl::string_view text, Diagnostics& errors, KeyFiles key_files) {
+  Locations locations;
+  return Load(text, locations, errors, key_files);
+}
+
 v1::Config LoadFile(const std::string& path, Diagnostics& errors, KeyFiles key_files) {
-  const std::optional<std::string> text = ReadSource(path, errors);
-  return text.has_value() ? LoadText(*text, errors, key_files) : v1::Config();
+  const std::optional<Source> source = ReadSource(path, errors);
+  if (!source.has_value()) return {};
+  Locations locations;
+  v1::Config config = Load(source->text, locations, errors, key_files);
+  CheckRights(*source, locations, key_files == KeyFiles::kRead ? operate::Reader::kServes : operate::Reader::kShows,
+              errors);
+  return config;
 }
 
 absl::StatusOr<v1::Config> LoadText(absl::string_view text, absl::string_view file_name) {

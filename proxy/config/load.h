@@ -14,7 +14,8 @@
 
 namespace hedgerow::config {
 
-// Whether the files that the configuration names are read as well (operate/key_file.h).
+// kRead is for the daemon, which does as the file says: the key files that it names are read as well, and the owners
+// of all these files are checked (operate/file_rights.h).
 enum class KeyFiles { kLeave, kRead };
 
 // InvalidArgument with one line for each error, every one starting with

@@ -128,6 +128,12 @@ constexpr Row kRows[] = {
     {"FamilyMismatch", "{name: b, address: 10.77.0.12, port: 53}", "{name: b, address: fd77::c, port: 53}",
      R"(20:28: services[0].backends[1].address: got "fd77::c", expected an IPv4 address like the service's vip )"
      R"(10.99.0.53 (dual stack takes two services))"},
+    {"ClientsOfTheOtherFamily", "primary: a", "clients: [10.78.0.0/24, \"fd78::/64\"]",
+     R"(17:29: services[0].clients[1]: got "fd78::/64", expected an IPv4 network like the service's vip )"
+     R"(10.99.0.53 (dual stack takes two services))"},
+    {"ClientsWithBitsBeyondThePrefix", "primary: a", "clients: [10.78.0.1/24]",
+     R"(17:15: services[0].clients[0]: got "10.78.0.1/24", expected a network, such as 10.0.0.0/8 or fd00::/8 )"
+     R"((bits beyond the prefix are set; did you mean 10.78.0.0/24?))"},
     {"UnknownPrimary", "primary: a", "primary: aa",
      R"(17:14: services[0].primary: got "aa", expected the name of a backend of this service, did you mean "a"?)"},
     {"DuplicateBackendName", "{name: b, address: 10.77.0.12, port: 53}",

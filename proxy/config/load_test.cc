@@ -47,6 +47,7 @@ services:
     suspect_min: 2ms
     suspect_max: 400ms
     primary: b
+    clients: ["FD78::/64", "fd77::1"]
     backends:
       - {name: a, address: fd77::b, port: 53}
       - {name: b, address: fd77::c, port: 5353}

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -23,6 +24,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "operate/file_confinement.h"
 #include "operate/version.h"
 #include "proxy/admin/server.h"
 #include "proxy/config/diff.h"
@@ -101,6 +103,24 @@ std::string WhyAnew(const v1::KernelRecord& record, const v1::Config& config, co
   return "";
 }
 
+// A daemon that may mount file systems (root's, by `hedgerow up`) mounts and unmounts the BPF file system, which Landlock
+// refuses to a process that it confines: it keeps its rights.
+void Confine(const v1::Config& config, const std::string& config_file) {
+  const auto missing = net::MissingCapabilities(std::array{net::Capability::kSysAdmin});
+  if (!missing.ok() || missing->empty()) return LogInfo("files are not confined: this daemon may mount file systems");
+  std::vector<operate::FileAccess> allowed = {{net::kDefaultBpffs, operate::FileAccess::Kind::kWrite}};
+  operate::AllowReading(config_file, allowed);
+  for (const v1::Service& service : config.services()) {
+    if (!service.cluster().key_file().empty()) operate::AllowReading(service.cluster().key_file(), allowed);
+  }
+  operate::AllowMaking(absl::StrCat(kRunFolder, "/lock"), allowed);
+  operate::AllowMaking(config.admin().socket(), allowed);
+  if (!config.admin().monitor_socket().empty()) operate::AllowMaking(config.admin().monitor_socket(), allowed);
+  const absl::Status confined = operate::ConfineFiles(allowed);
+  if (confined.ok()) return LogInfo("files are confined to the daemon's own folders (Landlock)");
+  LogWarning("files are not confined: ", std::string(confined.message()));
+}
+
 class Daemon {
  public:
   Daemon(const v1::Config& config, const std::string& config_file) : config_(config) {
@@ -145,6 +165,7 @@ class Daemon {
       TakeDown();
     }
     metrics_.reset();
+    monitor_.reset();
     admin_.reset();
     return exit_code_;
   }
@@ -279,6 +300,9 @@ class Daemon {
     auto admin = ServeAdmin(config_.admin().socket(), *loop_, *controller_);
     if (!admin.ok()) return admin.status();
     admin_ = *std::move(admin);
+    auto monitor = ServeMonitor(config_.admin(), *loop_, *controller_);
+    if (!monitor.ok()) return monitor.status();
+    monitor_ = *std::move(monitor);
     return absl::OkStatus();
   }
 
@@ -446,12 +470,14 @@ class Daemon {
   std::unique_ptr<History> history_;  // what the page shows; null: it is not served
   std::unique_ptr<operate::HttpServer> metrics_;
   std::unique_ptr<operate::AdminSocket> admin_;
+  std::unique_ptr<operate::AdminSocket> monitor_;
 };
 
 }  // namespace
 
 int RunDaemon(const v1::Config& config, const std::string& config_file, Readiness& readiness) {
   const net::UniqueFd signals = BlockSignals();
+  Confine(config, config_file);
   Daemon daemon(config, config_file);
   const absl::Status status = daemon.Start(signals.get());
   if (!status.ok()) {

@@ -166,6 +166,7 @@ services:
     attempts: 5
     budget: 6%
     budget_burst: 7
+    clients: [10.78.0.0/24, 192.0.2.7]
     election_timeout: 8ms
     suspect_min: 9ms
     primary: b
@@ -213,6 +214,9 @@ services:
   EXPECT_EQ(service.attempts, 5u);
   EXPECT_EQ(service.budget_ppm, 60'000u);
   EXPECT_EQ(service.budget_burst, 7u);
+  ASSERT_EQ(service.clients.size(), 2u);
+  EXPECT_EQ(memcmp(&service.clients[0].mask, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\0", 16), 0);
+  EXPECT_EQ(memcmp(&service.clients[1].address, "\0\0\0\0\0\0\0\0\0\0\xff\xff\xc0\0\x02\x07", 16), 0);
   EXPECT_EQ(service.election_timeout_ns, 8'000'000u);
   EXPECT_EQ(service.suspect_min_ns, 9'000'000u);
   EXPECT_EQ(service.primary, 1u);

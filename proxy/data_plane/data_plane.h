@@ -66,6 +66,7 @@ struct ServiceSpec {
   uint32_t id = kNoId;    // as a backend's
   std::optional<ClusterSpec> cluster;
   std::vector<BackendSpec> backends;
+  std::vector<hr_network> clients;  // of forwarded packets; at most HR_MAX_CLIENT_NETWORKS
 };
 
 struct DataPlaneSpec {

@@ -28,6 +28,10 @@ absl::Status CheckService(const ServiceSpec& spec) {
     return absl::InvalidArgumentError(absl::StrCat(
         "service ", spec.name, ": 1 to ", HR_MAX_BACKENDS_PER_SERVICE, " backends with a primary among them"));
   }
+  if (spec.clients.size() > HR_MAX_CLIENT_NETWORKS) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("service ", spec.name, ": at most ", HR_MAX_CLIENT_NETWORKS, " networks of clients"));
+  }
   if (auto vip = ParseEndpoint(spec.vip, spec.port); !vip.ok()) return vip.status();
   for (const BackendSpec& backend : spec.backends)
     if (auto endpoint = ParseEndpoint(backend.address, backend.port); !endpoint.ok()) return endpoint.status();
@@ -98,6 +102,8 @@ absl::StatusOr<hr_service_config> MakeConfig(const DataPlaneSpec& all, const Ser
   config.profile = spec.profile;
   config.election_timeout_ns = spec.election_timeout_ns;
   config.cluster_id = spec.cluster.has_value() ? spec.cluster->id : 0;
+  config.client_networks = static_cast<uint32_t>(spec.clients.size());
+  std::copy(spec.clients.begin(), spec.clients.end(), config.clients);
   memcpy(config.backends, before.backends, sizeof(config.backends));
   for (const BackendSpec& backend : spec.backends) {
     config.present |= static_cast<uint8_t>(1u << backend.slot);

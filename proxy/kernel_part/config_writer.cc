@@ -97,14 +97,14 @@ absl::Status ConfigWriter::Fill(const DataPlaneSpec& next) {
 // A VIP may pass from a retired service to an added one, in one step.
 absl::Status ConfigWriter::OpenServices(const DataPlaneSpec& next, std::set<uint32_t>& opened) {
   const auto& maps = object_.skeleton()->maps;
-  const uint32_t one = 1;
   for (const ServiceSpec& service : next.services) {
     const auto vip = ParseEndpoint(service.vip, service.port);
     if (!vip.ok()) return vip.status();
+    // Of several services on one VIP the last one says whose pings are answered.
+    if (absl::Status status = Put(maps.vip_addresses, &vip->address, &service.id); !status.ok()) return status;
     uint32_t open = 0;
     if (bpf_map_lookup_elem(bpf_map__fd(maps.vips), &*vip, &open) == 0 && open == service.id) continue;
     absl::Status status = FollowOne(service);
-    if (status.ok()) status = Put(maps.vip_addresses, &vip->address, &one);
     if (status.ok()) status = Put(maps.vips, &*vip, &service.id);
     if (!status.ok()) return status;
     opened.insert(service.id);

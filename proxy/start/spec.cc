@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proxy/start/spec.h"
 
+#include <cstring>
+
 #include "absl/strings/escaping.h"
+#include "config/address.h"
 #include "operate/key_file.h"
 #include "proxy/start/roster.h"
 #include "proxy/profiles/profile.h"
@@ -40,6 +43,12 @@ ServiceSpec MakeService(const v1::Service& service, const Topology::ServicePath&
   spec.dry_run = service.dry_run() == v1::SWITCH_ON;
   spec.adaptive = service.has_adaptive();
   spec.prefer_fastest = service.prefer() == v1::PREFER_FASTEST;
+  const net::Networks clients = config::NetworksOf({service.clients().begin(), service.clients().end()});
+  for (const net::Network& network : clients.list()) {
+    hr_network& listed = spec.clients.emplace_back();
+    std::memcpy(&listed.address, network.address.mapped().data(), sizeof(listed.address));
+    std::memcpy(&listed.mask, network.mask().data(), sizeof(listed.mask));
+  }
   const v1::RosterService* known = FindService(roster, service.name());
   if (known != nullptr) spec.id = known->id();
   if (service.has_cluster()) {

@@ -63,6 +63,41 @@ def test_a_container_may_ping_the_vip(lab, proxy, vip, service):
     assert "3 received" in lab.inner.run(["ping", "-c3", "-i0.05", "-W1", vip]).stdout
 
 
+@FAMILIES
+@pytest.mark.parametrize("clients", [0, 1], ids=["the container's network", "the host's address"])
+def test_of_a_hidden_container_the_hosts_address_is_what_a_service_lists(lab, servers, product, vip, service, clients):
+    services = product.services("dns")
+    for each in services:
+        each["clients"] = each["clients"][clients:clients + 1]
+    product.up(services=services)
+    assert who_answers(lab.client, vip) == "a"
+    with UdpClient(lab.inner, vip) as client:
+        assert (client.ask(1, "www.example.test", timeout_s=1.0) is not None) == (clients == 1)
+    assert product.figure("not_a_client", service) == 1 - clients
+
+
+@pytest.mark.lab(inner=True, nat=None)
+def test_a_vip_serves_its_host_alone_until_a_reload_lists_a_network(lab, servers, product):
+    services = product.services("dns")
+    listed = [each.pop("clients") for each in services]
+    product.up(services=services)
+    for vip, service in ((VIP4, DNS4), (VIP6, DNS6)):
+        assert who_answers(lab.client, vip) == "a"
+        with UdpClient(lab.inner, vip) as client:
+            assert client.ask(1, "www.example.test", timeout_s=0.3) is None
+        assert lab.inner.run(["ping", "-c1", "-W1", vip], check=False).returncode != 0
+        assert product.figure("not_a_client", service) == 2
+        assert product.figure("requests", service) == 1
+    for each, networks in zip(services, listed, strict=True):
+        each["clients"] = networks[:1]
+    product.write(product.config(services=services))
+    product.admin("reload")
+    for vip in (VIP4, VIP6):
+        assert who_answers(lab.inner, vip) == "a"
+        assert lab.inner.run(["ping", "-c1", "-W1", vip], check=False).returncode == 0
+    product.finish()  # it runs with another configuration than it was started with
+
+
 @pytest.mark.lab(inner=True, nat="nft")
 def test_a_masquerade_written_by_nft_is_the_same(lab, proxy):
     assert who_answers(lab.inner, VIP4) == "a" and who_answers(lab.inner, VIP6) == "a"

@@ -60,10 +60,11 @@ class Writer:
 
     def _run(self) -> None:
         answer = self._ask(hkv.OPEN, 0, 4711)
-        session, seq = (answer.session if answer else 0), 0
+        session, token, seq = (answer.session, answer.token, 0) if answer else (0, 0, 0)
         while session and not self._stop.is_set():
             seq += 1
-            answer = self._ask(hkv.WRITE, session, seq, lowest_unanswered=seq, operations=[hkv.incr_operation(b"n")])
+            answer = self._ask(hkv.WRITE, session, seq, lowest_unanswered=seq, operations=[hkv.incr_operation(b"n")],
+                               token=token)
             if answer is None:
                 self.error = self.error or f"write {seq} was not answered"
             elif answer.values != [b"%d" % seq]:

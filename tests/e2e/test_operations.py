@@ -104,6 +104,32 @@ def test_doctor_is_content_in_a_healthy_lab_and_speaks_json(lab, product, server
 
 
 @pytest.mark.own
+def test_doctor_names_what_is_open(lab, product, servers):
+    client, backend = lab.client, lab.replicas[0].ipv4
+    key = product.folder / "open.key"
+    key.write_text("00112233445566778899aabbccddeeff\n", encoding="ascii")
+    key.chmod(0o644)
+    service = product.service("dns4", cluster={"id": 7, "key_file": str(key)})
+    config = product.write(product.config(services=[service]))
+    for setting, value in (("net.ipv4.conf.all.rp_filter", 0), ("net.ipv4.conf.eth0.rp_filter", 0), ("net.ipv4.ip_forward", 1)):
+        client.sysctl(setting, value)
+    client.run(["nft", "-f", "-"], stdin=f"table inet open {{\n chain c {{\n ip daddr {backend} udp dport 53 counter\n }}\n }}\n")
+    done = product.run("doctor", "--config", config, "--json")
+    found = {(finding["check"], finding["result"]): finding["detail"] for finding in json.loads(done.stdout)["findings"]}
+    assert done.returncode == 1 and f"`chmod g-w,o-rwx {key}`" in found["keys", "problem"]
+    assert "net.ipv4.conf.eth0.rp_filter=1" in found["rp_filter", "warning"]
+    assert "IPv4" in found["forwarding", "warning"]
+    assert f"ip daddr {backend} udp dport 53" in found["firewall", "warning"]
+    key.chmod(0o600)
+    client.run(["nft", "delete", "table", "inet", "open"])
+    client.sysctl("net.ipv4.conf.eth0.rp_filter", 1)
+    client.sysctl("net.ipv4.ip_forward", 0)
+    done = product.run("doctor", "--config", config, "--json")
+    found = {(finding["check"], finding["result"]) for finding in json.loads(done.stdout)["findings"]}
+    assert done.returncode == 0 and {(name, "ok") for name in ("keys", "rp_filter", "forwarding", "firewall")} <= found
+
+
+@pytest.mark.own
 def test_validate_and_plan_say_what_would_be_done_and_do_nothing(lab, product):
     before = machine.take(lab.client, product.instance)
     config = product.write(product.config())

@@ -170,8 +170,9 @@ def test_a_busy_node_asks_for_no_hedges_and_is_heard():
     with store(waiting_max=16) as (lab, cluster, proxy):
         with hkv.Client(VIP_KV[0], SERVE_PORT, 5.0, lab.client.socket()) as opener:
             opener.open()
-            session = opener.session
-        burst = [hkv.encode_request(hkv.WRITE, 3_000_000, session, seq, 1, operations=[hkv.put_operation(b"k", b"v")])
+            session, token = opener.session, opener.token
+        burst = [hkv.encode_request(hkv.WRITE, 3_000_000, session, seq, 1, operations=[hkv.put_operation(b"k", b"v")],
+                                    token=token)
                  for seq in range(1, 201)]
         with UdpClient(lab.client, VIP_KV[0], SERVE_PORT) as client:
             for datagram in burst:

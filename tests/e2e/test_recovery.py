@@ -89,15 +89,15 @@ def is_silent(lab: Lab, node: HedgerowNode) -> bool:
     return False
 
 
-def write_three(lab: Lab, leader: HedgerowNode) -> int:
+def write_three(lab: Lab, leader: HedgerowNode) -> tuple[int, int]:
     with hkv.Client(leader.host.ipv4, leader.port, 5.0, lab.client.socket()) as client:
         client.open()
         assert [client.incr(b"n") for _ in range(3)] == [1, 2, 3]
-        return client.session
+        return client.session, client.token
 
 
-def increment(lab: Lab, node: HedgerowNode, session: int, seq: int) -> list[bytes]:
-    copy = hkv.encode_request(hkv.WRITE, 5_000_000, session, seq, seq, operations=[hkv.incr_operation(b"n")])
+def increment(lab: Lab, node: HedgerowNode, session: tuple[int, int], seq: int) -> list[bytes]:
+    copy = hkv.encode_request(hkv.WRITE, 5_000_000, session[0], seq, seq, operations=[hkv.incr_operation(b"n")], token=session[1])
     with lab.client.socket() as sock:
         sock.settimeout(5.0)
         sock.sendto(copy, (node.host.ipv4, node.port))
@@ -366,9 +366,9 @@ def test_a_backup_taken_under_load_is_another_cluster():
             assert increment(lab, node, session, 4) == [b"4"], "which came after the backup"
 
 
-def through(lab: Lab, session: int, seq: int) -> list[bytes] | None:
+def through(lab: Lab, session: tuple[int, int], seq: int) -> list[bytes] | None:
     """An increment, through the proxy; nothing: it was not answered, or refused."""
-    copy = hkv.encode_request(hkv.WRITE, 1_000_000, session, seq, seq, operations=[hkv.incr_operation(b"n")])
+    copy = hkv.encode_request(hkv.WRITE, 1_000_000, session[0], seq, seq, operations=[hkv.incr_operation(b"n")], token=session[1])
     with lab.client.socket() as sock:
         sock.settimeout(2.0)
         sock.sendto(copy, (VIP_KV[0], SERVE_PORT))
@@ -462,7 +462,7 @@ def restart_with(node: HedgerowNode, folder: Path | None) -> None:
 class Load(threading.Thread):
     """Counts a key up, one write after the other and at whichever node answers, until it is told to stop."""
 
-    def __init__(self, lab: Lab, nodes: list[HedgerowNode], session: int):
+    def __init__(self, lab: Lab, nodes: list[HedgerowNode], session: tuple[int, int]):
         super().__init__(daemon=True)
         self.lab, self.nodes, self.session = lab, nodes, session
         self.done, self.wrong, self.stop = 0, [], threading.Event()
@@ -471,7 +471,8 @@ class Load(threading.Thread):
         asked = itertools.cycle(self.nodes)
         while not self.stop.is_set():
             seq = self.done + 1
-            copy = hkv.encode_request(hkv.WRITE, 5_000_000, self.session, seq, seq, operations=[hkv.incr_operation(b"load")])
+            copy = hkv.encode_request(hkv.WRITE, 5_000_000, self.session[0], seq, seq, operations=[hkv.incr_operation(b"load")],
+                                      token=self.session[1])
             node = next(asked)
             with self.lab.client.socket() as sock, contextlib.suppress(TimeoutError, ConnectionRefusedError):
                 sock.settimeout(1.0)
@@ -492,10 +493,10 @@ class Load(threading.Thread):
         self.join()
 
 
-def open_session(lab: Lab, leader: HedgerowNode) -> int:
+def open_session(lab: Lab, leader: HedgerowNode) -> tuple[int, int]:
     with hkv.Client(leader.host.ipv4, leader.port, 5.0, lab.client.socket()) as client:
         client.open()
-        return client.session
+        return client.session, client.token
 
 
 @pytest.mark.parametrize("mode", ["memory", "disk"])

@@ -63,9 +63,9 @@ def under_load(lab: Lab, leader: HedgerowNode, seconds: float) -> Iterator[subpr
         lab.client.stop(child)
 
 
-def ask_again(lab: Lab, node: HedgerowNode, session: int, seq: int) -> list[bytes]:
+def ask_again(lab: Lab, node: HedgerowNode, session: tuple[int, int], seq: int) -> list[bytes]:
     """A late copy of an increment, at this node."""
-    copy = hkv.encode_request(hkv.WRITE, 5_000_000, session, seq, seq, operations=[hkv.incr_operation(b"n")])
+    copy = hkv.encode_request(hkv.WRITE, 5_000_000, session[0], seq, seq, operations=[hkv.incr_operation(b"n")], token=session[1])
     with lab.client.socket() as socket:
         socket.settimeout(5.0)
         socket.sendto(copy, (node.host.ipv4, node.port))
@@ -84,7 +84,7 @@ def test_a_follower_far_behind_catches_up_under_load_and_does_nothing_twice(mode
             client.open()
             behind.kill_at_once()
             assert [client.incr(b"n") for _ in range(3)] == [1, 2, 3]
-            session = client.session
+            session = (client.session, client.token)
         last = snapshots_of(leader)["applied"]
         write_until(lab, leader, lambda: number(snapshots_of(leader), "log_start") > last)
         with under_load(lab, leader, 8):
@@ -124,7 +124,7 @@ def test_transfers_whose_sender_or_receiver_is_killed_arrive_in_the_end():
         with hkv.Client(leader.host.ipv4, leader.port, 5.0, lab.client.socket()) as client:
             client.open()
             assert client.incr(b"n") == 1
-            session = client.session
+            session = (client.session, client.token)
         last = snapshots_of(leader)["applied"]
         write_until(lab, leader, lambda: number(snapshots_of(leader), "log_start") > last)
 

@@ -138,7 +138,7 @@ func TestAClusterKeepsWhatIsPutAndGoesOnWithoutItsLeader(t *testing.T) {
 	leader := waitForLeader(t, members)
 	opened := ask(t, leader, datagram(kindOpen, 0))
 	expectStatus(t, opened, statusOK)
-	if binary.LittleEndian.Uint64(opened[24:]) == 0 {
+	if binary.LittleEndian.Uint64(opened[32:]) == 0 {
 		t.Error("a session must have a number")
 	}
 	expectStatus(t, ask(t, leader, getRequest("k")), statusNotFound)

@@ -70,7 +70,7 @@ func (f *front) take(datagram []byte, client netip.AddrPort, room []byte) {
 	if !answer {
 		return
 	}
-	hint, session := uint32(0), uint64(0)
+	hint, body := uint32(0), []byte(nil)
 	switch {
 	case status == statusUnknownVersion:
 		hint = version
@@ -79,7 +79,7 @@ func (f *front) take(datagram []byte, client netip.AddrPort, room []byte) {
 		status, hint = statusNotLeader, f.node.leader()
 	case asked.kind == kindOpen:
 		// A number that pairs its answers, and nothing else: there are no sessions here.
-		session = binary.LittleEndian.Uint64(asked.pair[8:]) | 1
+		body = sessionBody(binary.LittleEndian.Uint64(asked.pair[8:]) | 1)
 	case asked.kind == kindGet && !f.node.verifiesReads:
 		f.send(room, waiting{kind: kindGet, pair: asked.pair, key: asked.key, client: client})
 		return
@@ -89,7 +89,7 @@ func (f *front) take(datagram []byte, client netip.AddrPort, room []byte) {
 		}
 		status = statusOverloaded
 	}
-	f.write(encode(room, asked.kind, status, hint, asked.pair, session, nil), client)
+	f.write(encode(room, asked.kind, status, hint, asked.pair, body), client)
 }
 
 // hand gives a request to raft; false if too many wait already. Only this goroutine adds, so room that is there stays.
@@ -121,7 +121,7 @@ func (f *front) collect(from <-chan waiting) {
 		case one.kind == kindWrite && !errors.Is(err, raft.ErrNotLeader):
 			// Done or not, nobody knows, and the protocol has no word for it: the client hears nothing.
 		default:
-			f.write(encode(room, one.kind, statusNotLeader, f.node.leader(), one.pair, 0, nil), one.client)
+			f.write(encode(room, one.kind, statusNotLeader, f.node.leader(), one.pair, nil), one.client)
 		}
 	}
 }
@@ -132,15 +132,15 @@ func (f *front) send(room []byte, one waiting) {
 		done := one.future.(raft.ApplyFuture).Response().(int)
 		body := make([]byte, 1+2*done) // each put's value is empty
 		body[0] = byte(done)
-		f.write(encode(room, kindWrite, statusOK, 0, one.pair, 0, body), one.client)
+		f.write(encode(room, kindWrite, statusOK, 0, one.pair, body), one.client)
 		return
 	}
 	value, found := f.node.store.get(one.key)
 	if !found {
-		f.write(encode(room, kindGet, statusNotFound, 0, one.pair, 0, nil), one.client)
+		f.write(encode(room, kindGet, statusNotFound, 0, one.pair, nil), one.client)
 		return
 	}
-	f.write(encode(room, kindGet, statusOK, 0, one.pair, 0, withLength(value)), one.client)
+	f.write(encode(room, kindGet, statusOK, 0, one.pair, withLength(value)), one.client)
 }
 
 // What the kernel does not take is lost, as any datagram may be.

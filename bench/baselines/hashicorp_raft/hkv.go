@@ -8,10 +8,11 @@ package main
 import "encoding/binary"
 
 const (
-	headerBytes   = 32
+	requestBytes  = 40 // of the header
+	answerBytes   = 32
 	datagramBytes = 1232
 	magic         = 0x48
-	version       = 1
+	version       = 2
 	answerBit     = 0x80
 
 	kindOpen  = 1
@@ -52,16 +53,17 @@ func parse(datagram []byte) (asked request, status byte, answer bool) {
 	if datagram[1] != version {
 		return asked, statusUnknownVersion, true
 	}
-	if len(datagram) < headerBytes || len(datagram) > datagramBytes || datagram[3] != 0 {
+	if len(datagram) < requestBytes || len(datagram) > datagramBytes || datagram[3] != 0 {
 		return asked, statusMalformed, true
 	}
 	client, lowest := binary.LittleEndian.Uint64(datagram[8:]), binary.LittleEndian.Uint64(datagram[24:])
-	body, good := datagram[headerBytes:], false
+	token := binary.LittleEndian.Uint64(datagram[32:])
+	body, good := datagram[requestBytes:], false
 	switch asked.kind {
 	case kindOpen:
-		good = len(body) == 0 && client == 0 && lowest == 0
+		good = len(body) == 0 && client == 0 && lowest == 0 && token == 0
 	case kindGet:
-		good = lowest == 0 && len(body) >= 1 && int(body[0]) <= keyBytesMax && len(body) == 1+int(body[0])
+		good = lowest == 0 && token == 0 && len(body) >= 1 && int(body[0]) <= keyBytesMax && len(body) == 1+int(body[0])
 		if good {
 			asked.key = body[1:]
 		}
@@ -101,14 +103,21 @@ func eachPut(body []byte, do func(key, value []byte)) bool {
 	return len(rest) == 0
 }
 
-// encode writes an answer into room; session is an OPEN's.
-func encode(room []byte, kind, status byte, hint uint32, pair [16]byte, session uint64, body []byte) []byte {
-	out := room[:headerBytes]
+// encode writes an answer into room.
+func encode(room []byte, kind, status byte, hint uint32, pair [16]byte, body []byte) []byte {
+	out := room[:answerBytes]
 	out[0], out[1], out[2], out[3] = magic, version, kind|answerBit, status
 	binary.LittleEndian.PutUint32(out[4:], hint)
 	copy(out[8:24], pair[:])
-	binary.LittleEndian.PutUint64(out[24:], session)
+	binary.LittleEndian.PutUint64(out[24:], 0) // flags and what is reserved
 	return append(out, body...)
+}
+
+// sessionBody is what the answer to an OPEN has: an id and a token.
+func sessionBody(session uint64) []byte {
+	out := make([]byte, 16)
+	binary.LittleEndian.PutUint64(out, session)
+	return out
 }
 
 // withLength is a value as an answer carries it.

@@ -11,7 +11,7 @@ import (
 var pair7 = [16]byte{1, 0, 0, 0, 0, 0, 0, 0, 7}
 
 func datagram(kind byte, client uint64, body ...byte) []byte {
-	out := make([]byte, headerBytes)
+	out := make([]byte, requestBytes)
 	out[0], out[1], out[2] = magic, version, kind
 	binary.LittleEndian.PutUint64(out[8:], client)
 	out[16] = 7
@@ -50,7 +50,7 @@ func TestWhatIsNoRequestIsRefused(t *testing.T) {
 	flagged, longer := datagram(kindGet, 1, 1, 'k'), datagram(kindWrite, 1, putBody("k", "v")...)
 	flagged[3] = 1
 	for what, bad := range map[string][]byte{
-		"shorter than a header": datagram(kindGet, 1)[:31], "a flag": flagged, "no such kind": datagram(9, 1),
+		"shorter than a header": datagram(kindGet, 1)[:39], "a flag": flagged, "no such kind": datagram(9, 1),
 		"OPEN with a session": datagram(kindOpen, 5), "OPEN with a body": datagram(kindOpen, 0, 1),
 		"GET without a key": datagram(kindGet, 1), "GET cut off": datagram(kindGet, 1, 3, 'k'),
 		"WRITE without a count": datagram(kindWrite, 1), "WRITE cut off": longer[:len(longer)-1],
@@ -63,7 +63,7 @@ func TestWhatIsNoRequestIsRefused(t *testing.T) {
 		}
 	}
 	other := datagram(kindGet, 1, 1, 'k')
-	other[1] = 2
+	other[1] = 1
 	if asked, status, answer := parse(other); !answer || status != statusUnknownVersion || asked.pair != pair7 {
 		t.Errorf("another version: status %d, answer %v", status, answer)
 	}
@@ -80,7 +80,7 @@ func TestNothingThatCouldBeAnAnswerIsAnswered(t *testing.T) {
 }
 
 func TestAnAnswerRepeatsThePairAndSaysWhoLeads(t *testing.T) {
-	out := encode(make([]byte, 2048), kindGet, statusNotLeader, 3, pair7, 0, withLength([]byte("v")))
+	out := encode(make([]byte, 2048), kindGet, statusNotLeader, 3, pair7, withLength([]byte("v")))
 	if out[0] != magic || out[2] != kindGet|answerBit || out[3] != statusNotLeader || out[4] != 3 ||
 		!bytes.Equal(out[8:24], pair7[:]) || !bytes.Equal(out[32:], []byte{1, 0, 'v'}) {
 		t.Errorf("%v", out)

@@ -4,6 +4,7 @@
 
 #include "cluster/node/admin/admin_server.h"
 
+#include <cstdio>
 #include <optional>
 #include <string>
 #include <utility>
@@ -13,6 +14,7 @@
 
 #include "cluster/api/node.grpc.pb.h"
 #include "cluster/node/config/setting_text.h"
+#include "operate/audit.h"
 #include "operate/grpc_status.h"
 
 namespace hedgerow::node {
@@ -21,6 +23,8 @@ namespace {
 // A call holds a thread while it waits for the loop.
 constexpr int kThreadsMax = 32;
 constexpr int kRequestMax_bytes = 4096;
+
+void WriteLine(const std::string& line) { fprintf(stderr, "hedgerow-node: %s\n", line.c_str()); }
 
 std::optional<raft::MemberChange::Kind> KindOf(v1::MemberChange::Kind kind) {
   switch (kind) {
@@ -37,9 +41,10 @@ std::optional<raft::MemberChange::Kind> KindOf(v1::MemberChange::Kind kind) {
   }
 }
 
-class Service final : public v1::NodeAdmin::Service {
+// What changes nothing. The monitoring socket has this call alone: gRPC refuses the others.
+class Monitor : public v1::NodeAdmin::Service {
  public:
-  Service(NodeControl& control, NodeFacts facts) : control_(control), facts_(std::move(facts)) {}
+  Monitor(NodeControl& control, NodeFacts facts) : control_(control), facts_(std::move(facts)) {}
 
   grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*, v1::NodeStatus* reply) override {
     const absl::StatusOr<NodeStatus> status = control_.Status();
@@ -48,75 +53,107 @@ class Service final : public v1::NodeAdmin::Service {
     return grpc::Status::OK;
   }
 
-  grpc::Status Transfer(grpc::ServerContext*, const v1::TransferRequest* request, v1::TransferReply*) override {
-    return operate::ToGrpc(control_.Transfer(raft::NodeId(request->target())));
+ protected:
+  NodeControl& control_;
+
+ private:
+  const NodeFacts facts_;
+};
+
+// Every call, for the node's owner. What changes something, or hands out the state, leaves a line in the log.
+class Administration final : public Monitor {
+ public:
+  using Monitor::Monitor;
+
+  grpc::Status Transfer(grpc::ServerContext* context, const v1::TransferRequest* request, v1::TransferReply*) override {
+    return Audited(*context, *request, operate::ToGrpc(control_.Transfer(raft::NodeId(request->target()))));
   }
 
-  grpc::Status ReadBackup(grpc::ServerContext* context, const v1::ReadBackupRequest*,
+  grpc::Status ReadBackup(grpc::ServerContext* context, const v1::ReadBackupRequest* request,
                           grpc::ServerWriter<v1::BackupPiece>* writer) override {
+    return Audited(*context, *request, Send(*context, *writer));
+  }
+
+  grpc::Status TakeSnapshot(grpc::ServerContext* context, const v1::TakeSnapshotRequest* request,
+                            v1::TakeSnapshotReply* reply) override {
+    const absl::StatusOr<raft::LogIndex> index = control_.TakeSnapshot();
+    if (index.ok()) reply->set_index(index->value());
+    return Audited(*context, *request, operate::ToGrpc(index.status()));
+  }
+
+  grpc::Status ChangeMembers(grpc::ServerContext* context, const v1::ChangeMembersRequest* request,
+                             v1::ChangeMembersReply* reply) override {
+    const absl::StatusOr<uint32_t> epoch = Change(*request);
+    if (epoch.ok()) reply->set_epoch(*epoch);
+    return Audited(*context, *request, operate::ToGrpc(epoch.status()));
+  }
+
+  grpc::Status ChangeSettings(grpc::ServerContext* context, const v1::ChangeSettingsRequest* request,
+                              v1::ChangeSettingsReply* reply) override {
+    const absl::StatusOr<uint64_t> version = Change(*request);
+    if (version.ok()) reply->set_version(*version);
+    return Audited(*context, *request, operate::ToGrpc(version.status()));
+  }
+
+ private:
+  static grpc::Status Audited(const grpc::ServerContext& context, const google::protobuf::Message& request,
+                              grpc::Status result) {
+    return operate::Audited(WriteLine, context, request, std::move(result));
+  }
+
+  grpc::Status Send(const grpc::ServerContext& context, grpc::ServerWriter<v1::BackupPiece>& writer) {
     const absl::StatusOr<BackupPieces> pieces = control_.OpenBackup();
     if (!pieces.ok()) return operate::ToGrpc(pieces.status());
-    while (!context->IsCancelled()) {
+    while (!context.IsCancelled()) {
       absl::StatusOr<std::string> piece = (*pieces)();
       if (!piece.ok()) return operate::ToGrpc(piece.status());
       if (piece->empty()) return grpc::Status::OK;
       v1::BackupPiece message;
       message.set_data(*std::move(piece));
-      if (!writer->Write(message)) break;
+      if (!writer.Write(message)) break;
     }
     return grpc::Status::CANCELLED;
   }
 
-  grpc::Status TakeSnapshot(grpc::ServerContext*, const v1::TakeSnapshotRequest*,
-                            v1::TakeSnapshotReply* reply) override {
-    const absl::StatusOr<raft::LogIndex> index = control_.TakeSnapshot();
-    if (!index.ok()) return operate::ToGrpc(index.status());
-    reply->set_index(index->value());
-    return grpc::Status::OK;
-  }
-
-  grpc::Status ChangeMembers(grpc::ServerContext*, const v1::ChangeMembersRequest* request,
-                             v1::ChangeMembersReply* reply) override {
+  absl::StatusOr<uint32_t> Change(const v1::ChangeMembersRequest& request) {
     std::vector<raft::MemberChange> changes;
-    for (const v1::MemberChange& change : request->changes()) {
+    for (const v1::MemberChange& change : request.changes()) {
       const std::optional<raft::MemberChange::Kind> kind = KindOf(change.kind());
-      if (!kind.has_value()) return operate::ToGrpc(absl::InvalidArgumentError("a change of no known kind"));
+      if (!kind.has_value()) return absl::InvalidArgumentError("a change of no known kind");
       changes.push_back({.kind = *kind, .node = raft::NodeId(change.node()), .address = change.address()});
     }
-    const absl::StatusOr<uint32_t> epoch = control_.ChangeMembers(std::move(changes));
-    if (!epoch.ok()) return operate::ToGrpc(epoch.status());
-    reply->set_epoch(*epoch);
-    return grpc::Status::OK;
+    return control_.ChangeMembers(std::move(changes));
   }
 
-  grpc::Status ChangeSettings(grpc::ServerContext*, const v1::ChangeSettingsRequest* request,
-                              v1::ChangeSettingsReply* reply) override {
+  absl::StatusOr<uint64_t> Change(const v1::ChangeSettingsRequest& request) {
     kv::SettingValues values;
-    for (const v1::ChangeSettingsRequest::Change& change : request->changes()) {
+    for (const v1::ChangeSettingsRequest::Change& change : request.changes()) {
       const absl::StatusOr<kv::SettingValue> value = ParseNamedSetting(change.name(), change.value());
-      if (!value.ok()) return operate::ToGrpc(value.status());
+      if (!value.ok()) return value.status();
       values.push_back(*value);
     }
-    if (values.empty()) return operate::ToGrpc(absl::InvalidArgumentError("a change without a setting"));
-    const absl::StatusOr<uint64_t> version = control_.ChangeSettings(std::move(values));
-    if (!version.ok()) return operate::ToGrpc(version.status());
-    reply->set_version(*version);
-    return grpc::Status::OK;
+    if (values.empty()) return absl::InvalidArgumentError("a change without a setting");
+    return control_.ChangeSettings(std::move(values));
   }
-
- private:
-  NodeControl& control_;
-  const NodeFacts facts_;
 };
+
+operate::AdminSocket::Options OptionsOf(const std::string& hint, const std::string& group) {
+  return {.threads_max = kThreadsMax, .request_max_bytes = kRequestMax_bytes, .hint = hint, .group = group, .log = WriteLine};
+}
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeAdmin(const std::string& socket_path,
                                                                  NodeControl& control, NodeFacts facts) {
-  return operate::AdminSocket::Listen(socket_path, std::make_unique<Service>(control, std::move(facts)),
-                                      {.threads_max = kThreadsMax,
-                                       .request_max_bytes = kRequestMax_bytes,
-                                       .hint = "give this node its own admin_socket"});
+  return operate::AdminSocket::Listen(socket_path, std::make_unique<Administration>(control, std::move(facts)),
+                                      OptionsOf("give this node its own admin_socket", ""));
+}
+
+absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeMonitor(const NodeConfig& config, NodeControl& control,
+                                                                   NodeFacts facts) {
+  if (config.monitor_socket.empty()) return nullptr;
+  return operate::AdminSocket::Listen(config.monitor_socket, std::make_unique<Monitor>(control, std::move(facts)),
+                                      OptionsOf("give this node its own monitor_socket", config.monitor_group));
 }
 
 }  // namespace hedgerow::node

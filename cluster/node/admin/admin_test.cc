@@ -6,15 +6,20 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <set>
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "cluster/node/admin/admin_client.h"
 #include "cluster/node/admin/admin_server.h"
 #include "cluster/node/status/fake_node_control.h"
+#include "operate/admin_socket.h"
+#include "operate/call_each_test.h"
 
 namespace hedgerow::node {
 namespace {
@@ -79,6 +84,33 @@ TEST_F(NodeAdminTest, AChangeOfMembersReachesTheNodeAsOneStep) {
   control_.FailChanges(absl::FailedPreconditionError("node 4 has not caught up"));
   request.mutable_changes()->RemoveLast();
   EXPECT_TRUE(absl::IsFailedPrecondition(client->ChangeMembers(request).status()));
+}
+
+// A call that is added later is refused to monitors, and leaves a line, unless it is listed here.
+TEST_F(NodeAdminTest, WhatIsNoReadIsForTheOwnerAndLeavesALineInTheLog) {
+  const std::set<std::string> reads = {"GetStatus"};
+  NodeConfig config;
+  config.monitor_socket = folder_ + "/run/monitor.sock";
+  config.monitor_group = absl::StrCat(getegid());
+  auto monitor = ServeMonitor(config, control_, FakeFacts());
+  ASSERT_TRUE(monitor.ok()) << monitor.status();
+  const google::protobuf::ServiceDescriptor& service =
+      *google::protobuf::DescriptorPool::generated_pool()->FindServiceByName("hedgerow.node.v1.NodeAdmin");
+  const operate::AdminPeer peer{.program = "hedgerow-node", .who_may = ""};
+  for (const auto& [name, status] : operate::CallEach(*operate::OpenAdminChannel(config.monitor_socket, peer), service)) {
+    EXPECT_EQ(status.ok(), reads.contains(name)) << name;
+    EXPECT_EQ(operate::IsMissing(status), !reads.contains(name)) << name;
+  }
+  testing::internal::CaptureStderr();
+  const auto called = operate::CallEach(*operate::OpenAdminChannel(socket_, peer), service);
+  server_.reset();  // waits for handlers that are still at work
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_GT(called.size(), reads.size());
+  for (const auto& [name, status] : called) {
+    EXPECT_FALSE(operate::IsMissing(status)) << name;
+    const std::string line = absl::StrCat("process ", getpid(), ": ", name, " {");
+    EXPECT_EQ(absl::StrContains(log, line), !reads.contains(name)) << log;
+  }
 }
 
 TEST_F(NodeAdminTest, ATransferReachesTheNodeWithItsTarget) {

@@ -9,8 +9,6 @@
 #include <functional>
 #include <optional>
 
-#include <sys/stat.h>
-
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -18,6 +16,7 @@
 #include "cluster/api/node_config.pb.h"
 #include "cluster/node/config/config_check.h"
 #include "cluster/raft/check.h"
+#include "config/address.h"
 #include "config/decode.h"
 #include "config/locations.h"
 #include "config/source.h"
@@ -27,10 +26,10 @@ namespace hedgerow::node {
 namespace {
 
 // Reads the key that `path` names, if it names one.
-void ReadKey(const std::string& path, absl::string_view name, const config::Locations& locations,
+void ReadKey(const std::string& path, absl::string_view name, operate::Reader reader, const config::Locations& locations,
              config::Diagnostics& errors, const std::function<void(const wire::Key&)>& take) {
   if (path.empty()) return;
-  const absl::StatusOr<std::string> digits = operate::ReadKeyFile(path);
+  const absl::StatusOr<std::string> digits = operate::ReadKeyFile(path, reader);
   if (digits.ok()) {
     take(wire::ParseKey(*digits).value());
   } else {
@@ -41,6 +40,10 @@ void ReadKey(const std::string& path, absl::string_view name, const config::Loca
 
 // Of a text that the decoder has accepted, or the unset address where it was refused or is not there.
 NetAddress AddressOf(const std::string& text) { return NetAddress::Parse(text).value_or(NetAddress()); }
+
+net::Networks NetworksOf(const google::protobuf::RepeatedPtrField<std::string>& texts) {
+  return config::NetworksOf({texts.begin(), texts.end()});
+}
 
 XdpMode XdpModeOf(v1::XdpAttach attach) {
   if (attach == v1::XDP_ATTACH_NATIVE) return XdpMode::kNative;
@@ -81,7 +84,11 @@ NodeConfig FromFile(const v1::NodeConfigFile& file, const config::Locations& loc
       file.durability() == v1::DURABILITY_MODE_MEMORY ? Durability::kMemory : Durability::kDisk;
   config.data_dir = file.data_dir();
   config.serve = AddressOf(file.serve());
+  if (locations.Has("clients")) config.clients = NetworksOf(file.clients());
+  if (locations.Has("peer_clients")) config.peer_clients = NetworksOf(file.peer_clients());
   config.admin_socket = file.admin_socket();
+  config.monitor_socket = file.monitor_socket();
+  config.monitor_group = file.monitor_group();
   config.metrics_listen = file.metrics_listen();
   for (const v1::MemberEntry& member : file.members()) {
     config.members.push_back({.id = raft::NodeId(member.id()),
@@ -113,18 +120,22 @@ NodeConfig FromFile(const v1::NodeConfigFile& file, const config::Locations& loc
                         .value_max_bytes = file.memcached().value_max(),
                         .rate_per_s = file.memcached().rate(),
                         .once_in_window = file.memcached().once_in_window()};
+    if (locations.Has("memcached.clients")) config.memcached.clients = NetworksOf(file.memcached().clients());
   }
   TakeSettings(file, locations, config);
   return config;
 }
 
-NodeConfig Parse(absl::string_view text, config::Locations& locations, config::Diagnostics& errors) {
+NodeConfig Parse(absl::string_view text, operate::Reader reader, config::Locations& locations, config::Diagnostics& errors) {
   v1::NodeConfigFile file;
   if (!config::Decode(text, file, locations, errors)) return {};
   NodeConfig config = FromFile(file, locations);
-  ReadKey(file.cluster_key_file(), "cluster_key_file", locations, errors,
+  for (const std::string& key_file : {file.cluster_key_file(), file.announce_key_file()}) {
+    if (!key_file.empty()) config.read_from.push_back(key_file);
+  }
+  ReadKey(file.cluster_key_file(), "cluster_key_file", reader, locations, errors,
           [&config](const wire::Key& key) { config.cluster_key = key; });
-  ReadKey(file.announce_key_file(), "announce_key_file", locations, errors,
+  ReadKey(file.announce_key_file(), "announce_key_file", reader, locations, errors,
           [&config](const wire::Key& key) { config.announce_key = key; });
   CheckNodeConfig(config, locations, errors);
   CompleteNodeConfig(config, locations);
@@ -210,27 +221,22 @@ absl::Status NodeConfig::CheckMembers(const raft::Configuration& began_with,
 
 NodeConfig ParseNodeConfig(absl::string_view text, config::Diagnostics& errors) {
   config::Locations locations;
-  return Parse(text, locations, errors);
+  return Parse(text, operate::Reader::kShows, locations, errors);
 }
 
-NodeConfig LoadNodeConfig(const std::string& path, config::Diagnostics& errors) {
-  const std::optional<std::string> text = config::ReadSource(path, errors);
-  if (!text.has_value()) return NodeConfig();
+NodeConfig LoadNodeConfig(const std::string& path, config::Diagnostics& errors, operate::Reader reader) {
+  const std::optional<config::Source> source = config::ReadSource(path, errors);
+  if (!source.has_value()) return NodeConfig();
   config::Locations locations;
-  NodeConfig config = Parse(*text, locations, errors);
-  struct stat info {};
-  for (const char* key : {"cluster_key", "announce_key"}) {
-    if (!locations.Has(key) || stat(path.c_str(), &info) != 0) continue;
-    const std::string why = operate::WhyNotSecret(info.st_mode);
-    if (!why.empty())
-      errors.Add(locations.Find(key), key, absl::StrCat("this file ", why, ", or the key in ", key, "_file"));
-  }
+  NodeConfig config = Parse(source->text, reader, locations, errors);
+  config::CheckRights(*source, locations, reader, errors);
+  config.read_from.push_back(path);
   return config;
 }
 
-absl::StatusOr<NodeConfig> LoadNodeConfig(const std::string& path) {
+absl::StatusOr<NodeConfig> LoadNodeConfig(const std::string& path, operate::Reader reader) {
   config::Diagnostics errors(path);
-  NodeConfig config = LoadNodeConfig(path, errors);
+  NodeConfig config = LoadNodeConfig(path, errors, reader);
   if (!errors.empty()) return errors.ToStatus();
   return config;
 }

@@ -21,6 +21,8 @@
 #include "cluster/raft/types.h"
 #include "cluster/wire/key.h"
 #include "config/diagnostics.h"
+#include "net/networks.h"
+#include "operate/file_rights.h"
 
 namespace hedgerow::node {
 
@@ -81,6 +83,7 @@ struct MemcachedConfig {
   size_t value_max_bytes = 32 * 1024;  // larger ones are refused
   uint64_t rate_per_s = 0;             // of one client's socket at one node; 0 or too much: MemcachedRateMax
   bool once_in_window = false;         // incr, decr, append and prepend are served
+  net::Networks clients = net::PrivateNetworks();  // the sources that are served
 
   bool on() const { return listen.port != 0; }
 };
@@ -99,7 +102,13 @@ struct NodeConfig {
   Durability durability = Durability::kDisk;
   std::string data_dir = "/var/lib/hedgerow-node";
   NetAddress serve{};  // to bind: the own member's, or the unspecified address with its port
+  net::Networks clients = net::PrivateNetworks();  // the sources that hkv serves
+  // Other sources than members' addresses from which peers are heard. None: a few a second are, of any (peer_sources.h).
+  std::optional<net::Networks> peer_clients{};
   std::string admin_socket = "/run/hedgerow-node/admin.sock";
+  std::string monitor_socket{};  // empty: none
+  std::vector<std::string> read_from{};  // the file, and the key files that it names
+  std::string monitor_group = "hedgerow-monitor";
   std::string metrics_listen = "127.0.0.1:9465";  // loopback; empty: off
   std::vector<MemberConfig> members{};            // in the order of their ids
   std::vector<ProxyConfig> proxies{};
@@ -139,11 +148,12 @@ struct NodeConfig {
 
 // InvalidArgument with one line for each error, every one starting with FILE, and with LINE:COLUMN where it has
 // one. No error repeats any part of a key.
-absl::StatusOr<NodeConfig> LoadNodeConfig(const std::string& path);
+absl::StatusOr<NodeConfig> LoadNodeConfig(const std::string& path, operate::Reader reader = operate::Reader::kShows);
 
 // The same with the errors as data. The configuration means something only where `errors` stays empty. The
-// first also refuses a file that holds a key and that others may read.
-NodeConfig LoadNodeConfig(const std::string& path, config::Diagnostics& errors);
+// first also refuses a file that holds a key and that others may read, and what `reader` does not follow.
+NodeConfig LoadNodeConfig(const std::string& path, config::Diagnostics& errors,
+                          operate::Reader reader = operate::Reader::kShows);
 NodeConfig ParseNodeConfig(absl::string_view text, config::Diagnostics& errors);
 
 }  // namespace hedgerow::node

@@ -42,11 +42,13 @@ class Checker : config::Checks {
 
   void Run() {
     Keys();
+    Sockets();
     Members();
     Self();
     Proxies();
     Election();
     Memcached();
+    Clients();
   }
 
  private:
@@ -71,6 +73,11 @@ class Checker : config::Checks {
       Add(locations_.Has("announce_key") ? "announce_key" : "announce_key_file",
           "got the same key as cluster_key, expected another: what proxies know must not help against nodes");
     }
+  }
+
+  void Sockets() {
+    if (!config_.monitor_socket.empty() && config_.monitor_socket == config_.admin_socket)
+      Add("monitor_socket", "got the path of admin_socket, expected one of its own");
   }
 
   // The text of a member's id or of an address, under which later ones are compared.
@@ -204,6 +211,24 @@ class Checker : config::Checks {
                          ", expected another address or port than the node's own ", own->ToString()));
       }
     }
+  }
+
+  // What strangers can reach is served to a list that the administrator has written.
+  void Clients() {
+    const NetAddress& serve = IsSet(config_.serve) || config_.Find(config_.self) == nullptr ? config_.serve
+                                                                                          : config_.own().serve;
+    ListedClients(serve, IsSet(config_.serve) ? "serve" : "the own member's serve", "clients");
+    ListedClients(config_.memcached.listen, "memcached.listen", "memcached.clients");
+  }
+
+  void ListedClients(const NetAddress& address, absl::string_view listens, const std::string& path) {
+    if (!IsSet(address) || locations_.Has(path) || net::PrivateNetworks().Contains(address.bytes)) return;
+    if (!address.is_unspecified() && !WhyNotUnicast(address).empty()) return;  // has an error of its own
+    Add(path, absl::StrCat("the list is missing, expected the networks of the clients, such as `clients: [10.0.0.0/8, "
+                           "fd00::/8]`, because ",
+                           listens, " (", address.ToString(), ") is ",
+                           address.is_unspecified() ? "every address of this host"
+                                                    : "no private address: the Internet may reach it"));
   }
 
   const NodeConfig& config_;

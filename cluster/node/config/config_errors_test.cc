@@ -103,7 +103,9 @@ n.yaml:5:19: cluster_key_file: expected this or cluster_key, not both)"},
     {"ServeIsNotWhatTheMemberSays", "serve: \"10.0.0.1:4801\"", "serve: \"10.0.0.1:4800\"",
      R"(7:8: serve: got "10.0.0.1:4800", expected 10.0.0.1:4801, as the member 1 says, or 0.0.0.0:4801)"},
     {"ServeEverywhereWithAnotherPort", "serve: \"10.0.0.1:4801\"", "serve: \"0.0.0.0:4800\"",
-     R"(7:8: serve: got "0.0.0.0:4800", expected 10.0.0.1:4801, as the member 1 says, or 0.0.0.0:4801)"},
+     R"(1:1: clients: the list is missing, expected the networks of the clients, such as `clients: [10.0.0.0/8, fd00::/8]`, )"
+     R"(because serve (0.0.0.0:4800) is every address of this host
+n.yaml:7:8: serve: got "0.0.0.0:4800", expected 10.0.0.1:4801, as the member 1 says, or 0.0.0.0:4801)"},
     {"ServeWithoutPort", "serve: \"10.0.0.1:4801\"", "serve: 10.0.0.1",
      R"(7:8: serve: got "10.0.0.1", )" ADDRESS},
     {"RelativeSocket", "admin_socket: /run/hedgerow-node/admin.sock", "admin_socket: admin.sock",
@@ -141,8 +143,9 @@ n.yaml:5:19: cluster_key_file: expected this or cluster_key, not both)"},
      "\nn.yaml:12:13: members[1]: unknown key \"pear\", did you mean \"peer\"?"},
     {"UnknownTopKey", "durability: disk", "frobnicate: 1",
      R"(5:1: unknown key "frobnicate", expected one of cluster_id, cluster_key, cluster_key_file, announce_key, )"
-     R"(announce_key_file, node, join, beginning, durability, data_dir, serve, admin_socket, metrics_listen, members, proxies, )"
-     R"(election, sessions, offloads, spin, waiting_max, snapshots, memcached)"},
+      R"(announce_key_file, node, join, beginning, durability, data_dir, serve, admin_socket, monitor_socket, )"
+      R"(monitor_group, metrics_listen, members, proxies, )"
+      R"(election, sessions, offloads, spin, waiting_max, snapshots, memcached, clients, peer_clients)"},
     {"BeginningWithoutJoin", "durability: disk", "beginning: 1/61b68ac4e140c840",
      "5:12: beginning: expected it with `join: on` alone: what a restored log is of stands in the log"},
     {"BeginningOfEpochZero", "durability: disk", "join: on\nbeginning: 0/61b68ac4e140c840",
@@ -229,10 +232,44 @@ TEST(NodeConfigErrors, ComeAllAtOnceInTheOrderOfTheFile) {
               ElementsAre(HasSubstr("1:13: cluster_id"), HasSubstr("4:7: node"), HasSubstr("18:30: sessions")));
 }
 
+TEST(NodeConfigErrors, WhatStrangersCanReachNeedsAListOfClients) {
+  const auto errors = [](absl::string_view serve, absl::string_view more) {
+    return ErrorsOf(absl::StrCat(
+        absl::StrReplaceAll(kSound, {{"serve: \"10.0.0.1:4801\"", absl::StrCat("serve: \"", serve, "\"")}}), more));
+  };
+  EXPECT_THAT(
+      errors("203.0.113.1:4801", ""),
+      ElementsAre("n.yaml:1:1: clients: the list is missing, expected the networks of the clients, such as `clients: "
+                  "[10.0.0.0/8, fd00::/8]`, because serve (203.0.113.1:4801) is no private address: the Internet may "
+                  "reach it"));
+  EXPECT_THAT(errors("203.0.113.1:4801", "clients: [192.0.2.0/24]\n"), testing::IsEmpty());
+  EXPECT_THAT(errors("100.64.0.1:4801", ""), ElementsAre(HasSubstr("clients: the list is missing")));
+  std::string everywhere(kSound);
+  everywhere.replace(everywhere.find("serve: \"10.0.0.1:4801\""), 22, "serve: \"0.0.0.0:4801\"");
+  EXPECT_THAT(ErrorsOf(everywhere), ElementsAre(HasSubstr("serve (0.0.0.0:4801) is every address of this host")));
+  EXPECT_THAT(ErrorsOf(absl::StrCat(everywhere, "clients: [10.0.0.0/8]\n")), testing::IsEmpty());
+  EXPECT_THAT(ErrorsOf(absl::StrCat(kSound, "memcached: {listen: \"[::]:11211\"}\n")),
+              ElementsAre(HasSubstr("memcached.clients: the list is missing")));
+  EXPECT_THAT(ErrorsOf(absl::StrCat(kSound, "memcached: {listen: \"[::]:11211\", clients: [10.0.0.0/8]}\n")),
+              testing::IsEmpty());
+}
+
+TEST(NodeConfigErrors, AListOfClientsHasNetworksOnly) {
+  const auto errors = [](absl::string_view line) { return ErrorsOf(absl::StrCat(kSound, line, "\n")); };
+  EXPECT_THAT(errors("clients: [10.0.0.1/8]"),
+              ElementsAre(HasSubstr("clients[0]: got \"10.0.0.1/8\", expected a network, such as 10.0.0.0/8 or fd00::/8 "
+                                    "(bits beyond the prefix are set; did you mean 10.0.0.0/8?)")));
+  EXPECT_THAT(errors("clients: [intranet]"), ElementsAre(HasSubstr("clients[0]: got \"intranet\", expected a network")));
+  EXPECT_THAT(errors("clients: []"), ElementsAre(HasSubstr("clients: got 0 entries, expected a list of 1 to 64")));
+  EXPECT_THAT(errors("clients: any"), ElementsAre(HasSubstr("clients: got a single value, expected a list")));
+  EXPECT_THAT(errors("peer_clients: [10.0.0.0/33]"), ElementsAre(HasSubstr("a prefix of IPv4 has 0 to 32 bits")));
+}
+
 TEST(NodeConfigErrors, WhatServesEverywhereLeavesNoAddressOfItsPort) {
   std::string text(kSound);
   const std::string serve = "serve: \"10.0.0.1:4801\"", peer = "peer: \"10.0.0.1:4802\"";
   text.replace(text.find(serve), serve.size(), "serve: \"0.0.0.0:4801\"");
+  text += "clients: [10.0.0.0/8]\n";
   EXPECT_THAT(ErrorsOf(text), testing::IsEmpty());
   EXPECT_THAT(ErrorsOf(absl::StrCat(text, "memcached: {listen: \"10.0.0.5:4801\"}\n")),
               ElementsAre(HasSubstr("expected another address or port than the node's own 10.0.0.1:4801")));
@@ -249,7 +286,7 @@ TEST(NodeConfigErrors, AMemcachedFrontEndHasAnAddressOfItsOwn) {
   EXPECT_THAT(with("{window: 4s}"), ElementsAre(HasSubstr("memcached.listen: the key is missing, " ADDRESS)));
   EXPECT_THAT(with(R"({listen: "10.0.0.1:4801"})"),
               ElementsAre(HasSubstr("expected another address or port than the node's own 10.0.0.1:4801")));
-  EXPECT_THAT(with(R"({listen: "0.0.0.0:4802"})"), ElementsAre(HasSubstr("the node's own 10.0.0.1:4802")));
+  EXPECT_THAT(with(R"({listen: "0.0.0.0:4802", clients: [10.0.0.0/8]})"), ElementsAre(HasSubstr("the node's own 10.0.0.1:4802")));
   EXPECT_THAT(with(R"({listen: "224.0.0.1:11211"})"), ElementsAre(HasSubstr("this is a multicast address")));
   EXPECT_THAT(with(R"({listen: "10.0.0.1:11211", rate: 20001})"),
               ElementsAre(HasSubstr("expected a whole number between 1 and 20000")));

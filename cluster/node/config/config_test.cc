@@ -197,7 +197,9 @@ offloads: {heartbeat: off, append: off, watchdog: off, xdp: generic}
 spin: 0us
 waiting_max: 64
 snapshots: {every_entries: 5000, every_bytes: 65536, tail_entries: 0, tail_bytes: 3KiB, rate: 2GiB}
-memcached: {listen: "[::]:11211", value_max: 100, memory_mib: 64, window: 4s, window_max: 5000, rate: 500, once_in_window: on}
+clients: [10.0.0.0/8, "fd00::1"]
+peer_clients: []
+memcached: {listen: "[::]:11211", clients: ["2001:db8::/32"], value_max: 100, memory_mib: 64, window: 4s, window_max: 5000, rate: 500, once_in_window: on}
 )");
   EXPECT_EQ(config.cluster_id, uint64_t{INT64_MAX});
   EXPECT_EQ(config.cluster_key, *wire::ParseKey(kKeyDigits));
@@ -207,6 +209,12 @@ memcached: {listen: "[::]:11211", value_max: 100, memory_mib: 64, window: 4s, wi
   EXPECT_EQ(config.durability, Durability::kMemory);
   EXPECT_EQ(config.data_dir, "/srv/node");
   EXPECT_EQ(config.serve.ToString(), "[::]:4801");
+  ASSERT_EQ(config.clients.list().size(), 2u);
+  EXPECT_EQ(config.clients.list()[1].ToString(), "fd00::1/128");
+  ASSERT_TRUE(config.peer_clients.has_value());
+  EXPECT_TRUE(config.peer_clients->list().empty());
+  ASSERT_EQ(config.memcached.clients.list().size(), 1u);
+  EXPECT_EQ(config.memcached.clients.list()[0].ToString(), "2001:db8::/32");
   EXPECT_EQ(config.admin_socket, "/run/n/a.sock");
   EXPECT_EQ(config.metrics_listen, "");
   EXPECT_EQ(config.Initial().PositionOf(raft::NodeId(4294967295)), 1u);
@@ -249,6 +257,9 @@ members:
   - {id: 3, peer: "127.0.0.1:4813", serve: "127.0.0.1:4803"}
 )"));
   EXPECT_EQ(config.serve.port, 4802);
+  EXPECT_EQ(config.clients, net::PrivateNetworks());
+  EXPECT_EQ(config.memcached.clients, net::PrivateNetworks());
+  EXPECT_FALSE(config.peer_clients.has_value());
 }
 
 class NodeConfigFileTest : public testing::Test {
@@ -286,7 +297,7 @@ TEST_F(NodeConfigFileTest, AFileWithAKeyIsForItsOwnerAndGroupOnly) {
       LoadNodeConfig(path).status().message(),
       absl::StrCat(path,
                    ":2:14: cluster_key: this file can be read by everybody (mode 0644), expected mode 0600 "
-                   "or 0640, or the key in cluster_key_file"));
+                   "or 0640: run `chmod g-w,o-rwx ", path, "`, or put the key into a file of its own"));
   EXPECT_THAT(std::string(LoadNodeConfig(Write("n.yaml", kSmallest, 0660)).status().message()),
               HasSubstr("can be changed by others than its owner (mode 0660)"));
 }
@@ -306,9 +317,29 @@ TEST_F(NodeConfigFileTest, WhatIsWrongWithAKeyFileIsSaidAtItsKey) {
   const std::string path = Write("n.yaml", WithKeyFiles(), 0644);
   EXPECT_EQ(LoadNodeConfig(path).status().message(),
             absl::StrCat(path, ":2:19: cluster_key_file: the file \"", folder_,
-                         "/key\" can be read by everybody (mode ", "0604), expected mode 0600 or 0640\n", path,
+                         "/key\" can be read by everybody (mode ", "0604), expected mode 0600 or 0640: run `chmod ",
+                         "g-w,o-rwx ", folder_, "/key`\n", path,
                          ":3:20: announce_key_file: the file \"", folder_,
                          "/announce\" cannot be opened: No such file or directory"));
+}
+
+TEST_F(NodeConfigFileTest, ANodeFollowsNoFileOfAnotherUser) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root (to give files away)";
+  const std::string key = Write("key", absl::StrCat(kKeyDigits, "\n"), 0600);
+  Write("announce", "ffeeddccbbaa99887766554433221100\n", 0640);
+  const std::string path = Write("n.yaml", WithKeyFiles(), 0644);
+  EXPECT_TRUE(LoadNodeConfig(path, operate::Reader::kServes).ok());
+  ASSERT_EQ(chown(key.c_str(), 65534, 65534), 0);
+  ASSERT_EQ(chown(path.c_str(), 65534, 65534), 0);
+  EXPECT_TRUE(LoadNodeConfig(path).ok()) << "which only shows it";
+  const std::string refused(LoadNodeConfig(path, operate::Reader::kServes).status().message());
+  EXPECT_THAT(refused, HasSubstr(path + ": the file belongs to user 65534"));
+  EXPECT_THAT(refused, HasSubstr("key\" belongs to user 65534"));
+  ASSERT_EQ(chown(path.c_str(), 0, 0), 0);
+  ASSERT_EQ(chown(key.c_str(), 0, 0), 0);
+  ASSERT_EQ(chmod(path.c_str(), 0646), 0);
+  EXPECT_THAT(std::string(LoadNodeConfig(path, operate::Reader::kServes).status().message()),
+              HasSubstr("run `chmod go-w " + path + "`"));
 }
 
 TEST_F(NodeConfigFileTest, AMissingFileSaysSo) {

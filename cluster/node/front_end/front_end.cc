@@ -37,6 +37,10 @@ std::pair<NetAddress, NetAddress> EndsOf(const kv::ReplyTo& reply_to) {
 }
 
 std::optional<kv::Request> FrontEnd::Take(const Datagram& datagram) {
+  if (!clients_.Contains(datagram.from.bytes)) {
+    ++counters_.drops[static_cast<size_t>(wire::HkvDrop::kSource)];
+    return std::nullopt;
+  }
   wire::HkvParse parsed = wire::ParseHkvRequest(datagram.bytes);
   if (!parsed.request.has_value()) {
     if (parsed.answer.has_value()) {
@@ -51,21 +55,10 @@ std::optional<kv::Request> FrontEnd::Take(const Datagram& datagram) {
   kv::Request request;
   request.reply_to = ReplyToClient(datagram, asked);
   request.patience_ns = wire::Patience_ns(asked);
-  switch (asked.kind) {
-    case wire::HkvKind::kOpen:
-      request.command.key = {.kind = kv::CommandKind::kOpen, .a = asked.seq, .b = 0, .c = 0};
-      break;
-    case wire::HkvKind::kWrite:
-      request.command.key = {.kind = kv::CommandKind::kWrite, .a = asked.client_id, .b = asked.seq, .c = 0};
-      if (asked.client_id == wire::kHkvNoSession) {
-        request.command.key = {.kind = kv::CommandKind::kWindowed, .a = asked.seq, .b = 0, .c = 0};
-      }
-      request.command.lowest_unanswered = asked.lowest_unanswered;
-      request.command.operations = std::move(asked.operations);
-      break;
-    case wire::HkvKind::kGet:
-      request.read_key = std::move(asked.key);
-      break;
+  if (wire::RowOf(asked.kind).writes) {
+    request.command = wire::CommandOf(std::move(asked));
+  } else {
+    request.read_key = std::move(asked.key);
   }
   return request;
 }
@@ -80,6 +73,7 @@ void FrontEnd::Answer(const kv::Answer& answer, uint32_t pushback) {
     case kv::Answer::Kind::kResult:
       said.status = wire::StatusOf(answer.result.code);
       said.session = answer.result.session;
+      said.token = answer.result.token;
       said.values = answer.result.values;
       break;
     case kv::Answer::Kind::kValue:

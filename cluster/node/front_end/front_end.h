@@ -15,6 +15,7 @@
 #include "cluster/node/net/udp_socket.h"
 #include "cluster/raft/types.h"
 #include "cluster/wire/hkv.h"
+#include "net/networks.h"
 
 namespace hedgerow::node {
 
@@ -28,7 +29,8 @@ class FrontEnd {
     uint64_t asked_for_later_hedge = 0;
   };
 
-  explicit FrontEnd(UdpSocket& socket) : socket_(socket) {}
+  // `clients`: the sources that are served; it outlives this.
+  FrontEnd(UdpSocket& socket, const net::Networks& clients) : socket_(socket), clients_(clients) {}
 
   std::optional<kv::Request> Take(const Datagram& datagram);
   // `pushback` is what else it says (Pushback); OVERLOADED asks for no hedge by itself.
@@ -40,6 +42,7 @@ class FrontEnd {
   void Send(const NetAddress& from, const NetAddress& to, const wire::HkvAnswer& answer);
 
   UdpSocket& socket_;
+  const net::Networks& clients_;
   Counters counters_;
 };
 

@@ -129,6 +129,10 @@ bool MemcachedFrontEnd::WithinRate(const Datagram& datagram, uint64_t now_ns) {
 
 std::optional<kv::Request> MemcachedFrontEnd::Take(const Datagram& datagram, uint64_t now_ns,
                                                    const kv::MemcachedState& state) {
+  if (!config_.clients.Contains(datagram.from.bytes)) {
+    ++counters_.drops[static_cast<size_t>(memcached::Drop::kSource)];
+    return std::nullopt;
+  }
   memcached::Parse parsed = memcached::ParseRequest(datagram.bytes, limits_);
   if (parsed.drop != memcached::Drop::kNone) {
     ++counters_.drops[static_cast<size_t>(parsed.drop)];

@@ -95,6 +95,14 @@ class MemcachedNodeTest : public NodeTest {
 INSTANTIATE_TEST_SUITE_P(Durability, MemcachedNodeTest, testing::Values(Durability::kDisk, Durability::kMemory),
                          DurabilityOf);
 
+TEST_P(MemcachedNodeTest, WhatComesFromElsewhereGetsNoAnswerAndIsCounted) {
+  Stop(leader_);
+  memcached_.clients = net::Networks({*net::Network::Parse("127.255.0.1")});
+  Start(leader_);
+  EXPECT_EQ(client_.Ask(leader(), "version\r\n", 100), "");
+  EXPECT_EQ(Counter(leader_, "memcached_dropped", "source"), 1u);
+}
+
 // Whoever sends to all of them must not come round its ids within the window.
 TEST_P(MemcachedNodeTest, WithMoreMembersEachTakesLessOfAClient) {
   ASSERT_EQ(StatusOf(1).memcached->rate_per_s, MemcachedRateMax(3, kv::MemcachedLimits().window.window_ns));

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/node/identity/commands_recovery.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <iostream>
 #include <memory>
@@ -56,6 +59,15 @@ absl::Status CheckStopped(const NodeConfig& config) {
                                                     ": stop it first (systemctl stop hedgerow-node)"));
 }
 
+// systemd gives the folder to the node's user only where it is not that user's already.
+absl::Status CheckFolderIsOurs(const NodeConfig& config) {
+  struct stat info {};
+  if (stat(config.data_dir.c_str(), &info) != 0 || info.st_uid == geteuid()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the folder ", config.data_dir, " belongs to user ", info.st_uid, ", and a log that user ", geteuid(),
+      " makes in it is not that user's: remove the empty folder (rmdir), or run this command as that user (runuser -u)"));
+}
+
 // All of it is read before anything is written.
 absl::StatusOr<v1::RestoreReport> Examine(const storage::Backup& backup) {
   const absl::StatusOr<std::unique_ptr<kv::StateMachine>> state = transfer::LoadState(*backup.snapshot);
@@ -83,6 +95,7 @@ absl::Status CheckMembers(const storage::Backup& backup, const NodeConfig& confi
 absl::StatusOr<v1::RestoreReport> Restore(const NodeConfig& config, const std::string& path, uint64_t epoch,
                                           bool other_members) {
   if (absl::Status stopped = CheckStopped(config); !stopped.ok()) return stopped;
+  if (absl::Status ours = CheckFolderIsOurs(config); !ours.ok()) return ours;
   // With its own entry alone in its file it would be a cluster, with the others' key.
   if (config.join) {
     return absl::FailedPreconditionError(

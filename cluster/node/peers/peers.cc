@@ -91,6 +91,11 @@ PeerState* Peers::Find(raft::NodeId id) {
 }
 
 void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver) {
+  if (MayComeFrom(datagram.from, now_ns)) return TakeAdmitted(datagram, now_ns, receiver);
+  ++counters_.drops[static_cast<size_t>(wire::DropReason::kSource)];
+}
+
+void Peers::TakeAdmitted(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver) {
   wire::Opened opened = codec_.Open(datagram.bytes);
   wire::DropReason reason = opened.reason;
   if (opened.ok() && Find(opened.header.from) == nullptr) reason = TakeStranger(opened, datagram, now_ns);
@@ -107,6 +112,7 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiv
     const bool answers = reason == wire::DropReason::kNone || reason == wire::DropReason::kOtherLog;
     if (answers) reason = TakeTraits(opened.header.from, ack->traits, reason, now_ns);
     if (reason == wire::DropReason::kNone) reason = Met(opened.header.from, now_ns);
+    if (reason == wire::DropReason::kNone) ++addresses_version_;  // it answers where this came from
     if (reason == wire::DropReason::kOtherLog && opened.header.term == wire::kOtherLogTerm &&
         !IsOfAnotherCluster(ack->traits))
       refused_by_ = opened.header.from;
@@ -145,6 +151,7 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiv
 void Peers::Heard(PeerState& peer, const Datagram& datagram, bool answered) {
   peer.heard_ns = datagram.arrived_ns;
   if (datagram.from == peer.address) {
+    if (peer.answers_at.port != 0) ++addresses_version_;
     peer.answers_at = peer.seen_at = NetAddress();
   } else if (answered && peer.address.port != 0) {
     peer.answers_at = datagram.from;
@@ -158,7 +165,7 @@ void Peers::TakePiece(wire::Opened& opened, const Datagram& datagram, uint64_t n
   if (taken.reason != wire::DropReason::kNone) {
     ++counters_.drops[static_cast<size_t>(taken.reason)];
   } else if (!taken.message.empty()) {
-    Take({.from = datagram.from, .bytes = taken.message, .arrived_ns = datagram.arrived_ns}, now_ns, receiver);
+    TakeAdmitted({.from = datagram.from, .bytes = taken.message, .arrived_ns = datagram.arrived_ns}, now_ns, receiver);
   }
 }
 

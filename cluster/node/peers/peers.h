@@ -27,6 +27,7 @@
 #include "cluster/wire/peer.h"
 #include "cluster/wire/peer_lives.h"
 #include "cluster/wire/peer_pieces.h"
+#include "net/networks.h"
 
 namespace hedgerow::node {
 
@@ -106,6 +107,14 @@ class Peers {
   // committed, the logs of those who are no members by it are forgotten.
   void SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t committed_epoch, uint64_t now_ns);
 
+  // Where datagrams may come from: `members`, the addresses of the configuration file, beside those of SetMembers and where
+  // members have answered; and `listed`. Without a list a few a second of any other source are opened: a member that was started
+  // at another address makes itself known by them, and what has the wrong tag goes no further.
+  void SetSources(std::vector<NetAddress> members, std::optional<net::Networks> listed);
+  // The addresses of members, proven ones of unknown peers included, for the port of snapshots. They change with the version.
+  std::vector<NetAddress> MemberAddresses() const;
+  uint64_t addresses_version() const { return addresses_version_; }
+
   void Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver);
   // The core's message in a datagram that the kernel has admitted; nothing if it is none.
   std::optional<raft::Message> Decode(std::string_view datagram) const;
@@ -174,9 +183,14 @@ class Peers {
   // All members of a configuration that this node has not heard of: whichever of them leads must reach it.
   static constexpr size_t kStrangersMax = HR_RAFT_MAX_MEMBERS;
 
+  // Datagrams of unlisted sources that are opened in a second.
+  static constexpr uint32_t kIntroductionsPerSecond = 1000;
+
+  bool MayComeFrom(const NetAddress& source, uint64_t now_ns);
+  void TakeAdmitted(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver);
   PeerState* Find(raft::NodeId id);
   uint32_t CopyReaches() const;
-  static void Heard(PeerState& peer, const Datagram& datagram, bool answered);
+  void Heard(PeerState& peer, const Datagram& datagram, bool answered);
   Stranger* FindStranger(raft::NodeId id);
   wire::DropReason TakeStranger(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns);
   void TellRemoved(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns);
@@ -211,6 +225,11 @@ class Peers {
   Removal removal_;
   std::vector<PeerState> others_;
   std::vector<Stranger> strangers_;
+  std::vector<NetAddress> members_in_file_;
+  std::optional<net::Networks> listed_;
+  uint64_t addresses_version_ = 0;
+  uint64_t introductions_until_ns_ = 0;
+  uint32_t introductions_left_ = 0;
   uint32_t epoch_ = 0;
   uint32_t committed_epoch_ = 0;
   wire::PeerCodec codec_;

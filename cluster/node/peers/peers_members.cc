@@ -18,6 +18,7 @@ namespace hedgerow::node {
 void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t committed_epoch,
                        uint64_t now_ns) {
   const std::vector<PeerState> before = std::exchange(others_, std::move(others));
+  ++addresses_version_;
   epoch_ = epoch;
   committed_epoch_ = committed_epoch;
   broadcast_reachable_ = 0;
@@ -55,6 +56,46 @@ void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t c
   std::vector<raft::NodeId> members;
   for (const PeerState& peer : others_) members.push_back(peer.id);
   copies_.KeepOnly(members);
+}
+
+void Peers::SetSources(std::vector<NetAddress> members, std::optional<net::Networks> listed) {
+  members_in_file_ = std::move(members);
+  listed_ = std::move(listed);
+  ++addresses_version_;
+}
+
+std::vector<NetAddress> Peers::MemberAddresses() const {
+  std::vector<NetAddress> addresses = members_in_file_;
+  const auto add = [&addresses](const PeerState& peer) {
+    for (const NetAddress& address : {peer.address, peer.answers_at})
+      if (address.port != 0) addresses.push_back(address);
+  };
+  for (const PeerState& peer : others_) add(peer);
+  for (const Stranger& stranger : strangers_)
+    if (lives_.LifeOf(stranger.state.id) != 0) add(stranger.state);
+  return addresses;
+}
+
+// Ports do not count: a port is no host's own.
+bool Peers::MayComeFrom(const NetAddress& source, uint64_t now_ns) {
+  const auto is_source = [&source](const NetAddress& address) {
+    return address.port != 0 && address.bytes == source.bytes;
+  };
+  const auto is_at_source = [&is_source](const PeerState& peer) {
+    return is_source(peer.address) || is_source(peer.answers_at) || is_source(peer.seen_at);
+  };
+  if (std::any_of(others_.begin(), others_.end(), is_at_source)) return true;
+  if (std::any_of(members_in_file_.begin(), members_in_file_.end(), is_source)) return true;
+  if (listed_.has_value()) return listed_->Contains(source.bytes);
+  const auto is_stranger = [&is_at_source](const Stranger& stranger) { return is_at_source(stranger.state); };
+  if (std::any_of(strangers_.begin(), strangers_.end(), is_stranger)) return true;
+  if (now_ns >= introductions_until_ns_) {
+    introductions_until_ns_ = now_ns + 1'000'000'000;
+    introductions_left_ = kIntroductionsPerSecond;
+  }
+  if (introductions_left_ == 0) return false;
+  --introductions_left_;
+  return true;
 }
 
 void Peers::Forget(raft::NodeId id) {

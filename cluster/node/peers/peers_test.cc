@@ -577,5 +577,56 @@ TEST_F(PeersTest, WhoseCopyCannotBeRecordedIsAskedNowAndThen) {
   EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 6u);
 }
 
+TEST_F(PeersTest, AListOfSourcesShutsOutAllOthersButMembers) {
+  const auto from = [](const char* address) { return NetAddress::Parse(address).value(); };
+  const auto take = [&](const NetAddress& source) {
+    peers_.Take({.from = source, .bytes = "none of ours", .arrived_ns = 1}, 1, nobody_);
+    return Dropped(wire::DropReason::kSource);
+  };
+  peers_.SetSources({from("192.0.2.1:4802")}, net::Networks({*net::Network::Parse("192.0.2.128/25")}));
+  EXPECT_EQ(take(from("192.0.2.1:9")), 0u) << "a member of the file, whatever its port";
+  EXPECT_EQ(take(from("192.0.2.200:4802")), 0u) << "listed";
+  EXPECT_EQ(take(receiver_->LocalAddress().value()), 0u) << "a member of the configuration";
+  EXPECT_EQ(Dropped(wire::DropReason::kTooShort), 3u);
+  EXPECT_EQ(take(from("192.0.2.2:4802")), 1u);
+  EXPECT_EQ(take(from("[2001:db8::1]:4802")), 2u);
+  EXPECT_EQ(Dropped(wire::DropReason::kTooShort), 3u) << "not looked at";
+}
+
+TEST_F(PeersTest, WithoutAListSoManyDatagramsOfUnlistedSourcesAreOpenedInASecond) {
+  const NetAddress elsewhere = NetAddress::Parse("192.0.2.2:4802").value();
+  const auto take = [&](uint64_t now_ns, int datagrams) {
+    for (int i = 0; i < datagrams; ++i)
+      peers_.Take({.from = elsewhere, .bytes = "none of ours", .arrived_ns = now_ns}, now_ns, nobody_);
+    return Dropped(wire::DropReason::kSource);
+  };
+  EXPECT_EQ(take(1, 1000), 0u);
+  EXPECT_EQ(take(999'999'999, 1), 1u);
+  Take(std::string("none of ours"), 999'999'999);
+  EXPECT_EQ(Dropped(wire::DropReason::kTooShort), 1001u) << "members are heard meanwhile";
+  EXPECT_EQ(take(1'000'000'001, 1), 1u) << "the next second";
+}
+
+// The source of connections follows where a member answers.
+TEST_F(PeersTest, AMemberThatAnswersElsewhereMayConnectFromThere) {
+  Meet2();
+  const uint64_t version = peers_.addresses_version();
+  const NetAddress elsewhere = NetAddress::Parse("192.0.2.2:4802").value();
+  EXPECT_THAT(peers_.MemberAddresses(), ElementsAre(receiver_->LocalAddress().value()));
+  const std::string hello = other_.Seal(raft::NodeId(1), wire::SayLogId(22), wire::Hello{.nonce = 1});
+  peers_.Take({.from = elsewhere, .bytes = hello, .arrived_ns = 1}, 1, nobody_);
+  EXPECT_THAT(peers_.MemberAddresses(), ElementsAre(receiver_->LocalAddress().value())) << "it may be a recorded one";
+  peers_.AskAgain();
+  const uint64_t later_ns = 10'000'000'000;
+  uint64_t nonce = 0;
+  for (const wire::Opened& said : Greeted(later_ns))
+    if (const auto* asked = std::get_if<wire::Hello>(&said.body)) nonce = asked->nonce;
+  ASSERT_NE(nonce, 0u);
+  const std::string answer = other_.Seal(raft::NodeId(1), wire::SayLogId(22), wire::HelloAck{.nonce = nonce});
+  peers_.Take({.from = elsewhere, .bytes = answer, .arrived_ns = later_ns}, later_ns, nobody_);
+  EXPECT_THAT(peers_.MemberAddresses(), ElementsAre(receiver_->LocalAddress().value(), elsewhere));
+  EXPECT_GT(peers_.addresses_version(), version);
+}
+
 }  // namespace
 }  // namespace hedgerow::node

@@ -64,6 +64,7 @@ class SnapshotTakerTest : public ::testing::Test, public kv::ReplicaHost {
   uint64_t Now_ns() override { return now_ns_; }
   uint64_t StampClock_ns() override { return now_ns_; }
   uint64_t Random() override { return ++random_; }
+  uint64_t Secret() override { return Random(); }
   void Persist(raft::Persist persist) override {
     if (persist.new_start.has_value()) starts_.push_back(*persist.new_start);
     replica_->Feed(raft::Persisted{.sequence = persist.sequence});

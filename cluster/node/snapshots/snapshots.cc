@@ -8,6 +8,7 @@
 #include <ctime>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/node/config/config_check.h"
 
 namespace hedgerow::node {
 namespace {
@@ -58,6 +59,8 @@ Snapshots::Snapshots(const NodeConfig& config, const storage::LogStorage& storag
       storage_(storage),
       wake_(wake),
       taker_(storage.snapshots(), config.cluster_id, now_ns, wake),
+      peer_clients_(config.peer_clients),
+      on_loopback_(IsLoopback(config.own().peer)),
       sender_(std::make_unique<transfer::Sender>(
           transfer::SenderOptions{.cluster_id = config.cluster_id,
                                   .key = config.cluster_key,
@@ -93,6 +96,15 @@ Snapshots::~Snapshots() {
   sender_.reset();
 }
 
+// Connections to a loopback address come from 127.0.0.1, whichever of them the leader's is.
+bool Snapshots::MayCall(const net::IpAddress& source) {
+  if (on_loopback_ && source.is_loopback()) return true;
+  if (peer_clients_.has_value() && peer_clients_->Contains(source.mapped())) return true;
+  absl::MutexLock lock(&mutex_);
+  return std::any_of(addresses_.begin(), addresses_.end(),
+                     [&source](const NetAddress& address) { return address.bytes == source.mapped(); });
+}
+
 // Of the last turn: what changes meanwhile is looked at again by the core.
 absl::Status Snapshots::Judge(raft::NodeId leader, raft::Term term, const raft::EntryId& last) {
   if (leader == self_) return absl::InvalidArgumentError("that is this node");
@@ -122,6 +134,7 @@ absl::Status Snapshots::Take(transfer::Received received) {
 void Snapshots::Turn(uint64_t now_ns, kv::Replica& replica, const Peers& peers, offload::Coupling* coupling) {
   FollowRole(replica.raft());
   FollowMembers(replica.raft());
+  FollowAddresses(peers);
   if (taker_.Turn(now_ns, Wanted(now_ns, replica), replica)) {
     size_bytes_ = taker_.status().last_size_bytes;
     written_ns_ = now_ns;
@@ -200,6 +213,14 @@ void Snapshots::FollowMembers(const raft::Raft& raft) {
     const size_t position = raft.configuration().PositionOf(sending.to);
     if (((raft.peers() >> position) & 1) == 0) sender_->StopSendingTo(sending.to);
   }
+}
+
+void Snapshots::FollowAddresses(const Peers& peers) {
+  if (addresses_version_ == peers.addresses_version()) return;
+  addresses_version_ = peers.addresses_version();
+  std::vector<NetAddress> addresses = peers.MemberAddresses();
+  absl::MutexLock lock(&mutex_);
+  addresses_ = std::move(addresses);
 }
 
 void Snapshots::SendNeeded(kv::Replica& replica, const Peers& peers) {
@@ -326,6 +347,7 @@ void Snapshots::AddTo(uint64_t now_ns, const raft::Raft& raft, NodeStatus& statu
   count("snapshot_transfers", got.broken_off, "receive_broken_off");
   count("snapshot_transfers", got.refused, "receive_refused");
   count("snapshot_transfers", got.unauthenticated, "unauthenticated");
+  count("snapshot_transfers", got.source, "source");
   count("snapshot_bytes", sent.sent_bytes, "sent");
   count("snapshot_bytes", got.received_bytes, "received");
 }

@@ -85,6 +85,7 @@ class Snapshots final : private transfer::ReceiverHost {
             std::function<uint64_t()> now_ns, std::function<void()> wake);
 
   // transfer::ReceiverHost: the receiver's threads.
+  bool MayCall(const net::IpAddress& source) override;
   absl::Status Judge(raft::NodeId leader, raft::Term term, const raft::EntryId& last) override;
   absl::Status Take(transfer::Received received) override;
 
@@ -92,6 +93,7 @@ class Snapshots final : private transfer::ReceiverHost {
   bool FollowerOnItsWay(uint64_t now_ns, const raft::Raft& raft);
   void FollowRole(const raft::Raft& raft);
   void FollowMembers(const raft::Raft& raft);
+  void FollowAddresses(const Peers& peers);
   void MendOutside(uint64_t now_ns, const kv::Replica& replica);
   void SendNeeded(kv::Replica& replica, const Peers& peers);
   void TakeEnded(uint64_t now_ns, kv::Replica& replica);
@@ -104,7 +106,10 @@ class Snapshots final : private transfer::ReceiverHost {
   SnapshotTaker taker_;
   Retirement retirement_;
   std::vector<raft::NodeId> needed_;
+  const std::optional<net::Networks> peer_clients_;
+  const bool on_loopback_;
   std::pair<uint32_t, uint32_t> members_{};  // by epoch and mask, as it last looked
+  std::optional<uint64_t> addresses_version_{};
   raft::Term leads_in_{};                    // not set: it does not lead, and sends nothing
   std::map<raft::NodeId, Behind> behind_;
   std::map<raft::NodeId, uint64_t> mend_again_ns_;  // of members whose state is wrong
@@ -121,6 +126,7 @@ class Snapshots final : private transfer::ReceiverHost {
 
   absl::Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<NetAddress> addresses_ ABSL_GUARDED_BY(mutex_);  // members'
   std::shared_ptr<Arrived> arrived_ ABSL_GUARDED_BY(mutex_);
   std::vector<Ended> ended_ ABSL_GUARDED_BY(mutex_);  // at most one of each member and transfer
   std::atomic<bool> something_ = false;               // arrived_ or ended_

@@ -39,6 +39,7 @@ class SnapshotsTest : public NodeTest {
                           .client_id = session,
                           .seq = first + i,
                           .lowest_unanswered = first + lowest,
+                          .token = TokenOf(session),
                           .operations = {{.kind = kv::OperationKind::kIncrement, .key = "n", .delta = 1}}}));
       }
       socket->Flush();

@@ -76,7 +76,8 @@ std::vector<std::string> FullProblems(const kv::StateMachine& state) {
   const auto full = [&problems](uint64_t used, uint64_t most, absl::string_view what, absl::string_view then) {
     if (used >= most) problems.push_back(absl::StrCat(what, " (", most, "): ", then));
   };
-  full(state.sessions(), settings.sessions.sessions_max, "as many sessions are open as may be",
+  // The others make room for an OPEN.
+  full(state.sessions_that_wrote(), settings.sessions.sessions_max, "as many sessions are open as may be, and each has written",
        "no client can open another. End the program that opens so many, or raise `sessions.max` (`hedgerow-node settings set`)");
   full(state.seen_without_session(), settings.window.requests_max,
        "as many writes without a session are remembered as may be",

@@ -180,7 +180,10 @@ TEST_F(FullProblemsTest, EachLimitThatIsReachedIsNamedWithItsSetting) {
   Limit(kv::Setting::kMemcachedWindowMax, 2);
   for (uint64_t i = 1; i <= 2; ++i) {
     EXPECT_THAT(FullProblems(state_), IsEmpty());
-    Apply({.key = {.kind = kv::CommandKind::kOpen, .a = i}});
+    Apply({.key = {.kind = kv::CommandKind::kOpen, .a = i}, .session = {.id = i}});
+    EXPECT_THAT(FullProblems(state_), IsEmpty()) << "a session that never wrote makes room";
+    const std::vector<kv::Operation> put = {{.kind = kv::OperationKind::kPut, .key = "k", .value = "v"}};
+    Apply({.key = kv::WriteKey({.id = i}, 1, put), .operations = put});
     Apply({.key = {.kind = kv::CommandKind::kWindowed, .a = i}});
     Apply({.key = {.kind = kv::CommandKind::kMemcached, .a = i},
            .item = {.verb = kv::ItemVerb::kSet, .key = "k", .value = "v"}});

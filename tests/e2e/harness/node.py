@@ -12,7 +12,7 @@ import socket
 import struct
 import sys
 
-MAGIC, VERSION, WRITE, GET = 0x48, 1, 2, 3
+MAGIC, VERSION, WRITE, GET = 0x48, 2, 2, 3
 OK, NOT_LEADER = 0, 7
 LEADING, RESIGNING = 1, 2
 REFUSE = b"refuse"
@@ -64,7 +64,7 @@ def announcement(key: bytes, *, cluster: int, address: str, term: int, sequence:
 
 
 def request(kind: int, client: int, seq: int, body: bytes = b"") -> bytes:
-    return struct.pack("<BBBBIQQQ", MAGIC, VERSION, kind, 0, 0, client, seq, 0) + body
+    return struct.pack("<BBBBIQQQQ", MAGIC, VERSION, kind, 0, 0, client, seq, 0, 0) + body
 
 
 def get(client: int, seq: int, key: bytes) -> bytes:
@@ -78,7 +78,7 @@ def answer_of(payload: bytes) -> tuple[int, int, bytes]:
 
 
 def answer(payload: bytes, identity: bytes) -> bytes:
-    kind, key = payload[2], payload[33:]
+    kind, key = payload[2], payload[41:]
     status, hint, body = OK, 0, struct.pack("<H", len(identity)) + identity
     if key.startswith(REFUSE + identity):
         status, hint, body = NOT_LEADER, int(key[len(REFUSE + identity):]), b""

@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 from deploy.lab import VIP_DNS, VIP_RAW, Lab
+from deploy.lab.names import INNER_NET_IPV4, INNER_NET_IPV6
 from harness import identity, machine
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -82,6 +83,9 @@ class Product:
             "backends": [{"name": host.name, "address": host.ipv6 if six else host.ipv4, "port": 4000 if raw else 53}
                          for host in self.lab.replicas],
         }
+        if self.lab.has_inner:  # what the client host hides comes from its own address
+            service["clients"] = ([INNER_NET_IPV6, self.lab.client.ipv6] if six else
+                                  [INNER_NET_IPV4, self.lab.client.ipv4])
         if raw:
             service["raw"] = {"request_offset": 0, "request_length": 4, "reply_offset": 0, "reply_length": 4}
         return {**service, **copy.deepcopy(changes)}  # YAML would write what two services share as an alias
@@ -89,6 +93,7 @@ class Product:
     def write(self, config: dict | str, name: str = "hedgerow.yaml") -> Path:
         path = self.folder / name
         text = config if isinstance(config, str) else yaml.safe_dump(config, sort_keys=False)
+        path.touch(mode=0o600)  # it may hold keys
         path.write_text(text, encoding="utf-8")
         return path
 

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * May this packet use a VIP? A VIP serves its host: what a socket here sends passes. What this host forwards, for a container,
+ * a virtual machine or another host, passes from the networks that the service lists. The kernel tells them apart:
+ * ingress_ifindex (skb_iif) is 0 unless the packet has come in from an interface. Called by the splitter, for each packet.
+ */
+#pragma once
+
+#include "bpf/proxy/stats.bpf.h"
+
+/* 1: the source is in one of the service's networks, which are of its VIP's family. */
+HR_GLOBAL int hr_lists_client(const struct hr_service_config *config, const struct hr_address *source) {
+  if (!config || !source) return 0;
+  for (__u32 i = 0; i < HR_MAX_CLIENT_NETWORKS && i < config->client_networks; ++i) {
+    const struct hr_network *network = &config->clients[i];
+
+    if ((source->halves[0] & network->mask.halves[0]) == network->address.halves[0] &&
+        (source->halves[1] & network->mask.halves[1]) == network->address.halves[1])
+      return 1;
+  }
+  return 0;
+}
+
+/* 0: dropped, and counted as the service's. */
+HR_INLINE int hr_may_use_vip(const struct __sk_buff *skb, const struct hr_packet *packet,
+                             const struct hr_service_config *config, __u32 service_id) {
+  struct hr_address source;
+
+  if (!skb->ingress_ifindex) return 1;
+  source = packet->source;
+  if (config && hr_lists_client(config, &source)) return 1;
+  hr_reason(hr_stats_of(service_id), HR_REASON_NOT_A_CLIENT);
+  return 0;
+}

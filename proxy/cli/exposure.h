@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What is open on a host, as `hedgerow doctor` names it: firewall rules that do not see what they were written for, ports that
+// other networks reach, files with keys that other users can read. The functions on text are pure; the others read /proc,
+// files, and the output of nft and iptables-save, and change nothing.
+
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "net/ip_address.h"
+
+namespace hedgerow::cli {
+
+// Lines of `nft list ruleset` or `iptables-save` in which one of these addresses stands, alone or as a prefix of its full
+// length, without the blanks around them.
+std::vector<std::string> RulesThatName(absl::string_view rules, const std::vector<net::IpAddress>& addresses);
+
+// The rules of this network namespace. PermissionDenied without CAP_NET_ADMIN; NotFound where neither program is
+// installed. IPv4 and IPv6, of nftables and of the older tables that the kernel holds.
+absl::StatusOr<std::string> FirewallRules();
+
+struct ListeningSocket {
+  net::IpAddress address;
+  uint16_t port = 0;
+  uint64_t inode = 0;
+};
+
+// Of /proc/net/udp, udp6, tcp or tcp6: sockets that take packets from any peer.
+std::vector<ListeningSocket> ListeningSockets(absl::string_view table);
+
+// Whether hosts beyond this one's private networks may reach it: neither loopback, nor private (RFC 1918), shared
+// (RFC 6598), link-local or unique local (RFC 4193). The unspecified address may be reached at any of the host's.
+bool IsPublic(const net::IpAddress& address);
+
+// "hedgerow-node (pid 17) listens on udp 0.0.0.0:4801", for the processes of that name that this user may look into.
+std::vector<std::string> PublicPortsOf(const std::string& program);
+
+// Why the file, if it holds a key, is none ("/etc/x.key can be read by everybody (mode 0644)..."); empty if all is
+// well, or if it is no key at all.
+std::string WhyKeyIsOpen(const std::string& path);
+
+// The same for every file of a folder. Empty for a folder that is not there or may not be read.
+std::vector<std::string> OpenKeysIn(const std::string& folder);
+
+// A number of /proc/sys/net, such as "ipv4/conf/all/rp_filter"; nothing where the kernel has none.
+std::optional<int> NetworkSetting(const std::string& name);
+
+}  // namespace hedgerow::cli

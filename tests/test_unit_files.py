@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The shipped systemd units, users and folders, judged by systemd's own tools, which need no running systemd."""
+
+import re
+import stat
+import subprocess
+
+import pytest
+
+from deploy.lab.unit_file import UNITS, UnitFile
+
+SERVICES = pytest.mark.parametrize("name", ["hedgerowd", "hedgerow-node"])
+HIGHEST_EXPOSURE = 3.0
+
+
+@SERVICES
+def test_systemd_finds_little_exposed(name):
+    done = subprocess.run(["systemd-analyze", "--no-pager", "security", "--offline=true", UNITS / f"{name}.service"],
+                          capture_output=True, text=True, check=False, timeout=30)
+    exposure = re.search(rf"Overall exposure level for {name}\.service: (\d+\.\d+)", done.stdout)
+    assert exposure, done.stdout + done.stderr
+    assert float(exposure[1]) <= HIGHEST_EXPOSURE, done.stdout
+
+
+@SERVICES
+def test_a_unit_has_a_user_of_its_own_and_no_capability_that_it_is_not_given(name):
+    unit = UnitFile(UNITS / f"{name}.service")
+    assert unit.words("AmbientCapabilities") and unit.words("AmbientCapabilities") == unit.words("CapabilityBoundingSet")
+    users = UNITS / "sysusers.d/hedgerow.conf"
+    made = re.findall(r"^[ug] +(\S+)", users.read_text(encoding="utf-8"), re.MULTILINE)
+    assert {unit.last("User"), unit.last("Group"), *unit.words("SupplementaryGroups")} <= set(made) - {"root"}
+
+
+def test_the_users_and_folders_can_be_made_and_are_closed_to_others(tmp_path):
+    """In a folder that stands for the root of a file system."""
+    (tmp_path / "sys/fs/bpf").mkdir(parents=True)
+    (tmp_path / "etc").mkdir()
+    for command, file in ((["systemd-sysusers"], "sysusers.d"), (["systemd-tmpfiles", "--create"], "tmpfiles.d")):
+        done = subprocess.run([*command, f"--root={tmp_path}", UNITS / file / "hedgerow.conf"], capture_output=True, text=True,
+                              check=False, timeout=30)
+        assert done.returncode == 0, done.stderr
+    groups = {line.split(":")[0]: int(line.split(":")[2])
+              for line in (tmp_path / "etc/group").read_text(encoding="utf-8").splitlines()}
+    for folder, mode, group in (("sys/fs/bpf", 0o710, "hedgerow-bpf"), ("sys/fs/bpf/hedgerow", 0o1770, "hedgerow-bpf"),
+                                ("etc/hedgerow", 0o750, "hedgerow"), ("etc/hedgerow-node", 0o750, "hedgerow-node")):
+        found = (tmp_path / folder).stat()
+        assert (stat.S_IMODE(found.st_mode), found.st_uid, found.st_gid) == (mode, 0, groups[group]), folder
