@@ -36,7 +36,7 @@ hedgerow::DataPlaneSpec SmallSpec() {
   service.retention_ns = 1'000'000'000;
   service.backends = {{"a", "192.0.2.11", 53, 1}, {"b", "192.0.2.12", 53, 1}};
   // Without a cluster the verifier would not look at what takes announcements.
-  service.cluster = hedgerow::ClusterSpec{.id = 1, .key = {1, 1}, .epoch = 0, .announce_port = 4803};
+  service.cluster = hedgerow::ClusterSpec{.id = 1, .keys = {{1, 1}}, .epoch = 0, .announce_port = 4803};
   hedgerow::DataPlaneSpec spec;
   spec.services = {service};
   spec.max_requests = spec.max_parked = 8;
