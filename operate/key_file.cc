@@ -12,12 +12,17 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 
 namespace hedgerow::operate {
 namespace {
 
 // A key and its line feed take 33 bytes; the rest is for white space.
 constexpr size_t kKeyFileMax_bytes = 256;
+
+// The one that seals and the one that is being added or removed.
+constexpr size_t kKeysMax = 2;
 
 absl::Status Refused(absl::string_view why) { return absl::InvalidArgumentError(why); }
 
@@ -30,7 +35,9 @@ std::optional<std::string> KeyDigits(absl::string_view text) {
   return absl::AsciiStrToLower(text);
 }
 
-absl::StatusOr<std::string> ReadKeyFile(const std::string& path, Reader reader) {
+namespace {
+
+absl::StatusOr<std::string> ReadKeyText(const std::string& path, Reader reader) {
   // O_NONBLOCK so that a FIFO cannot hang the open.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) return Refused(absl::StrCat("cannot be opened: ", strerror(errno)));
@@ -50,11 +57,58 @@ absl::StatusOr<std::string> ReadKeyFile(const std::string& path, Reader reader) 
     bytes += static_cast<size_t>(got);
   }
   if (bytes > kKeyFileMax_bytes) return Refused("is too long, expected 32 hexadecimal digits and a line feed");
-  std::optional<std::string> key = KeyDigits(absl::StripAsciiWhitespace({buffer, bytes}));
+  return std::string(buffer, bytes);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> ReadKeyFile(const std::string& path, Reader reader) {
+  const absl::StatusOr<std::string> text = ReadKeyText(path, reader);
+  if (!text.ok()) return text.status();
+  std::optional<std::string> key = KeyDigits(absl::StripAsciiWhitespace(*text));
   if (!key.has_value()) {
     return Refused("holds no key, expected 32 hexadecimal digits, not all 0, and a line feed");
   }
   return *std::move(key);
+}
+
+absl::StatusOr<std::vector<std::string>> ReadKeyRing(const std::string& path, Reader reader) {
+  const absl::StatusOr<std::string> text = ReadKeyText(path, reader);
+  if (!text.ok()) return text.status();
+  std::vector<std::string> keys;
+  for (absl::string_view line : absl::StrSplit(*text, absl::ByAnyChar("\r\n"), absl::SkipWhitespace())) {
+    std::optional<std::string> key = KeyDigits(absl::StripAsciiWhitespace(line));
+    if (!key.has_value() || keys.size() == kKeysMax) {
+      return Refused("expected one key or two, each 32 hexadecimal digits, not all 0, on a line of its own");
+    }
+    keys.push_back(*std::move(key));
+  }
+  if (keys.empty()) return Refused("holds no key, expected 32 hexadecimal digits, not all 0, and a line feed");
+  if (keys.size() == kKeysMax && keys[0] == keys[1]) return Refused("holds the same key twice, expected one key or two different ones");
+  return keys;
+}
+
+absl::Status WriteKeyRing(const std::string& path, const std::vector<std::string>& keys) {
+  const auto failed = [&path](absl::string_view what) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", what, " beside ", path));
+  };
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return absl::ErrnoToStatus(errno, path);
+  const std::string next = absl::StrCat(path, ".next");
+  unlink(next.c_str());  // of one that was interrupted
+  const int fd = open(next.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+  if (fd < 0) return failed("make a file");
+  const auto closer = absl::MakeCleanup([fd] { close(fd); });
+  auto remover = absl::MakeCleanup([&next] { unlink(next.c_str()); });
+  const std::string text = absl::StrCat(absl::StrJoin(keys, "\n"), "\n");
+  if (fchown(fd, info.st_uid, info.st_gid) != 0 || fchmod(fd, info.st_mode & 07777) != 0) return failed("give a file its owner");
+  if (write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size()) || fsync(fd) != 0) return failed("write a file");
+  if (rename(next.c_str(), path.c_str()) != 0) return failed("rename a file");
+  std::move(remover).Cancel();
+  const int folder = open(path.substr(0, path.find_last_of('/') + 1).append(".").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return failed("open the folder");
+  const auto folder_closer = absl::MakeCleanup([folder] { close(folder); });
+  return fsync(folder) == 0 ? absl::OkStatus() : failed("sync the folder");
 }
 
 }  // namespace hedgerow::operate

@@ -95,5 +95,36 @@ TEST_F(KeyFileTest, AFifoOrAFolderDoesNotHangIt) {
   EXPECT_EQ(ReadKeyFile(path_, Reader::kServes).status().message(), "is no regular file");
 }
 
+TEST_F(KeyFileTest, AFileHoldsOneKeyOrTwoInTheirOrder) {
+  const std::string next = "ffeeddccbbaa99887766554433221100";
+  ASSERT_TRUE(Read(std::string(kDigits) + "\n").ok());
+  EXPECT_EQ(*ReadKeyRing(path_, Reader::kShows), std::vector<std::string>({kDigits}));
+  EXPECT_FALSE(Read(next + "\n" + kDigits + "\r\n\n").ok()) << "one key is wanted";
+  EXPECT_EQ(*ReadKeyRing(path_, Reader::kShows), std::vector<std::string>({next, kDigits}));
+}
+
+TEST_F(KeyFileTest, MoreKeysTheSameTwiceOrNoneAreRefused) {
+  const std::string digits(kDigits);
+  for (const std::string& text : {std::string(), std::string("\n \n"), digits + "\n" + digits, digits + "\nffeeddccbbaa99887766554433221100\n" + std::string(32, '1'),
+                                  digits + "\nno key", digits + "\n" + std::string(32, '0')}) {
+    (void)Read(text);
+    const absl::Status status = ReadKeyRing(path_, Reader::kShows).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(status.message()), Not(HasSubstr("0011")));
+  }
+}
+
+TEST_F(KeyFileTest, KeysAreReplacedInOneStepAndTheModeStays) {
+  ASSERT_TRUE(Read(kDigits, 0640).ok());
+  const std::vector<std::string> keys = {"ffeeddccbbaa99887766554433221100", kDigits};
+  ASSERT_TRUE(WriteKeyRing(path_, keys).ok());
+  EXPECT_EQ(*ReadKeyRing(path_, Reader::kShows), keys);
+  struct stat info {};
+  ASSERT_EQ(stat(path_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0640u);
+  EXPECT_NE(access((path_ + ".next").c_str(), F_OK), 0);
+  EXPECT_FALSE(WriteKeyRing(folder_ + "/none", keys).ok()) << "it is the operator's to make the first";
+}
+
 }  // namespace
 }  // namespace hedgerow::operate

@@ -17,6 +17,14 @@ enum hr_announcement_state {
   HR_ANNOUNCEMENT_RESIGNING = 2,
 };
 
+/*
+ * How far a term may be beyond the last accepted one: a million terms at once, and one more for each 65 microseconds since, which
+ * is 15,000 elections a second. An election takes milliseconds, so no cluster is ever further: not one that held elections
+ * every second while this host was suspended for twelve days.
+ */
+#define HR_TERM_LEAP_MAX (1ull << 20)
+#define HR_TERM_NS_SHIFT 16
+
 struct hr_announcement {
   __u32 magic;
   __u8 version;

@@ -180,13 +180,16 @@ struct hr_service_policy {
 };
 HR_STATIC_ASSERT(sizeof(struct hr_service_policy) == 64, "one cache line");
 
+/* A key is changed without a stop: the next one is added here, then the cluster seals with it, then the former one is removed. */
+#define HR_CLUSTER_KEYS 2
+
 /* Map `clusters`, key = cluster id: the clusters that may announce a leader to this proxy. Several services may share one. */
 struct hr_cluster {
-  struct hr_siphash_key key; /* this proxy's */
+  struct hr_siphash_key keys[HR_CLUSTER_KEYS]; /* this proxy's */
+  __u32 key_ids[HR_CLUSTER_KEYS]; /* hr_key_id() of each; 0 = there is no such key */
   __u64 epoch; /* the cluster epoch that the administrator accepts */
-  __u64 pad;
 };
-HR_STATIC_ASSERT(sizeof(struct hr_cluster) == 32, "hr_cluster is 32 bytes");
+HR_STATIC_ASSERT(sizeof(struct hr_cluster) == 48, "hr_cluster is 48 bytes");
 
 /* Map `backends`, index = backend id. */
 struct hr_backend {

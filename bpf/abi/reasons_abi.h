@@ -141,5 +141,8 @@
   X(71, HR_REASON_ANNOUNCE_STATE, announce_state, dropped, "an announcement neither of leading nor of resigning", \
     "upgrade nodes and proxies to the same version") \
   X(72, HR_REASON_ANNOUNCE_STALE, announce_stale, dropped, \
-    "an announcement not newer than the known one: overtaken, repeated or replayed", "nothing")
+    "an announcement not newer than the known one: overtaken, repeated or replayed", "nothing") \
+  X(73, HR_REASON_ANNOUNCE_TERM, announce_term, dropped, \
+    "an announcement of a term that the cluster cannot have reached since the last one", \
+    "suspect that the key was stolen: change it; what is true is believed after 20 s at most")
 /* clang-format on */

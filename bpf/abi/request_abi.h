@@ -400,8 +400,10 @@ struct hr_leader_view {
   __u8 pinned;    /* 1 = an administrator chose `leader` */
   __u8 resigning; /* 1 = the last announcement was of a leader that is resigning */
   __u32 holds_ms; /* at `since_ns`: `leader` has lost requests sent to it longer ago (announce_abi.h); 0 = not reported */
+  __u32 key_id; /* of the key that sealed the last announcement; 0 = none was accepted */
+  __u32 pad;
 };
-HR_STATIC_ASSERT(sizeof(struct hr_leader_view) == 56, "hr_leader_view is 56 bytes");
+HR_STATIC_ASSERT(sizeof(struct hr_leader_view) == 64, "hr_leader_view is 64 bytes");
 
 /* What the control program is given, behind 14 bytes of Ethernet header, and its return values. */
 enum hr_control_operation {

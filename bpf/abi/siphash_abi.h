@@ -143,4 +143,15 @@ static inline __u64 hr_siphash_sealed(const struct hr_siphash_key* key, const vo
   return hr_siphash_end(&state, hr_siphash_load_rest(bytes, size_bytes & 7), size_bytes);
 }
 
+/*
+ * Names a key to operators, and to a peer that holds two: 32 bits of a tag of the key, never 0. It helps against the key no
+ * more than the tag of any datagram does.
+ */
+static inline __u32 hr_key_id(const struct hr_siphash_key* key) {
+  static const char purpose[] = "hedgerow key id 1";
+  const __u32 id = (__u32)hr_siphash(key, purpose, sizeof(purpose) - 1);
+
+  return id ? id : 1;
+}
+
 #endif /* __bpf__ */

@@ -6,6 +6,9 @@
  *
  * A datagram without this proxy's tag passes untouched, because it may be for another proxy behind this host. A datagram
  * with the tag is consumed, whether it changes anything or not.
+ *
+ * While a key is changed there are two. An announcement does not name its key, so both are tried: a forgery then costs a second
+ * tag, of 13 words. A reload replaces both keys in one element of a map, so a program sees the former ones or the new ones.
  */
 #pragma once
 
@@ -18,10 +21,14 @@
 #include <linux/pkt_cls.h>
 
 /*
- * The announcement in hand, out of its packet: on the stack it would not fit beside the reply program's own frame. A
- * program is not interrupted by another on its CPU.
+ * The announcement in hand, out of its packet, and what it publishes: on the stack they would not fit beside the reply
+ * program's own frame. A program is not interrupted by another on its CPU.
  */
-HR_PER_CPU(announcements, 1, struct hr_announcement);
+struct hr_announcement_in_hand {
+  struct hr_announcement announcement;
+  struct hr_publication news;
+};
+HR_PER_CPU(announcements, 1, struct hr_announcement_in_hand);
 
 HR_INLINE int hr_is_announce_port(__u16 port_be) {
 #pragma unroll
@@ -33,9 +40,23 @@ HR_INLINE int hr_is_announce_port(__u16 port_be) {
   return 0;
 }
 
+/* Which keys are valid now, and which of them has sealed it: `news->key_id`, 0 for none. */
+HR_INLINE void hr_find_key(const struct hr_cluster *cluster, const struct hr_announcement *announcement,
+                           struct hr_publication *news) {
+  news->key_id = 0;
+  for (__u32 i = 0; i < HR_CLUSTER_KEYS; i++) {
+    news->key_ids[i] = cluster->key_ids[i];
+    if (!news->key_ids[i] || news->key_id) continue;
+    if (hr_siphash_bounded(&cluster->keys[i], announcement, sizeof(*announcement), sizeof(*announcement),
+                           HR_SIPHASH_TAG_WORD) == announcement->tag)
+      news->key_id = news->key_ids[i];
+  }
+}
+
 /* Is it an announcement that this proxy's cluster has sealed for it? The reason why not, otherwise. */
 HR_INLINE __u32 hr_open_announcement(struct __sk_buff *skb, __u32 offset, __u32 bytes,
-                                     struct hr_announcement *announcement) {
+                                     struct hr_announcement_in_hand *in) {
+  struct hr_announcement *announcement = &in->announcement;
   struct hr_cluster *cluster;
   __u64 cluster_id;
 
@@ -46,9 +67,8 @@ HR_INLINE __u32 hr_open_announcement(struct __sk_buff *skb, __u32 offset, __u32 
   cluster_id = announcement->cluster_id;
   cluster = bpf_map_lookup_elem(&clusters, &cluster_id);
   if (!cluster) return HR_REASON_ANNOUNCE_CLUSTER;
-  if (hr_siphash_bounded(&cluster->key, announcement, sizeof(*announcement), sizeof(*announcement),
-                         HR_SIPHASH_TAG_WORD) != announcement->tag)
-    return HR_REASON_ANNOUNCE_TAG;
+  hr_find_key(cluster, announcement, &in->news);
+  if (!in->news.key_id) return HR_REASON_ANNOUNCE_TAG;
   return announcement->cluster_epoch == cluster->epoch ? HR_REASON_NONE : HR_REASON_ANNOUNCE_EPOCH;
 }
 
@@ -85,17 +105,9 @@ HR_INLINE void hr_follow(struct __sk_buff *skb, __u32 changed, __u32 service_id,
 }
 
 /* Applies an opened announcement; returns the reason code. `service_id` is set as soon as it is known. */
-HR_INLINE __u32 hr_take_announcement(struct __sk_buff *skb, const struct hr_announcement *announcement,
-                                     __u32 *service_id) {
-  struct hr_publication news = {
-      .cluster_epoch = announcement->cluster_epoch,
-      .term = announcement->term,
-      .sequence = announcement->sequence,
-      .now_ns = hr_now_ns(),
-      .holds_ms = announcement->holds_ms,
-      .announced = 1,
-      .resigning = announcement->state == HR_ANNOUNCEMENT_RESIGNING,
-  };
+HR_INLINE __u32 hr_take_announcement(struct __sk_buff *skb, struct hr_announcement_in_hand *in, __u32 *service_id) {
+  const struct hr_announcement *announcement = &in->announcement;
+  struct hr_publication *news = &in->news;
   __u32 backend_id = 0;
   struct hr_backend *backend = hr_announced_backend(announcement, &backend_id);
   struct hr_leader *leader;
@@ -107,10 +119,18 @@ HR_INLINE __u32 hr_take_announcement(struct __sk_buff *skb, const struct hr_anno
     return HR_REASON_ANNOUNCE_STATE;
   leader = bpf_map_lookup_elem(&leaders, service_id);
   if (!leader) return HR_REASON_ANNOUNCE_ENDPOINT;
-  news.leader = backend->index & (HR_MAX_BACKENDS_PER_SERVICE - 1);
-  changed = hr_publish_leader(leader, &news);
+  news->cluster_epoch = announcement->cluster_epoch;
+  news->term = announcement->term;
+  news->sequence = announcement->sequence;
+  news->now_ns = hr_now_ns();
+  news->holds_ms = announcement->holds_ms;
+  news->leader = backend->index & (HR_MAX_BACKENDS_PER_SERVICE - 1);
+  news->announced = 1;
+  news->resigning = announcement->state == HR_ANNOUNCEMENT_RESIGNING;
+  changed = hr_publish_leader(leader, news);
   if (!changed) return HR_REASON_ANNOUNCE_STALE;
-  hr_follow(skb, changed, *service_id, backend_id, news.now_ns);
+  if (changed & HR_PUBLISHED_LEAP) return HR_REASON_ANNOUNCE_TERM;
+  hr_follow(skb, changed, *service_id, backend_id, news->now_ns);
   return HR_REASON_ANNOUNCE_ACCEPTED;
 }
 
@@ -121,14 +141,14 @@ HR_INLINE __u32 hr_take_announcement(struct __sk_buff *skb, const struct hr_anno
 HR_GLOBAL int hr_announce(struct __sk_buff *skb, __u32 payload_offset, __u32 payload_bytes) {
   __u32 service_id = HR_MAX_SERVICES;
   __u32 magic = 0, zero = 0, reason;
-  struct hr_announcement *announcement = bpf_map_lookup_elem(&announcements, &zero);
+  struct hr_announcement_in_hand *in = bpf_map_lookup_elem(&announcements, &zero);
 
   /* Other protocols may use that port number, too. */
-  if (!announcement || payload_bytes < sizeof(magic) ||
+  if (!in || payload_bytes < sizeof(magic) ||
       bpf_skb_load_bytes(skb, payload_offset, &magic, sizeof(magic)) || magic != HR_ANNOUNCEMENT_MAGIC)
     return TC_ACT_UNSPEC;
-  reason = hr_open_announcement(skb, payload_offset, payload_bytes, announcement);
-  if (!reason) reason = hr_take_announcement(skb, announcement, &service_id);
+  reason = hr_open_announcement(skb, payload_offset, payload_bytes, in);
+  if (!reason) reason = hr_take_announcement(skb, in, &service_id);
   hr_reason(hr_stats_of(service_id), reason);
   return reason >= HR_REASON_ANNOUNCE_ACCEPTED ? TC_ACT_SHOT : TC_ACT_UNSPEC;
 }

@@ -41,6 +41,7 @@ HR_INLINE int hr_control_configure(struct hr_leader *leader, const struct hr_ser
     view->term = 0;
     view->sequence = 1;
     view->announced_ns = 0;
+    view->key_id = 0;
   }
   if ((absent >> (view->leader & (HR_MAX_BACKENDS_PER_SERVICE - 1))) & 1) view->pinned = 0;
   if ((absent >> (view->published & (HR_MAX_BACKENDS_PER_SERVICE - 1))) & 1) view->announced_ns = 0;

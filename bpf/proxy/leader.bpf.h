@@ -3,9 +3,13 @@
  * Publishing a leader: the one place that changes the leader map, under its lock. Entries are ordered by (cluster_epoch,
  * term, sequence), and only a higher one replaces: whatever is repeated, reordered or replayed changes nothing. Called
  * by the control program (the configured primary) and for announcements.
+ *
+ * The order ends with the key under which it was made. A removed key may be a thief's, who can have announced any term: from
+ * then on the first announcement under a key that is left counts, as the first one ever does.
  */
 #pragma once
 
+#include "bpf/abi/announce_abi.h"
 #include "bpf/proxy/stats.bpf.h"
 
 struct hr_publication {
@@ -15,6 +19,8 @@ struct hr_publication {
   __u64 now_ns;
   __u32 leader;   /* service-local index */
   __u32 holds_ms; /* see announce_abi.h */
+  __u32 key_ids[HR_CLUSTER_KEYS]; /* announced: of the keys that are valid now */
+  __u32 key_id;   /* announced: of the one that sealed it */
   __u8 announced; /* by the cluster itself */
   __u8 resigning; /* `leader` leads no longer, or not for long, and no other backend leads yet */
 };
@@ -25,6 +31,21 @@ struct hr_publication {
 #define HR_PUBLISHED_TERM 4u    /* the first time that it is announced for this term, and requests go to it */
 #define HR_PUBLISHED_CHANGED 8u /* requests go to another backend than before */
 #define HR_PUBLISHED_ADRIFT 16u /* requests go to a leader that is resigning */
+#define HR_PUBLISHED_LEAP 32u   /* nothing: its term is further on than elections can have come */
+
+/* Is there nothing to be ordered after: no announcement came, or the key of the last one was removed since? */
+HR_INLINE int hr_is_first_contact(const struct hr_publication *news, const struct hr_leader_view *view) {
+  if (!news->announced) return 0;
+  return !view->key_id || (view->key_id != news->key_ids[0] && view->key_id != news->key_ids[1]);
+}
+
+HR_INLINE int hr_is_leap(const struct hr_publication *news, const struct hr_leader_view *view) {
+  /* Another CPU may have accepted one after `now_ns` was read. */
+  __u64 since_ns = news->now_ns > view->announced_ns ? news->now_ns - view->announced_ns : 0;
+
+  if (!news->announced || news->cluster_epoch != view->cluster_epoch || news->term <= view->term) return 0;
+  return news->term - view->term > HR_TERM_LEAP_MAX + (since_ns >> HR_TERM_NS_SHIFT);
+}
 
 HR_INLINE int hr_is_newer(const struct hr_publication *news, const struct hr_leader_view *view) {
   if (news->cluster_epoch != view->cluster_epoch) return news->cluster_epoch > view->cluster_epoch;
@@ -60,9 +81,13 @@ HR_INLINE __u32 hr_note_leading(struct hr_leader_view *view, const struct hr_pub
 HR_INLINE __u32 hr_publish_leader(struct hr_leader *leader, const struct hr_publication *news) {
   struct hr_leader_view *view = &leader->view;
   __u32 changed = 0;
+  int first;
 
   bpf_spin_lock(&leader->lock);
-  if (hr_is_newer(news, view)) {
+  first = hr_is_first_contact(news, view);
+  if (!first && hr_is_leap(news, view)) {
+    changed = HR_PUBLISHED_LEAP;
+  } else if (first || hr_is_newer(news, view)) {
     /* Before the first announcement there is no term: the configured primary stands in. */
     int new_term =
         !view->announced_ns || view->cluster_epoch != news->cluster_epoch || view->term != news->term;
@@ -72,7 +97,10 @@ HR_INLINE __u32 hr_publish_leader(struct hr_leader *leader, const struct hr_publ
     view->sequence = news->sequence;
     view->updated_ns = news->now_ns;
     changed = news->resigning ? hr_note_resigning(view, news) : hr_note_leading(view, news, new_term);
-    if (news->announced) view->announced_ns = news->now_ns;
+    if (news->announced) {
+      view->announced_ns = news->now_ns;
+      view->key_id = news->key_id;
+    }
   }
   bpf_spin_unlock(&leader->lock);
   return changed;

@@ -342,8 +342,103 @@ TEST_F(AnnounceTest, WithoutAClusterNobodyIsHeard) {
 TEST_F(AnnounceTest, AClusterWithoutAKeyIsNotLoaded) {
   if (IsSkipped()) return;
   DataPlaneSpec spec = Spec();
-  spec.services[kHkv4Service].cluster->key = {};
+  spec.services[kHkv4Service].cluster->keys.clear();
   EXPECT_EQ(KernelDataPlane::Load(spec).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// ---- Keys that change
+// ----------------------------------------------------------------------------------------------
+
+constexpr hr_siphash_key kNextKey4 = {0x0123456789abcdef, 0xfedcba9876543210};
+
+class AnnounceKeysTest : public AnnounceTest {
+ protected:
+  // Other tests share the programs, and have the one key.
+  void TearDown() override {
+    if (!IsSkipped()) Reload({kKey4});
+    AnnounceTest::TearDown();
+  }
+  // A reload with these keys of hkv4's cluster.
+  void Reload(const std::vector<hr_siphash_key>& keys) {
+    DataPlaneSpec spec = plane().spec();
+    spec.services[kHkv4Service].cluster->keys = keys;
+    const absl::Status status = plane().config().Reconfigure(spec);
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  RunResult Say(const char* leader, uint64_t term, const hr_siphash_key& key, uint64_t sequence = 1) {
+    return Announce(Seal(Leading(kCluster4, leader, kHkvPort, term, sequence), key));
+  }
+  void ExpectLeads(uint8_t place, uint64_t term) {
+    EXPECT_EQ(LeaderOf(kHkv4Service).leader, place);
+    EXPECT_EQ(LeaderOf(kHkv4Service).term, term);
+  }
+};
+
+TEST_F(AnnounceKeysTest, WhileAKeyIsChangedBothAreBelievedInOneOrder) {
+  if (IsSkipped()) return;
+  Say(kB4, 5, kKey4);
+  Reload({kKey4, kNextKey4});
+  Say(kC4, 6, kNextKey4);
+  ExpectLeads(2, 6);
+  Say(kB4, 6, kKey4, 2);
+  ExpectLeads(1, 6);
+  ExpectRefused(Seal(Leading(kCluster4, kC4, kHkvPort, 5, 9), kNextKey4), "hkv4:announce_stale");
+  ExpectRefused(Seal(Leading(kCluster4, kC4, kHkvPort, 6, 1), kKey4), "hkv4:announce_stale");
+}
+
+TEST_F(AnnounceKeysTest, ARemovedKeyIsBelievedNoMore) {
+  if (IsSkipped()) return;
+  Reload({kNextKey4, kKey4});
+  Say(kB4, 5, kNextKey4);
+  Reload({kNextKey4});
+  ExpectUntouched(Seal(Leading(kCluster4, kC4, kHkvPort, 6, 1), kKey4), "host:announce_tag");
+  Say(kC4, 6, kNextKey4);
+  ExpectLeads(2, 6);
+}
+
+TEST_F(AnnounceKeysTest, WhatARemovedKeyAnnouncedOrdersNothing) {
+  if (IsSkipped()) return;
+  Say(kB4, 1'000'000, kKey4, ~uint64_t{0});
+  Reload({kNextKey4});
+  ExpectLeads(1, 1'000'000);
+  Say(kC4, 8, kNextKey4);
+  ExpectLeads(2, 8);
+  ExpectRefused(Seal(Leading(kCluster4, kB4, kHkvPort, 7, 9), kNextKey4), "hkv4:announce_stale");
+}
+
+TEST_F(AnnounceKeysTest, TheOrderStaysIfTheKeyThatMadeItStays) {
+  if (IsSkipped()) return;
+  Reload({kKey4, kNextKey4});
+  Say(kB4, 9, kNextKey4);
+  Reload({kNextKey4});
+  ExpectRefused(Seal(Leading(kCluster4, kC4, kHkvPort, 8, 1), kNextKey4), "hkv4:announce_stale");
+}
+
+// ---- Terms that are possible
+// ----------------------------------------------------------------------------------------------
+
+TEST_F(AnnounceKeysTest, TheFirstAnnouncementMayBeOfAnyTerm) {
+  Say(kB4, ~uint64_t{0} - 5, kKey4);
+  ExpectLeads(1, ~uint64_t{0} - 5);
+}
+
+TEST_F(AnnounceKeysTest, ATermThatElectionsCannotHaveReachedIsRefused) {
+  Say(kB4, 5, kKey4);
+  ExpectRefused(Seal(Leading(kCluster4, kC4, kHkvPort, ~uint64_t{0}, ~uint64_t{0}), kKey4), "hkv4:announce_term");
+  // A minute allows for less than a million terms more.
+  ExpectRefused(Seal(Leading(kCluster4, kC4, kHkvPort, 5 + 2 * HR_TERM_LEAP_MAX, 1), kKey4), "hkv4:announce_term");
+  Say(kC4, 5 + HR_TERM_LEAP_MAX, kKey4);
+  ExpectLeads(2, 5 + HR_TERM_LEAP_MAX);
+}
+
+TEST_F(AnnounceKeysTest, AProxyThatWasCutOffFollowsHoweverManyElectionsWereHeldMeanwhile) {
+  if (IsSkipped()) return;
+  Say(kB4, 5, kKey4);
+  const uint64_t hour_terms = 3600 * kSecond >> HR_TERM_NS_SHIFT;
+  ExpectRefused(Seal(Leading(kCluster4, kC4, kHkvPort, 5 + hour_terms, 1), kKey4), "hkv4:announce_term");
+  Advance(3600 * kSecond);
+  Say(kC4, 5 + hour_terms, kKey4);
+  ExpectLeads(2, 5 + hour_terms);
 }
 
 }  // namespace

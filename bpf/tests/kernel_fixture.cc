@@ -149,8 +149,8 @@ DataPlaneSpec PacketTest::Spec() {
     for (size_t i = 0; i < nodes.size(); ++i) nodes[i].node = static_cast<uint32_t>(i + 1);
     spec.services.push_back(
         MakeService(ipv6 ? "hkv6" : "hkv4", ipv6 ? kHkv6 : kHkv4, kHkvPort, BuiltInProfile("hkv"), std::move(nodes)));
-    spec.services.back().cluster = ipv6 ? ClusterSpec{kCluster6, kKey6, kEpoch6, kAnnouncePort}
-                                        : ClusterSpec{kCluster4, kKey4, 0, kAnnouncePort};
+    spec.services.back().cluster = ipv6 ? ClusterSpec{kCluster6, {kKey6}, kEpoch6, kAnnouncePort}
+                                        : ClusterSpec{kCluster4, {kKey4}, 0, kAnnouncePort};
   }
   spec.services[kOnceService].attempts = 1;
   spec.services[kRaw4Service].attempts = 3;

@@ -19,8 +19,8 @@ class ReloadCutShortTest : public ReconfigureTest {
     raw.delay_ns = kMillisecond;
     raw.dry_run = true;
     raw.profile.one_datagram = 1;
-    next.services[kHkv4Service].cluster = ClusterSpec{kOtherCluster, kKey6, 0, kAnnouncePort};
-    next.services[kHkv6Service].cluster->key = kKey4;
+    next.services[kHkv4Service].cluster = ClusterSpec{kOtherCluster, {kKey6}, 0, kAnnouncePort};
+    next.services[kHkv6Service].cluster->keys = {kKey4};
     ServiceSpec added = raw;
     added.name = "new";
     added.vip = kNewVip;
@@ -134,7 +134,7 @@ TEST_F(ReloadCutShortTest, AfterAnErrorTheConfigurationBeforeHoldsWithAnAdminist
 TEST_F(ReloadCutShortTest, WhatAnotherClusterHasSaidIsForgottenHoweverOftenItEnds) {
   const DataPlaneSpec old = WithIds();
   DataPlaneSpec next = old;
-  next.services[kHkv4Service].cluster = ClusterSpec{kOtherCluster, kKey6, 0, kAnnouncePort};
+  next.services[kHkv4Service].cluster = ClusterSpec{kOtherCluster, {kKey6}, 0, kAnnouncePort};
   const auto killed_before = [&](absl::string_view write, const DataPlaneSpec& spec) {
     bool published = false, dead = false;
     plane().config().OnWrite([&](absl::string_view what) {

@@ -36,7 +36,7 @@ hedgerow::DataPlaneSpec SmallSpec() {
   service.retention_ns = 1'000'000'000;
   service.backends = {{"a", "192.0.2.11", 53, 1}, {"b", "192.0.2.12", 53, 1}};
   // Without a cluster the verifier would not look at what takes announcements.
-  service.cluster = hedgerow::ClusterSpec{.id = 1, .key = {1, 1}, .epoch = 0, .announce_port = 4803};
+  service.cluster = hedgerow::ClusterSpec{.id = 1, .keys = {{1, 1}}, .epoch = 0, .announce_port = 4803};
   hedgerow::DataPlaneSpec spec;
   spec.services = {service};
   spec.max_requests = spec.max_parked = 8;
@@ -61,7 +61,6 @@ bool LoadWatch(std::map<std::string, uint32_t>& instructions) {
   watch_bpf* skeleton = watch_bpf__open();
   if (skeleton == nullptr) return false;
   hr_watch_config& config = skeleton->rodata->watch_config;
-  config.cluster_key = {.k0 = 1, .k1 = 2};
   config.self = config.clock_out_ifindex = config.clock_in_ifindex = 1;
   config.resigning_laps = 20;
   const bool loaded = watch_bpf__load(skeleton) == 0;
@@ -75,7 +74,6 @@ bool LoadNode(bool ipv6, std::map<std::string, uint32_t>& instructions) {
   node_bpf* skeleton = node_bpf__open();
   if (skeleton == nullptr) return false;
   hr_node_config& config = skeleton->rodata->node_config;
-  config.key = {.k0 = 1, .k1 = 2};
   config.cluster_id = 1;
   config.self = 1;
   config.port_be = htons(4802);

@@ -83,16 +83,9 @@ std::vector<Announcer::Proxy> ProxiesOf(const NodeConfig& config) {
   std::vector<Announcer::Proxy> proxies;
   for (const ProxyConfig& proxy : config.proxies) {
     proxies.push_back(
-        {.address = proxy.address, .key = wire::DeriveProxyKey(*config.announce_key, proxy.name)});
+        {.address = proxy.address, .key = wire::DeriveProxyKey(config.announce_keys->seals().key, proxy.name)});
   }
   return proxies;
-}
-
-std::vector<NamedClient> NamedClientsOf(const NodeConfig& config) {
-  std::vector<NamedClient> clients;
-  for (const NamedClientConfig& client : config.named_clients)
-    clients.push_back({.name = client.name, .keys = {client.key}, .read = client.read, .write = client.write});
-  return clients;
 }
 
 std::vector<NetAddress> PeerAddressesOf(const NodeConfig& config) {
@@ -131,7 +124,7 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   absl::Status counted = (*identity)->CountStart((*storage)->copy_id(), config.admin_socket);
   if (!counted.ok()) return counted;
   const storage::RecoveryGeneration& generation = (*storage)->generation();
-  config.cluster_key = wire::DeriveClusterKey(config.cluster_key, generation.epoch, generation.nonce);
+  config.cluster_keys = wire::DeriveClusterKeys(config.cluster_keys, generation.epoch, generation.nonce);
   config.cluster_epoch = generation.epoch;
   config.recovery_nonce = generation.nonce;
   absl::StatusOr<std::unique_ptr<UdpSocket>> peers =
@@ -163,6 +156,7 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   const raft::Raft& raft =
       node->replica_.raft();  // with what the kernel part has held for the former incarnation
   node->peers_.SetStarted(raft.term(), raft.log().last_index());
+  node->FollowTermLimit();
   return node;
 }
 
@@ -182,7 +176,7 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
       started_ns_(now_ns_),
       peers_(*peer_socket_,
              {.cluster_id = config_.cluster_id,
-              .key = config_.cluster_key,
+              .keys = config_.cluster_keys,
               .self = config_.self,
               .incarnation = incarnation,
               .traits = TraitsOf(config_, *identity_)},
@@ -263,7 +257,9 @@ void Node::FollowReplica() {
   FollowLogUuid();
   replica_.SetAgreedFeatures(peers_.AgreedFeatures());
   peers_.SetTerm(replica_.raft().term());
+  FollowTermLimit();
   AskWhetherRemoved();
+  FollowKeys();
   peers_.Greet(now_ns_);
   offloads_->Follow(now_ns_, replica_.raft(), peers_);
 }
@@ -274,22 +270,6 @@ void Node::FollowLogUuid() {
   if (log_uuid == 0 || log_uuid == identity_->log_uuid()) return;
   identity_->SetLogUuid(log_uuid);
   peers_.SetLogUuid(log_uuid);
-}
-
-// The files are read on the caller's thread: a disk may be slow.
-absl::Status Node::ReloadClientKeys() {
-  std::vector<NamedClient> clients = NamedClientsOf(config_);
-  for (size_t i = 0; i < clients.size(); ++i) {
-    const std::string& file = config_.named_clients[i].key_file;
-    const absl::StatusOr<std::string> digits = operate::ReadKeyFile(file, operate::Reader::kServes);
-    if (!digits.ok()) return absl::InvalidArgumentError(absl::StrCat("the file ", file, " ", digits.status().message()));
-    clients[i].keys = {wire::ParseKey(*digits).value()};
-  }
-  const auto done = Ask<absl::Status>([this, clients] {
-    front_end_.SetNamedClients(config_.anonymous, clients);
-    return absl::OkStatus();
-  });
-  return done.value_or(absl::DeadlineExceededError("the node's loop did not answer within 2 s"));
 }
 
 void Node::FlushPeers() {

@@ -30,6 +30,7 @@
 #include "cluster/kv/replica.h"
 #include "cluster/node/front_end/announcer.h"
 #include "cluster/node/config/config.h"
+#include "cluster/node/config/node_keys.h"
 #include "cluster/node/status/election_spans.h"
 #include "cluster/node/host/event_fd.h"
 #include "cluster/node/host/secret_numbers.h"
@@ -67,9 +68,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override;
   absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange> changes) override;
   absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues values) override;
-  // Reads the key files of named clients again, and goes by them from now on. Any thread but the loop's. An error names the
-  // file, and changes nothing.
-  absl::Status ReloadClientKeys();
+  absl::StatusOr<KeysStatus> ReloadKeys(bool force) override;
 
   // For tests: one bit of a key's value changes by itself. False: there is no such key.
   bool FlipForTest(const std::string& key);
@@ -149,6 +148,21 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   absl::StatusOr<uint64_t> ChangeSettingsNow(const kv::SettingValues& values);
   void AddSettingsTo(NodeStatus& status) const;
 
+  // node_key_change.cc. What a member has told of its keys counts this long.
+  static constexpr uint64_t kKeysFresh_ns = 3'000'000'000;
+  // What the key files hold. Not there: of no file, so it stays.
+  struct NewKeys {
+    std::optional<wire::KeyRing> cluster{};
+    std::optional<wire::KeyRing> announce{};
+    std::vector<NamedClientConfig> clients{};
+  };
+  static std::vector<NamedClient> NamedClientsOf(const NodeConfig& config);
+  absl::StatusOr<KeysStatus> ChangeKeys(const NewKeys& keys, bool force);
+  std::vector<MemberKeys> KeysOfMembers() const;
+  KeysStatus KeysNow() const;
+  void FollowKeys();
+  void FollowTermLimit();
+
   NodeConfig config_;
   std::unique_ptr<storage::LogStorage> storage_;
   std::unique_ptr<IdentityKeeper> identity_;
@@ -172,6 +186,9 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   raft::MembershipAnswer membership_answer_;  // the last
   // What the memcached front end goes by: how many members, and the version of the settings.
   std::optional<std::pair<size_t, uint64_t>> followed_settings_;
+  uint64_t asked_for_keys_ns_ = 0;
+  uint64_t key_changes_ = 0;
+  raft::TermLimit term_limit_;
   uint64_t elections_won_ = 0;
   uint64_t resigns_heard_ = 0;
   uint64_t stalls_heard_ = 0;

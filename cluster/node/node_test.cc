@@ -321,11 +321,11 @@ TEST_P(NamedClientsTest, AKeyFileThatIsReadAgainChangesTheKey) {
   const wire::HkvRequest get{.kind = wire::HkvKind::kGet, .client_id = 5, .seq = 1, .key = "n"};
   EXPECT_TRUE(AskAs(leader, get, kWeb).has_value());
   write(kOther);
-  EXPECT_EQ(node.ReloadClientKeys(), absl::OkStatus());
+  EXPECT_EQ(node.ReloadKeys(false).status(), absl::OkStatus());
   EXPECT_TRUE(AskAs(leader, get, kOther).has_value());
   EXPECT_FALSE(AskAs(leader, get, kWeb).has_value()) << "the former key proves nothing any more";
   std::ofstream(file) << "no key";
-  const absl::Status refused = node.ReloadClientKeys();
+  const absl::Status refused = node.ReloadKeys(false).status();
   EXPECT_TRUE(absl::StrContains(refused.message(), "web.key holds no key")) << refused;
   EXPECT_TRUE(AskAs(leader, get, kOther).has_value()) << "and nothing changed";
 }
@@ -379,7 +379,7 @@ TEST_P(NodeTest, ANodeOfAnotherClusterIsNotBelieved) {
   const uint64_t leader = WaitForLeader();
   wire::Key other_key;
   wire::PeerCodec forger(
-      {.cluster_id = 7, .key = other_key, .self = raft::NodeId(leader % 3 + 1), .incarnation = 3});
+      {.cluster_id = 7, .keys = other_key, .self = raft::NodeId(leader % 3 + 1), .incarnation = 3});
   const std::unique_ptr<UdpSocket> socket = AnySocket();
   const raft::Term term = StatusOf(leader).term;
   for (int i = 0; i < 50; ++i) {

@@ -29,7 +29,7 @@ class NodeOfTheVersionBefore {
       : config_(config),
         socket_(UdpSocket::Bind(config.own().peer, 1 << 20, UdpSocket::kDatagramMax_bytes).value()),
         codec_({.cluster_id = config.cluster_id,
-                .key = config.cluster_key,
+                .keys = config.cluster_keys,
                 .self = config.self,
                 .incarnation = 77}),
         thread_([this] { Run(); }) {}

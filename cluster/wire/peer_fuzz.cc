@@ -28,7 +28,7 @@ const hedgerow::wire::Key kKey = {.bytes = {1, 2, 3}};
 
 PeerIdentity Identity(uint64_t node) {
   return {.cluster_id = kCluster,
-          .key = kKey,
+          .keys = kKey,
           .self = NodeId(node),
           .incarnation = kIncarnation,
           .config_epoch = 0};

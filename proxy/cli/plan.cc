@@ -41,7 +41,7 @@ int RunPlan(const Call& call) {
   Topology topology = Resolve(*config, KernelNetworkView());
   for (const v1::Service& service : config->services()) {
     const std::string& path = service.cluster().key_file();
-    const absl::Status key = path.empty() ? absl::OkStatus() : operate::ReadKeyFile(path, operate::Reader::kShows).status();
+    const absl::Status key = path.empty() ? absl::OkStatus() : operate::ReadKeyRing(path, operate::Reader::kShows).status();
     if (key.ok()) continue;
     topology.problems.push_back(
         absl::StrCat("service ", service.name(), ": the key file ", path, " ", std::string(key.message())));

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "config/source.h"
 #include "operate/key_file.h"
 #include "proxy/config/check.h"
@@ -12,19 +13,20 @@
 namespace hedgerow::config {
 namespace {
 
-// Reads each service's key_file into its key. What cannot be read is an error at its place.
+// Reads each service's key_file into its key; two keys stand there with a space between. What cannot be read is an error at its
+// place.
 void ReadKeyFiles(v1::Config& config, const Locations& locations, Diagnostics& errors) {
   for (int i = 0; i < config.services_size(); ++i) {
     v1::Service& service = *config.mutable_services(i);
     if (!service.has_cluster() || service.cluster().key_file().empty()) continue;
-    absl::StatusOr<std::string> key = operate::ReadKeyFile(service.cluster().key_file(), operate::Reader::kServes);
-    if (key.ok()) {
-      service.mutable_cluster()->set_key(*std::move(key));
+    const absl::StatusOr<std::vector<std::string>> keys = operate::ReadKeyRing(service.cluster().key_file(), operate::Reader::kServes);
+    if (keys.ok()) {
+      service.mutable_cluster()->set_key(absl::StrJoin(*keys, " "));
       continue;
     }
     const std::string path = absl::StrCat("services[", i, "].cluster.key_file");
     errors.Add(locations.Find(path), path,
-               absl::StrCat("the file ", Quote(service.cluster().key_file()), " ", key.status().message()));
+               absl::StrCat("the file ", Quote(service.cluster().key_file()), " ", keys.status().message()));
   }
 }
 

@@ -11,7 +11,8 @@ std::vector<std::string> LeaderWatch::Look(const Snapshot& snapshot) {
   for (const ServiceSnapshot& service : snapshot.services) {
     const auto before = services_.find(service.name);
     Service now = before != services_.end() ? before->second : Service();
-    const uint64_t stale = service.stats.reasons[HR_REASON_ANNOUNCE_STALE];
+    const uint64_t stale =
+        service.stats.reasons[HR_REASON_ANNOUNCE_STALE] + service.stats.reasons[HR_REASON_ANNOUNCE_TERM];
     const uint64_t announced_ns = service.leader.announced_ns;
     const bool silent = announced_ns != 0 && snapshot.taken_ns > announced_ns + kSilence_ns;
     now.looks = silent && stale > now.stale ? now.looks + 1 : 0;

@@ -40,7 +40,7 @@ struct BackendSpec {
 // The cluster that announces a service's leader. Services of one cluster have the same values here.
 struct ClusterSpec {
   uint64_t id = 0;
-  hr_siphash_key key{};        // this proxy's; never shown anywhere
+  std::vector<hr_siphash_key> keys{};  // this proxy's, one or two; never shown anywhere
   uint64_t epoch = 0;          // the cluster epoch that is accepted
   uint16_t announce_port = 0;  // host order
 };

@@ -17,7 +17,8 @@ absl::Status CheckCluster(const ServiceSpec& spec) {
     return absl::InvalidArgumentError(
         absl::StrCat("service ", spec.name, ": a cluster has an id and an announce port"));
   }
-  if (spec.cluster->key.k0 == 0 && spec.cluster->key.k1 == 0)
+  const std::vector<hr_siphash_key>& keys = spec.cluster->keys;
+  if (keys.empty() || keys.size() > HR_CLUSTER_KEYS)
     return absl::InvalidArgumentError(absl::StrCat("service ", spec.name, ": the cluster's key was not read"));
   return absl::OkStatus();
 }

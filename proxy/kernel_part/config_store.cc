@@ -85,7 +85,10 @@ absl::Status ConfigWriter::PutBackend(const ServiceSpec& spec, const BackendSpec
 
 absl::Status ConfigWriter::PutCluster(const ClusterSpec& spec) {
   hr_cluster cluster{};
-  cluster.key = spec.key;
+  for (size_t i = 0; i < spec.keys.size() && i < HR_CLUSTER_KEYS; ++i) {
+    cluster.keys[i] = spec.keys[i];
+    cluster.key_ids[i] = hr_key_id(&spec.keys[i]);
+  }
   cluster.epoch = spec.epoch;
   const __u64 id = spec.id;
   return Put(object_.skeleton()->maps.clusters, &id, &cluster);

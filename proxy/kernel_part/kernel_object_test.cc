@@ -185,7 +185,7 @@ TEST_F(AdoptTest, AnotherBuildBringsItsProgramsToTheSameMaps) {
 TEST_F(AdoptTest, OtherConstantsTakeOtherPrograms) {
   ASSERT_NO_FATAL_FAILURE(Leave());
   DataPlaneSpec spec = Spec();
-  spec.services[0].cluster = ClusterSpec{.id = 7, .key = {1, 2}, .epoch = 0, .announce_port = 4803};
+  spec.services[0].cluster = ClusterSpec{.id = 7, .keys = {{1, 2}}, .epoch = 0, .announce_port = 4803};
   const auto plane = Adopt(spec);
   ASSERT_TRUE(plane.ok()) << plane.status();
   EXPECT_TRUE((*plane)->object().has_new_programs());

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/str_split.h"
 #include "config/address.h"
 #include "operate/key_file.h"
 #include "proxy/start/roster.h"
@@ -12,16 +13,23 @@
 namespace hedgerow {
 namespace {
 
-// 16 key bytes, as hexadecimal digits, are k0 and k1, little-endian. A key that was not read is one of zeros,
-// which the data plane refuses.
-hr_siphash_key MakeKey(const std::string& digits) {
+// 16 key bytes, as hexadecimal digits, are k0 and k1, little-endian.
+hr_siphash_key MakeKey(absl::string_view digits) {
   hr_siphash_key key{};
-  if (digits.size() != operate::kKeyDigits) return key;
   const std::string bytes = absl::HexStringToBytes(digits);
   const auto* first = reinterpret_cast<const unsigned char*>(bytes.data());
   key.k0 = hr_siphash_load(first);
   key.k1 = hr_siphash_load(first + sizeof(key.k0));
   return key;
+}
+
+// One key, or the two that a key file held (config/load.h). None that was not read: the data plane refuses that.
+std::vector<hr_siphash_key> MakeKeys(const std::string& text) {
+  std::vector<hr_siphash_key> keys;
+  for (absl::string_view digits : absl::StrSplit(text, ' ')) {
+    if (digits.size() == operate::kKeyDigits) keys.push_back(MakeKey(digits));
+  }
+  return keys;
 }
 
 ServiceSpec MakeService(const v1::Service& service, const Topology::ServicePath& path,
@@ -54,7 +62,7 @@ ServiceSpec MakeService(const v1::Service& service, const Topology::ServicePath&
   if (service.has_cluster()) {
     const v1::ClusterConfig& cluster = service.cluster();
     spec.cluster =
-        ClusterSpec{static_cast<uint64_t>(cluster.id()), MakeKey(cluster.key()),
+        ClusterSpec{static_cast<uint64_t>(cluster.id()), MakeKeys(cluster.key()),
                     static_cast<uint64_t>(cluster.epoch()), static_cast<uint16_t>(cluster.announce_port())};
   }
   for (int i = 0; i < service.backends_size(); ++i) {

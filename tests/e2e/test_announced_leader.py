@@ -30,14 +30,23 @@ class Cluster:
     def up(self, **changes) -> None:
         """Both families' services, of one cluster, with its key in a file."""
         key_file = self.product.folder / "announce.key"
-        key_file.touch(mode=0o600)
-        key_file.write_text(KEY.hex() + "\n", encoding="ascii")
+        self._write_keys(KEY)
         cluster = {"id": CLUSTER, "key_file": str(key_file), "epoch": EPOCH}
         self.product.up(metrics=METRICS, services=[{
             "name": name, "vip": vip, "port": node.PORT, "profile": "hkv", "primary": "a", "cluster": {**cluster},
             "backends": [{"name": host.name, "address": host.ipv6 if name == "kv6" else host.ipv4, "port": node.PORT,
                           "node": number} for number, host in enumerate(self.lab.replicas, 1)], **changes}
             for name, vip in (("kv4", RAW4), ("kv6", RAW6))])
+
+    def use_keys(self, *keys: bytes) -> None:
+        """From now on these are the proxy's."""
+        self._write_keys(*keys)
+        self.product.admin("reload")
+
+    def _write_keys(self, *keys: bytes) -> None:
+        key_file = self.product.folder / "announce.key"
+        key_file.touch(mode=0o600)
+        key_file.write_text("".join(f"{key.hex()}\n" for key in keys), encoding="ascii")
 
     def client(self) -> UdpClient:
         return UdpClient(self.lab.client, RAW6 if self.six else RAW4, node.PORT)
@@ -103,6 +112,29 @@ def test_the_leader_follows_its_cluster(cluster):
     counted = {result: cluster.product.metric("hedgerow_announcements_total", result=result, service=cluster.service)
                for result in ("accepted", "stale")}
     assert counted == {"accepted": 2, "stale": 1}
+
+
+@pytest.mark.own
+@FAMILIES
+def test_what_a_thief_announced_ends_with_the_key(cluster):
+    cluster.up()
+    cluster.say("b", term=1_000)
+    cluster.await_leader("b")
+    # No cluster comes so far by elections.
+    cluster.say("c", term=2**64 - 1, sequence=2**64 - 1)
+    wait_until(lambda: cluster.figure("announce_term") == 1, what="the refusal of that term")
+    # It can have come this far, so this is believed while the key is.
+    cluster.say("c", term=1_000_000, sequence=2**64 - 1)
+    cluster.await_leader("c")
+    cluster.use_keys(KEY, OTHER_KEY)
+    cluster.say("b", term=1_001, key=OTHER_KEY)
+    wait_until(lambda: cluster.figure("announce_stale") == 1, what="one order for both keys")
+    cluster.use_keys(OTHER_KEY)
+    cluster.say("b", term=1_002, key=OTHER_KEY)
+    cluster.await_leader("b")
+    cluster.say("c", term=1_000_001)
+    wait_until(lambda: int(cluster.product.status()["reasons"].get("announce_tag", 0)) > 0, what="the refusal of the former key")
+    assert cluster.ask() == "b"
 
 
 @FAMILIES

@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "cluster/kv/command.h"
+#include "cluster/node/config/node_keys.h"
 #include "config/scalar.h"
 
 namespace hedgerow::node {
@@ -71,10 +72,8 @@ class Checker : config::Checks {
       Add("announce_key",
           "the key is missing, expected announce_key_file or announce_key, because there are proxies");
     }
-    if (config_.announce_key.has_value() && *config_.announce_key == config_.cluster_key) {
-      Add(locations_.Has("announce_key") ? "announce_key" : "announce_key_file",
-          "got the same key as cluster_key, expected another: what proxies know must not help against nodes");
-    }
+    if (const std::string why = WhyNotApart({.cluster = config_.cluster_keys, .announce = config_.announce_keys}); !why.empty())
+      Add(locations_.Has("announce_key") ? "announce_key" : "announce_key_file", why);
   }
 
   void Sockets() {
@@ -259,11 +258,12 @@ class Checker : config::Checks {
 
   // What one client knows must help it neither as another one nor against nodes and proxies.
   void KeyOfItsOwn(size_t i, const std::string& path) {
-    const wire::Key& key = config_.named_clients[i].key;
-    if (key == wire::Key()) return;  // its file has an error of its own
-    const bool of_cluster = key == config_.cluster_key || key == config_.announce_key;
+    const wire::KeyRing& keys = config_.named_clients[i].keys;
+    if (keys == wire::KeyRing()) return;  // its file has an error of its own
+    const bool of_cluster = keys.Shares(config_.cluster_keys) ||
+                            (config_.announce_keys.has_value() && keys.Shares(*config_.announce_keys));
     const bool of_client = std::any_of(config_.named_clients.begin(), config_.named_clients.begin() + static_cast<ptrdiff_t>(i),
-                                       [&key](const NamedClientConfig& other) { return other.key == key; });
+                                       [&keys](const NamedClientConfig& other) { return other.keys.Shares(keys); });
     if (of_cluster || of_client) {
       Add(path, absl::StrCat("got the same key as ", of_cluster ? "the cluster" : "another client",
                              ", expected one that this client alone has"));

@@ -75,8 +75,7 @@ LostNode::LostNode(NodeConfig config, std::string why) : LostNode(config, std::m
 LostNode::LostNode(NodeConfig config, std::string why, Left left)
     : config_([&config, &left] {
         // As Node::Create makes it of the log.
-        config.cluster_key =
-            wire::DeriveClusterKey(config.cluster_key, left.generation.epoch, left.generation.nonce);
+        config.cluster_keys = wire::DeriveClusterKeys(config.cluster_keys, left.generation.epoch, left.generation.nonce);
         config.cluster_epoch = left.generation.epoch;
         config.recovery_nonce = left.generation.nonce;
         return std::move(config);
@@ -85,7 +84,7 @@ LostNode::LostNode(NodeConfig config, std::string why, Left left)
       why_(std::move(why)),
       started_ns_(Monotonic_ns()) {
   codec_ = std::make_unique<wire::PeerCodec>(wire::PeerIdentity{.cluster_id = config_.cluster_id,
-                                                                .key = config_.cluster_key,
+                                                                .keys = config_.cluster_keys,
                                                                 .self = config_.self,
                                                                 .incarnation = DrawNotZero(),
                                                                 .config_epoch = configuration_.epoch});
@@ -179,7 +178,7 @@ void LostNode::TakeForAnother(const Datagram& datagram, uint64_t now_ns) {
   auto found = candidates_.find(as);
   if (found == candidates_.end()) {
     const wire::PeerIdentity identity{
-        .cluster_id = config_.cluster_id, .key = config_.cluster_key, .self = as, .incarnation = DrawNotZero()};
+        .cluster_id = config_.cluster_id, .keys = config_.cluster_keys, .self = as, .incarnation = DrawNotZero()};
     auto codec = std::make_unique<wire::PeerCodec>(identity);
     if (!codec->Open(datagram.bytes).ok()) return;  // a sender without the key takes no place
     if (candidates_.size() >= kCandidatesMax) candidates_.erase(candidates_.begin());
