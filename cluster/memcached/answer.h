@@ -41,8 +41,10 @@ enum class Outcome : uint8_t {
   kOverloaded = 13,
   kNoLeader = 14,
   kOther = 15,  // version, stats
+  kFlushed = 16,
+  kUnproven = 17,  // a get whose answer is longer than three times what was sent: sources.trusted
 };
-constexpr size_t kOutcomes = 16;
+constexpr size_t kOutcomes = 18;
 std::string_view Name(Outcome outcome);
 
 struct Reply {
@@ -55,6 +57,8 @@ Reply ResultReply(Verb verb, const kv::Result& result);
 Reply ItemsReply(Verb verb, size_t asked, const std::vector<std::pair<std::string, kv::Item>>& items);
 Reply NoLeaderReply();
 Reply OverloadedReply();
+// A client's own fault, so nothing that another node should be asked for. Short: it is an answer, too.
+Reply UnprovenReply();
 
 // In their order; one at least.
 std::vector<std::string> Datagrams(uint16_t id, std::string_view text);

@@ -69,6 +69,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange> changes) override;
   absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues values) override;
   absl::StatusOr<KeysStatus> ReloadKeys(bool force) override;
+  absl::StatusOr<Purged> PurgeSome(const std::string& prefix, const kv::MapWalk& walk) override;
 
   // For tests: one bit of a key's value changes by itself. False: there is no such key.
   bool FlipForTest(const std::string& key);
@@ -77,6 +78,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
        std::unique_ptr<IdentityKeeper> identity, std::unique_ptr<kv::StateMachine> state,
        std::unique_ptr<UdpSocket> peer_socket, std::unique_ptr<UdpSocket> client_socket,
+       std::unique_ptr<SourceLimits> sources,
        std::unique_ptr<MemcachedFrontEnd> memcached, uint64_t incarnation, std::unique_ptr<Offloads> offloads);
 
   // kv::ReplicaHost
@@ -145,7 +147,9 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
 
   // node_settings.cc
   void FollowSettings();
+  absl::Status CheckLeads() const;
   absl::StatusOr<uint64_t> ChangeSettingsNow(const kv::SettingValues& values);
+  absl::StatusOr<Purged> PurgeSomeNow(const std::string& prefix, kv::MapWalk walk);
   void AddSettingsTo(NodeStatus& status) const;
 
   // node_key_change.cc. What a member has told of its keys counts this long.
@@ -164,10 +168,12 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   void FollowTermLimit();
 
   NodeConfig config_;
+  const uint64_t available_memory_bytes_;
   std::unique_ptr<storage::LogStorage> storage_;
   std::unique_ptr<IdentityKeeper> identity_;
   std::unique_ptr<UdpSocket> peer_socket_;
   std::unique_ptr<UdpSocket> client_socket_;
+  std::unique_ptr<SourceLimits> sources_;
   std::unique_ptr<MemcachedFrontEnd> memcached_;  // if it is configured
   std::mt19937_64 random_;
   SecretNumbers secrets_;

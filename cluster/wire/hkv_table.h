@@ -32,6 +32,8 @@ enum class HkvStatus : uint8_t {
   kUnknownVersion = 9,
   kTooLarge = 10,
   kDenied = 11,
+  kNoSpace = 12,
+  kUnproven = 13,
 };
 
 // What a request has behind its header.
@@ -41,7 +43,7 @@ enum class HkvOutcome : uint8_t { kSession, kValue, kValues };
 // What a request's client_id is. With a session the request has its token, too.
 enum class HkvClientId : uint8_t { kZero, kSessionOrZero, kRandom };
 // What an answer's `hint` is.
-enum class HkvHint : uint8_t { kPushback, kLeader, kVersion };
+enum class HkvHint : uint8_t { kPushback, kLeader, kVersion, kBytes };
 // Why a request was DENIED, in the answer's body. An answer for the first two has no tag, and a client with a key takes none without: they are for
 // the eyes of whoever sets it up.
 enum class HkvDenial : uint8_t {
@@ -123,6 +125,10 @@ constexpr std::array kHkvStatusRows = {
                  "the answer would not fit a datagram; a WRITE (of very many increments) was done all the same"},
     HkvStatusRow{HkvStatus::kDenied, "denied", HkvHint::kPushback,
                  "the client may not do it, or has not proved itself; nothing was done by this copy"},
+    HkvStatusRow{HkvStatus::kNoSpace, "no_space", HkvHint::kPushback,
+                 "WRITE: it would store more, and the store is full; nothing was done, and never will be under this number"},
+    HkvStatusRow{HkvStatus::kUnproven, "unproven", HkvHint::kBytes,
+                 "GET: the answer is longer than three times the request; it comes to one of `hint` bytes, with zeros behind it"},
 };
 constexpr size_t kHkvStatuses = kHkvStatusRows.size();
 

@@ -102,6 +102,13 @@ struct NamedClientConfig {
   std::vector<std::string> write{};
 };
 
+// What a source that has proved nothing may make this node do; docs/cluster.md.
+struct SourcesConfig {
+  net::Networks trusted{};                        // no address of theirs can be forged: answers of any length
+  uint64_t answer_bytes_per_s = 16 * 1024 * 1024;  // to each prefix that is not trusted
+  uint64_t opens_per_s = 32;                      // OPENs of one address; a prefix has eight times as many
+};
+
 struct NodeConfig {
   uint64_t cluster_id = 0;  // 1 to 2^63 - 1
   wire::KeyRing cluster_keys{};
@@ -138,6 +145,7 @@ struct NodeConfig {
   uint64_t check_every_entries = 16'384;  // of the state; no key: all members must compare after the same entries
   uint32_t features = kv::kAllFeatures;  // that are announced; no key: tests have nodes that can do less
   MemcachedConfig memcached{};
+  SourcesConfig sources{};
 
   // Not of the file but of the log, once that is open (docs/adr/0019): which recovery generation of the cluster
   // this is. `cluster_keys` are that generation's then. Before, what a log of one that joins is made as:

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <ctime>
+#include <string>
 #include <utility>
 
 namespace hedgerow::node {
@@ -12,9 +13,13 @@ namespace {
 // the request's kind above it, then the key that has proved it, and at the top whether it is a node's (peers.cc).
 constexpr int kKindShift = 16;
 constexpr int kProvedByShift = 24;
+constexpr int kRoomShift = 40;
+constexpr uint64_t kRoomMask = (uint64_t{1} << 18) - 1;
+static_assert(kAmplificationMax * (65'535 + 48) <= kRoomMask);
 
-kv::ReplyTo ReplyToClient(const Datagram& datagram, const wire::HkvRequest& request, ClientAccess::KeyNumber proved_by) {
-  kv::ReplyTo reply_to{.client = request.client_id, .request = request.seq, .way = WayBack(datagram)};
+kv::ReplyTo ReplyToClient(const Datagram& datagram, const wire::HkvRequest& request, size_t room_bytes,
+                          ClientAccess::KeyNumber proved_by) {
+  kv::ReplyTo reply_to{.client = request.client_id, .request = request.seq, .way = WayBack(datagram, room_bytes)};
   reply_to.way[2] |= static_cast<uint64_t>(request.kind) << kKindShift | uint64_t{proved_by} << kProvedByShift;
   return reply_to;
 }
@@ -27,13 +32,15 @@ uint64_t UnixNow_ms() {
 
 }  // namespace
 
-std::array<uint64_t, 5> WayBack(const Datagram& datagram) {
+std::array<uint64_t, 5> WayBack(const Datagram& datagram, size_t room_bytes) {
   std::array<uint64_t, 5> way{};
   std::memcpy(&way[0], datagram.from.bytes.data(), datagram.from.bytes.size());
   std::memcpy(&way[3], datagram.to.bytes.data(), datagram.to.bytes.size());
-  way[2] = datagram.from.port;
+  way[2] = datagram.from.port | static_cast<uint64_t>(room_bytes) << kRoomShift;
   return way;
 }
+
+size_t RoomOf(const kv::ReplyTo& reply_to) { return reply_to.way[2] >> kRoomShift & kRoomMask; }
 
 std::pair<NetAddress, NetAddress> EndsOf(const kv::ReplyTo& reply_to) {
   NetAddress local;
@@ -50,20 +57,21 @@ std::optional<kv::Request> FrontEnd::Take(const Datagram& datagram) {
     return std::nullopt;
   }
   wire::HkvParse parsed = wire::ParseHkvRequest(datagram.bytes);
+  if (const std::optional<wire::HkvDrop> drop = WhyNotServed(datagram, parsed)) {
+    Drop(*drop);
+    return std::nullopt;
+  }
+  const size_t room_bytes = sources_.AnswerRoom_bytes(datagram);
   if (!parsed.request.has_value()) {
-    if (parsed.answer.has_value()) {
-      Send(datagram.to, datagram.from, *parsed.answer);
-    } else {
-      ++counters_.drops[static_cast<size_t>(parsed.drop)];
-    }
+    Send(datagram.to, datagram.from, *parsed.answer, room_bytes);
     return std::nullopt;
   }
   ++counters_.requests;
   wire::HkvRequest& asked = *parsed.request;
   ClientAccess::KeyNumber proved_by = 0;
-  if (!MayAsk(datagram, asked, proved_by)) return std::nullopt;
+  if (!MayAsk(datagram, asked, room_bytes, proved_by)) return std::nullopt;
   kv::Request request;
-  request.reply_to = ReplyToClient(datagram, asked, proved_by);
+  request.reply_to = ReplyToClient(datagram, asked, room_bytes, proved_by);
   request.patience_ns = wire::Patience_ns(asked);
   if (wire::RowOf(asked.kind).writes) {
     request.command = wire::CommandOf(std::move(asked));
@@ -73,8 +81,19 @@ std::optional<kv::Request> FrontEnd::Take(const Datagram& datagram) {
   return request;
 }
 
-// Answers what is denied: with a tag if the client has proved itself, and never with more bytes than were asked with.
-bool FrontEnd::MayAsk(const Datagram& datagram, const wire::HkvRequest& asked, ClientAccess::KeyNumber& proved_by) {
+std::optional<wire::HkvDrop> FrontEnd::WhyNotServed(const Datagram& datagram, const wire::HkvParse& parsed) {
+  if (!parsed.request.has_value()) {
+    if (!parsed.answer.has_value()) return parsed.drop;
+    if (IsServerPort(datagram.from.port)) return wire::HkvDrop::kServerPort;
+    return std::nullopt;
+  }
+  if (parsed.request->kind == wire::HkvKind::kOpen && !sources_.MayOpen(datagram)) return wire::HkvDrop::kOpens;
+  return std::nullopt;
+}
+
+// Answers what is denied, with a tag if the client has proved itself.
+bool FrontEnd::MayAsk(const Datagram& datagram, const wire::HkvRequest& asked, size_t room_bytes,
+                      ClientAccess::KeyNumber& proved_by) {
   const ClientAccess::Verdict verdict = access_->Judge(datagram.bytes, asked, UnixNow_ms());
   proved_by = verdict.proved_by;
   counters_.authenticated += proved_by != 0;
@@ -87,7 +106,7 @@ bool FrontEnd::MayAsk(const Datagram& datagram, const wire::HkvRequest& asked, C
         .seq = asked.seq,
         .denial = verdict.why,
         .denied_key = verdict.key},
-       proved_by);
+       room_bytes, proved_by);
   return false;
 }
 
@@ -125,17 +144,33 @@ void FrontEnd::Answer(const kv::Answer& answer, uint32_t pushback) {
   if (reply.status != wire::HkvStatus::kNotLeader) reply.pushback = pushback;
   counters_.asked_for_no_hedge += reply.pushback == wire::kHkvNeverHedge;
   counters_.asked_for_later_hedge += reply.pushback != 0 && reply.pushback != wire::kHkvNeverHedge;
-  Send(from, to, reply, static_cast<ClientAccess::KeyNumber>(answer.reply_to.way[2] >> kProvedByShift));
+  Send(from, to, reply, RoomOf(answer.reply_to),
+       static_cast<ClientAccess::KeyNumber>(answer.reply_to.way[2] >> kProvedByShift));
 }
 
-// To a client whose key is gone meanwhile, a reload ago, nothing can be said that it would believe.
-void FrontEnd::Send(const NetAddress& from, const NetAddress& to, const wire::HkvAnswer& answer,
+// Only a GET can bring much for little. Its client may ask again with as many bytes as the answer wants, and has sent them then. To a
+// client whose key is gone meanwhile, a reload ago, no answer can be made that it would believe.
+void FrontEnd::Send(const NetAddress& from, const NetAddress& to, const wire::HkvAnswer& answer, size_t room_bytes,
                     ClientAccess::KeyNumber proved_by) {
-  ++counters_.answers[static_cast<size_t>(answer.status)];
-  if (proved_by == 0) return socket_.SendFrom(from, to, wire::Encode(answer));
   const wire::Key* key = access_->Find(proved_by);
   if (key == nullptr && access_before_ != nullptr) key = access_before_->Find(proved_by);
-  if (key != nullptr) socket_.SendFrom(from, to, wire::SealHkvAnswer(wire::Encode(answer, wire::kHkvTag_bytes), *key));
+  if (key == nullptr && proved_by != 0) return Drop(wire::HkvDrop::kKeyGone);
+  const auto encoded = [key](const wire::HkvAnswer& what) {
+    return key == nullptr ? wire::Encode(what) : wire::SealHkvAnswer(wire::Encode(what, wire::kHkvTag_bytes), *key);
+  };
+  std::string datagram = encoded(answer);
+  wire::HkvStatus status = answer.status;
+  const auto is_too_long = [&] { return room_bytes != 0 && OnTheWire_bytes(to, 1, datagram.size()) > room_bytes; };
+  if (answer.kind == wire::HkvKind::kGet && is_too_long()) {
+    wire::HkvAnswer unproven{.kind = answer.kind, .client_id = answer.client_id, .seq = answer.seq};
+    unproven.status = status = wire::HkvStatus::kUnproven;
+    unproven.hint = static_cast<uint32_t>(RequestFor_bytes(to, datagram.size()));
+    datagram = encoded(unproven);
+  }
+  if (is_too_long()) return Drop(wire::HkvDrop::kTooLong);
+  if (!sources_.MaySend(to, datagram.size(), room_bytes)) return Drop(wire::HkvDrop::kBytes);
+  ++counters_.answers[static_cast<size_t>(status)];
+  socket_.SendFrom(from, to, std::move(datagram));
 }
 
 }  // namespace hedgerow::node

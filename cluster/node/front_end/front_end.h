@@ -15,6 +15,7 @@
 
 #include "cluster/kv/request_router.h"
 #include "cluster/node/front_end/client_access.h"
+#include "cluster/node/front_end/source_limits.h"
 #include "cluster/node/net/udp_socket.h"
 #include "cluster/raft/types.h"
 #include "cluster/wire/hkv.h"
@@ -35,8 +36,11 @@ class FrontEnd {
   };
 
   // `clients`: the sources that are served; it outlives this.
-  FrontEnd(UdpSocket& socket, const net::Networks& clients, bool anonymous, std::vector<NamedClient> named)
-      : socket_(socket), clients_(clients), access_(std::make_unique<ClientAccess>(anonymous, std::move(named))) {}
+  FrontEnd(UdpSocket& socket, const net::Networks& clients, bool anonymous, std::vector<NamedClient> named, SourceLimits& sources)
+      : socket_(socket),
+        clients_(clients),
+        access_(std::make_unique<ClientAccess>(anonymous, std::move(named))),
+        sources_(sources) {}
 
   // From now on; what waits for an answer gets it under the key that has proved it.
   void SetNamedClients(bool anonymous, std::vector<NamedClient> named);
@@ -48,20 +52,24 @@ class FrontEnd {
   const Counters& counters() const { return counters_; }
 
  private:
-  void Send(const NetAddress& from, const NetAddress& to, const wire::HkvAnswer& answer,
+  std::optional<wire::HkvDrop> WhyNotServed(const Datagram& datagram, const wire::HkvParse& parsed);
+  bool MayAsk(const Datagram& datagram, const wire::HkvRequest& asked, size_t room_bytes, ClientAccess::KeyNumber& proved_by);
+  void Drop(wire::HkvDrop drop) { ++counters_.drops[static_cast<size_t>(drop)]; }
+  void Send(const NetAddress& from, const NetAddress& to, const wire::HkvAnswer& answer, size_t room_bytes,
             ClientAccess::KeyNumber proved_by = 0);
-  bool MayAsk(const Datagram& datagram, const wire::HkvRequest& asked, ClientAccess::KeyNumber& proved_by);
 
   UdpSocket& socket_;
   const net::Networks& clients_;
   std::unique_ptr<const ClientAccess> access_;
   std::unique_ptr<const ClientAccess> access_before_;
+  SourceLimits& sources_;
   Counters counters_;
 };
 
 // What a ReplyTo keeps of a client's datagram: both of its addresses and the client's port, which is the low 16 bits of
-// way[2]. EndsOf gives them back: (local, client).
-std::array<uint64_t, 5> WayBack(const Datagram& datagram);
+// way[2]. EndsOf gives them back: (local, client). And how long its answer may be (SourceLimits), in the 18 bits from 40 on.
+std::array<uint64_t, 5> WayBack(const Datagram& datagram, size_t room_bytes);
+size_t RoomOf(const kv::ReplyTo& reply_to);
 std::pair<NetAddress, NetAddress> EndsOf(const kv::ReplyTo& reply_to);
 
 }  // namespace hedgerow::node

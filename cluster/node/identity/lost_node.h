@@ -53,6 +53,9 @@ class LostNode final : public NodeControl {
     return absl::FailedPreconditionError(why_);
   }
   absl::StatusOr<KeysStatus> ReloadKeys(bool) override { return absl::FailedPreconditionError(why_); }
+  absl::StatusOr<Purged> PurgeSome(const std::string&, const kv::MapWalk&) override {
+    return absl::FailedPreconditionError(why_);
+  }
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override { return absl::FailedPreconditionError(why_); }
 
  private:
