@@ -163,8 +163,8 @@ NodeStatus Node::StatusNow() {
     reported.lost = peer.ReportsLost(now_ns_);
     if (peer.IsIncompatible(now_ns_)) reported.incompatible = peer.incompatible;
     if (peer.told_keys_ns != 0 && now_ns_ < peer.told_keys_ns + kKeysFresh_ns) {
-      said.sealing_key = peer.sealing_key;
-      said.other_key = peer.other_key;
+      reported.sealing_key = peer.sealing_key;
+      reported.other_key = peer.other_key;
     }
     if (peer.position >= HR_RAFT_MAX_MEMBERS) continue;
     if (const uint64_t mean_ns = raft.detector().round_trip_ns(peer.position); mean_ns != 0)

@@ -219,7 +219,7 @@ class NamedClientsTest : public NodeTest {
   NodeConfig ConfigOf(uint64_t id) const override {
     NodeConfig config = NodeTest::ConfigOf(id);
     config.anonymous = false;
-    config.named_clients = {{.name = "web", .key_file = key_file_, .key = kWeb, .read = {"n", "app/"}, .write = {"n"}}};
+    config.named_clients = {{.name = "web", .key_file = key_file_, .keys = kWeb, .read = {"n", "app/"}, .write = {"n"}}};
     return config;
   }
   // The answer, if it is one under this key; and its bytes.

@@ -124,7 +124,7 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   static void Take(Inbox& inbox);
   void ReceiveFromPeer(uint64_t arrived_ns, raft::Message message);
   raft::Configuration ConfiguredMembers();
-  kv::HashSecret Secret() const;
+  kv::HashSecret MapSecret() const;
   std::unique_ptr<kv::StateMachine> Load(const std::vector<std::string>& chunks);
   void StartBridge();
   std::vector<raft::NodeId> KernelMembers() const;

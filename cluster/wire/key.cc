@@ -98,8 +98,8 @@ Key DeriveClusterKey(const Key& cluster_key, uint64_t epoch, uint64_t nonce) {
   return key;
 }
 
-KeyRing DeriveClusterKeys(const KeyRing& cluster_keys, uint64_t epoch, uint64_t beginning) {
-  return cluster_keys.Derived([=](const Key& key) { return DeriveClusterKey(key, epoch, beginning); });
+KeyRing DeriveClusterKeys(const KeyRing& cluster_keys, uint64_t epoch, uint64_t nonce) {
+  return cluster_keys.Derived([=](const Key& key) { return DeriveClusterKey(key, epoch, nonce); });
 }
 
 hr_siphash_key SipHashKey(const Key& key) {

@@ -70,7 +70,7 @@ std::string FormatKey(const Key& key);
 // itself. One generation's key tells nothing of another's.
 Key DeriveClusterKey(const Key& cluster_key, uint64_t epoch, uint64_t nonce);
 // Of each, under the names that the configured keys have.
-KeyRing DeriveClusterKeys(const KeyRing& cluster_keys, uint64_t epoch, uint64_t beginning);
+KeyRing DeriveClusterKeys(const KeyRing& cluster_keys, uint64_t epoch, uint64_t nonce);
 
 // The form in which SipHash takes it.
 hr_siphash_key SipHashKey(const Key& key);

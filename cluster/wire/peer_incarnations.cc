@@ -84,15 +84,15 @@ DropReason PeerIncarnations::AdmitHello(Peer& peer, const PeerHeader& header, ui
 
 bool PeerIncarnations::MayAnswerHello(uint64_t now_ns) { return unknown_hellos_.Take(now_ns); }
 
-uint64_t PeerLives::HellosRefused(raft::NodeId id) const {
+uint64_t PeerIncarnations::HellosRefused(raft::NodeId id) const {
   if (!id.IsSet()) return unknown_hellos_.refused;
   const Peer* const peer = Find(id);
   return peer != nullptr ? peer->hellos.refused : 0;
 }
 
-PeerLives::HelloBucket::HelloBucket() : tokens(kHelloBurst * kToken) {}
+PeerIncarnations::HelloBucket::HelloBucket() : tokens(kHelloBurst * kToken) {}
 
-bool PeerLives::HelloBucket::Take(uint64_t now_ns) {
+bool PeerIncarnations::HelloBucket::Take(uint64_t now_ns) {
   if (now_ns > refilled_ns) {
     const uint64_t gained = std::min(now_ns - refilled_ns, kSecond_ns) * kHellosPerSecond;
     tokens = std::min(tokens + gained, kHelloBurst * kToken);

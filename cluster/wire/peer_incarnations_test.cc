@@ -406,19 +406,19 @@ TEST(PeerIncarnations, NoMoreThanAHundredHellosOfAPeerAreAnsweredWithinASecond) 
     ASSERT_GE(answered_ns[i] - answered_ns[i - 100], kSecond_ns);
   }
   EXPECT_GE(answered_ns.size(), 190u) << "but nearly as many";
-  EXPECT_EQ(a.lives.HellosRefused(NodeId(2)), refused);
+  EXPECT_EQ(a.incarnations.HellosRefused(NodeId(2)), refused);
   EXPECT_EQ(a.Receive(b.AskHello(3)), DropReason::kOtherNode) << "what is not for it takes nothing from them";
 }
 
-TEST(PeerLives, AFloodOfOnePeersHellosLeavesTheOthersTheirs) {
+TEST(PeerIncarnations, AFloodOfOnePeersHellosLeavesTheOthersTheirs) {
   Node a(1, 100);
   const std::string flood = Node(2, 200).AskHello(1);
   for (int i = 0; i < 1000; ++i) (void)a.Receive(flood);
   EXPECT_EQ(a.Receive(flood), DropReason::kHelloLimit);
   EXPECT_EQ(a.Receive(Node(3, 300).AskHello(1)), DropReason::kNone);
-  for (int i = 0; i < 1000; ++i) (void)a.lives.MayAnswerHello(kStart_ns);
-  EXPECT_FALSE(a.lives.MayAnswerHello(kStart_ns));
-  EXPECT_GT(a.lives.HellosRefused(NodeId()), 0u);
+  for (int i = 0; i < 1000; ++i) (void)a.incarnations.MayAnswerHello(kStart_ns);
+  EXPECT_FALSE(a.incarnations.MayAnswerHello(kStart_ns));
+  EXPECT_GT(a.incarnations.HellosRefused(NodeId()), 0u);
   EXPECT_EQ(a.Receive(Node(3, 300).AskHello(1)), DropReason::kNone);
 }
 

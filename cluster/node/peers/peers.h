@@ -175,7 +175,7 @@ class Peers {
   }
   const std::vector<PeerState>& states() const { return others_; }
   uint64_t IncarnationOf(raft::NodeId peer) const { return incarnations_.IncarnationOf(peer); }
-  uint64_t HellosRefused(raft::NodeId peer) const { return lives_.HellosRefused(peer); }
+  uint64_t HellosRefused(raft::NodeId peer) const { return incarnations_.HellosRefused(peer); }
   uint64_t HighestNumberOf(raft::NodeId peer) const { return incarnations_.HighestOf(peer); }
   // The kernel has seen numbers up to this one, and will see no more.
   void NumbersSeen(raft::NodeId peer, uint64_t highest) { incarnations_.SeenUpTo(peer, highest); }
