@@ -245,7 +245,13 @@ void PacketTest::Reset() {
 
 void PacketTest::TearDown() {
   if (loaded_ == nullptr) return;
-  EXPECT_THAT(BrokenInvariants(View()), IsEmpty());
+  StateView view = View();
+  for (uint32_t i = 0; i < HR_CLIENTS; ++i) {
+    hr_client client{};
+    EXPECT_TRUE(LookUpElement(skeleton()->maps.clients, &i, &client).ok());
+    view.held_by_client.push_back(client.held);
+  }
+  EXPECT_THAT(BrokenInvariants(view), IsEmpty());
 }
 
 uint64_t PacketTest::NowNs() {
@@ -458,11 +464,6 @@ StateView PacketTest::View() {
       if (reference != 0) view.scoreboard.emplace_back(set, reference);
   }
   for (uint32_t i = 0; i < HR_MAX_SERVICES; ++i) view.held_by_service.push_back(ServiceState(i).held);
-  for (uint32_t i = 0; i < HR_CLIENTS; ++i) {
-    hr_client client{};
-    EXPECT_TRUE(LookUpElement(maps.clients, &i, &client).ok());
-    view.held_by_client.push_back(client.held);
-  }
   view.free_requests = ReadFreeList(skeleton(), HR_FREE_REQUESTS);
   view.free_parked = ReadFreeList(skeleton(), HR_FREE_PARKED);
   return view;
