@@ -45,7 +45,7 @@ absl::StatusOr<KeysStatus> Node::ReloadKeys(bool force) {
     files.emplace_back(client.key_file, [&client](const wire::KeyRing& ring) { client.keys = ring; });
   for (const auto& [path, take] : files) {
     if (path.empty()) continue;
-    const absl::StatusOr<wire::KeyRing> read = node::ReadKeyRing(path, operate::Reader::kServes);
+    const absl::StatusOr<wire::KeyRing> read = LoadKeyRing(path, operate::Reader::kServes);
     if (!read.ok()) return read.status();
     take(*read);
   }

@@ -30,7 +30,7 @@ namespace {
 void ReadKeys(const std::string& path, absl::string_view name, operate::Reader reader, const config::Locations& locations,
               config::Diagnostics& errors, const std::function<void(const wire::KeyRing&)>& take) {
   if (path.empty()) return;
-  const absl::StatusOr<wire::KeyRing> keys = node::ReadKeyRing(path, reader);
+  const absl::StatusOr<wire::KeyRing> keys = LoadKeyRing(path, reader);
   if (keys.ok()) {
     take(*keys);
   } else {

@@ -21,7 +21,7 @@ absl::Status CheckIsFresh(const MemberKeys& member) {
 
 }  // namespace
 
-absl::StatusOr<wire::KeyRing> ReadKeyRing(const std::string& path, operate::Reader reader) {
+absl::StatusOr<wire::KeyRing> LoadKeyRing(const std::string& path, operate::Reader reader) {
   const absl::StatusOr<std::vector<std::string>> keys = operate::ReadKeyRing(path, reader);
   if (!keys.ok()) return absl::InvalidArgumentError(absl::StrCat("the file ", config::Quote(path), " ", keys.status().message()));
   const wire::Key seals = wire::ParseKey(keys->front()).value();

@@ -27,7 +27,7 @@ struct NodeKeys {
 };
 
 // InvalidArgument repeats nothing of the content: "the file "/etc/..." holds no key, ...".
-absl::StatusOr<wire::KeyRing> ReadKeyRing(const std::string& path, operate::Reader reader);
+absl::StatusOr<wire::KeyRing> LoadKeyRing(const std::string& path, operate::Reader reader);
 
 // What nodes know and what proxies know must not help against each other; nor may two keys have one id. Empty: they do not;
 // otherwise what is wrong with the announce key, as an error of the configuration.
