@@ -53,7 +53,7 @@ absl::StatusOr<Probe> LeaderOf(const std::string& path) {
   std::random_device random;
   const uint64_t life = (static_cast<uint64_t>(random()) << 32 | random()) | 1;
   const wire::PeerIdentity identity{
-      .cluster_id = config->cluster_id, .key = config->cluster_key, .self = self.id, .life = life};
+      .cluster_id = config->cluster_id, .keys = config->cluster_keys, .self = self.id, .life = life};
   return Probe{
       .from = *from,
       .to = *to,

@@ -18,7 +18,7 @@ const raft::NodeId kNode(1), kProbe(2);
 const raft::Term kTerm(9);
 
 wire::PeerIdentity Identity(raft::NodeId self, uint64_t life) {
-  return {.cluster_id = 7, .key = kKey, .self = self, .life = life};
+  return {.cluster_id = 7, .keys = kKey, .self = self, .life = life};
 }
 
 LeaderTalk Leader() { return LeaderTalk(Identity(kProbe, 22), kNode, kTerm, 20'000'000); }

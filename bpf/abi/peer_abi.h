@@ -34,7 +34,7 @@ struct hr_peer_header {
   __u32 to; /* 0: every peer */
   __u64 term;
   __u32 config_epoch;
-  __u32 reserved;
+  __u32 key_id; /* hr_key_id() of the cluster key that made the tag, so that a forgery costs one tag while two keys are valid */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_peer_header) == HR_PEER_HEADER_BYTES, "hr_peer_header is 64 bytes");
 HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_header, kind) == 5, "kind");
@@ -47,7 +47,7 @@ HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_header, from) == 40, "from");
 HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_header, to) == 44, "to");
 HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_header, term) == 48, "term");
 HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_header, config_epoch) == 56, "config_epoch");
-HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_header, reserved) == 60, "reserved");
+HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_header, key_id) == 60, "key_id");
 
 enum hr_peer_kind {
   HR_PEER_HELLO = 1,
@@ -165,5 +165,7 @@ enum hr_peer_drop {
   HR_PEER_DROP_OTHER_DURABILITY = 19, /* a HELLO_ACK from a member of another durability mode */
   HR_PEER_DROP_PIECE = 20,        /* a piece that does not go with the others of its message, or a piece in pieces */
   HR_PEER_DROP_SOURCE = 21,       /* from an address that is no member's, and that `peer_clients` does not list */
-  HR_PEER_DROPS = 22,             /* one past the last */
+  HR_PEER_DROP_KEY = 22,          /* sealed with a cluster key that this node does not have */
+  HR_PEER_DROP_TERM = 23,         /* of a term that the cluster cannot have reached yet */
+  HR_PEER_DROPS = 24,             /* one past the last */
 };

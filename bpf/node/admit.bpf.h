@@ -21,13 +21,21 @@ HR_INLINE __u32 hr_node_position(__u32 node_id, const struct hr_node_frame *fram
   return HR_NODE_NO_MEMBER;
 }
 
-/* 1: the datagram was made with the cluster's key. */
-HR_GLOBAL int hr_node_tag_is_right(struct hr_node_scratch *in) {
-  const struct hr_siphash_key key = {.k0 = node_config.key.k0, .k1 = node_config.key.k1};
+/*
+ * HR_NODE_EVENT_COUNT: the datagram was made with a key of the cluster's. It names which one, so a forgery costs one tag at most,
+ * also while two are valid.
+ */
+HR_GLOBAL int hr_node_seal_fault(struct hr_node_scratch *in) {
+  struct hr_siphash_key key;
+  struct hr_node_key *known;
 
-  if (!in) return 0;
-  return in->datagram.header.tag ==
-         hr_siphash_bounded(&key, in->words, in->bytes, sizeof(in->words), HR_SIPHASH_TAG_WORD);
+  if (!in || in->datagram.header.key_id == HR_NODE_KEY_SEALS) return HR_NODE_EVENT_DROPPED_KEY;
+  known = hr_node_key_of(in->datagram.header.key_id);
+  if (!known) return HR_NODE_EVENT_DROPPED_KEY;
+  key = known->key;
+  return in->datagram.header.tag == hr_siphash_bounded(&key, in->words, in->bytes, sizeof(in->words), HR_SIPHASH_TAG_WORD)
+             ? HR_NODE_EVENT_COUNT
+             : HR_NODE_EVENT_DROPPED_TAG;
 }
 
 /* enum hr_node_window_verdict. A life that is not known is the process's. */

@@ -84,12 +84,14 @@ HR_INLINE int hr_node_head_ipv6(struct xdp_md *ctx, struct hr_node_scratch *in, 
 
 /* Header and tag around the body that was decided on. */
 HR_INLINE int hr_node_seal(struct hr_node_scratch *in, __u32 bytes) {
-  const struct hr_siphash_key key = {.k0 = node_config.key.k0, .k1 = node_config.key.k1};
   struct hr_peer_header *header = &in->answer.header;
   __u32 zero = 0;
   struct hr_node_numbers *drawn = bpf_map_lookup_elem(&numbers, &zero);
+  struct hr_node_key *seals = hr_node_key_of(HR_NODE_KEY_SEALS);
+  struct hr_siphash_key key;
 
-  if (!drawn || !in->spoken.incarnation) return 0;
+  if (!drawn || !seals || !in->spoken.incarnation) return 0;
+  key = seals->key;
   header->magic = HR_PEER_MAGIC;
   header->version = HR_PEER_VERSION;
   header->kind = hr_node_answer_kind(in->kind);
@@ -102,7 +104,7 @@ HR_INLINE int hr_node_seal(struct hr_node_scratch *in, __u32 bytes) {
   header->to = in->taken.from;
   header->term = in->spoken.term;
   header->config_epoch = in->spoken.config_epoch;
-  header->reserved = 0;
+  header->key_id = seals->id;
   header->tag = hr_siphash_bounded(&key, &in->answer, bytes, sizeof(in->answer), HR_SIPHASH_TAG_WORD);
   return 1;
 }

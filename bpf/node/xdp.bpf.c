@@ -41,10 +41,10 @@ HR_INLINE __u32 hr_node_read(struct xdp_md *ctx, struct hr_node_scratch *in, con
  */
 HR_INLINE int hr_node_believe(struct hr_node_scratch *in, const struct hr_node_frame *frame) {
   int here = 0;
-  int verdict;
+  int verdict = hr_node_seal_fault(in);
 
-  if (!hr_node_tag_is_right(in)) {
-    hr_node_count(HR_NODE_EVENT_DROPPED_TAG);
+  if (verdict != HR_NODE_EVENT_COUNT) {
+    hr_node_count(verdict);
     return XDP_DROP;
   }
   in->taken.position = hr_node_position(in->taken.from, frame, &here);

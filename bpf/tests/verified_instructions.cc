@@ -61,7 +61,6 @@ bool LoadWatch(std::map<std::string, uint32_t>& instructions) {
   watch_bpf* skeleton = watch_bpf__open();
   if (skeleton == nullptr) return false;
   hr_watch_config& config = skeleton->rodata->watch_config;
-  config.cluster_key = {.k0 = 1, .k1 = 2};
   config.self = config.clock_out_ifindex = config.clock_in_ifindex = 1;
   config.resigning_laps = 20;
   const bool loaded = watch_bpf__load(skeleton) == 0;
@@ -75,7 +74,6 @@ bool LoadNode(bool ipv6, std::map<std::string, uint32_t>& instructions) {
   node_bpf* skeleton = node_bpf__open();
   if (skeleton == nullptr) return false;
   hr_node_config& config = skeleton->rodata->node_config;
-  config.key = {.k0 = 1, .k1 = 2};
   config.cluster_id = 1;
   config.self = 1;
   config.port_be = htons(4802);

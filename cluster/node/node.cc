@@ -85,7 +85,7 @@ std::vector<Announcer::Proxy> ProxiesOf(const NodeConfig& config) {
   std::vector<Announcer::Proxy> proxies;
   for (const ProxyConfig& proxy : config.proxies) {
     proxies.push_back(
-        {.address = proxy.address, .key = wire::DeriveProxyKey(*config.announce_key, proxy.name)});
+        {.address = proxy.address, .key = wire::DeriveProxyKey(config.announce_keys->seals().key, proxy.name)});
   }
   return proxies;
 }
@@ -126,7 +126,7 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   absl::Status counted = (*identity)->CountStart((*storage)->log_id(), config.admin_socket);
   if (!counted.ok()) return counted;
   const storage::Origin& origin = (*storage)->origin();
-  config.cluster_key = wire::DeriveClusterKey(config.cluster_key, origin.epoch, origin.beginning);
+  config.cluster_keys = wire::DeriveClusterKeys(config.cluster_keys, origin.epoch, origin.beginning);
   config.cluster_epoch = origin.epoch;
   config.beginning = origin.beginning;
   absl::StatusOr<std::unique_ptr<UdpSocket>> peers =
@@ -157,6 +157,7 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   node->turn_.SetCoupling(node->offloads_->coupling());
   const raft::Raft& raft = node->replica_.raft();  // with what the kernel part has held for the former life
   node->peers_.SetStarted(raft.term(), raft.log().last_index());
+  node->FollowTermLimit();
   return node;
 }
 
@@ -175,7 +176,7 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
       now_ns_(Monotonic_ns()),
       started_ns_(now_ns_),
       peers_(*peer_socket_,
-             {.cluster_id = config_.cluster_id, .key = config_.cluster_key, .self = config_.self, .life = life,
+             {.cluster_id = config_.cluster_id, .keys = config_.cluster_keys, .self = config_.self, .life = life,
               .traits = TraitsOf(config_, *identity_)},
              *identity_, [this] { return random_(); }),
       front_end_(*client_socket_, config_.clients),
@@ -253,7 +254,9 @@ void Node::FollowReplica() {
   FollowLogUuid();
   replica_.SetAgreedFeatures(peers_.AgreedFeatures());
   peers_.SetTerm(replica_.raft().term());
+  FollowTermLimit();
   AskWhetherRemoved();
+  FollowKeys();
   peers_.Greet(now_ns_);
   offloads_->Follow(now_ns_, replica_.raft(), peers_);
 }

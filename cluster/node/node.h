@@ -30,6 +30,7 @@
 #include "cluster/kv/replica.h"
 #include "cluster/node/front_end/announcer.h"
 #include "cluster/node/config/config.h"
+#include "cluster/node/config/node_keys.h"
 #include "cluster/node/status/election_spans.h"
 #include "cluster/node/host/event_fd.h"
 #include "cluster/node/host/secret_numbers.h"
@@ -67,6 +68,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override;
   absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange> changes) override;
   absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues values) override;
+  absl::StatusOr<KeysStatus> ReloadKeys(bool force) override;
 
   // For tests: one bit of a key's value changes by itself. False: there is no such key.
   bool FlipForTest(const std::string& key);
@@ -146,6 +148,15 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   absl::StatusOr<uint64_t> ChangeSettingsNow(const kv::SettingValues& values);
   void AddSettingsTo(NodeStatus& status) const;
 
+  // node_key_change.cc. What a member has told of its keys counts this long.
+  static constexpr uint64_t kKeysFresh_ns = 3'000'000'000;
+  absl::StatusOr<KeysStatus> ChangeKeys(const std::optional<wire::KeyRing>& cluster, const std::optional<wire::KeyRing>& announce,
+                                        bool force);
+  std::vector<MemberKeys> KeysOfMembers() const;
+  KeysStatus KeysNow() const;
+  void FollowKeys();
+  void FollowTermLimit();
+
   NodeConfig config_;
   std::unique_ptr<storage::LogStorage> storage_;
   std::unique_ptr<IdentityKeeper> identity_;
@@ -169,6 +180,9 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   raft::MembershipAnswer membership_answer_;  // the last
   // What the memcached front end goes by: how many members, and the version of the settings.
   std::optional<std::pair<size_t, uint64_t>> followed_settings_;
+  uint64_t asked_for_keys_ns_ = 0;
+  uint64_t key_changes_ = 0;
+  raft::TermLimit term_limit_;
   uint64_t elections_won_ = 0;
   uint64_t resigns_heard_ = 0;
   uint64_t stalls_heard_ = 0;

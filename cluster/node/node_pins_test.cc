@@ -39,7 +39,9 @@ class NodePinsTest : public net::NamespaceTest {
     for (const uint64_t id : {1, 2, 3})
       config_.members.push_back({.id = raft::NodeId(id), .peer = FreeAddress(), .serve = FreeAddress()});
     config_.cluster_id = storage::kTestCluster;
-    config_.cluster_key.bytes.fill(0x11);
+    wire::Key key;
+    key.bytes.fill(0x11);
+    config_.cluster_keys = key;
     config_.self = storage::kTestNode;
     config_.durability = Durability::kMemory;
     config_.data_dir = folder_.log();

@@ -145,6 +145,7 @@ NodeStatus Node::StatusNow() {
     status.failing_ns = failing.last_ns - failing.since_ns;
   }
   status.full = FullProblems(replica_.state());
+  status.keys = KeysNow();
   status.cluster_epoch = config_.cluster_epoch;
   status.beginning = config_.beginning;
   for (const PeerState& peer : peers_.states()) {
@@ -157,12 +158,20 @@ NodeStatus Node::StatusNow() {
     if (heard_ns != 0) said.heard_ago_ns = now_ns_ - std::min(now_ns_, heard_ns);
     said.lost = peer.SaysLost(now_ns_);
     if (peer.IsIncompatible(now_ns_)) said.incompatible = peer.incompatible;
+    if (peer.told_keys_ns != 0 && now_ns_ < peer.told_keys_ns + kKeysFresh_ns) {
+      said.sealing_key = peer.sealing_key;
+      said.other_key = peer.other_key;
+    }
     if (peer.position >= HR_RAFT_MAX_MEMBERS) continue;
     if (const uint64_t mean_ns = raft.detector().round_trip_ns(peer.position); mean_ns != 0) said.round_trip_ns = mean_ns;
     if (raft.role() == raft::Role::kLeader) said.match = raft.progress()[peer.position].match();
   }
   AddMembersTo(status);
   AddSettingsTo(status);
+  for (const PeerState& peer : peers_.states())
+    status.counters.emplace_back("hellos_refused", peers_.HellosRefused(peer.id), "", peer.id);
+  status.counters.emplace_back("unknown_hellos_refused", peers_.HellosRefused(raft::NodeId()));
+  status.counters.emplace_back("key_changes", key_changes_);
   status.counters.emplace_back("elections_won", elections_won_);
   status.counters.emplace_back("resigns_heard", resigns_heard_);
   status.counters.emplace_back("stalls_heard", stalls_heard_);

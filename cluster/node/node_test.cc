@@ -246,7 +246,7 @@ TEST_P(BusyNodeTest, TooManyRequestsMakeItAskForNoHedges) {
 TEST_P(NodeTest, ANodeOfAnotherClusterIsNotBelieved) {
   const uint64_t leader = WaitForLeader();
   wire::Key other_key;
-  wire::PeerCodec forger({.cluster_id = 7, .key = other_key, .self = raft::NodeId(leader % 3 + 1), .life = 3});
+  wire::PeerCodec forger({.cluster_id = 7, .keys = other_key, .self = raft::NodeId(leader % 3 + 1), .life = 3});
   const std::unique_ptr<UdpSocket> socket = AnySocket();
   const raft::Term term = StatusOf(leader).term;
   for (int i = 0; i < 50; ++i) {

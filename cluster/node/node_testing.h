@@ -64,7 +64,9 @@ class NodeFolderTest : public testing::TestWithParam<Durability> {
   NodeConfig ConfigWithoutMembers(uint64_t id) const {
     NodeConfig config;
     config.cluster_id = 7;
-    config.cluster_key.bytes.fill(0x11);
+    wire::Key key;
+    key.bytes.fill(0x11);
+    config.cluster_keys = key;
     config.self = raft::NodeId(id);
     config.durability = GetParam();
     config.data_dir = folder_ + "/" + std::to_string(id);
@@ -109,7 +111,7 @@ class NodeTest : public NodeFolderTest {
 
   virtual NodeConfig ConfigOf(uint64_t id) const {
     NodeConfig config = ConfigWithoutMembers(id);
-    config.announce_key = wire::Key();
+    config.announce_keys = wire::Key();
     config.members = members_;
     config.serve = members_[id - 1].serve;
     config.proxies = {{.name = "proxy", .address = proxy_socket_->LocalAddress().value()}};

@@ -41,7 +41,7 @@ constexpr std::array<absl::string_view, HR_NODE_EVENT_COUNT> kEventNames = {
     "broadcast",          "broadcast_copies",  "broadcast_failed",
     "resigned",           "passed_epoch",      "passed_source",
     "answer_failed",      "passed_suspicion",  "passed_configuration",
-    "passed_no_member",   "noticed",           "append_stored_unsaid"};
+    "passed_no_member",   "noticed",           "append_stored_unsaid", "dropped_key"};
 
 offload::XdpChoice ChoiceOf(XdpMode mode) {
   switch (mode) {
@@ -111,6 +111,14 @@ absl::Status OutOfReach(const absl::Status& why) {
       "the kernel holds entries that this node has acknowledged, and they cannot be reached: ", why.message()));
 }
 
+std::vector<hr_node_key> KernelKeys(const wire::KeyRing& ring) {
+  std::vector<hr_node_key> keys;
+  for (const wire::KeyRing::Entry* const entry : {&ring.seals(), ring.other()}) {
+    if (entry != nullptr) keys.push_back({.key = wire::SipHashKey(entry->key), .id = entry->id, .reserved = 0});
+  }
+  return keys;
+}
+
 }  // namespace
 
 Offloads::Offloads(const NodeConfig& config, uint64_t life, IdentityKeeper& identity)
@@ -160,7 +168,7 @@ absl::Status Offloads::Load() {
   }
   offload::BpfKernelOptions options;
   options.cluster_id = config_.cluster_id;
-  options.key = wire::SipHashKey(config_.cluster_key);
+  options.keys = KernelKeys(config_.cluster_keys);
   options.self = static_cast<uint32_t>(config_.self.value());
   options.address = AddressOf(config_.own().peer);
   options.port = config_.own().peer.port;
@@ -257,13 +265,25 @@ void Offloads::SetMembers(std::vector<PeerState> others) {
   members_wanted_ = ++members_version_;
 }
 
+absl::Status Offloads::SetKeys(const wire::KeyRing& cluster, const std::vector<wire::Key>& proxies) {
+  if (kernel_ == nullptr) return absl::OkStatus();
+  if (absl::Status set = kernel_->SetKeys(KernelKeys(cluster)); !set.ok()) return set;
+  absl::MutexLock lock(&mutex_);
+  proxy_keys_.clear();
+  for (const wire::Key& key : proxies) proxy_keys_.push_back(wire::SipHashKey(key));
+  members_wanted_ = ++members_version_;
+  return absl::OkStatus();
+}
+
 // At the start, and then on the thread that looks out.
 void Offloads::WriteMembers() {
   std::vector<PeerState> members;
+  std::vector<hr_siphash_key> proxy_keys;
   uint64_t version = 0;
   {
     absl::MutexLock lock(&mutex_);
     members = members_;
+    proxy_keys = proxy_keys_;
     version = members_version_;
   }
   if (version == members_written_.load(std::memory_order_relaxed)) return;
@@ -286,7 +306,10 @@ void Offloads::WriteMembers() {
     kernel_->SetMember(position, peer);
     reachable_.fetch_and(~(1u << position), std::memory_order_relaxed);  // until its neighbour is found
   }
-  if (watch_ != nullptr) watch_->SetPeers(std::move(endpoints));
+  if (watch_ != nullptr) {
+    watch_->SetProxyKeys(proxy_keys);
+    watch_->SetPeers(std::move(endpoints));
+  }
   looks_ = 0;  // and the routes to them
   members_written_.store(version, std::memory_order_release);
 }
@@ -306,7 +329,6 @@ void Offloads::StartWatch() {
   spec.incarnation = life_;
   spec.self = config_.self;
   spec.cluster_id = config_.cluster_id;
-  spec.cluster_key = wire::SipHashKey(config_.cluster_key);
   spec.cluster_epoch = config_.cluster_epoch;
   spec.peer_address = EndpointOf(config_.own().peer);
   spec.serve = EndpointOf(config_.own().serve);
@@ -318,12 +340,13 @@ void Offloads::StartWatch() {
   }
   for (const ProxyConfig& proxy : config_.proxies) {
     spec.proxies.push_back({.address = EndpointOf(proxy.address),
-                            .key = wire::SipHashKey(wire::DeriveProxyKey(*config_.announce_key, proxy.name))});
+                            .key = wire::SipHashKey(wire::DeriveProxyKey(config_.announce_keys->seals().key, proxy.name))});
   }
   spec.late_from_ns = config_.election_floor_ns / 2;
   spec.late_until_ns = raft::Options().stall_max_floors * config_.election_floor_ns;
   spec.state_map = kernel_->state_map();
   spec.numbers_map = kernel_->numbers_map();
+  spec.keys_map = kernel_->keys_map();
   absl::StatusOr<std::unique_ptr<offload::Watch>> watch = offload::Watch::Start(spec);
   if (watch.ok()) {
     watch_ = *std::move(watch);

@@ -52,6 +52,10 @@ class Offloads {
   // effect within the next milliseconds but for those who have left, who are out at once.
   void SetMembers(std::vector<PeerState> others);
 
+  // From now on the kernel programs open what these keys have sealed, and seal with the first. The clock tells proxies with
+  // theirs within the next milliseconds. An error: nothing has changed.
+  absl::Status SetKeys(const wire::KeyRing& cluster, const std::vector<wire::Key>& proxies);
+
   // Once, before the first turn: takes over what the kernel holds for the former life, and attaches. DataLoss
   // as of Open: the log is not the one that it goes with.
   absl::Status Start(kv::Replica& replica, Peers& peers);
@@ -109,7 +113,8 @@ class Offloads {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   Found found_ ABSL_GUARDED_BY(mutex_);
   std::vector<PeerState> members_ ABSL_GUARDED_BY(mutex_);  // as the loop wants them
-  uint64_t members_version_ ABSL_GUARDED_BY(mutex_) = 0;    // of members_
+  std::vector<hr_siphash_key> proxy_keys_ ABSL_GUARDED_BY(mutex_);  // likewise; empty: those of the start
+  uint64_t members_version_ ABSL_GUARDED_BY(mutex_) = 0;    // of both
   std::atomic<uint64_t> members_written_ = 0;               // the version that the kernel has
   uint64_t members_wanted_ = 0;                             // the loop's copy of members_version_
   std::atomic<uint32_t> reachable_ = 0;                     // of the members that were written

@@ -28,7 +28,7 @@ class NodeOfTheVersionBefore {
   explicit NodeOfTheVersionBefore(const NodeConfig& config)
       : config_(config),
         socket_(UdpSocket::Bind(config.own().peer, 1 << 20, UdpSocket::kDatagramMax_bytes).value()),
-        codec_({.cluster_id = config.cluster_id, .key = config.cluster_key, .self = config.self, .life = 77}),
+        codec_({.cluster_id = config.cluster_id, .keys = config.cluster_keys, .self = config.self, .life = 77}),
         thread_([this] { Run(); }) {}
   ~NodeOfTheVersionBefore() {
     stop_ = true;

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/offload/kernel_keys.h"
 #include "cluster/raft/check.h"
 #include "net/bpf_log.h"
 #include "net/bpffs.h"
@@ -109,7 +110,7 @@ absl::Status BpfKernel::Load() {
   auto attention = Mapped<hr_node_attention>::Open(bpf_map__fd(skeleton_->maps.attention), 1);
   if (!attention.ok()) return attention.status();
   attention_ = *std::move(attention);
-  return absl::OkStatus();
+  return SetKeys(options_.keys);
 }
 
 // A program that this kernel's verifier refuses costs its own offload, and no other.
@@ -136,7 +137,6 @@ absl::Status BpfKernel::LoadPrograms(Wanted wanted) {
   bpf_program__set_autoload(skeleton_->progs.hr_node_xdp, wanted.xdp);
   bpf_program__set_autoload(skeleton_->progs.hr_node_broadcast, wanted.broadcast);
   hr_node_config& config = skeleton_->rodata->node_config;
-  config.key = options_.key;
   config.cluster_id = options_.cluster_id;
   config.address = options_.address;
   config.self = options_.self;
@@ -229,6 +229,9 @@ uint64_t BpfKernel::Moved() {
 
 int BpfKernel::state_map() const { return bpf_map__fd(skeleton_->maps.node); }
 int BpfKernel::numbers_map() const { return bpf_map__fd(skeleton_->maps.numbers); }
+int BpfKernel::keys_map() const { return bpf_map__fd(skeleton_->maps.node_keys); }
+
+absl::Status BpfKernel::SetKeys(const std::vector<hr_node_key>& keys) { return WriteKeys(keys_map(), keys); }
 
 void BpfKernel::SetLife(uint32_t position, uint64_t life, uint64_t floor) {
   hr_node_window_control request{};

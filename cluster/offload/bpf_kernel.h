@@ -34,7 +34,7 @@ namespace hedgerow::offload {
 
 struct BpfKernelOptions {
   uint64_t cluster_id = 0;
-  hr_siphash_key key{};
+  std::vector<hr_node_key> keys{};  // the first one seals, all open
   uint32_t self = 0;       // node id
   hr_address address{};    // where the peers send to, v4-mapped
   uint16_t port = 0;       // host order
@@ -118,6 +118,10 @@ class BpfKernel : public Kernel {
   // Mask of the positions that the broadcast can reach: HR_NODE_MARK_BROADCAST | mask is the mark to send with.
   uint32_t Reachable() const { return reachable_; }
 
+  // From now on these are the cluster's keys: the first one seals, all open. The programs see each key before one of them seals
+  // with it, and open no key that is left out once this returns. An error: the kernel has no memory; the former keys stay valid.
+  absl::Status SetKeys(const std::vector<hr_node_key>& keys);
+
   // From the counter that the programs draw from too. Never 0.
   uint64_t DrawPacketNumber();
   uint64_t DrawAnnounceSequence();
@@ -127,6 +131,7 @@ class BpfKernel : public Kernel {
   // For the node's other kernel programs (Watch), which share them.
   int state_map() const;
   int numbers_map() const;
+  int keys_map() const;
 
   // For packet tests: programs and maps as they are.
   node_bpf* skeleton() { return skeleton_; }

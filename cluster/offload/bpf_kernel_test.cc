@@ -76,7 +76,7 @@ class BpfKernelTest : public net::NamespaceTest {
   static BpfKernelOptions Options() {
     const hr_node_config config = packets::NodeConfig(false);
     return {.cluster_id = config.cluster_id,
-            .key = config.key,
+            .keys = {packets::NodeKey()},
             .self = config.self,
             .address = config.address,
             .port = packets::kPeerPort,

@@ -235,6 +235,7 @@ void Coupling::FenceAndSettle(kv::Replica& replica) {
 void Coupling::Lease(uint64_t now_ns, const raft::Raft& raft) {
   control_.view = ViewOf(raft);
   control_.view.lease_until_ns = raft.detector().LeaseEnd_ns(now_ns, options_.lease_ns);
+  control_.view.term_max = term_limit_.exists() ? term_limit_.At(now_ns).value() : 0;
   leased_verified_ = VerifiedForKernel(raft);
   leased_every_ack_ = control_.view.every_ack;
   leased_stalled_by_ns_ = raft.detector().stalled_by_ns();
@@ -246,6 +247,7 @@ void Coupling::Open(uint64_t now_ns, const raft::Raft& raft) {
   may_ = May(raft);
   control_.view = ViewOf(raft);
   control_.view.lease_until_ns = raft.detector().LeaseEnd_ns(now_ns, options_.lease_ns);
+  control_.view.term_max = term_limit_.exists() ? term_limit_.At(now_ns).value() : 0;
   control_.view.may = may_;
   control_.view.tell_suspicion = VotesOnSuspicion() && raft.role() == raft::Role::kFollower ? 1 : 0;
   ++statistics_.opens;

@@ -26,6 +26,7 @@
 #include "absl/status/status.h"
 #include "cluster/kv/replica.h"
 #include "cluster/offload/kernel.h"
+#include "cluster/raft/term_limit.h"
 
 namespace hedgerow::offload {
 
@@ -67,6 +68,9 @@ struct CouplingStatistics {
 class Coupling {
  public:
   Coupling(Kernel& kernel, CouplingOptions options, DecodeAppend decode);
+
+  // The kernel part votes in no later term than this allows, from the next lease on.
+  void SetTermLimit(const raft::TermLimit& limit) { term_limit_ = limit; }
 
   // Once, before the first turn: makes the state this process's and feeds the replica with what the kernel part
   // accepted for a former life and the log lacks; records stay in the ring until the log has them. DataLoss:
@@ -182,6 +186,7 @@ class Coupling {
 
   Kernel& kernel_;
   CouplingOptions options_;
+  raft::TermLimit term_limit_;
   DecodeAppend decode_;
   hr_node_control control_{};  // of the last request; its view is the last one seen
   bool superseded_ = false;

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cluster/offload/kernel_keys.h"
 #include "net/bpf_log.h"
 #include "net/fnv.h"
 #include "net/netlink/link.h"
@@ -105,7 +106,6 @@ absl::Status Watch::Load() {
   skeleton_ = watch_bpf__open();
   if (skeleton_ == nullptr) return Annotate(net::BpfLoadError(errno), "opening the watch's BPF object");
   auto& config = skeleton_->rodata->watch_config;
-  config.cluster_key = spec_.cluster_key;
   config.cluster_id = spec_.cluster_id;
   config.cluster_epoch = spec_.cluster_epoch;
   config.leader_address = AbiAddress(spec_.serve.address);
@@ -117,13 +117,17 @@ absl::Status Watch::Load() {
   config.late_from_ns = spec_.late_from_ns;
   config.late_until_ns = spec_.late_until_ns;
   for (const auto& [map, fd] : {std::pair(skeleton_->maps.node, spec_.state_map),
-                                std::pair(skeleton_->maps.numbers, spec_.numbers_map)}) {
+                                std::pair(skeleton_->maps.numbers, spec_.numbers_map),
+                                std::pair(skeleton_->maps.node_keys, spec_.keys_map)}) {
     if (fd < 0) continue;
     if (const int error = bpf_map__reuse_fd(map, fd); error != 0)
       return Annotate(net::BpfLoadError(-error), absl::StrCat("sharing the map ", bpf_map__name(map)));
   }
   if (const int error = watch_bpf__load(skeleton_); error != 0)
     return Annotate(net::BpfLoadError(-error), "the watch's programs");
+  if (spec_.keys_map < 0) {
+    if (absl::Status status = WriteKeys(bpf_map__fd(skeleton_->maps.node_keys), spec_.cluster_keys); !status.ok()) return status;
+  }
   if (const int error = watch_bpf__attach(skeleton_); error != 0)
     return Annotate(net::BpfLoadError(-error), "attaching to the kernel's tracepoints");
   return absl::OkStatus();
@@ -215,6 +219,10 @@ absl::Status Watch::WriteTarget(uint32_t index, const Endpoint& to, const hr_sip
   std::atomic_thread_fence(std::memory_order_seq_cst);
   target->ifindex = static_cast<uint32_t>(route->ifindex);
   return absl::OkStatus();
+}
+
+void Watch::SetProxyKeys(const std::vector<hr_siphash_key>& keys) {
+  for (size_t i = 0; i < std::min(keys.size(), spec_.proxies.size()); ++i) spec_.proxies[i].key = keys[i];
 }
 
 void Watch::SetPeers(std::vector<Endpoint> peers) {

@@ -48,7 +48,7 @@ struct WatchSpec {
   raft::NodeId self{};
   uint64_t cluster_id = 0;
   uint64_t cluster_epoch = 0;
-  hr_siphash_key cluster_key{};
+  std::vector<hr_node_key> cluster_keys{};  // of a watch without a kernel part; else they are in keys_map
   Endpoint peer_address{};        // this node's: where its datagrams come from
   Endpoint serve{};               // what announcements name
   std::vector<Endpoint> peers{};  // the others
@@ -57,8 +57,10 @@ struct WatchSpec {
   // then. It is no longer once the loop has run for late_from_ns since. 0 and 0: never.
   uint64_t late_from_ns = 0;
   uint64_t late_until_ns = 0;
-  int state_map = -1;  // `node` and `numbers` of the node's kernel part; -1: its own, which is of use to tests
+  // `node`, `numbers` and `node_keys` of the node's kernel part; -1: its own, which is of use to tests
+  int state_map = -1;
   int numbers_map = -1;
+  int keys_map = -1;
 };
 
 class Watch {
@@ -78,6 +80,9 @@ class Watch {
   // Looks up how peers and proxies are reached: at the start, and when routes may have changed. Who cannot be
   // told, and why, one line each.
   std::vector<std::string> FindRoutes();
+
+  // The proxies' keys, from now on, in the order of `spec.proxies`. Each is told with it once FindRoutes has been called.
+  void SetProxyKeys(const std::vector<hr_siphash_key>& keys);
 
   // The others, from now on. Who is none any more is told nothing; the rest once FindRoutes has found them.
   void SetPeers(std::vector<Endpoint> peers);

@@ -48,7 +48,7 @@ inline wire::Key KeyOf(uint64_t k0, uint64_t k1) {
 // As node 2 of the cluster opens it.
 inline wire::Opened OpenAsPeer(const Heard& heard) {
   const wire::PeerCodec codec(
-      {.cluster_id = 42, .key = KeyOf(1, 2), .self = raft::NodeId(2), .life = 99, .config_epoch = 5});
+      {.cluster_id = 42, .keys = KeyOf(1, 2), .self = raft::NodeId(2), .life = 99, .config_epoch = 5});
   return codec.Open(heard.payload);
 }
 

@@ -172,7 +172,8 @@ int main(int argc, char** argv) {
   spec.incarnation = 0x1234567890abcdefull;
   spec.self = hedgerow::raft::NodeId(1);
   spec.cluster_id = 42;
-  spec.cluster_key = {.k0 = 1, .k1 = 2};
+  const hr_siphash_key cluster_key = {.k0 = 1, .k1 = 2};
+  spec.cluster_keys = {{.key = cluster_key, .id = hr_key_id(&cluster_key), .reserved = 0}};
   spec.peer_address = ParseEndpoint(argv[3]);
   spec.serve = ParseEndpoint(argv[4]);
   spec.peers = ParseEndpoints(argv[5]);

@@ -69,7 +69,7 @@ SealedLink::SealedLink(World& world, raft::NodeId self, KnownCopies& known, kv::
       turn_(turn),
       peers_(*this,
              {.cluster_id = kCluster,
-              .key = ClusterKey(world),
+              .keys = ClusterKey(world),
               .self = self,
               .life = world.random.Next() | 1,
               .traits = {.durability = world.plan.disk.memory ? wire::PeerTraits::Durability::kMemory

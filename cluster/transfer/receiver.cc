@@ -29,6 +29,8 @@ constexpr int kThreadsMax = 16;
 // Callers that have not shown yet that they have the key. One more ends the oldest, so that silent ones keep
 // no other out.
 constexpr size_t kUnauthenticatedMax = 6;
+// A leader makes one, and may make another before the first has ended. The rest wait.
+constexpr int kCallsPerConnection = 2;
 // A leader that is gone without a word is found out after these two.
 constexpr int kKeepalive_ms = 3000;
 // A connection without a call. A leader calls at once.
@@ -142,9 +144,12 @@ class Service final : public v1::SnapshotTransfer::Service {
         hello->hello().to() != options_.self.value() || hello->hello().nonce().size() != kNonce_bytes) {
       return std::nullopt;
     }
+    const wire::KeyRing keys = options_.keys->Get();
+    const wire::KeyRing::Entry* const key = keys.Find(hello->hello().key_id());
+    if (key == nullptr) return std::nullopt;
     v1::Message challenge;
     challenge.mutable_challenge()->set_nonce(DrawNonce());
-    Seal seal(options_.key, hello->hello(), challenge.challenge(), Seal::End::kCalled);
+    Seal seal(key->key, hello->hello(), challenge.challenge(), Seal::End::kCalled);
     if (!stream.Write(Open(challenge)) || !stream.Read(&frame)) return std::nullopt;
     const absl::StatusOr<v1::Message> offer = seal.Read(frame);
     if (!offer.ok() || !offer->has_offer()) return std::nullopt;
@@ -298,6 +303,7 @@ class Server final : public Receiver {
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepalive_ms);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdle_ms);
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kCallsPerConnection);
     // The callers' keepalives are as frequent.
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kKeepalive_ms / 2);
     builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);

@@ -21,14 +21,14 @@
 #include "cluster/kv/state_machine.h"
 #include "cluster/raft/event.h"
 #include "cluster/storage/snapshot_folder.h"
-#include "cluster/wire/key.h"
+#include "cluster/transfer/shared_keys.h"
 #include "net/ip_address.h"
 
 namespace hedgerow::transfer {
 
 struct ReceiverOptions {
   uint64_t cluster_id = 0;
-  wire::Key key{};
+  const SharedKeys* keys = nullptr;  // outlives this
   raft::NodeId self{};
   std::string address;  // to listen on: "10.0.0.1:4802"
 };

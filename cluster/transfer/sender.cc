@@ -171,11 +171,13 @@ class Sender::Call {
     hello.mutable_hello()->set_from(sender_.options_.self.value());
     hello.mutable_hello()->set_to(transfer_.offer.to.value());
     hello.mutable_hello()->set_nonce(DrawNonce());
+    const wire::KeyRing keys = sender_.options_.keys->Get();
+    hello.mutable_hello()->set_key_id(keys.seals().id);
     v1::Frame frame;
     if (!stream_->Write(Open(hello)) || !stream_->Read(&frame)) return Broken();
     const absl::StatusOr<v1::Message> challenge = ReadOpen(frame);
     if (!challenge.ok()) return challenge.status();
-    seal_.emplace(sender_.options_.key, hello.hello(), challenge->challenge(), Seal::End::kCaller);
+    seal_.emplace(keys.seals().key, hello.hello(), challenge->challenge(), Seal::End::kCaller);
     return absl::OkStatus();
   }
 

@@ -21,13 +21,13 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "cluster/raft/types.h"
-#include "cluster/wire/key.h"
+#include "cluster/transfer/shared_keys.h"
 
 namespace hedgerow::transfer {
 
 struct SenderOptions {
   uint64_t cluster_id = 0;
-  wire::Key key{};
+  const SharedKeys* keys = nullptr;  // outlives this
   raft::NodeId self{};
   uint64_t bytes_per_second = 0;  // to each follower; 0: no bound
   // After a try that failed, twice as long after the next, and so on; also before a failure is reported, since the

@@ -39,6 +39,9 @@ inline raft::EntryId At(uint64_t index, uint64_t term) {
 
 class TransferTest : public ::testing::Test, public ReceiverHost {
  protected:
+  SharedKeys keys_{KeyOf(1)};  // the receiver's
+  SharedKeys sender_keys_{KeyOf(1)};
+
   // The folders and all; not in the constructor, so that a test may put a file system there before.
   void SetUp() override {
     for (const std::string& folder : {from_.log(), to_.log()}) std::filesystem::create_directory(folder);
@@ -51,7 +54,7 @@ class TransferTest : public ::testing::Test, public ReceiverHost {
   void Listen() {
     receiver_.reset();
     auto listening = Receiver::Listen({.cluster_id = kTransferCluster,
-                                       .key = KeyOf(1),
+                                       .keys = &keys_,
                                        .self = raft::NodeId(2),
                                        .address = address_},
                                       *got_, *this);
@@ -75,8 +78,9 @@ class TransferTest : public ::testing::Test, public ReceiverHost {
     ASSERT_TRUE(writer->Finish().ok() && sent_->Publish(writer->path(), last).ok());
   }
   std::unique_ptr<Sender> NewSender(uint64_t bytes_per_second = 0, uint8_t key = 1, int tries_max = 3) {
+    sender_keys_.Set(KeyOf(key));
     return std::make_unique<Sender>(SenderOptions{.cluster_id = kTransferCluster,
-                                                  .key = KeyOf(key),
+                                                  .keys = &sender_keys_,
                                                   .self = raft::NodeId(1),
                                                   .bytes_per_second = bytes_per_second,
                                                   .retry = absl::Milliseconds(20),

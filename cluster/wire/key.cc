@@ -31,6 +31,29 @@ uint64_t LittleEndian(const uint8_t* bytes) {
 
 }  // namespace
 
+uint32_t KeyId(const Key& key) {
+  const hr_siphash_key siphash_key = SipHashKey(key);
+  return hr_key_id(&siphash_key);
+}
+
+std::string FormatKeyId(uint32_t id) { return absl::StrCat(absl::Hex(id, absl::kZeroPad8)); }
+
+KeyRing::KeyRing(const Key& seals, const std::optional<Key>& other) : seals_{.key = seals, .id = KeyId(seals)} {
+  if (other.has_value()) other_ = {.key = *other, .id = KeyId(*other)};
+}
+
+const KeyRing::Entry* KeyRing::Find(uint32_t id) const {
+  if (seals_.id == id) return &seals_;
+  return other_.has_value() && other_->id == id ? &*other_ : nullptr;
+}
+
+KeyRing KeyRing::Derived(const std::function<Key(const Key&)>& derive) const {
+  KeyRing derived = *this;
+  derived.seals_.key = derive(seals_.key);
+  if (derived.other_.has_value()) derived.other_->key = derive(derived.other_->key);
+  return derived;
+}
+
 absl::StatusOr<Key> ParseKey(std::string_view hex) {
   Key key;
   if (hex.size() != 2 * key.bytes.size()) {
@@ -73,6 +96,10 @@ Key DeriveClusterKey(const Key& cluster_key, uint64_t epoch, uint64_t beginning)
     for (size_t i = 0; i < 8; ++i) key.bytes[half * 8 + i] = static_cast<uint8_t>(hash >> (8 * i));
   }
   return key;
+}
+
+KeyRing DeriveClusterKeys(const KeyRing& cluster_keys, uint64_t epoch, uint64_t beginning) {
+  return cluster_keys.Derived([=](const Key& key) { return DeriveClusterKey(key, epoch, beginning); });
 }
 
 hr_siphash_key SipHashKey(const Key& key) {

@@ -62,5 +62,24 @@ TEST(Key, IsNeverRepeatedInAnError) {
               testing::Not(testing::HasSubstr("dead")));
 }
 
+TEST(KeyRing, AKeyIsNamedByAnIdThatIsNotItselfAndNever0) {
+  const Key key = {.bytes = {1, 2, 3}}, other = {.bytes = {1, 2, 4}};
+  const KeyRing ring(key, other);
+  EXPECT_NE(KeyId(key), 0u);
+  EXPECT_NE(KeyId(key), KeyId(other));
+  ASSERT_NE(ring.Find(KeyId(other)), nullptr);
+  EXPECT_EQ(ring.Find(KeyId(other))->key, other);
+  EXPECT_EQ(ring.Find(0), nullptr);
+  EXPECT_EQ(KeyRing(key).other(), nullptr);
+}
+
+TEST(KeyRing, ADerivedKeyKeepsTheNameOfTheConfiguredOne) {
+  const Key key = {.bytes = {1, 2, 3}}, other = {.bytes = {1, 2, 4}};
+  const KeyRing derived = DeriveClusterKeys(KeyRing(key, other), 3, 77);
+  EXPECT_EQ(derived.seals().id, KeyId(key));
+  EXPECT_EQ(derived.seals().key, DeriveClusterKey(key, 3, 77));
+  EXPECT_EQ(derived.Find(KeyId(other))->key, DeriveClusterKey(other, 3, 77));
+}
+
 }  // namespace
 }  // namespace hedgerow::wire

@@ -22,7 +22,7 @@ constexpr std::array<std::string_view, kDropReasons> kReasonNames = {
     "none",     "too_short",    "magic", "version",     "length",    "other_cluster", "other_node",
     "tag",      "config_epoch", "kind",  "malformed",   "no_member", "life_unknown",  "other_life",
     "replayed", "too_old",      "nonce", "hello_limit", "other_log",
-    "other_durability", "piece", "source"};
+    "other_durability", "piece", "source", "key", "term"};
 
 template <typename Body, typename Variant>
 struct IsOneOf;
@@ -38,7 +38,7 @@ std::string_view Name(DropReason reason) {
   return index < kReasonNames.size() ? kReasonNames[index] : "unknown";
 }
 
-PeerCodec::PeerCodec(const PeerIdentity& identity) : identity_(identity), key_(SipHashKey(identity.key)) {
+PeerCodec::PeerCodec(const PeerIdentity& identity) : identity_(identity) {
   HEDGEROW_CHECK(identity.life != 0);
   HEDGEROW_CHECK(identity.self.IsSet() && identity.self.value() <= std::numeric_limits<uint32_t>::max());
 }
@@ -66,14 +66,15 @@ std::string PeerCodec::SealBody(raft::NodeId to, raft::Term term, uint32_t confi
   writer.Put(static_cast<uint32_t>(to.value()));
   writer.Put(term.value());
   writer.Put(config_epoch);
-  writer.Put(uint32_t{0});  // reserved
+  writer.Put(identity_.keys.seals().id);
   PutBody(writer, body);
   if (followed) {
     HEDGEROW_CHECK((std::is_same_v<Body, raft::AppendRequest>));
     writer.PutAt(kAppendFlagsOffset, uint32_t{HR_PEER_APPEND_MORE});
   }
   HEDGEROW_CHECK(writer.view().size() == size);
-  writer.PutAt(kTagOffset, uint64_t{hr_siphash_sealed(&key_, writer.view().data(), size)});
+  const hr_siphash_key key = SipHashKey(identity_.keys.seals().key);
+  writer.PutAt(kTagOffset, uint64_t{hr_siphash_sealed(&key, writer.view().data(), size)});
   return writer.Take();
 }
 
@@ -114,6 +115,14 @@ Opened PeerCodec::Open(std::string_view datagram) const { return Open(datagram, 
 
 Opened PeerCodec::OpenProven(std::string_view datagram) const { return Open(datagram, /*proven=*/true); }
 
+DropReason PeerCodec::WhyNotSealed(std::string_view datagram, uint32_t key_id, uint64_t tag, bool proven) const {
+  if (proven) return DropReason::kNone;
+  const KeyRing::Entry* const entry = identity_.keys.Find(key_id);
+  if (entry == nullptr) return DropReason::kKey;
+  const hr_siphash_key key = SipHashKey(entry->key);
+  return tag == hr_siphash_sealed(&key, datagram.data(), datagram.size()) ? DropReason::kNone : DropReason::kTag;
+}
+
 // What is cheap to see comes first; nothing but counters depends on what was not authenticated.
 Opened PeerCodec::Open(std::string_view datagram, bool proven) const {
   if (datagram.size() < kPeerHeader_bytes) return Drop(DropReason::kTooShort);
@@ -132,14 +141,13 @@ Opened PeerCodec::Open(std::string_view datagram, bool proven) const {
   header.from = raft::NodeId(reader.Get<uint32_t>());
   header.to = raft::NodeId(reader.Get<uint32_t>());
   if (header.to.IsSet() && header.to != identity_.self) return Drop(DropReason::kOtherNode);
-  if (!proven && tag != hr_siphash_sealed(&key_, datagram.data(), datagram.size()))
-    return Drop(DropReason::kTag);
   header.term = raft::Term(reader.Get<uint64_t>());
   header.config_epoch = reader.Get<uint32_t>();  // what it means is the core's to say
+  if (const DropReason why = WhyNotSealed(datagram, reader.Get<uint32_t>(), tag, proven); why != DropReason::kNone)
+    return Drop(why);
   if (!header.from.IsSet() || header.from == identity_.self) return Drop(DropReason::kNoMember);
   if (kind == 0 || kind >= HR_PEER_KINDS) return Drop(DropReason::kKind);
-  const auto reserved = reader.Get<uint32_t>();
-  if (reserved != 0 || header.from_life == 0 || header.packet_number == 0) return Drop(DropReason::kMalformed);
+  if (header.from_life == 0 || header.packet_number == 0) return Drop(DropReason::kMalformed);
   opened.body = GetBody(reader, header.kind);
   if (!reader.done()) return Drop(DropReason::kMalformed);
   return opened;

@@ -63,6 +63,9 @@ struct PeerTraits {
   uint16_t version_max = 0;
   uint64_t log_uuid = 0;  // of the replicated log that it has a copy of; 0: it has not heard of it yet
   std::string build{};    // for people; at most kBuildMax_bytes
+  // By KeyId: which cluster key the sender seals with, and which other one it opens; 0: none.
+  uint32_t sealing_key = 0;
+  uint32_t other_key = 0;
 
   bool operator==(const PeerTraits&) const = default;
 };
@@ -165,6 +168,8 @@ enum class DropReason : uint8_t {
   kOtherDurability = HR_PEER_DROP_OTHER_DURABILITY,
   kPiece = HR_PEER_DROP_PIECE,
   kSource = HR_PEER_DROP_SOURCE,
+  kKey = HR_PEER_DROP_KEY,
+  kTerm = HR_PEER_DROP_TERM,
 };
 constexpr size_t kDropReasons = HR_PEER_DROPS;
 
@@ -181,7 +186,7 @@ struct Opened {
 
 struct PeerIdentity {
   uint64_t cluster_id = 0;
-  Key key{};
+  KeyRing keys{};
   raft::NodeId self{};        // 1..2^32-1
   uint64_t life = 0;          // drawn at random when the process starts, never 0
   uint32_t config_epoch = 0;  // at first: see PeerCodec::SetConfigEpoch
@@ -210,6 +215,8 @@ class PeerCodec {
 
   // The configuration that this node goes by from now on; the core's messages carry their own.
   void SetConfigEpoch(uint32_t epoch) { identity_.config_epoch = epoch; }
+  // From the next datagram on.
+  void SetKeys(const KeyRing& keys) { identity_.keys = keys; }
 
   uint64_t life() const { return identity_.life; }
   uint64_t packet_number() const { return packet_number_; }  // of the last datagram sealed; 0: none yet
@@ -222,10 +229,10 @@ class PeerCodec {
   std::string SealBody(raft::NodeId to, raft::Term term, uint32_t config_epoch, const Body& body,
                        bool followed = false);
   Opened Open(std::string_view datagram, bool proven) const;
+  DropReason WhyNotSealed(std::string_view datagram, uint32_t key_id, uint64_t tag, bool proven) const;
   uint64_t DrawNumber();
 
   PeerIdentity identity_;
-  hr_siphash_key key_;
   uint64_t packet_number_ = 0;
   std::function<uint64_t()> draw_{};
 };

@@ -34,7 +34,7 @@ void GetReserved(ByteReader& reader) {
 }
 
 constexpr uint8_t kTraitsFormat = 1;
-constexpr size_t kExtensionFixed_bytes = 2 * sizeof(uint16_t) + sizeof(uint64_t) + 1;
+constexpr size_t kExtensionFixed_bytes = 2 * sizeof(uint16_t) + sizeof(uint64_t) + 1 + 2 * sizeof(uint32_t);
 
 // Behind the features stands what their length says, so that a later program can say more to this one. A node that
 // says nothing of its version (LOST, or asking as whom it is to come back) says nothing there.
@@ -53,6 +53,8 @@ void PutTraits(ByteWriter& writer, const PeerTraits& traits) {
   writer.Put(traits.version_max);
   writer.Put(traits.log_uuid);
   writer.PutText<uint8_t>(traits.build);
+  writer.Put(traits.sealing_key);
+  writer.Put(traits.other_key);
 }
 
 void GetExtension(std::string_view bytes, PeerTraits& traits, ByteReader& whole) {
@@ -61,6 +63,8 @@ void GetExtension(std::string_view bytes, PeerTraits& traits, ByteReader& whole)
   traits.version_max = reader.Get<uint16_t>();
   traits.log_uuid = reader.Get<uint64_t>();
   traits.build = reader.GetText<uint8_t>(kBuildMax_bytes);
+  traits.sealing_key = reader.Get<uint32_t>();
+  traits.other_key = reader.Get<uint32_t>();
   if (!reader.ok() || traits.version_min == 0 || traits.version_min > traits.version_max) whole.Fail();
 }
 

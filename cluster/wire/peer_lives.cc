@@ -17,7 +17,7 @@ constexpr uint64_t kToken = kSecond_ns;  // in what a bucket of one token a seco
 
 PeerLives::PeerLives(raft::NodeId self, const std::vector<raft::NodeId>& members,
                      std::function<uint64_t()> draw)
-    : draw_(std::move(draw)), hello_tokens_(kHelloBurst * kToken) {
+    : draw_(std::move(draw)) {
   for (const raft::NodeId member : members) {
     HEDGEROW_CHECK(member.IsSet() && Find(member) == nullptr);
     if (member != self) peers_.push_back({.id = member});
@@ -41,7 +41,8 @@ void PeerLives::Forget(raft::NodeId id, uint64_t now_ns, uint64_t wait_ns) {
            .remembered = peer->remembered,
            .starts = peer->starts,
            .ask_at_ns = now_ns + wait_ns,
-           .asked_ns = now_ns + wait_ns - kAskFloor_ns};
+           .asked_ns = now_ns + wait_ns - kAskFloor_ns,
+           .hellos = peer->hellos};
 }
 
 PeerLives::Peer* PeerLives::Find(raft::NodeId id) {
@@ -76,17 +77,30 @@ DropReason PeerLives::Admit(const Opened& opened, uint64_t now_ns, bool went_bac
 // It may be recorded, so it is no news of its sender, but a reason to ask.
 DropReason PeerLives::AdmitHello(Peer& peer, const PeerHeader& header, uint64_t now_ns) {
   if (header.from_life != peer.life) AskSoon(peer);
-  return MayAnswerHello(now_ns) ? DropReason::kNone : DropReason::kHelloLimit;
+  return peer.hellos.Take(now_ns) ? DropReason::kNone : DropReason::kHelloLimit;
 }
 
-bool PeerLives::MayAnswerHello(uint64_t now_ns) {
-  if (now_ns > hello_refilled_ns_) {
-    const uint64_t gained = std::min(now_ns - hello_refilled_ns_, kSecond_ns) * kHellosPerSecond;
-    hello_tokens_ = std::min(hello_tokens_ + gained, kHelloBurst * kToken);
-    hello_refilled_ns_ = now_ns;
+bool PeerLives::MayAnswerHello(uint64_t now_ns) { return unknown_hellos_.Take(now_ns); }
+
+uint64_t PeerLives::HellosRefused(raft::NodeId id) const {
+  if (!id.IsSet()) return unknown_hellos_.refused;
+  const Peer* const peer = Find(id);
+  return peer != nullptr ? peer->hellos.refused : 0;
+}
+
+PeerLives::HelloBucket::HelloBucket() : tokens(kHelloBurst * kToken) {}
+
+bool PeerLives::HelloBucket::Take(uint64_t now_ns) {
+  if (now_ns > refilled_ns) {
+    const uint64_t gained = std::min(now_ns - refilled_ns, kSecond_ns) * kHellosPerSecond;
+    tokens = std::min(tokens + gained, kHelloBurst * kToken);
+    refilled_ns = now_ns;
   }
-  if (hello_tokens_ < kToken) return false;
-  hello_tokens_ -= kToken;
+  if (tokens < kToken) {
+    ++refused;
+    return false;
+  }
+  tokens -= kToken;
   return true;
 }
 

@@ -27,9 +27,10 @@ class PeerLives {
   static constexpr uint64_t kAskFloor_ns = 10'000'000;
   static constexpr uint64_t kAskCap_ns = 500'000'000;
   static constexpr uint64_t kNonceLifetime_ns = 2'000'000'000;
-  // HELLOs answered, of all peers together: never more than 1,000 within a second.
-  static constexpr uint64_t kHelloBurst = 100;
-  static constexpr uint64_t kHellosPerSecond = 900;
+  // HELLOs answered, of each peer, and of all unknown ones together: never more than 100 within a second. A recorded HELLO proves
+  // the key again and again, so a flood of one peer's leaves the others theirs.
+  static constexpr uint64_t kHelloBurst = 50;
+  static constexpr uint64_t kHellosPerSecond = 50;
 
   // `members` may contain `self`, which is left out. `draw` gives 64 random bits.
   PeerLives(raft::NodeId self, const std::vector<raft::NodeId>& members, std::function<uint64_t()> draw);
@@ -51,8 +52,10 @@ class PeerLives {
   // known life and new.
   DropReason Admit(const Opened& opened, uint64_t now_ns, bool went_back = false);
 
-  // Whether a HELLO may be answered now that is none of a peer's: those count together with the peers'.
+  // Whether a HELLO may be answered now that is none of a peer's.
   bool MayAnswerHello(uint64_t now_ns);
+  // Of a peer, and of all unknown ones together (id not set): HELLOs that were not answered for their number.
+  uint64_t HellosRefused(raft::NodeId peer) const;
   // Asks a peer whose life is known once more: what it says of this node may be news.
   void AskAgain(raft::NodeId peer);
 
@@ -80,6 +83,15 @@ class PeerLives {
   void SeenUpTo(raft::NodeId peer, uint64_t highest);
 
  private:
+  struct HelloBucket {
+    uint64_t tokens;  // in billionths
+    uint64_t refilled_ns = 0;
+    uint64_t refused = 0;
+
+    HelloBucket();
+    bool Take(uint64_t now_ns);
+  };
+
   struct Peer {
     raft::NodeId id{};
     uint64_t life = 0;
@@ -93,6 +105,7 @@ class PeerLives {
     uint64_t ask_at_ns = 0;
     uint64_t asked_ns = 0;
     uint64_t wait_ns = kAskFloor_ns;
+    HelloBucket hellos{};
   };
 
   Peer* Find(raft::NodeId id);
@@ -104,8 +117,7 @@ class PeerLives {
 
   std::vector<Peer> peers_;
   std::function<uint64_t()> draw_;
-  uint64_t hello_tokens_;  // in billionths
-  uint64_t hello_refilled_ns_ = 0;
+  HelloBucket unknown_hellos_{};
 };
 
 }  // namespace hedgerow::wire

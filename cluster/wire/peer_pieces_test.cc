@@ -25,7 +25,7 @@ constexpr uint64_t kIncarnation = 77;
 
 PeerIdentity Identity(uint64_t node, uint64_t incarnation = kIncarnation) {
   return {.cluster_id = 7,
-          .key = {.bytes = {1, 2, 3}},
+          .keys = Key{.bytes = {1, 2, 3}},
           .self = NodeId(node),
           .life = incarnation,
           .config_epoch = 3};

@@ -29,7 +29,7 @@ constexpr uint64_t kLife = 0x6162636465666768;
 constexpr size_t kTagOffset = 8;
 
 PeerIdentity Identity(uint64_t node) {
-  return {.cluster_id = kCluster, .key = kKey, .self = NodeId(node), .life = kLife, .config_epoch = 3};
+  return {.cluster_id = kCluster, .keys = kKey, .self = NodeId(node), .life = kLife, .config_epoch = 3};
 }
 
 // Node 2 speaks to node 1.
@@ -270,7 +270,7 @@ TEST(PeerCodec, TheHeaderIsTheStructOfTheKernelPrograms) {
   EXPECT_EQ(header.to, 1u);
   EXPECT_EQ(header.term, 0x7172737475767778u);
   EXPECT_EQ(header.config_epoch, 3u);
-  EXPECT_EQ(header.reserved, 0u);
+  EXPECT_EQ(header.key_id, KeyId(kKey));
   const hr_siphash_key key = SipHashKey(kKey);
   std::string untagged = datagram;
   std::memset(untagged.data() + kTagOffset, 0, 8);
@@ -389,11 +389,30 @@ TEST(PeerCodec, EveryReasonIsSaidForWhatItMeans) {
   EXPECT_EQ(reason(Forged(good, 40, 0)), DropReason::kNoMember) << "from nobody";
   EXPECT_EQ(reason(Forged(good, 5, 0)), DropReason::kKind);
   EXPECT_EQ(reason(Forged(good, 5, HR_PEER_KINDS)), DropReason::kKind);
-  EXPECT_EQ(reason(Forged(good, 60, 1)), DropReason::kMalformed) << "reserved";
   EXPECT_EQ(reason(Forged(good, 32, 0)), DropReason::kMalformed) << "packet number 0";
   PeerIdentity other = Identity(2);
-  other.key.bytes[0] ^= 1;
-  EXPECT_EQ(reason(PeerCodec(other).Seal(NodeId(1), Term(42), Hello{.nonce = 1})), DropReason::kTag);
+  Key key = kKey;
+  key.bytes[0] ^= 1;
+  other.keys = key;
+  EXPECT_EQ(reason(PeerCodec(other).Seal(NodeId(1), Term(42), Hello{.nonce = 1})), DropReason::kKey);
+}
+
+TEST(PeerCodec, WhileAKeyIsChangedBothOpenAndTheFirstSeals) {
+  const Key next = {.bytes = {9, 9, 9}};
+  PeerCodec sender = Sender(), receiver = Receiver();
+  const auto sealed = [&sender] { return sender.Seal(NodeId(1), Term(42), Hello{.nonce = 1}); };
+  const std::string former = sealed();
+  sender.SetKeys(KeyRing(kKey, next));
+  EXPECT_EQ(receiver.Open(sealed()).reason, DropReason::kNone) << "the former one seals still";
+  sender.SetKeys(KeyRing(next, kKey));
+  EXPECT_EQ(receiver.Open(sealed()).reason, DropReason::kKey);
+  receiver.SetKeys(KeyRing(kKey, next));
+  EXPECT_EQ(receiver.Open(sealed()).reason, DropReason::kNone);
+  EXPECT_EQ(receiver.Open(former).reason, DropReason::kNone);
+  receiver.SetKeys(next);
+  EXPECT_EQ(receiver.Open(sealed()).reason, DropReason::kNone);
+  EXPECT_EQ(receiver.Open(former).reason, DropReason::kKey) << "a recording is worth nothing";
+  EXPECT_EQ(receiver.Open(Forged(sealed(), 5, HR_PEER_HELLO_ACK)).reason, DropReason::kTag) << "nor a forgery with the former key";
 }
 
 TEST(PeerCodec, ALifeOfZeroIsMalformed) {

@@ -53,6 +53,7 @@ HR_INLINE enum hr_node_control_result hr_node_open(struct hr_node_view *view, co
   view->verified = next->verified;
   view->election_timeout_ns = next->election_timeout_ns;
   view->lease_until_ns = next->lease_until_ns;
+  view->term_max = next->term_max;
   view->config_epoch = next->config_epoch;
   view->voters = next->voters;
   view->next_voters = next->next_voters;
@@ -71,6 +72,7 @@ HR_INLINE enum hr_node_control_result hr_node_open(struct hr_node_view *view, co
  */
 HR_INLINE void hr_node_lease(struct hr_node_view *view, const struct hr_node_view *next) {
   view->lease_until_ns = next->lease_until_ns;
+  view->term_max = next->term_max;
   view->election_timeout_ns = next->election_timeout_ns;
   view->every_ack = next->every_ack;
   ++view->loop_seq;

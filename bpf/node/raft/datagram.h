@@ -28,7 +28,7 @@ HR_STATIC_ASSERT(sizeof(struct hr_node_datagram) == HR_PEER_REPLY_MAX_BYTES, "th
 HR_INLINE int hr_node_header_fits(const struct hr_peer_header *header, __u32 bytes, __u64 cluster_id, __u32 self) {
   return header->magic == HR_PEER_MAGIC && header->version == HR_PEER_VERSION && header->bytes == bytes &&
          header->cluster_id == cluster_id && (header->to == 0 || header->to == self) && header->from != 0 &&
-         header->from != self && header->kind != 0 && header->kind < HR_PEER_KINDS && header->reserved == 0 &&
+         header->from != self && header->kind != 0 && header->kind < HR_PEER_KINDS && header->key_id != 0 &&
          header->from_life != 0 && header->packet_number != 0;
 }
 

@@ -8,13 +8,14 @@
 #pragma once
 
 #include "bpf/abi/base_abi.h"
+#include "bpf/abi/siphash_abi.h"
 #include "bpf/node/raft/decisions_abi.h"
 
 /*
  * Raised with every change of a layout below, or of the datagrams that the ring's records hold (HR_PEER_VERSION); pinned
  * maps of another version are not adopted.
  */
-#define HR_NODE_ABI_VERSION 5
+#define HR_NODE_ABI_VERSION 6
 
 #define HR_NODE_MEMBERS HR_RAFT_MAX_MEMBERS
 #define HR_NODE_NO_MEMBER HR_RAFT_MAX_MEMBERS
@@ -71,6 +72,7 @@ struct hr_node_view {
   __u64 election_timeout_ns; /* within it after heard_ns no vote is given (dissertation section 4.2.3) */
   __u64 leader_timeout_ns;   /* as the leader's heartbeats say */
   __u64 lease_until_ns;      /* CLOCK_MONOTONIC; past it, the kernel answers nothing (R5) */
+  __u64 term_max;            /* the kernel votes in no later term; 0: in any (cluster/raft/term_limit.h) */
   __u64 loop_seq;            /* turns of the process's loop */
   __u64 quorum_index;        /* leader: the process has been woken for this index ... */
   __u64 quorum_round;        /* ... and for this heartbeat round */
@@ -98,6 +100,18 @@ struct hr_node_window {
   __u64 floor;
   __u64 highest;
   __u64 seen[HR_NODE_WINDOW_NUMBERS / 64];
+};
+
+/*
+ * An element of map `node_keys`: a cluster key under its id (hr_key_id), and the one that seals once more under
+ * HR_NODE_KEY_SEALS, which is no key's id.
+ */
+#define HR_NODE_KEY_SEALS 0
+#define HR_NODE_KEYS 8 /* two that are valid, the one that seals, and those of a change that is not finished */
+struct hr_node_key {
+  struct hr_siphash_key key;
+  __u32 id;
+  __u32 reserved;
 };
 
 /* Counters that the process and its kernel programs draw from, by atomic additions; mapped into the process. */
@@ -137,8 +151,8 @@ enum hr_node_operation {
   HR_NODE_ADOPT = 2, /* a process begins: `incarnation` becomes the state's and `may` 0, whatever it was */
   HR_NODE_FENCE = 3, /* `may` = 0 */
   HR_NODE_OPEN = 4,  /* the process's view after it has promised or changed something, and what the kernel may do now */
-  /* A turn of the loop: lease_until_ns, election_timeout_ns, every_ack; loop_seq grows by one. In the same term: verified;
-     and the log's end, unless it is the kernel's. */
+  /* A turn of the loop: lease_until_ns, term_max, election_timeout_ns, every_ack; loop_seq grows by one. In the same term:
+     verified; and the log's end, unless it is the kernel's. */
   HR_NODE_LEASE = 5,
 };
 
@@ -205,6 +219,7 @@ enum hr_node_event {
   HR_NODE_EVENT_PASSED_NO_MEMBER = 36, /* counted by position, and the position is another's by now */
   HR_NODE_EVENT_NOTICED = 37, /* in place of WOKEN_FOR_COMMIT or _ROUND: the process is awake and looks by itself */
   HR_NODE_EVENT_APPEND_STORED_UNSAID = 38, /* the next append's acknowledgement will say it, too */
+  HR_NODE_EVENT_DROPPED_KEY = 39, /* sealed with a cluster key that this node does not have */
   HR_NODE_EVENT_COUNT = 40,
 };
 

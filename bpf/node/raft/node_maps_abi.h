@@ -6,19 +6,17 @@
  */
 #pragma once
 
-#include "bpf/abi/siphash_abi.h"
 #include "bpf/node/raft/node_abi.h"
 
 /* Fixed while the programs are loaded. The configuration's epoch is the view's: it changes under the fence. */
 struct hr_node_config {
-  struct hr_siphash_key key;
   __u64 cluster_id;
   struct hr_address address; /* where this node's peers send to */
   __u32 self;                /* node id */
   __u16 port_be;
   __u16 reserved;
 };
-HR_STATIC_ASSERT(sizeof(struct hr_node_config) == 48, "hr_node_config");
+HR_STATIC_ASSERT(sizeof(struct hr_node_config) == 32, "hr_node_config");
 
 enum hr_node_peer_flag {
   HR_NODE_PEER_MAC = 1, /* ifindex and both MACs are known: the broadcast may send to it */

@@ -135,6 +135,7 @@ HR_INLINE enum hr_node_verdict hr_node_grant(struct hr_node_view *view, struct h
                                              const struct hr_peer_vote_request *request, union hr_node_reply *reply) {
   if (!hr_node_may(view, HR_NODE_MAY_GRANT, taken)) return HR_NODE_PASS;
   if (view->role != HR_NODE_FOLLOWER) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_ROLE);
+  if (view->term_max && request->asked_term > view->term_max) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_TERM);
   if (request->asked_term > view->raft.term) {
     view->raft.leader = 0;
     view->verified = 0;

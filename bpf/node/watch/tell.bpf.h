@@ -70,14 +70,16 @@ HR_INLINE void hr_fill_successors(struct hr_peer_resign* resign, __u64 term) {
 
 /* The same bytes for every peer, and one number: each of them keeps its own book of the numbers it has seen. */
 HR_INLINE int hr_make_resign(const struct hr_watch_standing* standing, int late) {
-  const struct hr_siphash_key key = {.k0 = watch_config.cluster_key.k0, .k1 = watch_config.cluster_key.k1};
   __u32 zero = 0;
   struct hr_node_numbers* drawn = bpf_map_lookup_elem(&numbers, &zero);
+  struct hr_node_key* seals = hr_node_key_of(HR_NODE_KEY_SEALS);
   struct hr_watch_scratch* out = hr_the_scratch();
+  struct hr_siphash_key key;
   struct hr_peer_header* header;
   struct hr_peer_resign* resign;
 
-  if (!drawn || !out) return -1;
+  if (!drawn || !seals || !out) return -1;
+  key = seals->key;
   header = &out->payload.peer.header;
   resign = &out->payload.peer.resign;
   header->magic = HR_PEER_MAGIC;
@@ -92,7 +94,7 @@ HR_INLINE int hr_make_resign(const struct hr_watch_standing* standing, int late)
   header->to = 0;
   header->term = standing->term;
   header->config_epoch = standing->config_epoch;
-  header->reserved = 0;
+  header->key_id = seals->id;
   resign->incarnation = standing->incarnation;
   resign->leader = watch_config.self;
   resign->late = late;

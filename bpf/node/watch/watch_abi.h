@@ -105,7 +105,7 @@ HR_STATIC_ASSERT(sizeof(struct hr_watch_plan) == 48, "hr_watch_plan");
 struct hr_watch_target {
   struct hr_address address;
   struct hr_address source;
-  struct hr_siphash_key key; /* the proxy's; a peer's is the cluster's */
+  struct hr_siphash_key key; /* the proxy's; a peer's is the cluster's (map `node_keys`) */
   __u32 ifindex;             /* the link towards it; 0: nobody, or it cannot be reached */
   __u16 port_be;
   __u16 source_port_be;
@@ -114,7 +114,6 @@ HR_STATIC_ASSERT(sizeof(struct hr_watch_target) == 56, "hr_watch_target");
 
 /* Fixed when the programs are loaded. */
 struct hr_watch_config {
-  struct hr_siphash_key cluster_key;
   __u64 cluster_id;
   __u64 cluster_epoch;
   struct hr_address leader_address; /* what announcements name: where this node serves */

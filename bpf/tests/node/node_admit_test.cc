@@ -75,7 +75,7 @@ TEST_P(NodeAdmitTest, WhatTheHeaderSaysMustFit) {
   ExpectPassed(SendChanged([](auto& header) { header.from = 0; }), HR_NODE_EVENT_PASSED_MALFORMED);
   ExpectPassed(SendChanged([](auto& header) { header.kind = 0; }), HR_NODE_EVENT_PASSED_MALFORMED);
   ExpectPassed(SendChanged([](auto& header) { header.kind = HR_PEER_KINDS; }), HR_NODE_EVENT_PASSED_MALFORMED);
-  ExpectPassed(SendChanged([](auto& header) { header.reserved = 1; }), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(SendChanged([](auto& header) { header.key_id = 0; }), HR_NODE_EVENT_PASSED_MALFORMED);
   ExpectPassed(SendChanged([](auto& header) { header.packet_number = 0; }), HR_NODE_EVENT_PASSED_MALFORMED);
   ExpectPassed(SendChanged([](auto& header) { header.from_life = 0; }), HR_NODE_EVENT_PASSED_MALFORMED);
   EXPECT_EQ(SendChanged([](auto& header) { header.to = 0; }).action, XDP_TX) << "to the whole cluster";
@@ -156,6 +156,36 @@ TEST_P(NodeAdmitTest, AForgedDatagramIsDroppedAndTakesNoNumber) {
   ExpectDropped(Send(kLeader, SealPeer(PeerHead(HR_PEER_HEARTBEAT, kLeader, 9), BodyBytes(body), other)),
                 HR_NODE_EVENT_DROPPED_TAG);
   EXPECT_EQ(node().Window(PositionOf(kLeader)).highest, 0u);
+}
+
+Bytes SealedWith(const hr_siphash_key& key, uint64_t number) {
+  hr_peer_header header = PeerHead(HR_PEER_HEARTBEAT, kLeader, number);
+  header.key_id = NodeKey(key).id;
+  return SealPeer(header, BodyBytes(hr_peer_heartbeat{.round = 7, .commit = 4, .election_timeout_ns = 1}), key);
+}
+
+TEST_P(NodeAdmitTest, AKeyThatThisNodeDoesNotHaveIsDroppedBeforeItCostsATag) {
+  ExpectDropped(Send(kLeader, SealedWith(kNextNodeKey, 1)), HR_NODE_EVENT_DROPPED_KEY);
+  EXPECT_EQ(node().Window(PositionOf(kLeader)).highest, 0u);
+}
+
+TEST_P(NodeAdmitTest, WhileTheKeyIsChangedBothOpenAndTheFirstSeals) {
+  const auto seals = [&](const Bytes& asked) {
+    const Outcome outcome = Send(kLeader, asked);
+    EXPECT_EQ(outcome.action, XDP_TX);
+    return outcome.header.key_id;
+  };
+  ASSERT_TRUE(kernel().SetKeys({NodeKey(), NodeKey(kNextNodeKey)}).ok());
+  EXPECT_EQ(seals(SealedWith(kNodeKey, 1)), NodeKey().id);
+  EXPECT_EQ(seals(SealedWith(kNextNodeKey, 2)), NodeKey().id);
+  ASSERT_TRUE(kernel().SetKeys({NodeKey(kNextNodeKey), NodeKey()}).ok());
+  EXPECT_EQ(seals(SealedWith(kNodeKey, 3)), NodeKey(kNextNodeKey).id);
+  // Of whatever key, a number counts once.
+  ExpectDropped(Send(kLeader, SealedWith(kNextNodeKey, 3)), HR_NODE_EVENT_DROPPED_REPLAYED);
+  ASSERT_TRUE(kernel().SetKeys({NodeKey(kNextNodeKey)}).ok());
+  ExpectDropped(Send(kLeader, SealedWith(kNodeKey, 4)), HR_NODE_EVENT_DROPPED_KEY);
+  EXPECT_EQ(seals(SealedWith(kNextNodeKey, 5)), NodeKey(kNextNodeKey).id);
+  ASSERT_TRUE(kernel().SetKeys({NodeKey()}).ok()) << "other tests share the programs";
 }
 
 TEST_P(NodeAdmitTest, AReplayedNumberIsDropped) {

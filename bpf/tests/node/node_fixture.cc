@@ -46,7 +46,7 @@ uint64_t MonotonicNs() {
 std::unique_ptr<LoadedNode> LoadedNode::Load(bool ipv6) {
   const hr_node_config config = NodeConfig(ipv6);
   auto kernel = offload::BpfKernel::Open({.cluster_id = config.cluster_id,
-                                          .key = config.key,
+                                          .keys = {NodeKey()},
                                           .self = config.self,
                                           .address = config.address,
                                           .port = kPeerPort,
@@ -155,7 +155,7 @@ NodeTest::Outcome NodeTest::Run(const Bytes& frame) {
               std::min(sizeof(outcome.body), answer.payload.size() - sizeof(outcome.header)));
   hr_peer_header asked_header{};
   std::memcpy(&asked_header, asked.payload.data(), sizeof(asked_header));
-  EXPECT_EQ(outcome.header.tag, hr_siphash_sealed(&kNodeKey, answer.payload.data(), answer.payload.size()));
+  EXPECT_EQ(outcome.header.tag, hr_siphash_sealed(outcome.header.key_id == NodeKey().id ? &kNodeKey : &kNextNodeKey, answer.payload.data(), answer.payload.size()));
   EXPECT_EQ(outcome.header.bytes, answer.payload.size());
   EXPECT_EQ(outcome.header.packet_number, numbered + 1);
   EXPECT_EQ(outcome.header.from_life, kOwnLife);

@@ -165,7 +165,7 @@ Bytes RandomFrame(Draw& draw, hr_peer_header header, bool ipv6) {
   if (draw.OneIn(40)) header.config_epoch = static_cast<uint32_t>(draw());
   if (draw.OneIn(40)) header.from_life = draw();
   if (draw.OneIn(80)) header.cluster_id = draw();
-  if (draw.OneIn(80)) header.reserved = 1;
+  if (draw.OneIn(80)) header.key_id = draw.OneIn(2) ? 0 : header.key_id ^ 1;
   Bytes datagram = SealPeer(header, body);
   if (draw.OneIn(25)) {
     datagram[draw.Below(datagram.size())] ^= static_cast<uint8_t>(1u << draw.Below(8));

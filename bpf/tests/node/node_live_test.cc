@@ -74,7 +74,7 @@ bool DetachFromOutside(bpf_program* program) {
 std::unique_ptr<BpfKernel> OpenKernel(bool ipv6) {
   const hr_node_config config = NodeConfig(ipv6);
   auto kernel = BpfKernel::Open({.cluster_id = config.cluster_id,
-                                 .key = config.key,
+                                 .keys = {NodeKey()},
                                  .self = config.self,
                                  .address = config.address,
                                  .port = kPeerPort,

@@ -43,9 +43,10 @@ hr_node_peer MemberOf(uint32_t node, bool ipv6) {
   return peer;
 }
 
+hr_node_key NodeKey(const hr_siphash_key& key) { return {.key = key, .id = hr_key_id(&key), .reserved = 0}; }
+
 hr_node_config NodeConfig(bool ipv6) {
   hr_node_config config{};
-  config.key = kNodeKey;
   config.cluster_id = kNodeCluster;
   config.address = MappedAddress(kSelf, ipv6);
   config.self = kSelf;
@@ -65,6 +66,7 @@ hr_peer_header PeerHead(uint8_t kind, uint32_t from, uint64_t number, uint64_t t
   header.to = kSelf;
   header.term = term;
   header.config_epoch = kEpoch;
+  header.key_id = NodeKey().id;
   return header;
 }
 

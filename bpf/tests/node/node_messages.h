@@ -15,6 +15,9 @@ namespace hedgerow::packets {
 
 inline constexpr uint64_t kNodeCluster = 77;
 inline constexpr hr_siphash_key kNodeKey = {0x2726252423222120, 0x2f2e2d2c2b2a2928};
+inline constexpr hr_siphash_key kNextNodeKey = {0x1111111122222222, 0x3333333344444444};  // of a change
+// As the kernel programs hold it.
+hr_node_key NodeKey(const hr_siphash_key& key = kNodeKey);
 inline constexpr uint32_t kSelf = 1, kLeader = 2, kPeer = 3;
 inline constexpr uint32_t kNodes = 5;
 inline constexpr uint16_t kPeerPort = 4802;

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "bpf/tests/checksum.h"
+#include "bpf/tests/node/node_messages.h"
 
 namespace hedgerow::packets {
 namespace {
@@ -75,6 +76,7 @@ Bytes AnswerDatagram(NodeState& state, const hr_node_datagram& asked, const hr_n
   header.to = asked.header.from;
   header.term = spoken.term;
   header.config_epoch = spoken.config_epoch;
+  header.key_id = NodeKey().id;
   size_t body_bytes = sizeof(hr_peer_vote_reply);
   if (asked.header.kind == HR_PEER_APPEND) body_bytes = sizeof(hr_peer_append_reply);
   if (asked.header.kind == HR_PEER_HEARTBEAT) body_bytes = sizeof(hr_peer_heartbeat_reply);
@@ -82,7 +84,7 @@ Bytes AnswerDatagram(NodeState& state, const hr_node_datagram& asked, const hr_n
   Bytes datagram(header.bytes);
   std::memcpy(datagram.data(), &header, sizeof(header));
   std::memcpy(datagram.data() + sizeof(header), &reply, body_bytes);
-  const uint64_t tag = hr_siphash_sealed(&state.config.key, datagram.data(), datagram.size());
+  const uint64_t tag = hr_siphash_sealed(&kNodeKey, datagram.data(), datagram.size());
   std::memcpy(datagram.data() + offsetof(hr_peer_header, tag), &tag, sizeof(tag));
   return datagram;
 }
@@ -148,7 +150,8 @@ uint32_t Fault(NodeState& state, const Udp& udp, const hr_node_datagram& datagra
   const auto bytes = static_cast<uint32_t>(udp.payload.size());
   if (!hr_node_header_fits(&datagram.header, bytes, state.config.cluster_id, state.config.self))
     return HR_NODE_EVENT_PASSED_MALFORMED;
-  if (datagram.header.tag != hr_siphash_sealed(&state.config.key, udp.payload.data(), udp.payload.size()))
+  if (datagram.header.key_id != NodeKey().id) return HR_NODE_EVENT_DROPPED_KEY;
+  if (datagram.header.tag != hr_siphash_sealed(&kNodeKey, udp.payload.data(), udp.payload.size()))
     return HR_NODE_EVENT_DROPPED_TAG;
   const uint32_t position = FindMember(state, datagram.header.from);
   if (position == HR_NODE_NO_MEMBER) return HR_NODE_EVENT_PASSED_MALFORMED;

@@ -99,6 +99,15 @@ TEST_P(NodeVoteTest, TheProcessIsToldOfAPreVoteWhereTheKernelMayNotVote) {
   ExpectVote(Ask(Request(kTerm + 1, true)), HR_NODE_EVENT_PRE_VOTE_ANSWERED, true, kTerm + 1, kTerm);
 }
 
+TEST_P(NodeVoteTest, ATermThatElectionsCannotHaveReachedIsTheProcesss) {
+  Change1([](auto& view) { view.term_max = kTerm + 3; });
+  const Outcome beyond = Ask(Request(kTerm + 4, false));
+  EXPECT_EQ(beyond.action, XDP_PASS);
+  EXPECT_EQ(beyond.events, (std::map<int, int64_t>{{HR_NODE_EVENT_PASSED_TERM, 1}}));
+  EXPECT_EQ(node().View().raft.term, kTerm);
+  ExpectVote(Ask(Request(kTerm + 3, false)), HR_NODE_EVENT_VOTE_GRANTED, true, kTerm + 3, kTerm + 3);
+}
+
 TEST_P(NodeVoteTest, AMalformedRequestIsTheProcesss) {
   hr_peer_vote_request request = Request(kTerm + 1, false);
   request.pre_vote = 2;

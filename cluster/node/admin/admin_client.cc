@@ -83,6 +83,17 @@ class GrpcClient final : public AdminClient {
     return reply.version();
   }
 
+  absl::StatusOr<v1::Keys> ReloadKeys(bool force) override {
+    v1::ReloadKeysRequest request;
+    request.set_force(force);
+    v1::Keys reply;
+    grpc::ClientContext context;
+    context.set_deadline(DeadlineAfter(patience_));
+    const grpc::Status status = stub_->ReloadKeys(&context, request, &reply);
+    if (!status.ok()) return operate::FromGrpc(status);
+    return reply;
+  }
+
  private:
   const absl::Duration patience_;
   std::unique_ptr<v1::NodeAdmin::Stub> stub_;

@@ -95,6 +95,12 @@ class Administration final : public Monitor {
     return Audited(*context, *request, operate::ToGrpc(version.status()));
   }
 
+  grpc::Status ReloadKeys(grpc::ServerContext* context, const v1::ReloadKeysRequest* request, v1::Keys* reply) override {
+    const absl::StatusOr<KeysStatus> keys = control_.ReloadKeys(request->force());
+    if (keys.ok()) *reply = ToMessage(*keys);
+    return Audited(*context, *request, operate::ToGrpc(keys.status()));
+  }
+
  private:
   static grpc::Status Audited(const grpc::ServerContext& context, const google::protobuf::Message& request,
                               grpc::Status result) {

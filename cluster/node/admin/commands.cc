@@ -81,6 +81,12 @@ const operate::Program& TheProgram() {
            "the limits that hold on all nodes; or changes them, and waits until that is done (the leader does it)",
            {"socket", "config"},
            RunSettings},
+          {"keys",
+           "[reload | add cluster|announce --from FILE | switch cluster|announce | remove cluster|announce] [--force]",
+           "which keys the members have; or changes this node's key files, and has it read them",
+           {"socket", "config", "from"},
+           RunKeys,
+           {"force"}},
           {"backup",
            "--out FILE",
            "write everything that was applied by now to a file that a cluster can begin anew with",
@@ -101,7 +107,7 @@ const operate::Program& TheProgram() {
            {"accept-data-loss", "yes"}},
           {"proxy-key",
            "--config FILE NAME",
-           "print the key that the proxy NAME is configured with",
+           "print the key that the proxy NAME is configured with; both while the announce key is changed, as a key file",
            {"config"},
            RunProxyKey},
           {"version", "", "versions", {}, RunVersion},
@@ -213,8 +219,13 @@ int RunProxyKey(const Call& call) {
   }
   v1::ProxyKeyReport report;
   report.set_proxy(name);
-  report.set_key(wire::FormatKey(wire::DeriveProxyKey(*config->announce_key, name)));
-  return call.Print(report, absl::StrCat(report.key(), "\n"));
+  report.set_key(wire::FormatKey(wire::DeriveProxyKey(config->announce_keys->seals().key, name)));
+  std::string text = absl::StrCat(report.key(), "\n");
+  if (const wire::KeyRing::Entry* const other = config->announce_keys->other(); other != nullptr) {
+    report.set_other_key(wire::FormatKey(wire::DeriveProxyKey(other->key, name)));
+    absl::StrAppend(&text, report.other_key(), "\n");
+  }
+  return call.Print(report, text);
 }
 
 int RunValidate(const Call& call) {

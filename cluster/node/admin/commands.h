@@ -50,6 +50,10 @@ int RunMembers(const Call& call, absl::Duration patience);
 inline constexpr absl::Duration kSettingsPatience = absl::Seconds(10);
 int RunSettings(const Call& call);
 int RunSettings(const Call& call, absl::Duration patience);
+// Which keys the members have, and changes of them (commands_keys.cc). A refusal is tried again so long.
+inline constexpr absl::Duration kKeysPatience = absl::Seconds(5);
+int RunKeys(const Call& call);
+int RunKeys(const Call& call, absl::Duration patience);
 int RunValidate(const Call& call);
 int RunVersion(const Call& call);
 

@@ -15,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "cluster/api/node_config.pb.h"
 #include "cluster/node/config/config_check.h"
+#include "cluster/node/config/node_keys.h"
 #include "cluster/raft/check.h"
 #include "config/address.h"
 #include "config/decode.h"
@@ -25,16 +26,15 @@
 namespace hedgerow::node {
 namespace {
 
-// Reads the key that `path` names, if it names one.
-void ReadKey(const std::string& path, absl::string_view name, operate::Reader reader, const config::Locations& locations,
-             config::Diagnostics& errors, const std::function<void(const wire::Key&)>& take) {
+// Reads the keys that `path` names, if it names any.
+void ReadKeys(const std::string& path, absl::string_view name, operate::Reader reader, const config::Locations& locations,
+              config::Diagnostics& errors, const std::function<void(const wire::KeyRing&)>& take) {
   if (path.empty()) return;
-  const absl::StatusOr<std::string> digits = operate::ReadKeyFile(path, reader);
-  if (digits.ok()) {
-    take(wire::ParseKey(*digits).value());
+  const absl::StatusOr<wire::KeyRing> keys = LoadKeyRing(path, reader);
+  if (keys.ok()) {
+    take(*keys);
   } else {
-    errors.Add(locations.Find(name), name,
-               absl::StrCat("the file ", config::Quote(path), " ", digits.status().message()));
+    errors.Add(locations.Find(name), name, keys.status().message());
   }
 }
 
@@ -75,8 +75,10 @@ void TakeEpoch(const std::string& text, NodeConfig& config) {
 NodeConfig FromFile(const v1::NodeConfigFile& file, const config::Locations& locations) {
   NodeConfig config;
   config.cluster_id = static_cast<uint64_t>(file.cluster_id());
-  if (!file.cluster_key().empty()) config.cluster_key = wire::ParseKey(file.cluster_key()).value();
-  if (!file.announce_key().empty()) config.announce_key = wire::ParseKey(file.announce_key()).value();
+  if (!file.cluster_key().empty()) config.cluster_keys = wire::ParseKey(file.cluster_key()).value();
+  if (!file.announce_key().empty()) config.announce_keys = wire::ParseKey(file.announce_key()).value();
+  config.cluster_key_file = file.cluster_key_file();
+  config.announce_key_file = file.announce_key_file();
   config.self = raft::NodeId(file.node());
   config.join = file.join();
   TakeEpoch(file.beginning(), config);
@@ -133,10 +135,10 @@ NodeConfig Parse(absl::string_view text, operate::Reader reader, config::Locatio
   for (const std::string& key_file : {file.cluster_key_file(), file.announce_key_file()}) {
     if (!key_file.empty()) config.read_from.push_back(key_file);
   }
-  ReadKey(file.cluster_key_file(), "cluster_key_file", reader, locations, errors,
-          [&config](const wire::Key& key) { config.cluster_key = key; });
-  ReadKey(file.announce_key_file(), "announce_key_file", reader, locations, errors,
-          [&config](const wire::Key& key) { config.announce_key = key; });
+  ReadKeys(file.cluster_key_file(), "cluster_key_file", reader, locations, errors,
+           [&config](const wire::KeyRing& keys) { config.cluster_keys = keys; });
+  ReadKeys(file.announce_key_file(), "announce_key_file", reader, locations, errors,
+           [&config](const wire::KeyRing& keys) { config.announce_keys = keys; });
   CheckNodeConfig(config, locations, errors);
   CompleteNodeConfig(config, locations);
   return config;

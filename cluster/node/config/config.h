@@ -94,8 +94,10 @@ uint64_t MemcachedRateMax(size_t members, uint64_t window_ns);
 
 struct NodeConfig {
   uint64_t cluster_id = 0;  // 1 to 2^63 - 1
-  wire::Key cluster_key{};
-  std::optional<wire::Key> announce_key{};  // there if `proxies` has any
+  wire::KeyRing cluster_keys{};
+  std::optional<wire::KeyRing> announce_keys{};  // there if `proxies` has any
+  std::string cluster_key_file{};                // empty: the key stands in the configuration, and cannot be changed while it runs
+  std::string announce_key_file{};
   raft::NodeId self{};                      // one of `members`
   // This node joins a cluster that is there: it listens until it is added, and learns the members from the log.
   bool join = false;
@@ -126,7 +128,7 @@ struct NodeConfig {
   MemcachedConfig memcached{};
 
   // Not of the file but of the log, once that is open (docs/adr/0019): which beginning of the cluster this is.
-  // `cluster_key` is that beginning's then. Before, what a log of one that joins is made as:
+  // `cluster_keys` are that beginning's then. Before, what a log of one that joins is made as:
   // `beginning`, or FollowRejoin, says it.
   uint64_t cluster_epoch = 0;
   uint64_t beginning = 0;

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "cluster/node/config/node_keys.h"
 #include "config/scalar.h"
 
 namespace hedgerow::node {
@@ -69,10 +70,8 @@ class Checker : config::Checks {
       Add("announce_key",
           "the key is missing, expected announce_key_file or announce_key, because there are proxies");
     }
-    if (config_.announce_key.has_value() && *config_.announce_key == config_.cluster_key) {
-      Add(locations_.Has("announce_key") ? "announce_key" : "announce_key_file",
-          "got the same key as cluster_key, expected another: what proxies know must not help against nodes");
-    }
+    if (const std::string why = WhyNotApart({.cluster = config_.cluster_keys, .announce = config_.announce_keys}); !why.empty())
+      Add(locations_.Has("announce_key") ? "announce_key" : "announce_key_file", why);
   }
 
   void Sockets() {

@@ -28,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
                      config.members.size() <= node::kMembersMax && config.own().peer.port != 0 &&
                      config.serve.port == config.own().serve.port &&
                      config.election_floor_ns < config.election_cap_ns &&
-                     (config.proxies.empty() || config.announce_key.has_value());
+                     (config.proxies.empty() || config.announce_keys.has_value());
   if (!sound) __builtin_trap();
   return 0;
 }

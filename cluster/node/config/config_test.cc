@@ -50,8 +50,8 @@ TEST(NodeConfig, MetricsMayBeServedOnIPv6sLoopback) {
 TEST(NodeConfig, TheSmallestFileGetsTheDefaults) {
   const NodeConfig config = Sound(kSmallest);
   EXPECT_EQ(config.cluster_id, 7u);
-  EXPECT_EQ(config.cluster_key, *wire::ParseKey(kKeyDigits));
-  EXPECT_FALSE(config.announce_key.has_value());
+  EXPECT_EQ(config.cluster_keys, *wire::ParseKey(kKeyDigits));
+  EXPECT_FALSE(config.announce_keys.has_value());
   EXPECT_EQ(config.self, raft::NodeId(1));
   EXPECT_EQ(config.durability, Durability::kDisk);
   EXPECT_EQ(config.data_dir, "/var/lib/hedgerow-node");
@@ -202,9 +202,9 @@ peer_clients: []
 memcached: {listen: "[::]:11211", clients: ["2001:db8::/32"], value_max: 100, memory_mib: 64, window: 4s, window_max: 5000, rate: 500, once_in_window: on}
 )");
   EXPECT_EQ(config.cluster_id, uint64_t{INT64_MAX});
-  EXPECT_EQ(config.cluster_key, *wire::ParseKey(kKeyDigits));
-  ASSERT_TRUE(config.announce_key.has_value());
-  EXPECT_NE(*config.announce_key, config.cluster_key);
+  EXPECT_EQ(config.cluster_keys, *wire::ParseKey(kKeyDigits));
+  ASSERT_TRUE(config.announce_keys.has_value());
+  EXPECT_NE(*config.announce_keys, config.cluster_keys);
   EXPECT_EQ(config.self, raft::NodeId(4294967295));
   EXPECT_EQ(config.durability, Durability::kMemory);
   EXPECT_EQ(config.data_dir, "/srv/node");
@@ -308,8 +308,8 @@ TEST_F(NodeConfigFileTest, KeysMayStandInFilesOfTheirOwn) {
   // The configuration itself holds no secret then.
   const absl::StatusOr<NodeConfig> config = LoadNodeConfig(Write("n.yaml", WithKeyFiles(), 0644));
   ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(config->cluster_key, *wire::ParseKey(kKeyDigits));
-  EXPECT_EQ(config->announce_key, *wire::ParseKey("ffeeddccbbaa99887766554433221100"));
+  EXPECT_EQ(config->cluster_keys, *wire::ParseKey(kKeyDigits));
+  EXPECT_EQ(config->announce_keys, *wire::ParseKey("ffeeddccbbaa99887766554433221100"));
 }
 
 TEST_F(NodeConfigFileTest, WhatIsWrongWithAKeyFileIsSaidAtItsKey) {

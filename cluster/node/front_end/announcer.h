@@ -42,6 +42,11 @@ class Announcer {
   // such backend count it and change nothing.
   void AlsoName(const NetAddress& serve);
 
+  // The proxies' keys, from now on, in their order.
+  void SetKeys(const std::vector<wire::Key>& keys) {
+    for (size_t i = 0; i < proxies_.size(); ++i) proxies_[i].key = keys.at(i);
+  }
+
   // Of the cluster; before anything else.
   void SetEpoch(uint64_t epoch) { announcements_.front().cluster_epoch = epoch; }
 

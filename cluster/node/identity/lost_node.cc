@@ -75,8 +75,7 @@ LostNode::LostNode(NodeConfig config, std::string why) : LostNode(config, std::m
 LostNode::LostNode(NodeConfig config, std::string why, Left left)
     : config_([&config, &left] {
         // As Node::Create makes it of the log.
-        config.cluster_key =
-            wire::DeriveClusterKey(config.cluster_key, left.origin.epoch, left.origin.beginning);
+        config.cluster_keys = wire::DeriveClusterKeys(config.cluster_keys, left.origin.epoch, left.origin.beginning);
         config.cluster_epoch = left.origin.epoch;
         config.beginning = left.origin.beginning;
         return std::move(config);
@@ -85,7 +84,7 @@ LostNode::LostNode(NodeConfig config, std::string why, Left left)
       why_(std::move(why)),
       started_ns_(Monotonic_ns()) {
   codec_ = std::make_unique<wire::PeerCodec>(wire::PeerIdentity{.cluster_id = config_.cluster_id,
-                                                                .key = config_.cluster_key,
+                                                                .keys = config_.cluster_keys,
                                                                 .self = config_.self,
                                                                 .life = DrawNotZero(),
                                                                 .config_epoch = configuration_.epoch});
@@ -179,7 +178,7 @@ void LostNode::TakeForAnother(const Datagram& datagram, uint64_t now_ns) {
   auto found = candidates_.find(as);
   if (found == candidates_.end()) {
     const wire::PeerIdentity identity{
-        .cluster_id = config_.cluster_id, .key = config_.cluster_key, .self = as, .life = DrawNotZero()};
+        .cluster_id = config_.cluster_id, .keys = config_.cluster_keys, .self = as, .life = DrawNotZero()};
     auto codec = std::make_unique<wire::PeerCodec>(identity);
     if (!codec->Open(datagram.bytes).ok()) return;  // who does not have the key takes nobody's place
     if (candidates_.size() >= kCandidatesMax) candidates_.erase(candidates_.begin());

@@ -51,6 +51,7 @@ class LostNode final : public NodeControl {
   absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues) override {
     return absl::FailedPreconditionError(why_);
   }
+  absl::StatusOr<KeysStatus> ReloadKeys(bool) override { return absl::FailedPreconditionError(why_); }
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override { return absl::FailedPreconditionError(why_); }
 
  private:

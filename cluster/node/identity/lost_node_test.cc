@@ -288,7 +288,7 @@ TEST_P(LostNodeTest, TellsAMemberThatItsLogDoesNotName) {
   for (const uint64_t id : {uint64_t{9}, lost % 3 + 1}) {
     const std::unique_ptr<UdpSocket> socket = AnySocket();
     wire::PeerCodec member(
-        {.cluster_id = 7, .key = ConfigOf(lost).cluster_key, .self = raft::NodeId(id), .life = 1000});
+        {.cluster_id = 7, .keys = ConfigOf(lost).cluster_keys, .self = raft::NodeId(id), .life = 1000});
     EXPECT_TRUE(Eventually([&] {
       socket->Send(members_[lost - 1].peer,
                    member.Seal(raft::NodeId(lost), wire::SayLogId(5), wire::Hello{.nonce = 9}));
@@ -317,7 +317,7 @@ TEST_P(LostNodeTest, TakesNobodysIdThatItsLogNames) {
   const std::unique_ptr<UdpSocket> socket = AnySocket();
   const auto asked_as = [&](uint64_t id) {
     wire::PeerCodec greets(
-        {.cluster_id = 7, .key = ConfigOf(lost).cluster_key, .self = raft::NodeId(leader), .life = 1000 + id});
+        {.cluster_id = 7, .keys = ConfigOf(lost).cluster_keys, .self = raft::NodeId(leader), .life = 1000 + id});
     for (int i = 0; i < 20; ++i) {
       socket->Send(members_[lost - 1].peer,
                    greets.Seal(raft::NodeId(id), wire::SayLogId(5), wire::Hello{.nonce = 9}));

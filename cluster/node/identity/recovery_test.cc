@@ -252,7 +252,7 @@ TEST_P(RecoveryTest, AnnouncementsCarryTheEpoch) {
 TEST_P(RecoveryTest, WhatANewerProgramSaysIsCountedAndChangesNothing) {
   const uint64_t leader = WaitForLeader();
   wire::PeerCodec newer(
-      {.cluster_id = 7, .key = ConfigOf(1).cluster_key, .self = raft::NodeId(leader % 3 + 1), .life = 5});
+      {.cluster_id = 7, .keys = ConfigOf(1).cluster_keys, .self = raft::NodeId(leader % 3 + 1), .life = 5});
   std::string datagram = newer.Seal(raft::NodeId(leader), raft::Term(1'000'000), wire::Hello{.nonce = 9});
   datagram[4] = static_cast<char>(datagram[4] + 1);  // the version
   const std::unique_ptr<UdpSocket> socket = AnySocket();

@@ -57,6 +57,12 @@ bool MayBeNew(wire::DropReason reason, const wire::Opened& opened) {
          (reason == wire::DropReason::kNone && std::holds_alternative<wire::Hello>(opened.body));
 }
 
+wire::PeerTraits WithKeys(wire::PeerTraits traits, const wire::KeyRing& keys) {
+  traits.sealing_key = keys.seals().id;
+  traits.other_key = keys.other() != nullptr ? keys.other()->id : 0;
+  return traits;
+}
+
 }  // namespace
 
 Promised PromisedBy(const raft::Raft& raft, raft::NodeId peer) {
@@ -79,10 +85,16 @@ Peers::Peers(DatagramSender& socket, const wire::PeerIdentity& identity, CopyReg
              std::function<uint64_t()> draw)
     : socket_(socket),
       self_(identity.self),
-      traits_(identity.traits),
+      traits_(WithKeys(identity.traits, identity.keys)),
       copies_(copies),
       codec_(identity),
       lives_(identity.self, {}, std::move(draw)) {}
+
+void Peers::SetKeys(const wire::KeyRing& keys) {
+  codec_.SetKeys(keys);
+  traits_ = WithKeys(std::move(traits_), keys);
+  AskAgain();
+}
 
 PeerState* Peers::Find(raft::NodeId id) {
   const auto found =
@@ -180,7 +192,17 @@ void Peers::TakeBody(wire::Opened& opened, uint64_t arrived_ns, PeerReceiver& re
     receiver.Receive(opened.header.from, answer->tag, said);
   } else if (const auto* resign = std::get_if<wire::Resign>(&opened.body)) {
     TakeResign(opened.header, *resign, receiver);
-  } else if (std::optional<raft::Message> message = wire::TakeMessage(self_, opened)) {
+  } else {
+    TakeMessage(opened, arrived_ns, receiver);
+  }
+}
+
+void Peers::TakeMessage(wire::Opened& opened, uint64_t arrived_ns, PeerReceiver& receiver) {
+  std::optional<raft::Message> message = wire::TakeMessage(self_, opened);
+  if (!message.has_value()) return;
+  if (message->term > term_limit_.At(arrived_ns)) {
+    ++counters_.drops[static_cast<size_t>(wire::DropReason::kTerm)];
+  } else {
     receiver.Receive(arrived_ns, std::move(*message));
   }
 }

@@ -23,6 +23,7 @@
 #include "cluster/node/net/net_address.h"
 #include "cluster/node/peers/copy_register.h"
 #include "cluster/node/net/udp_socket.h"
+#include "cluster/raft/term_limit.h"
 #include "cluster/raft/types.h"
 #include "cluster/wire/peer.h"
 #include "cluster/wire/peer_lives.h"
@@ -49,6 +50,10 @@ struct PeerState {
   // What it can do, in the incarnation that is known, and which build it is.
   uint32_t features = 0;
   std::string build{};
+  // Which cluster keys it has, as it last told, and when; 0: it has not.
+  uint32_t sealing_key = 0;
+  uint32_t other_key = 0;
+  uint64_t told_keys_ns = 0;
 
   bool IsIncompatible(uint64_t now_ns) const {
     return incompatible_ns > heard_ns && now_ns < incompatible_ns + kLostPatience_ns;
@@ -157,12 +162,17 @@ class Peers {
   uint32_t AgreedFeatures() const;
 
   void SetTerm(raft::Term term) { term_ = term; }  // what the transport's own datagrams say
+  // Messages of a later term than this allows are dropped.
+  void SetTermLimit(const raft::TermLimit& limit) { term_limit_ = limit; }
+  // From the next datagram on; the members are asked for theirs.
+  void SetKeys(const wire::KeyRing& keys);
   // Once everything is there that former lives have promised; until then this node says nothing of it.
   void SetStarted(raft::Term term, raft::LogIndex last) {
     started_ = {.starts = copies_.starts(), .term = term, .last = last};
   }
   const std::vector<PeerState>& states() const { return others_; }
   uint64_t LifeOf(raft::NodeId peer) const { return lives_.LifeOf(peer); }
+  uint64_t HellosRefused(raft::NodeId peer) const { return lives_.HellosRefused(peer); }
   uint64_t HighestNumberOf(raft::NodeId peer) const { return lives_.HighestOf(peer); }
   // The kernel has seen numbers up to this one, and will see no more.
   void NumbersSeen(raft::NodeId peer, uint64_t highest) { lives_.SeenUpTo(peer, highest); }
@@ -197,6 +207,7 @@ class Peers {
   void TakePiece(wire::Opened& opened, const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver);
   void Forget(raft::NodeId id);
   void TakeBody(wire::Opened& opened, uint64_t arrived_ns, PeerReceiver& receiver);
+  void TakeMessage(wire::Opened& opened, uint64_t arrived_ns, PeerReceiver& receiver);
   uint32_t PositionBit(raft::NodeId id);
   void MarkFollowed();
   uint32_t TakeGroup(size_t first);
@@ -236,6 +247,7 @@ class Peers {
   wire::PeerLives lives_;
   wire::PeerPieces pieces_;
   raft::Term term_;
+  raft::TermLimit term_limit_;
   wire::Started started_;
   std::vector<Pending> pending_;
   uint32_t broadcast_mark_ = 0;

@@ -34,6 +34,9 @@ void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t c
       peer.incompatible = known.incompatible;
       peer.features = known.features;
       peer.build = known.build;
+      peer.sealing_key = known.sealing_key;
+      peer.other_key = known.other_key;
+      peer.told_keys_ns = known.told_keys_ns;
       // It is where it was until it is heard elsewhere. A member without an address has lost its place to another
       // one, and is not to be reached at all.
       if (peer.address.port == 0 || peer.address == known.reached_at()) continue;
@@ -179,6 +182,9 @@ wire::DropReason Peers::TakeTraits(raft::NodeId id, const wire::PeerTraits& its,
     if (peer != nullptr && admitted == wire::DropReason::kNone) {
       peer->features = its.features;
       peer->build = its.build;
+      peer->sealing_key = its.sealing_key;
+      peer->other_key = its.other_key;
+      peer->told_keys_ns = now_ns;
     }
     return admitted;
   }

@@ -129,7 +129,7 @@ class PeersTest : public testing::Test {
   Nobody nobody_;
   using Mode = wire::PeerTraits::Durability;
 
-  wire::PeerCodec other_{{.cluster_id = 7, .key = {}, .self = raft::NodeId(2), .life = 6}};
+  wire::PeerCodec other_{{.cluster_id = 7, .keys = wire::KeyRing(), .self = raft::NodeId(2), .life = 6}};
   std::unique_ptr<UdpSocket> sender_ = AnySocket();
   std::unique_ptr<UdpSocket> receiver_ = AnySocket();
   uint64_t drawn_ = 0;
@@ -148,7 +148,7 @@ class PeersTest : public testing::Test {
   }();
   Peers peers_{*sender_,
                {.cluster_id = 7,
-                .key = {},
+                .keys = wire::KeyRing(),
                 .self = raft::NodeId(1),
                 .life = 5,
                 .traits = {.durability = Mode::kDisk, .features = 3, .version_min = 3, .version_max = 3}},
@@ -299,7 +299,7 @@ TEST_F(PeersTest, AMemberThatStartsWithLessThanItPromisedIsNotBelievedAndIsTold)
     return opened_as(said, wire::HelloAck()).header.term;
   };
   const auto lives_as = [this](uint64_t life) {
-    other_ = wire::PeerCodec({.cluster_id = 7, .key = {}, .self = raft::NodeId(2), .life = life});
+    other_ = wire::PeerCodec({.cluster_id = 7, .keys = wire::KeyRing(), .self = raft::NodeId(2), .life = life});
   };
   constexpr uint64_t kSecond_ns = 1'000'000'000;
   const wire::Started first{.starts = 1, .term = raft::Term(5), .last = raft::LogIndex(3)};
@@ -515,14 +515,14 @@ TEST_F(PeersTest, ALargeCommandIsForwardedInPieces) {
 }
 
 TEST_F(PeersTest, PiecesOfRemovedNodesAndOfFormerIncarnationsTakeNoMemory) {
-  wire::PeerCodec removed({.cluster_id = 7, .key = {}, .self = raft::NodeId(9), .life = 8});
+  wire::PeerCodec removed({.cluster_id = 7, .keys = wire::KeyRing(), .self = raft::NodeId(9), .life = 8});
   const std::string sealed =
       removed.Seal(raft::NodeId(1), raft::Term(1), wire::Forward{.command = std::string(9000, 'x')});
   for (const std::string& piece : removed.Split(sealed)) Take(piece);
   EXPECT_EQ(peers_.received_pieces().received, 0u);
   EXPECT_EQ(peers_.counters().refused, 8u);
   Meet2();
-  wire::PeerCodec before({.cluster_id = 7, .key = {}, .self = raft::NodeId(2), .life = 4});
+  wire::PeerCodec before({.cluster_id = 7, .keys = wire::KeyRing(), .self = raft::NodeId(2), .life = 4});
   const std::string recorded =
       before.Seal(raft::NodeId(1), raft::Term(1), wire::Forward{.command = std::string(9000, 'x')});
   for (const std::string& piece : before.Split(recorded)) Take(piece);
@@ -534,7 +534,7 @@ TEST_F(PeersTest, PiecesOfRemovedNodesAndOfFormerIncarnationsTakeNoMemory) {
 TEST_F(PeersTest, AnyMemberOfTheClusterThatANodeJoinsMayLeadAndReachIt) {
   peers_.SetMembers({}, 0, 0, 0);
   for (uint64_t id = 2; id < 2 + HR_RAFT_MAX_MEMBERS; ++id) {
-    wire::PeerCodec member{{.cluster_id = 7, .key = {}, .self = raft::NodeId(id), .life = 6}};
+    wire::PeerCodec member{{.cluster_id = 7, .keys = wire::KeyRing(), .self = raft::NodeId(id), .life = 6}};
     member.SetConfigEpoch(1);
     const std::string hello = member.Seal(raft::NodeId(1), raft::Term(1), wire::Hello{.nonce = id});
     peers_.Take({.from = receiver_->LocalAddress().value(), .to = {}, .bytes = hello, .arrived_ns = 1}, 1, nobody_);

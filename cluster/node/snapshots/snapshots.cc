@@ -42,7 +42,7 @@ absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Open(
       new Snapshots(config, storage, restored, std::move(now_ns), std::move(wake)));
   absl::StatusOr<std::unique_ptr<transfer::Receiver>> receiver = transfer::Receiver::Listen(
       {.cluster_id = config.cluster_id,
-       .key = config.cluster_key,
+       .keys = &snapshots->keys_,
        .self = config.self,
        .address = config.own().peer.ToString()},
       storage.snapshots(), *snapshots);
@@ -55,6 +55,7 @@ Snapshots::Snapshots(const NodeConfig& config, const storage::LogStorage& storag
                      const raft::Snapshot& restored, std::function<uint64_t()> now_ns,
                      std::function<void()> wake)
     : self_(config.self),
+      keys_(config.cluster_keys),
       folder_(storage.snapshots()),
       storage_(storage),
       wake_(wake),
@@ -63,7 +64,7 @@ Snapshots::Snapshots(const NodeConfig& config, const storage::LogStorage& storag
       on_loopback_(IsLoopback(config.own().peer)),
       sender_(std::make_unique<transfer::Sender>(
           transfer::SenderOptions{.cluster_id = config.cluster_id,
-                                  .key = config.cluster_key,
+                                  .keys = &keys_,
                                   .self = config.self,
                                   .bytes_per_second = config.snapshots.rate_bytes_per_s},
           [this](raft::NodeId to, raft::LogIndex index, const absl::Status& status) {

@@ -60,6 +60,8 @@ class Snapshots final : private transfer::ReceiverHost {
   uint64_t next_deadline_ns() const { return taker_.next_deadline_ns(); }
   // Begins one; the index that it will have at least.
   raft::LogIndex Ask(const kv::Replica& replica);
+  // Of transfers that begin from now on.
+  void SetKeys(const wire::KeyRing& keys) { keys_.Set(keys); }
   void AddTo(uint64_t now_ns, const raft::Raft& raft, NodeStatus& status) const;
 
  private:
@@ -100,6 +102,7 @@ class Snapshots final : private transfer::ReceiverHost {
   void Install(uint64_t now_ns, kv::Replica& replica, offload::Coupling* coupling);
 
   const raft::NodeId self_;
+  transfer::SharedKeys keys_;
   const storage::SnapshotFolder folder_;
   const storage::LogStorage& storage_;
   const std::function<void()> wake_;

@@ -43,6 +43,9 @@ inline NodeStatus FakeStatus() {
   for (const uint64_t id : {1, 2, 3})
     status.members.push_back(
         {.id = raft::NodeId(id), .address = absl::StrCat("10.0.0.", id, ":4802"), .role = "voter"});
+  status.keys = {.cluster_seals = 0x1f00ab2c, .cluster_other = 0x00c0ffee, .announce_seals = 0x5eed5eed};
+  status.peers[0].sealing_key = 0x00c0ffee;
+  status.peers[0].other_key = 0x1f00ab2c;
   status.settings_version = 1;
   for (const kv::SettingInfo& info : kv::AllSettings()) {
     SettingStatus& setting = status.settings.emplace_back();
@@ -126,6 +129,14 @@ class FakeNodeControl final : public NodeControl {
     }
     ++status_->settings_version;
     return before;
+  }
+
+  // As it stands in the status.
+  absl::StatusOr<KeysStatus> ReloadKeys(bool force) override {
+    absl::MutexLock lock(&mutex_);
+    if (!change_.ok() && !force) return change_;
+    if (!status_.ok()) return status_.status();
+    return status_->keys;
   }
 
   void FailSnapshots() {

@@ -33,6 +33,17 @@ struct PeerStatus {
   std::optional<raft::LogIndex> match{};    // what its log is known to hold; only while this node leads
   bool lost = false;                        // it says that it has lost what it promised
   std::string incompatible{};               // "has `durability: memory`, and ...": why nothing of it is believed
+  // Which cluster keys it has, as it told within the last seconds: which one it seals with, and another one; by KeyId, 0: none.
+  uint32_t sealing_key = 0;
+  uint32_t other_key = 0;
+};
+
+// The keys that are valid on this node, by KeyId; 0: there is no such key.
+struct KeysStatus {
+  uint32_t cluster_seals = 0;
+  uint32_t cluster_other = 0;
+  uint32_t announce_seals = 0;
+  uint32_t announce_other = 0;
 };
 
 // Grows from the process's start. `name` is snake_case without unit prefix or "_total" ("hkv_requests"); where
@@ -162,6 +173,7 @@ struct NodeStatus {
   std::vector<NodeHistogram> histograms{};
   std::vector<NodeIncident> incidents{};  // the latest, newest first
   SnapshotStatus snapshots{};
+  KeysStatus keys{};
   std::optional<MemcachedStatus> memcached{};  // if it is on
 
   std::vector<SettingStatus> settings{};
@@ -218,6 +230,9 @@ class NodeControl {
   // Proposes other values for some of the cluster's settings. Done once Status() has them and a later version than
   // the returned one. FailedPrecondition if this node does not lead.
   virtual absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues values) = 0;
+  // Reads the key files again and goes by them from now on. InvalidArgument: a file holds no keys. FailedPrecondition, unless
+  // `force`: a member would not be understood, or would not understand this node (node_keys.h); nothing has changed then.
+  virtual absl::StatusOr<KeysStatus> ReloadKeys(bool force) = 0;
 };
 
 // Decides NodeStatus::ready. Fed by the loop whenever it looks at its

@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "cluster/node/status/stall_problem.h"
 #include "config/scalar.h"
+#include "cluster/wire/key.h"
 #include "operate/version.h"
 
 namespace hedgerow::node {
@@ -134,6 +135,16 @@ std::string WhyClusterLost(const NodeStatus& status, size_t members) {
       "(docs/cluster.md, \"After a bad day\")");
 }
 
+v1::Keys ToMessage(const KeysStatus& keys) {
+  const auto text = [](uint32_t id) { return id == 0 ? std::string() : wire::FormatKeyId(id); };
+  v1::Keys out;
+  out.set_cluster_seals(text(keys.cluster_seals));
+  out.set_cluster_other(text(keys.cluster_other));
+  out.set_announce_seals(text(keys.announce_seals));
+  out.set_announce_other(text(keys.announce_other));
+  return out;
+}
+
 v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
   v1::NodeStatus out;
   out.set_version(operate::kVersion);
@@ -181,8 +192,12 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
     message.set_round_trip_ns(peer.round_trip_ns.has_value() ? static_cast<int64_t>(*peer.round_trip_ns) : -1);
     message.set_match_index(peer.match.value_or(raft::LogIndex()).value());
     message.set_lost(peer.lost);
+    const v1::Keys keys = ToMessage(KeysStatus{.cluster_seals = peer.sealing_key, .cluster_other = peer.other_key});
+    message.set_sealing_key(keys.cluster_seals());
+    message.set_other_key(keys.cluster_other());
     if (const std::string problem = PeerProblem(status, peer); !problem.empty()) out.add_problems(problem);
   }
+  *out.mutable_keys() = ToMessage(status.keys);
   for (const MemberStatus& member : status.members) {
     v1::Member& message = *out.add_members();
     message.set_id(member.id.value());

@@ -27,6 +27,8 @@ NodeFacts FactsOf(const NodeConfig& config);
 
 v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts);
 
+v1::Keys ToMessage(const KeysStatus& keys);
+
 // Why so many of `members` say that they are lost that no majority can come back; empty: they are not so many.
 std::string WhyClusterLost(const NodeStatus& status, size_t members);
 
