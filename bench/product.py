@@ -72,6 +72,10 @@ class Product:
         done = self.host.run([binary("hedgerow"), "status", "--json", "--socket", self.socket])
         return json.loads(done.stdout)
 
+    def reload(self) -> None:
+        """The configuration and the key files as they are now."""
+        self.host.run([binary("hedgerow"), "reload", "--socket", self.socket], timeout=60)
+
     def drain(self, backend: str, undo: bool = False) -> None:
         """It gets no new requests and no hedges from now on."""
         self.host.run([binary("hedgerow"), "undrain" if undo else "drain", backend, "--socket", self.socket])

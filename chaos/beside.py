@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from bench.outcome import Check
-from chaos import flood, no_false_elections, upgrade
+from chaos import flood, no_false_elections, rotate_keys, upgrade
 from deploy.lab import CommandFailed
 
 
@@ -53,4 +53,6 @@ ALL = (
            ("runs of each hook", "frames per second", "p99 / quiet", "memory"), len),
     Beside("no-false-elections", no_false_elections.main, ("--seconds=60", "--quiet-wait=0"), ("seconds under load",),
            lambda rows: int(sum(row["seconds"] for row in rows))),
+    Beside("rotate-keys", rotate_keys.main, ("--changes=3", "--quiet-wait=0"), ("changes of all keys",),
+           lambda rows: sum(row["changes"] for row in rows)),
 )

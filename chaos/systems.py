@@ -43,6 +43,7 @@ class Settings:
     short_logs: bool = False  # a snapshot leaves so little of them that a node that was away needs it
     joining: int = 0  # of the lab's replicas, beyond `replicas`: no members at first
     offloads: bool = True  # False: the kernel does nothing for the nodes
+    key_files: bool = False  # keys stand in files, where they can be changed meanwhile
 
 
 @dataclasses.dataclass
@@ -77,7 +78,7 @@ def running(system: str, lab: Lab, data: Path, settings: Settings) -> Iterator[R
             proxies = ((PROXY_NAME, lab.client.ipv4),) if system == "hedgerow" else ()
             of_nodes = NodeSettings(durability=settings.mode, proxies=proxies, ballast_bytes=settings.ballast_bytes,
                                     own_clock=settings.own_clocks, offloads=() if settings.offloads else NO_OFFLOADS,
-                                    snapshots=_SHORT_LOGS if settings.short_logs else ())
+                                    snapshots=_SHORT_LOGS if settings.short_logs else (), key_files=settings.key_files)
             cluster = stack.enter_context(hedgerow_cluster(lab, data, of_nodes, settings.joining))
             joining = joining_nodes(lab, data, of_nodes, settings.joining)
             program, mode = "hr-kv-chaos", system
@@ -100,11 +101,12 @@ def running(system: str, lab: Lab, data: Path, settings: Settings) -> Iterator[R
 
 def kv_service(lab: Lab, cluster: Cluster, **settings) -> dict:
     """Of a proxy that the nodes know as PROXY_NAME; backends are called as their hosts. `settings` as in a configuration."""
+    node = cluster.nodes[0]
+    key = ({"key_file": str(node.write_proxy_key(PROXY_NAME))} if "announce_key_file" in node.config
+           else {"key": node.proxy_key(PROXY_NAME)})
     service = product.service("kv", VIP_KV[0], SERVE_PORT, "hkv", {host.name: host.ipv4 for host in lab.replicas},
                               **{"deadline": f"{CLIENT_TIMEOUT_S:g}s", **settings},
-                              cluster={"id": cluster.nodes[0].config["cluster_id"],
-                                       "key": cluster.nodes[0].proxy_key(PROXY_NAME),
-                                       "announce_port": ANNOUNCE_PORT})
+                              cluster={"id": node.config["cluster_id"], **key, "announce_port": ANNOUNCE_PORT})
     for number, backend in enumerate(service["backends"], start=1):
         backend["node"] = number
     return service
@@ -121,7 +123,7 @@ def _wait_until_announced(proxy: product.Product) -> None:
 def _config(system: str, cluster: Cluster, load: list[str], proxy: product.Product | None,
             settings: Settings) -> dict:
     """Without paths that differ from run to run, and without keys."""
-    volatile = {"data_dir", "admin_socket", "cluster_key", "announce_key"}
+    volatile = {"data_dir", "admin_socket", "cluster_key", "announce_key", "cluster_key_file", "announce_key_file"}
     node = cluster.nodes[0]
     if is_etcd(system):
         described = {"timing_ms": _ETCD_TIMING_MS[system], "options": "as packaged"}

@@ -15,7 +15,7 @@ import pytest
 
 from bench import needs
 from chaos import all as everything
-from chaos import scenario
+from chaos import rotate_keys, scenario
 from chaos.block import run_block
 from chaos.systems import Settings
 from deploy.lab import Lab, names, netns
@@ -83,6 +83,23 @@ def test_scenarios_hold_and_their_faults_bite(tmp_path):
 def test_a_fault_that_does_nothing_is_missed(tmp_path):
     status, rows = all_of(tmp_path, "--only=one-way-link", "--plant=no-fault")
     assert status == 0 and rows["one-way-link"]["bites"] == {"lost_packets": 0}
+
+
+def rotated(folder: Path, *argv: str) -> tuple[int, dict]:
+    """`./dev chaos rotate-keys` in short: its exit status, and its row."""
+    status = rotate_keys.main(["--changes=1", "--quiet-wait=0", f"--into={folder}", f"--lab={TAG}", *argv])
+    return status, json.loads((folder / "summary.json").read_text(encoding="ascii"))["rows"][0]
+
+
+def test_all_keys_are_changed_under_load_and_no_client_notices(tmp_path):
+    _, row = rotated(tmp_path)
+    assert row["errors"] == row["elections"] == row["unbelieved"] == 0 and row["changes"] == row["different_keys"] == 1, row
+    assert row["sent"] > 1000
+
+
+def test_a_leader_that_is_cut_off_by_its_key_is_found(tmp_path):
+    status, row = rotated(tmp_path, "--plant=cut-off")
+    assert status == 0 and row["elections"] > 0, row
 
 
 def test_an_interrupted_run_leaves_nothing(tmp_path):

@@ -10,7 +10,7 @@ from pathlib import Path
 import yaml
 
 from deploy.lab import node_pins
-from deploy.lab.host import Host
+from deploy.lab.host import CommandFailed, Host
 from deploy.lab.own_clock import OwnClock
 from deploy.lab.servers.load import binary
 from deploy.lab.servers.store_node import NodeState, StoreNode
@@ -39,6 +39,7 @@ class NodeSettings:
     memcached: tuple[tuple[str, object], ...] | None = None  # keys of that block but `listen`; None: no such front end
     ballast_bytes: int = 0  # resident memory of the first node beyond what it needs: it dies as slowly as a large process
     own_clock: bool = False  # each node has a wall clock of its own, which can jump
+    key_files: bool = False  # the keys stand in files, where they can be changed while the node runs
 
     @property
     def uses_native_xdp(self) -> bool:
@@ -57,6 +58,8 @@ class HedgerowNode(StoreNode):
         self.socket = self.folder / "admin.sock"
         self.file = self.folder / "node.yaml"
         self.config = self._config(members, settings) | ({"join": "on"} if join else {})
+        if settings.key_files:
+            self._move_keys_to_files()
         self.ballast_bytes = settings.ballast_bytes if number == 1 else 0
         self.refused = settings.refused
         self.clock = OwnClock(self.folder / "clock") if settings.own_clock else None
@@ -85,6 +88,15 @@ class HedgerowNode(StoreNode):
         if settings.memcached is not None:
             config["memcached"] = {"listen": f"{self.host.ipv4}:{MEMCACHED_PORT}", **dict(settings.memcached)}
         return config
+
+    def _move_keys_to_files(self) -> None:
+        for name in ("cluster_key", "announce_key"):
+            if (key := self.config.pop(name, None)) is None:
+                continue
+            file = self.folder / f"{name}.key"
+            file.touch(mode=0o600)
+            file.write_text(f"{key}\n", encoding="ascii")
+            self.config[f"{name}_file"] = str(file)
 
     def write_config(self) -> None:
         self.file.touch(mode=0o600)  # it holds keys, and the node refuses a file that others may read
@@ -131,6 +143,28 @@ class HedgerowNode(StoreNode):
         done = subprocess.run([binary("hedgerow-node"), "proxy-key", "--config", self.file, proxy],
                               capture_output=True, text=True, check=True, timeout=10)
         return done.stdout.strip()
+
+    def write_proxy_key(self, proxy: str) -> Path:
+        """The proxy's key file, on this host: one key, or two while the announce key is changed."""
+        file = self.folder / f"{proxy}.proxy.key"
+        file.touch(mode=0o600)
+        file.write_text(f"{self.proxy_key(proxy)}\n", encoding="ascii")
+        return file
+
+    def keys(self) -> dict:
+        """Which keys the members have, by their ids."""
+        return json.loads(self._keys("--json"))
+
+    def change_keys(self, *words: str) -> None:
+        """`hedgerow-node keys WORDS`, as an operator runs it."""
+        self._keys(*words, "--config", str(self.file))
+
+    def _keys(self, *words: str) -> str:
+        done = subprocess.run([binary("hedgerow-node"), "keys", *words, "--socket", self.socket], capture_output=True, text=True,
+                              check=False, timeout=15)
+        if done.returncode != 0:
+            raise CommandFailed(f"hedgerow-node keys {' '.join(words)}: exit {done.returncode}\n{done.stderr}")
+        return done.stdout
 
     def status(self) -> dict | None:
         """Of `hedgerow-node status --json`; the socket is a file, so it can be asked from anywhere."""

@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keys are changed without a stop: the cluster key and the announce key of three nodes, and with it the proxy's key, are changed 20 times
+under 2,000 requests/s. A change adds the new key on every node (and at the proxy), lets every node seal with it, and removes the former one,
+by the commands that an operator has. There must be no error, no election, and no announcement that the proxy does not believe.
+
+`--plant cut-off` skips a step on purpose: the leader seals with a key that no other member has, and drops theirs, by `--force`. The run then
+succeeds if its checks find that.
+
+Run by `./dev chaos rotate-keys`; writes results/chaos-rotate-keys/ and exits 1 when something it must show is missed.
+"""
+
+import argparse
+import contextlib
+import json
+import secrets
+import sys
+import time
+from pathlib import Path
+
+from bench import cpu_time, experiment
+from bench.manifest import config_hash, manifest
+from bench.outcome import Check, Results, at_least, at_most
+from bench.stopping import run
+from chaos.load_process import sending
+from chaos.no_false_elections import Seen, elections, look
+from chaos.systems import PROXY_NAME, Running, Settings, running
+from deploy.lab import Lab, LabInUse
+from deploy.lab.data_dirs import MODES, DataDirs
+from deploy.lab.servers.hedgerow_node import HedgerowNode
+
+NAME = "chaos-rotate-keys"
+TAG = "chaosrotk"
+WANTED_CHANGES = 20
+RATE = 2_000  # two sockets with a request each millisecond
+CUT_OFF = "cut-off"
+_WARM_UP_S = 1.0
+_CHANGE_S = 30.0  # what one takes at most, for the length of the load
+_SEEN_WITHIN_S = 5.0  # an election that a node without the others' key begins
+# What an announcement that is not believed is counted as.
+_UNBELIEVED = ("announce_tag", "announce_term", "announce_stale")
+
+
+class Rotation:
+    """The keys of one cluster and its proxy. Every step is waited for."""
+
+    def __init__(self, up: Running):
+        self.up = up
+        self.nodes: list[HedgerowNode] = up.cluster.nodes
+        self.next_key = self.nodes[0].folder / "next.key"
+
+    def change(self) -> dict:
+        began = time.monotonic()
+        self._draw()
+        self._on_all("add", "cluster", "--from", str(self.next_key))
+        self._on_all("switch", "cluster")
+        self._on_all("remove", "cluster")
+        # The proxy has the new key before a node announces with it, and the former one until none does.
+        self._draw()
+        self._on_all("add", "announce", "--from", str(self.next_key))
+        self._tell_proxy()
+        self._on_all("switch", "announce")
+        self._on_all("remove", "announce")
+        self._tell_proxy()
+        return {"took_s": round(time.monotonic() - began, 3), "keys": self.nodes[0].keys()["members"][0]["keys"]}
+
+    def cut_off(self) -> dict:
+        """The leader alone gets a key, and drops the one that the others have."""
+        began = time.monotonic()
+        leader = self.up.cluster.wait_ready()
+        self._draw()
+        leader.change_keys("add", "cluster", "--from", str(self.next_key))
+        leader.change_keys("switch", "cluster", "--force")
+        leader.change_keys("remove", "cluster", "--force")
+        time.sleep(_SEEN_WITHIN_S)
+        return {"took_s": round(time.monotonic() - began, 3), "keys": leader.keys()["members"][0]["keys"]}
+
+    def _draw(self) -> None:
+        self.next_key.touch(mode=0o600)
+        self.next_key.write_text(secrets.token_hex(16) + "\n", encoding="ascii")
+
+    def _on_all(self, *words: str) -> None:
+        for node in self.nodes:
+            node.change_keys(*words)
+
+    def _tell_proxy(self) -> None:
+        self.nodes[0].write_proxy_key(PROXY_NAME)
+        self.up.proxy.reload()
+
+
+def unbelieved(status: dict) -> int:
+    counted = [status["services"][0].get("reasons", {}), status.get("reasons", {})]
+    return sum(int(reasons.get(name, 0)) for reasons in counted for name in _UNBELIEVED)
+
+
+def row_of(mode: str, report: dict, first: Seen, last: Seen, changes: list[dict], proxy: tuple[dict, dict], config: dict) -> dict:
+    """`proxy` is its status before and after."""
+    before, after = proxy
+    return {"mode": mode, "changes": len(changes), "sent": report["sent"], "errors": report["sent"] - report["ok"],
+            "elections": elections(first, last), "resigns": last.resigned - first.resigned,
+            "unbelieved": unbelieved(after) - unbelieved(before),
+            "different_keys": len({json.dumps(change["keys"], sort_keys=True) for change in changes}),
+            "change_s": max(change["took_s"] for change in changes), "config_hash": config_hash(config)}
+
+
+def must_show(rows: list[dict]) -> list[Check]:
+    checks = []
+    for row in rows:
+        mode = row["mode"]
+        checks += [at_least(f"{mode}: changes of all keys", row["changes"], WANTED_CHANGES),
+                   at_least(f"{mode}: of them, that left other keys", row["different_keys"], row["changes"]),
+                   at_least(f"{mode}: requests", row["sent"], 1),
+                   at_most(f"{mode}: errors", row["errors"], 0),
+                   at_most(f"{mode}: elections", row["elections"], 0),
+                   at_most(f"{mode}: leaders that resigned", row["resigns"], 0),
+                   at_most(f"{mode}: announcements that were not believed", row["unbelieved"], 0)]
+    return checks
+
+
+def planted_is_found(checks: list[Check]) -> list[Check]:
+    """What a mistake on purpose must bring about: the others elect a leader that they understand."""
+    found = sum(not check.met for check in checks if check.what.endswith(": elections"))
+    return [at_least("the mistake was found, in modes", found, 1)]
+
+
+def one_mode(lab: Lab, settings: Settings, arguments: argparse.Namespace, results: Results) -> tuple[dict, dict]:
+    cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
+    with contextlib.ExitStack() as stack:
+        data = stack.enter_context(DataDirs(lab.tag, settings.mode)).path
+        up = stack.enter_context(running("hedgerow", lab, data, settings))
+        folder = lab.client.scratch("load")
+        report_file = folder / "report.json"
+        argv = [*up.load, f"--seconds={10 + arguments.changes * _CHANGE_S:g}", f"--history={folder / 'history.csv'}",
+                f"--report={report_file}"]
+        rotation, changes = Rotation(up), []
+        with sending(lab, argv, folder / "load.log") as load:
+            time.sleep(_WARM_UP_S)
+            first, before = Seen.of(look(up.cluster)), up.proxy.status()
+            for number in range(1, arguments.changes + 1):
+                changes.append(rotation.cut_off() if arguments.plant == CUT_OFF else rotation.change())
+                print(f"  {number}/{arguments.changes} {changes[-1]['took_s']:.2f} s", flush=True)
+                if load.poll() is not None:
+                    raise RuntimeError(f"the load ended with {load.returncode} during change {number}")
+            last, after = Seen.of(look(up.cluster)), up.proxy.status()
+        report = json.loads(report_file.read_text(encoding="ascii"))
+        row = row_of(settings.mode, report, first, last, changes, (before, after), up.config)
+        results.write_raw(settings.mode, {**row, "rate": RATE, "each": changes, "report": report,
+                                          "status": [node.status() for node in up.cluster.nodes], "proxy": after})
+        return row, up.config
+
+
+def parse(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="chaos rotate-keys", description=__doc__)
+    parser.add_argument("--changes", type=int, default=WANTED_CHANGES, help=f"of all keys; {WANTED_CHANGES} are wanted")
+    parser.add_argument("--mode", type=experiment.some_of(MODES), default=["memory"], help="memory, disk, or both")
+    parser.add_argument("--plant", choices=(CUT_OFF,), help="a mistake on purpose, which the checks must find")
+    parser.add_argument("--quiet-wait", type=float, default=30.0, help="seconds to wait at most for an idle machine before it begins")
+    parser.add_argument("--into", type=Path, metavar="FOLDER", help=f"write there, not to results/{NAME}")
+    parser.add_argument("--lab", default=TAG, help=f"tag of the lab and instance of the proxy (default: {TAG})")
+    arguments = parser.parse_args(argv)
+    if not 0 < arguments.changes <= 100:
+        parser.error("--changes must be 1 to 100")
+    return arguments
+
+
+def main(argv: list[str]) -> int:
+    arguments = parse(argv)
+    rows, configs = [], {}
+    try:
+        with Lab(arguments.lab, replicas=3) as lab:
+            results = Results(NAME, arguments.into)
+            for mode in arguments.mode:
+                row, config = one_mode(lab, Settings(mode, key_files=True), arguments, results)
+                rows.append(row)
+                configs[row["config_hash"]] = config
+    except LabInUse:
+        print("chaos rotate-keys: another run is under way", file=sys.stderr)
+        return 1
+    checks = must_show(rows)
+    return experiment.conclude(
+        results, manifest(configs, ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-chaos")), rows,
+        planted_is_found(checks) if arguments.plant else checks,
+        {"mode": "mode", "changes": "changes", "sent": "requests", "errors": "errors", "elections": "elections", "resigns": "resigns",
+         "unbelieved": "not believed", "change_s": "longest change s"}, None)
+
+
+if __name__ == "__main__":
+    run(main)
