@@ -47,7 +47,7 @@ absl::StatusOr<KeysStatus> Node::ReloadKeys(bool force) {
 absl::StatusOr<KeysStatus> Node::ChangeKeys(const std::optional<wire::KeyRing>& cluster, const std::optional<wire::KeyRing>& announce,
                                             bool force) {
   const wire::KeyRing next =
-      cluster.has_value() ? wire::DeriveClusterKeys(*cluster, config_.cluster_epoch, config_.beginning) : config_.cluster_keys;
+      cluster.has_value() ? wire::DeriveClusterKeys(*cluster, config_.cluster_epoch, config_.recovery_nonce) : config_.cluster_keys;
   if (!force) {
     if (absl::Status may = MayChangeClusterKeys(config_.cluster_keys, next, KeysOfMembers()); !may.ok()) return may;
   }
@@ -69,7 +69,7 @@ absl::StatusOr<KeysStatus> Node::ChangeKeys(const std::optional<wire::KeyRing>& 
 std::vector<MemberKeys> Node::KeysOfMembers() const {
   std::vector<MemberKeys> members;
   for (const PeerState& peer : peers_.states()) {
-    const bool fresh = peer.told_keys_ns != 0 && now_ns_ < peer.told_keys_ns + kKeysFresh_ns && peers_.LifeOf(peer.id) != 0;
+    const bool fresh = peer.told_keys_ns != 0 && now_ns_ < peer.told_keys_ns + kKeysFresh_ns && peers_.IncarnationOf(peer.id) != 0;
     members.push_back({.id = peer.id, .sealing = peer.sealing_key, .other = peer.other_key, .fresh = fresh});
   }
   return members;
@@ -98,7 +98,7 @@ void Node::FollowTermLimit() {
   if (term_limit_.exists() || replica_.raft().term() == raft::Term()) return;
   term_limit_ = raft::TermLimit(replica_.raft().term(), now_ns_);
   peers_.SetTermLimit(term_limit_);
-  if (offload::Coupling* const coupling = offloads_->coupling(); coupling != nullptr) coupling->SetTermLimit(term_limit_);
+  if (offload::KernelBridge* const bridge = offloads_->bridge(); bridge != nullptr) bridge->SetTermLimit(term_limit_);
 }
 
 }  // namespace hedgerow::node
