@@ -326,7 +326,7 @@ TEST_P(NamedClientsTest, AKeyFileThatIsReadAgainChangesTheKey) {
   EXPECT_FALSE(AskAs(leader, get, kWeb).has_value()) << "the former key proves nothing any more";
   std::ofstream(file) << "no key";
   const absl::Status refused = node.ReloadKeys(false).status();
-  EXPECT_TRUE(absl::StrContains(refused.message(), "web.key holds no key")) << refused;
+  EXPECT_TRUE(absl::StrContains(refused.message(), "web.key\" expected one key or two")) << refused;
   EXPECT_TRUE(AskAs(leader, get, kOther).has_value()) << "and nothing changed";
 }
 
@@ -387,7 +387,7 @@ TEST_P(NodeTest, ANodeOfAnotherClusterIsNotBelieved) {
                                                         raft::AppendReply{.accepted = false}));
   }
   socket->Flush();
-  EXPECT_TRUE(Eventually([&] { return Counter(leader, "peer_dropped", "tag") == 50; }));
+  EXPECT_TRUE(Eventually([&] { return Counter(leader, "peer_dropped", "key") == 50; }));
   EXPECT_LT(StatusOf(leader).term.value(), term.value() + 1000);
 }
 

@@ -176,7 +176,7 @@ uint32_t Fault(NodeState& state, const Udp& udp, const hr_node_datagram& datagra
 
 int ActionOf(uint32_t event) {
   const bool dropped = event == HR_NODE_EVENT_DROPPED_TAG || event == HR_NODE_EVENT_DROPPED_REPLAYED ||
-                       event == HR_NODE_EVENT_DROPPED_TOO_OLD;
+                       event == HR_NODE_EVENT_DROPPED_TOO_OLD || event == HR_NODE_EVENT_DROPPED_KEY;
   return dropped ? XDP_DROP : XDP_PASS;
 }
 

@@ -344,6 +344,7 @@ TEST_F(NodeCommandsTest, ALostNodeComesBackInTwoChangesAndNotTwice) {
 }
 
 TEST_F(NodeCommandsTest, PurgeDeletesUntilAWalkFindsNothingMore) {
+  Serve();
   control_.SetKeys({"cache/a", "user/a", "cache/b", "cache/c"}, /*loses_one=*/false);
   const Outcome done = Node({"purge", "--prefix", "cache/", "--socket", socket_});
   EXPECT_EQ(done.exit_code, kExitOk) << done.err;
@@ -355,6 +356,7 @@ TEST_F(NodeCommandsTest, PurgeDeletesUntilAWalkFindsNothingMore) {
 }
 
 TEST_F(NodeCommandsTest, PurgeWantsAPrefixAndALeader) {
+  Serve();
   EXPECT_THAT(Node({"purge", "--socket", socket_}).err, HasSubstr("an empty one names all keys"));
   EXPECT_THAT(Node({"purge", "cache/", "--socket", socket_}).err, HasSubstr("--prefix says which keys"));
   control_.FailChanges(absl::FailedPreconditionError("node 2 leads; ask it"));
