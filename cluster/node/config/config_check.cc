@@ -260,7 +260,12 @@ class Checker : config::Checks {
   void KeyOfItsOwn(size_t i, const std::string& path) {
     const wire::Key& key = config_.named_clients[i].key;
     if (key == wire::Key()) return;  // its file has an error of its own
-    const bool of_cluster = key == config_.cluster_key || key == config_.announce_key;
+    const auto holds = [&key](const wire::KeyRing& ring) {
+      const wire::KeyRing::Entry* const entry = ring.Find(wire::KeyId(key));
+      return entry != nullptr && entry->key == key;
+    };
+    const bool of_cluster =
+        holds(config_.cluster_keys) || (config_.announce_keys.has_value() && holds(*config_.announce_keys));
     const bool of_client = std::any_of(config_.named_clients.begin(), config_.named_clients.begin() + static_cast<ptrdiff_t>(i),
                                        [&key](const NamedClientConfig& other) { return other.key == key; });
     if (of_cluster || of_client) {
