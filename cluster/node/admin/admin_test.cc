@@ -161,6 +161,7 @@ class SlowControl final : public NodeControl {
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override { return raft::LogIndex(1); }
   absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange>) override { return uint32_t{1}; }
   absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues) override { return uint64_t{1}; }
+  absl::StatusOr<KeysStatus> ReloadKeys(bool) override { return KeysStatus(); }
   absl::Notification released;
 };
 
