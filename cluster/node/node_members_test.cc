@@ -355,14 +355,12 @@ TEST_P(NodeMembersTest, AMoveToWhereTheMemberDoesNotAnswerIsRefused) {
   StartWriting();
   ASSERT_TRUE(WritesGoOn());
   const uint64_t down = WaitForLeader() % 3 + 1;
-  uint64_t dbg0 = Now_ns();
   ASSERT_TRUE(Eventually([&] {
     for (const PeerStatus& peer : StatusOf(WaitForLeader()).peers) {
       if (peer.id == raft::NodeId(down)) return peer.heard_ago_ns.has_value();
     }
     return false;
   }));
-  fprintf(stderr, "DBG heard after %lld ms\n", (long long)(Now_ns()-dbg0)/1000000);
   Stop(down);
   const uint64_t leader = WaitForLeader();
   const uint64_t up = 6 - leader - down;
