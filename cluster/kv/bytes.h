@@ -131,6 +131,12 @@ class ByteReader {
     bytes_.remove_prefix(size);
     return text;
   }
+  // Whatever is left; that is read.
+  bool AreZeros() {
+    const bool zeros = bytes_.find_first_not_of('\0') == std::string_view::npos;
+    bytes_ = {};
+    return ok_ && zeros;
+  }
   void Fail() { ok_ = false; }
 
   size_t left_bytes() const { return bytes_.size(); }

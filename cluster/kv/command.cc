@@ -82,7 +82,7 @@ void PutItem(ByteWriter& writer, const Command& command) {
 void GetItem(ByteReader& reader, Command& command) {
   ItemOperation& item = command.item;
   const uint8_t verb = reader.Get<uint8_t>();
-  if (verb < 1 || verb > static_cast<uint8_t>(ItemVerb::kDiscard)) reader.Fail();
+  if (verb < 1 || verb > static_cast<uint8_t>(ItemVerb::kFlush)) reader.Fail();
   item.verb = static_cast<ItemVerb>(verb);
   item.key = reader.GetText<uint32_t>(kKeyMax_bytes);
   item.value = reader.GetText<uint32_t>(kItemMax_bytes);
@@ -177,7 +177,7 @@ bool DecodeInto(std::string_view bytes, Command& command) {
   const uint8_t version = reader.Get<uint8_t>();
   if (version != kVersion) return false;
   const uint8_t kind = reader.Get<uint8_t>();
-  if (kind < 1 || kind > static_cast<uint8_t>(CommandKind::kCheck)) return false;
+  if (kind < 1 || kind > static_cast<uint8_t>(CommandKind::kPurge)) return false;
   command.key.kind = static_cast<CommandKind>(kind);
   command.key.a = reader.Get<uint64_t>();
   command.key.b = reader.Get<uint64_t>();

@@ -47,6 +47,7 @@ enum class ItemVerb : uint8_t {
   kIncrement = 9,
   kDecrement = 10,
   kDiscard = 11,  // a set of what is too large: what was there before goes, and the client is told why
+  kFlush = 12,    // all items that are there now, or after `life_s`
 };
 
 // What is left of the largest message between nodes once everything around a value is in it.
@@ -57,7 +58,7 @@ struct ItemOperation {
   std::string key{};
   std::string value{};  // set, add, replace, cas, append, prepend
   uint32_t flags = 0;   // set, add, replace, cas
-  int64_t life_s = 0;   // the same and touch, in committed time; 0: no end, negative: ended already
+  int64_t life_s = 0;   // the same and touch, in committed time; 0: no end, negative: ended already. flush: its delay
   uint64_t unique = 0;  // cas: which version is to be replaced
   uint64_t delta = 0;   // increment, decrement
 
@@ -72,6 +73,7 @@ enum class CommandKind : uint8_t {
   kTick = 5,       // the leader's own: time has passed
   kSettings = 6,   // the cluster's limits from now on (settings.h)
   kCheck = 7,      // what a voter's state was after an earlier entry; changes nothing
+  kPurge = 8,      // an administrator's deletes, of the keys that the leader has found; nothing is remembered of them
 };
 
 // What makes two commands the same request. kOpen: `a` is the nonce. kWrite: session, seq, fingerprint, token (WriteKey).
@@ -154,10 +156,10 @@ enum class ResultCode : uint8_t {
   kUnknownSession = 3,  // never opened, or expired; the client must not assume either outcome for what it sent
   kBelowLowest = 4,     // the client has said that it has this answer
   kOverloaded = 5,      // a bound of the tables is reached; nothing was done
-  // Of memcached's commands only. kMismatch there: the item has another unique number.
+  // But for kNoRoom of memcached's commands only. kMismatch there: the item has another unique number.
   kNotFound = 6,
   kNotStored = 7,    // add found an item; replace, append, prepend found none
-  kNoRoom = 8,       // the items take all the memory they may
+  kNoRoom = 8,       // hkv's, too: the store, or memcached's items, take all the memory that they may; nothing was done
   kTooLarge = 9,     // append or prepend would pass kItemMax_bytes; or kDiscard, which has removed what was there
   kSuperseded = 10,  // a late copy of a request whose id the client has used for another since: not done, not answered
 };

@@ -90,6 +90,7 @@ void DedupeWindow::Record(const RequestKey& key, Result result, uint64_t now_ns,
                       .result = std::move(result)});
   const Place place = std::prev(by_time_.end());
   content_ += HashOf(*place);
+  bytes_ += ChargeOfRequest(place->result);
   answer->second = place;
   if (const auto newest = newest_.find(NameOf(key)); newest != newest_.end()) {
     newest->second = place;
@@ -101,6 +102,7 @@ void DedupeWindow::Record(const RequestKey& key, Result result, uint64_t now_ns,
 // It is not known any more; a snapshot that began while it was still has it.
 void DedupeWindow::Remove(Place place) {
   content_ -= HashOf(*place);
+  bytes_ -= ChargeOfRequest(place->result);
   if (IsUnsaved(*place)) {
     place->replaced_in = snapshot_;
   } else {
@@ -120,6 +122,7 @@ void DedupeWindow::Expire(uint64_t now_ns) {
       if (newest != newest_.end() && newest->second == first) newest_.erase(newest);
       answers_.erase(first->key);
       content_ -= HashOf(*first);
+      bytes_ -= ChargeOfRequest(first->result);
     }
     by_time_.erase(first);
   }

@@ -23,6 +23,7 @@
 
 #include "cluster/kv/command.h"
 #include "cluster/kv/incremental_snapshot.h"
+#include "cluster/kv/memory.h"
 #include "cluster/kv/settings.h"
 
 namespace hedgerow::kv {
@@ -63,6 +64,7 @@ class DedupeWindow {
   void Expire(uint64_t now_ns);
 
   size_t size() const { return answers_.size(); }
+  uint64_t bytes() const { return bytes_; }      // memory.h
   uint64_t content() const { return content_; }  // content_hash.h
 
   const WindowSteps& steps() const { return steps_; }
@@ -99,6 +101,7 @@ class DedupeWindow {
 
   uint64_t requests_max_;
   uint64_t content_ = 0;  // of what is known
+  uint64_t bytes_ = 0;    // the same
   // Never empty, in the order of their beginnings, each longer than the one before. So requests end in the order
   // in which they came.
   WindowSteps steps_;

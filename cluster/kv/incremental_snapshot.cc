@@ -59,6 +59,8 @@ SnapshotWriter::SnapshotWriter(const SnapshotHeader& header, size_t chunk_bytes)
   PutSteps(open_, header.window_steps);
   PutSteps(open_, header.memcached_window_steps);
   open_.Put(header.log_uuid);
+  open_.Put(header.items_flushed_before);
+  open_.Put(header.items_flush_at_ns);
   Close();
 }
 
@@ -74,6 +76,9 @@ void GetSnapshotHeader(ByteReader& reader, uint32_t version, SnapshotHeader& hea
   header.window_steps = GetSteps(reader);
   header.memcached_window_steps = GetSteps(reader);
   if (version >= 4) header.log_uuid = reader.Get<uint64_t>();
+  if (version < 5) return;
+  header.items_flushed_before = reader.Get<uint64_t>();
+  header.items_flush_at_ns = reader.Get<uint64_t>();
 }
 
 void SnapshotWriter::Close() {

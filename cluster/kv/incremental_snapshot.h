@@ -14,6 +14,7 @@
 //   4  state      version, committed time, content          first, and alone
 //                 from version 3 on: settings' version and values, steps of both windows
 //                 from version 4 on: the log's UUID; before, the content was another hash, which nothing reads
+//                 from version 5 on: which of memcached's items are flushed, and when the others will be
 //   5  end        how many values, sessions, windowed, items and seen    last
 //   6  item       key, value, flags, unique, end             from version 2 on
 //   7  seen       time, memcached's key, result              from version 2 on; from version 3 on the origin after the time
@@ -66,6 +67,8 @@ struct SnapshotHeader {
   WindowSteps window_steps{};
   WindowSteps memcached_window_steps{};
   uint64_t log_uuid = 0;
+  uint64_t items_flushed_before = 0;  // ItemStore
+  uint64_t items_flush_at_ns = 0;
 };
 
 // When a request was stamped, and when it had reached the cluster, in committed time. See DedupeWindow.

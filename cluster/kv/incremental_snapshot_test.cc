@@ -368,6 +368,7 @@ TEST(IncrementalSnapshot, EveryFormatThereWasIsRead) {
       settings.sessions.sessions_max = 3;
       if (version == 3) settings.window = {.window_ns = 10 * kSecond, .requests_max = 1'000'000};
       settings.memcached.window.window_ns = 6 * kSecond;
+      if (version < 5) settings.memcached.memory_bytes = uint64_t{1} << 30;
     }
     EXPECT_EQ(state->settings(), settings);
     EXPECT_EQ(state->log_uuid(), version >= 4 ? 99u : 0u);

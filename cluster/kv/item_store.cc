@@ -5,6 +5,7 @@
 #include <charconv>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "cluster/kv/content_hash.h"
 
@@ -44,10 +45,16 @@ size_t Size_bytes(const std::string& key, const Item& item) {
 
 const Item* ItemStore::Find(const std::string& key, uint64_t now_ns) const {
   const Kept* kept = items_.Find(key);
-  return kept == nullptr || Ended(kept->item, now_ns) ? nullptr : &kept->item;
+  return kept == nullptr || IsGone(kept->item, now_ns) ? nullptr : &kept->item;
 }
 
-Result ItemStore::Execute(const ItemOperation& operation, uint64_t index, uint64_t now_ns) {
+bool ItemStore::IsGone(const Item& item, uint64_t now_ns) const {
+  return Ended(item, now_ns) || item.unique < flushed_before_;
+}
+
+Result ItemStore::Execute(const ItemOperation& operation, uint64_t index, uint64_t now_ns, uint64_t growth_max_bytes) {
+  growth_max_bytes_ = growth_max_bytes;
+  now_ns_ = now_ns;
   const Item* const present = Find(operation.key, now_ns);
   switch (operation.verb) {
     case ItemVerb::kSet:
@@ -70,6 +77,9 @@ Result ItemStore::Execute(const ItemOperation& operation, uint64_t index, uint64
     case ItemVerb::kDiscard:
       if (present != nullptr) Erase(operation.key);
       return Said(ResultCode::kTooLarge);
+    case ItemVerb::kFlush:
+      Flush(operation, index, now_ns);
+      return Said(ResultCode::kOk);
     case ItemVerb::kTouch:
       return present == nullptr ? Said(ResultCode::kNotFound) : Touch(operation, now_ns);
     case ItemVerb::kIncrement:
@@ -91,23 +101,63 @@ Result ItemStore::Store(const ItemOperation& operation, uint64_t index, uint64_t
                              .end_ns = EndAt_ns(operation.life_s, now_ns)});
 }
 
+// What cannot be found any more makes room first. An item that grows by nothing needs none, whatever the limit has become.
+bool ItemStore::MakeRoom(uint64_t growth_bytes, uint64_t now_ns) {
+  if (growth_bytes > growth_max_bytes_) return false;
+  constexpr size_t kFreedMax = 1024;  // an item is no larger than so many of the smallest
+  for (size_t freed = 0; bytes_ + growth_bytes > memory_bytes_ && freed < kFreedMax; ++freed) {
+    if (!FreeSome(now_ns, 1)) break;
+  }
+  return bytes_ + growth_bytes <= memory_bytes_;
+}
+
 Result ItemStore::Put(const std::string& key, Item item) {
+  // What was there and has ended, or was flushed, is no part of this item's life.
+  if (const Kept* const before = items_.Find(key); before != nullptr && IsGone(before->item, now_ns_)) Erase(key);
   const Kept* const before = items_.Find(key);
-  const size_t freed_bytes = before == nullptr ? 0 : Size_bytes(key, before->item);
-  const size_t needed_bytes = Size_bytes(key, item);
-  if (bytes_ - freed_bytes + needed_bytes > memory_bytes_) return Said(ResultCode::kNoRoom);
+  const uint64_t freed_bytes = before == nullptr ? 0 : Size_bytes(key, before->item);
+  const uint64_t needed_bytes = Size_bytes(key, item);
+  if (needed_bytes > freed_bytes && !MakeRoom(needed_bytes - freed_bytes, now_ns_)) return Said(ResultCode::kNoRoom);
   const auto [kept, fresh] = items_.Emplace(key);
   if (fresh) {
     kept->snapshot = snapshot_;
+    kept->key = items_.FindKey(key);
   } else {
     Save(key, *kept);
     content_ -= HashItem(key, kept->item);
+    SetEnd(*kept, 0);
+    Unlink(*kept);
   }
   bytes_ = bytes_ - freed_bytes + needed_bytes;
-  SetEnd(key, *kept, item.end_ns);
-  kept->item = std::move(item);
-  content_ += HashItem(key, kept->item);
+  Assign(*kept, std::move(item));
   return Said(ResultCode::kOk);
+}
+
+// Into a place that is in no order, at the end of the one by unique numbers.
+void ItemStore::Assign(Kept& kept, Item item) {
+  const uint64_t end_ns = std::exchange(item.end_ns, 0);
+  kept.item = std::move(item);
+  Append(kept);
+  SetEnd(kept, end_ns);
+  content_ += HashItem(*kept.key, kept.item);
+}
+
+void ItemStore::Append(Kept& kept) {
+  kept.older = newest_;
+  kept.newer = nullptr;
+  (newest_ == nullptr ? oldest_ : newest_->newer) = &kept;
+  newest_ = &kept;
+}
+
+void ItemStore::Unlink(Kept& kept) {
+  (kept.older == nullptr ? oldest_ : kept.older->newer) = kept.newer;
+  (kept.newer == nullptr ? newest_ : kept.newer->older) = kept.older;
+}
+
+// A later one takes the place of one that waits, as with memcached.
+void ItemStore::Flush(const ItemOperation& operation, uint64_t index, uint64_t now_ns) {
+  flush_at_ns_ = operation.life_s > 0 ? EndAt_ns(operation.life_s, now_ns) : 0;
+  if (operation.life_s <= 0) flushed_before_ = index;
 }
 
 Result ItemStore::Extend(const ItemOperation& operation, Item item, uint64_t index) {
@@ -139,16 +189,17 @@ Result ItemStore::Touch(const ItemOperation& operation, uint64_t now_ns) {
   Kept& kept = *items_.Find(operation.key);
   Save(operation.key, kept);
   content_ -= HashItem(operation.key, kept.item);
-  SetEnd(operation.key, kept, EndAt_ns(operation.life_s, now_ns));
+  SetEnd(kept, EndAt_ns(operation.life_s, now_ns));
   content_ += HashItem(operation.key, kept.item);
   return Said(ResultCode::kOk);
 }
 
-void ItemStore::SetEnd(const std::string& key, Kept& kept, uint64_t end_ns) {
-  if (kept.item.end_ns == end_ns) return;
-  if (kept.item.end_ns != 0) by_end_.erase({kept.item.end_ns, key});
-  if (end_ns != 0) by_end_.emplace(end_ns, key);
-  kept.item.end_ns = end_ns;
+void ItemStore::SetEnd(Kept& kept, uint64_t end_ns) {
+  Item& item = kept.item;
+  if (item.end_ns == end_ns) return;
+  if (item.end_ns != 0) by_end_.erase({item.end_ns, item.unique});
+  if (end_ns != 0) by_end_.emplace(std::pair(end_ns, item.unique), &kept);
+  item.end_ns = end_ns;
 }
 
 void ItemStore::Erase(const std::string& key) {
@@ -156,15 +207,26 @@ void ItemStore::Erase(const std::string& key) {
   if (kept == nullptr) return;
   Save(key, *kept);
   content_ -= HashItem(key, kept->item);
-  SetEnd(key, *kept, 0);
+  SetEnd(*kept, 0);
+  Unlink(*kept);
   bytes_ -= Size_bytes(key, kept->item);
   items_.Erase(key);
 }
 
-void ItemStore::Expire(uint64_t now_ns, size_t items_max) {
-  for (size_t i = 0; i < items_max && !by_end_.empty() && by_end_.begin()->first <= now_ns; ++i) {
-    Erase(std::string(by_end_.begin()->second));
+void ItemStore::Expire(uint64_t now_ns, uint64_t index) {
+  if (flush_at_ns_ == 0 || flush_at_ns_ > now_ns) return;
+  flush_at_ns_ = 0;
+  flushed_before_ = index;
+}
+
+bool ItemStore::FreeSome(uint64_t now_ns, size_t items_max) {
+  for (size_t i = 0; i < items_max; ++i) {
+    const bool ended = !by_end_.empty() && by_end_.begin()->first.first <= now_ns;
+    if (!ended && !OldestIsFlushed()) return false;
+    const Kept* const gone = ended ? by_end_.begin()->second : oldest_;
+    Erase(std::string(*gone->key));
   }
+  return true;
 }
 
 void ItemStore::BeginSnapshot(SnapshotWriter* writer) {
@@ -190,11 +252,21 @@ bool ItemStore::Restore(const std::string& key, Item item) {
   const auto [kept, fresh] = items_.Emplace(key);
   if (!fresh) return false;
   kept->snapshot = snapshot_;
+  kept->key = items_.FindKey(key);
   bytes_ += Size_bytes(key, item);
-  SetEnd(key, *kept, item.end_ns);
-  kept->item = std::move(item);
-  content_ += HashItem(key, kept->item);
+  Assign(*kept, std::move(item));
   return true;
+}
+
+// A snapshot has the order of the process that took it.
+void ItemStore::FinishRestore() {
+  std::vector<Kept*> order;
+  order.reserve(items_.size());
+  for (Kept* kept = oldest_; kept != nullptr; kept = kept->newer) order.push_back(kept);
+  std::sort(order.begin(), order.end(),
+            [](const Kept* one, const Kept* other) { return one->item.unique < other->item.unique; });
+  oldest_ = newest_ = nullptr;
+  for (Kept* const kept : order) Append(*kept);
 }
 
 }  // namespace hedgerow::kv

@@ -17,7 +17,7 @@ constexpr uint64_t kSecond = 1'000'000'000;
 
 class ItemStoreTest : public testing::Test {
  protected:
-  Result Do(ItemOperation operation) { return items_.Execute(operation, ++index_, now_ns_); }
+  Result Do(ItemOperation operation) { return items_.Execute(operation, ++index_, now_ns_, growth_max_bytes_); }
   ResultCode Say(ItemVerb verb, std::string value, int64_t life_s = 0, std::string key = "k") {
     return Do({.verb = verb, .key = std::move(key), .value = std::move(value), .life_s = life_s}).code;
   }
@@ -27,6 +27,7 @@ class ItemStoreTest : public testing::Test {
   }
 
   ItemStore items_{1'000'000};
+  uint64_t growth_max_bytes_ = UINT64_MAX;
   uint64_t index_ = 0;
   uint64_t now_ns_ = 100 * kSecond;
 };
@@ -63,20 +64,20 @@ TEST_F(ItemStoreTest, DeleteAndTouchSayWhetherThereWasOne) {
   EXPECT_EQ(Say(ItemVerb::kDelete, ""), ResultCode::kOk);
   EXPECT_EQ(Value(), "nothing");
   EXPECT_EQ(items_.bytes(), 0u);
-  EXPECT_EQ(items_.ending(), 0u);
+  EXPECT_FALSE(items_.waits_for_time());
 }
 
 TEST_F(ItemStoreTest, AnItemEndsWithItsLastSecondAndIsFreedAfterwards) {
   Say(ItemVerb::kSet, "a", 2);
   now_ns_ += 2 * kSecond - 1;
-  items_.Expire(now_ns_, 10);
+  items_.FreeSome(now_ns_, 10);
   EXPECT_EQ(Value(), "a");
   now_ns_ += 1;
   EXPECT_EQ(Value(), "nothing");
   EXPECT_EQ(items_.size(), 1u);
   EXPECT_EQ(Say(ItemVerb::kReplace, "b"), ResultCode::kNotStored) << "also before it is freed";
   EXPECT_EQ(Say(ItemVerb::kTouch, "", 9), ResultCode::kNotFound);
-  items_.Expire(now_ns_, 10);
+  items_.FreeSome(now_ns_, 10);
   EXPECT_EQ(items_.size(), 0u);
   EXPECT_EQ(items_.bytes(), 0u);
 }
@@ -86,9 +87,9 @@ TEST_F(ItemStoreTest, AnItemThatEndedCanBeAddedAnew) {
   now_ns_ += kSecond;
   EXPECT_EQ(Say(ItemVerb::kAdd, "new"), ResultCode::kOk);
   now_ns_ += 100 * kSecond;
-  items_.Expire(now_ns_, 10);
+  items_.FreeSome(now_ns_, 10);
   EXPECT_EQ(Value(), "new") << "the old one's end is not the new one's";
-  EXPECT_EQ(items_.ending(), 0u);
+  EXPECT_FALSE(items_.waits_for_time());
 }
 
 TEST_F(ItemStoreTest, ALifeThatIsOverRemovesWhatWasThere) {
@@ -148,13 +149,57 @@ TEST_F(ItemStoreTest, AFullStoreRefusesAndForgetsNothing) {
   EXPECT_EQ(Say(ItemVerb::kSet, value, 0, "other"), ResultCode::kOk);
 }
 
+TEST_F(ItemStoreTest, WhatTheWholeStoreHasNoRoomForIsRefusedAndWhatShrinksIsNot) {
+  Say(ItemVerb::kSet, "value");
+  growth_max_bytes_ = 0;
+  EXPECT_EQ(Say(ItemVerb::kSet, "values"), ResultCode::kNoRoom);
+  EXPECT_EQ(Say(ItemVerb::kAppend, "s"), ResultCode::kNoRoom);
+  EXPECT_EQ(Say(ItemVerb::kSet, "x", 0, "other"), ResultCode::kNoRoom);
+  EXPECT_EQ(Say(ItemVerb::kSet, "other"), ResultCode::kOk) << "as long as what it replaces";
+  EXPECT_EQ(Say(ItemVerb::kDelete, ""), ResultCode::kOk);
+  growth_max_bytes_ = kItemOverhead_bytes + 6;
+  EXPECT_EQ(Say(ItemVerb::kSet, "value"), ResultCode::kOk);
+}
+
+TEST_F(ItemStoreTest, AFlushedItemIsNotFoundAndMakesRoomAtOnce) {
+  const std::string value(10'000, 'v');
+  int stored = 0;
+  while (Say(ItemVerb::kSet, value, 0, "k" + std::to_string(stored)) == ResultCode::kOk) ++stored;
+  EXPECT_EQ(Say(ItemVerb::kFlush, ""), ResultCode::kOk);
+  EXPECT_EQ(Value("k0"), "nothing");
+  EXPECT_TRUE(items_.waits_for_time());
+  EXPECT_EQ(Say(ItemVerb::kAdd, value, 0, "k3"), ResultCode::kOk) << "a flushed one is no item";
+  EXPECT_EQ(Say(ItemVerb::kTouch, "", 5, "k4"), ResultCode::kNotFound);
+  for (int i = 0; i + 1 < stored; ++i)
+    EXPECT_EQ(Say(ItemVerb::kSet, value, 0, "n" + std::to_string(i)), ResultCode::kOk) << i;
+  EXPECT_EQ(Say(ItemVerb::kSet, value, 0, "last"), ResultCode::kNoRoom);
+  EXPECT_FALSE(items_.waits_for_time());
+  EXPECT_EQ(Value("k3"), value);
+}
+
+TEST_F(ItemStoreTest, AFlushWithADelayTakesWhatIsThereThen) {
+  Say(ItemVerb::kSet, "a");
+  EXPECT_EQ(Say(ItemVerb::kFlush, "", 10), ResultCode::kOk);
+  EXPECT_EQ(Value(), "a");
+  now_ns_ += 9 * kSecond;
+  items_.Expire(now_ns_, ++index_);
+  Say(ItemVerb::kSet, "b", 0, "later");
+  EXPECT_EQ(Value("later"), "b");
+  now_ns_ += kSecond;
+  items_.Expire(now_ns_, ++index_);
+  EXPECT_EQ(Value(), "nothing");
+  EXPECT_EQ(Value("later"), "nothing");
+  Say(ItemVerb::kSet, "c");
+  EXPECT_EQ(Value(), "c");
+}
+
 TEST_F(ItemStoreTest, EndedItemsAreFreedAFewAtATimeInOneOrder) {
   for (int i = 0; i < 100; ++i) Say(ItemVerb::kSet, "v", 1, "k" + std::to_string(i));
   now_ns_ += kSecond;
-  items_.Expire(now_ns_, 64);
+  items_.FreeSome(now_ns_, 64);
   EXPECT_EQ(items_.size(), 36u);
   EXPECT_EQ(Value("k99"), "nothing");
-  items_.Expire(now_ns_, 64);
+  items_.FreeSome(now_ns_, 64);
   EXPECT_EQ(items_.size(), 0u);
 }
 

@@ -24,7 +24,7 @@ DedupeWindow::Verdict MemcachedState::Judge(const RequestKey& key, const Command
   return window_.Judge(key, now_ns - std::min(now_ns, *command.age_ns));
 }
 
-Result MemcachedState::Apply(uint64_t index, const Command& command, uint64_t now_ns) {
+Result MemcachedState::Apply(uint64_t index, const Command& command, uint64_t now_ns, uint64_t growth_max_bytes) {
   const RequestKey& key = command.key;
   switch (Judge(key, command, now_ns)) {
     case DedupeWindow::Verdict::kKnown:
@@ -36,13 +36,14 @@ Result MemcachedState::Apply(uint64_t index, const Command& command, uint64_t no
   }
   const bool fits = !window_.full() || window_.Answer(key) != nullptr;  // in the place of what was superseded
   if (!fits) return {.code = ResultCode::kOverloaded, .session = 0, .values = {}};
-  Result result = items_.Execute(command.item, index, now_ns);
+  Result result = items_.Execute(command.item, index, now_ns, growth_max_bytes);
   window_.Record(key, result, now_ns, now_ns - std::min(now_ns, command.age_ns.value_or(0)));
   return result;
 }
 
-void MemcachedState::Expire(uint64_t now_ns, bool at_leisure) {
-  items_.Expire(now_ns, at_leisure ? kEndedAtLeisure : kEndedPerEntry);
+void MemcachedState::Expire(uint64_t now_ns, uint64_t index, bool at_leisure) {
+  items_.Expire(now_ns, index);
+  items_.FreeSome(now_ns, at_leisure ? kEndedAtLeisure : kEndedPerEntry);
   window_.Expire(now_ns);
 }
 

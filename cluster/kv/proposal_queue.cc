@@ -15,9 +15,9 @@ constexpr size_t kLookAt = 1024;
 
 // Sessions are drawn at random or counted, seqs are counted: neither spreads by itself.
 size_t ProposalQueue::Hash::operator()(const RequestKey& key) const {
-  uint64_t mixed = key.a ^ (key.b + 0x9e3779b97f4a7c15) * 0xff51afd7ed558ccd;
-  mixed ^= mixed >> 33;
-  return mixed * 0xc4ceb9fe1a85ec53 + static_cast<uint64_t>(key.kind);
+  uint64_t hash = static_cast<uint64_t>(key.kind);
+  for (const uint64_t word : {key.a, key.b, key.c, key.d}) hash = KeyedHash(secret, hash) ^ word;
+  return KeyedHash(secret, hash);
 }
 
 // Here and not as entries come: a follower's log may be truncated, a leader's is not (Leader Append-Only).

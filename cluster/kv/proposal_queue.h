@@ -14,6 +14,7 @@
 #include <unordered_set>
 
 #include "cluster/kv/command.h"
+#include "cluster/kv/keyed_hash.h"
 #include "cluster/kv/request_router.h"
 #include "cluster/raft/log.h"
 #include "cluster/raft/types.h"
@@ -55,6 +56,8 @@ class ProposalQueue {
 
  private:
   struct Hash {
+    Hash() : secret(TheHashSecret()) {}
+    HashSecret secret;
     size_t operator()(const RequestKey& key) const;
   };
 

@@ -2,6 +2,8 @@
 #include "cluster/kv/replica.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <iterator>
 #include <optional>
 #include <span>
 #include <utility>
@@ -13,6 +15,8 @@ namespace hedgerow::kv {
 namespace {
 
 constexpr uint64_t kReportAgain_ns = 5'000'000'000;
+bool IsOwn(const RequestKey& key) { return key.kind == CommandKind::kSettings || key.kind == CommandKind::kPurge; }
+
 constexpr uint64_t kNoRequest = 0;  // a tag; the router's begin at random, and pass it once in 2^64
 
 }  // namespace
@@ -87,15 +91,40 @@ void Replica::ReceiveSnapshot(raft::SnapshotReceived received, std::unique_ptr<S
 }
 
 bool Replica::ChangeSettings(SettingValues values) {
-  if (changes_.size() >= kChangesMax) return false;
-  QueueSettings({.key = {.kind = CommandKind::kSettings}, .settings = std::move(values)});
+  if (own_.size() >= kOwnMax) return false;
+  QueueOwn({.key = {.kind = CommandKind::kSettings}, .settings = std::move(values)});
   return true;
 }
 
-void Replica::QueueSettings(Command command) {
+void Replica::QueueOwn(Command command) {
   if (!proposals_.leads()) return;
-  changes_.push_back(std::move(command));
-  proposals_.Add({.tag = kNoRequest, .key = changes_.back().key});
+  own_.push_back(std::move(command));
+  proposals_.Add({.tag = kNoRequest, .key = own_.back().key});
+}
+
+// A portion takes the loop some 100 us, however many keys there are: so many looks, or so many entries.
+std::optional<Replica::Purged> Replica::PurgeSome(const std::string& prefix, MapWalk& walk) {
+  constexpr int kLooksMax = 2000;
+  constexpr size_t kEntriesMax = kOwnMax / 2;
+  if (!proposals_.leads() || own_.size() > kOwnMax - kEntriesMax) return std::nullopt;
+  Purged purged;
+  std::vector<Operation> deletes;
+  const auto look = [&prefix, &deletes](const std::string& key) {
+    if (key.starts_with(prefix)) deletes.push_back({.kind = OperationKind::kDelete, .key = key});
+  };
+  // A bucket is a handful of keys, and an entry's room is left for it.
+  for (int looks = 0; looks < kLooksMax && deletes.size() < (kEntriesMax - 1) * kOperationsMax; ++looks) {
+    purged.done = !state_.VisitSomeKeys(walk, look);
+    if (purged.done) break;
+  }
+  purged.keys = deletes.size();
+  for (auto first = deletes.begin(); first != deletes.end();) {
+    const auto end = first + std::min<ptrdiff_t>(kOperationsMax, deletes.end() - first);
+    QueueOwn({.key = {.kind = CommandKind::kPurge},
+              .operations = {std::make_move_iterator(first), std::make_move_iterator(end)}});
+    first = end;
+  }
+  return purged;
 }
 
 void Replica::Tick() {
@@ -138,7 +167,7 @@ void Replica::Settle() {
   if (proposals_.empty()) return;
   // The log has no room, or another node is to lead. Nothing waits for that longer than for a leader.
   proposals_.DropUnwanted(router_.waiting(), [this](const RequestKey& key) {
-    return key.kind == CommandKind::kSettings || router_.IsProposed(key);
+    return IsOwn(key) || router_.IsProposed(key);
   });
   proposals_.StillQueued([this](const ProposeCommand& proposal) { router_.Queued(proposal.key); });
 }
@@ -192,7 +221,7 @@ void Replica::Carry() {
   for (const raft::Refusal& refusal : outputs_.refused_reads) router_.ReadRefused(refusal.tag, actions_);
   if (outputs_.role_change.has_value()) {
     proposals_.EndToLead();
-    changes_.clear();
+    own_.clear();
   }
   if (outputs_.role_change.has_value() && outputs_.role_change->role == raft::Role::kLeader) {
     proposals_.BeginToLead(raft_.log(), applied_.index, raft_.options().uncommitted_max_entries);
@@ -201,7 +230,7 @@ void Replica::Carry() {
     // Before any other command of its term. Where an entry that is not applied yet has set them, it changes nothing.
     if (seed_.has_value() && !state_.settings().set()) {
       const uint64_t log_uuid = std::max<uint64_t>(host_.Random(), 1);
-      QueueSettings(
+      QueueOwn(
           {.key = {.kind = CommandKind::kSettings, .a = kSeed, .b = log_uuid}, .settings = ValuesOf(*seed_)});
     }
     host_.BecameLeader();
@@ -382,9 +411,9 @@ raft::Propose Replica::TakeProposals() {
     const ProposeCommand proposal = proposals_.TakeFirst();
     const RequestKey& key = proposal.key;
     Command command{.key = key};
-    if (key.kind == CommandKind::kSettings) {
-      command = std::move(changes_.front());
-      changes_.pop_front();
+    if (IsOwn(key)) {
+      command = std::move(own_.front());
+      own_.pop_front();
     } else if (proposal.tag != kNoRequest) {
       const RequestRouter::Wanted wanted = router_.MayBeProposed(now_ns, key, actions_);
       if (wanted.command == nullptr) {

@@ -101,6 +101,13 @@ class Replica {
   // Proposes other values for some settings; state().settings() tells what came of it. Only a leader's
   // proposal goes anywhere. False: too many wait already.
   bool ChangeSettings(SettingValues values);
+  // Proposes to delete the next keys that begin with `prefix` and that the walk finds, some hundreds at most; what is put
+  // behind the walk meanwhile stays. Nothing: this node does not lead, or earlier ones wait to be proposed.
+  struct Purged {
+    uint64_t keys = 0;
+    bool done = false;  // the walk is at its end
+  };
+  std::optional<Purged> PurgeSome(const std::string& prefix, MapWalk& walk);
   // What time demands; needed no earlier than next_deadline_ns().
   void Tick();
   void Settle();
@@ -147,7 +154,7 @@ class Replica {
   bool Propose();
   raft::Propose TakeProposals();
   void ProposalsRefused();
-  void QueueSettings(Command command);
+  void QueueOwn(Command command);
   void RecordFingerprint();
   void AddCheck(const RequestKey& check);
   void ProposeCheck(raft::LogIndex index, uint64_t fingerprint);
@@ -195,8 +202,8 @@ class Replica {
   bool was_outside_ = false;
   uint64_t step_aside_ns_ = 0;  // when a leader that is outside next asks another to lead
   uint64_t report_again_ns_ = 0;  // when a node that is outside says so again
-  static constexpr size_t kChangesMax = 16;
-  std::deque<Command> changes_;   // of kind kSettings among the proposals, in their order
+  static constexpr size_t kOwnMax = 16;
+  std::deque<Command> own_;  // an administrator's among the proposals, in their order: kSettings, kPurge
   std::optional<Settings> seed_;
   uint64_t proposed_ns_ = 0;  // when this node last proposed something, or began to lead
   // Those that are applied next, whose memory is used again. With 8, 16 or 32 of them their waits for memory

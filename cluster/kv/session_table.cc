@@ -30,12 +30,16 @@ SessionTable::Session& SessionTable::Create(const SessionRecord& record) {
 // An id is taken twice once in 2^64 times: its OPEN is refused, and the client's next one draws another.
 const Result* SessionTable::Open(uint64_t nonce, const SessionName& name, uint64_t now_ns) {
   if (const Result* known = OpenAnswer(nonce)) return known;
-  if (sessions_.size() >= limits_.sessions_max && !unwritten_.empty()) {
-    End(unwritten_.begin()->second);
-    ++evicted_;
-  }
+  if (sessions_.size() >= limits_.sessions_max) EvictUnwritten();
   if (sessions_.size() >= limits_.sessions_max || name.id == 0 || sessions_.Contains(name.id)) return nullptr;
   return &Create({.name = name, .nonce = nonce, .active_ns = now_ns}).opened;
+}
+
+bool SessionTable::EvictUnwritten() {
+  if (unwritten_.empty()) return false;
+  End(unwritten_.begin()->second);
+  ++evicted_;
+  return true;
 }
 
 // A wrong token finds no session.
@@ -61,8 +65,10 @@ SessionTable::SequenceStatus SessionTable::Arrive(const RequestKey& write, uint6
   if (lowest_unanswered > session.lowest_unanswered) {
     session.lowest_unanswered = lowest_unanswered;
     const auto kept = session.answers.lower_bound(lowest_unanswered);
-    for (auto answer = session.answers.begin(); answer != kept; ++answer)
+    for (auto answer = session.answers.begin(); answer != kept; ++answer) {
       content_ -= HashAnswer(id, answer->first, answer->second);
+      answer_bytes_ -= ChargeOfAnswer(answer->second.result);
+    }
     if (kept != session.answers.begin()) session.spare = session.answers.extract(session.answers.begin());
     session.answers.erase(session.answers.begin(), kept);
   }
@@ -108,6 +114,7 @@ void SessionTable::Record(const RequestKey& write, const Result& result, bool wr
   answer.mapped().fingerprint = write.c;
   answer.mapped().result = result;
   content_ += HashAnswer(id, write.b, answer.mapped());
+  answer_bytes_ += ChargeOfAnswer(result);
   session->answers.insert(std::move(answer));
 }
 
@@ -128,7 +135,10 @@ void SessionTable::End(uint64_t id) {
   Session& session = *sessions_.Find(id);
   Save(id, session);
   content_ -= HashSession(RecordOf(id, session));
-  for (const auto& [seq, answer] : session.answers) content_ -= HashAnswer(id, seq, answer);
+  for (const auto& [seq, answer] : session.answers) {
+    content_ -= HashAnswer(id, seq, answer);
+    answer_bytes_ -= ChargeOfAnswer(answer.result);
+  }
   if (!session.wrote) unwritten_.erase({session.active_ns, id});
   by_activity_.erase(session.place);
   by_nonce_.Erase(session.nonce);
@@ -167,7 +177,10 @@ bool SessionTable::Restore(const SessionRecord& record, SessionAnswers answers) 
   Session& session = Create(record);
   none_ends_before_ns_ = 0;  // it may be the longest idle
   session.answers = std::move(answers);
-  for (const auto& [seq, answer] : session.answers) content_ += HashAnswer(record.name.id, seq, answer);
+  for (const auto& [seq, answer] : session.answers) {
+    content_ += HashAnswer(record.name.id, seq, answer);
+    answer_bytes_ += ChargeOfAnswer(answer.result);
+  }
   return true;
 }
 

@@ -21,6 +21,7 @@
 
 #include "cluster/kv/command.h"
 #include "cluster/kv/incremental_snapshot.h"
+#include "cluster/kv/memory.h"
 #include "cluster/kv/settings.h"
 #include "cluster/kv/sharded_map.h"
 
@@ -59,8 +60,13 @@ class SessionTable {
   // `wrote`: the write had operations.
   void Record(const RequestKey& write, const Result& result, bool wrote);
   void Expire(uint64_t now_ns);
+  // Ends the session that has been idle for longest of those that never wrote. False: there is none.
+  bool EvictUnwritten();
 
   size_t size() const { return sessions_.size(); }
+  // memory.h
+  uint64_t bytes() const { return sessions_.size() * kSessionOverhead_bytes; }
+  uint64_t answer_bytes() const { return answer_bytes_; }
   size_t unwritten() const { return unwritten_.size(); }  // sessions that never wrote
   uint64_t evicted() const { return evicted_; }  // sessions that made room for others, since this process began
   uint64_t content() const { return content_; }  // content_hash.h
@@ -98,6 +104,7 @@ class SessionTable {
 
   SessionLimits limits_;
   uint64_t content_ = 0;
+  uint64_t answer_bytes_ = 0;
   ShardedMap<uint64_t, Session> sessions_{256};
   ShardedMap<uint64_t, uint64_t> by_nonce_{256};
   std::list<uint64_t> by_activity_;   // the longest idle first

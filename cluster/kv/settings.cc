@@ -80,7 +80,14 @@ constexpr std::array kSettings = {
                 .min = kMebibyte,
                 .max = 1'048'576 * kMebibyte,
                 .range = "",
-                .meaning = "what memcached's items may take, in MiB; more are refused"},
+                .meaning = "what memcached's items may take of memory.limit_mib, in MiB; more are refused"},
+    SettingInfo{.setting = Setting::kMemory,
+                .name = "memory.limit_mib",
+                .unit = SettingUnit::kMebibytes,
+                .min = 16 * kMebibyte,
+                .max = 1'048'576 * kMebibyte,
+                .range = "",
+                .meaning = "what keys, values, sessions, answers and items may take, in MiB; what would store more is refused"},
 };
 
 template <typename AnySettings>
@@ -102,6 +109,8 @@ auto& ValueOf(AnySettings& settings, Setting setting) {
       return settings.memcached.window.requests_max;
     case Setting::kMemcachedMemory:
       return settings.memcached.memory_bytes;
+    case Setting::kMemory:
+      return settings.memory_bytes;
   }
   HEDGEROW_CHECK(false);  // GetSettingValues lets none of another number in
   return settings.version;

@@ -35,7 +35,7 @@ struct WindowLimits {
 
 struct MemcachedLimits {
   WindowLimits window{.window_ns = 5'000'000'000, .requests_max = 250'000};
-  uint64_t memory_bytes = uint64_t{1} << 30;  // of items
+  uint64_t memory_bytes = uint64_t{512} << 20;  // of items, within the whole store's
 
   bool operator==(const MemcachedLimits&) const = default;
 };
@@ -46,6 +46,7 @@ struct Settings {
   SessionLimits sessions{};
   WindowLimits window{};  // of requests without a session that are not memcached's
   MemcachedLimits memcached{};
+  uint64_t memory_bytes = uint64_t{1} << 30;  // that the whole state may be charged (memory.h)
   uint64_t version = 0;  // Counts the changes. 0: nothing has set them yet.
 
   bool set() const { return version != 0; }
@@ -62,6 +63,7 @@ enum class Setting : uint8_t {
   kMemcachedWindow = 6,
   kMemcachedWindowMax = 7,
   kMemcachedMemory = 8,
+  kMemory = 9,
 };
 
 struct SettingValue {

@@ -6,32 +6,35 @@
 //
 // The small ones are its own, because what a look-up takes is the wait for memory. Here that is for a bucket
 // and then a node; std::unordered_map reads the node before that one first, and cannot be asked to fetch a
-// bucket early. Nothing may depend on the process, so the hash is std::hash and not absl::Hash.
+// bucket early. The hash has a secret of the process (keyed_hash.h), so two replicas walk in different orders.
 
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <utility>
 #include <vector>
 
+#include "cluster/kv/keyed_hash.h"
+
 namespace hedgerow::kv {
+
+// Where a walk stands. What is there from its beginning to its end is visited, once or, if its shard grows,
+// more often; what comes meanwhile perhaps.
+struct MapWalk {
+  size_t shard = 0;
+  size_t bucket = 0;
+  size_t buckets = 0;  // of the shard when the walk came to it
+};
 
 template <typename Key, typename Value>
 class ShardedMap {
  public:
-  // Where a walk stands. What is there from its beginning to its end is visited, once or, if its shard grows,
-  // more often; what comes meanwhile perhaps.
-  struct Walk {
-    size_t shard = 0;
-    size_t bucket = 0;
-    size_t buckets = 0;  // of the shard when the walk came to it
-  };
+  using Walk = MapWalk;
 
   // A power of two. At ten million entries a shard of 4,096 has 2,400.
-  explicit ShardedMap(size_t shards) : shards_(shards) {}
+  explicit ShardedMap(size_t shards) : secret_(TheHashSecret()), shards_(shards) {}
 
   size_t size() const { return size_; }
   Value* Find(const Key& key) {
@@ -40,6 +43,12 @@ class ShardedMap {
     return node == nullptr ? nullptr : &node->value;
   }
   const Value* Find(const Key& key) const { return const_cast<ShardedMap*>(this)->Find(key); }
+  // Where the map keeps this key: valid as long as it is there. Null: it is not.
+  const Key* FindKey(const Key& key) const {
+    const uint64_t hash = Hash(key);
+    const Node* const node = ShardOf(hash).Find(key, hash);
+    return node == nullptr ? nullptr : &node->key;
+  }
   bool Contains(const Key& key) const { return Find(key) != nullptr; }
   // Fetches what a look-up of this key will read first, and does not wait for it.
   void Prefetch(const Key& key) const {
@@ -139,10 +148,11 @@ class ShardedMap {
 
   static constexpr size_t kBucketsMin = 4;
 
-  static uint64_t Hash(const Key& key) { return std::hash<Key>()(key) * 0x9e3779b97f4a7c15; }
+  uint64_t Hash(const Key& key) const { return KeyedHash(secret_, key); }
   Shard& ShardOf(uint64_t hash) { return shards_[(hash >> 32) & (shards_.size() - 1)]; }
   const Shard& ShardOf(uint64_t hash) const { return const_cast<ShardedMap*>(this)->ShardOf(hash); }
 
+  HashSecret secret_;
   std::vector<Shard> shards_;
   size_t size_ = 0;
 };

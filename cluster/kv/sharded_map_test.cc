@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <random>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -19,14 +21,8 @@ struct Alike {
   bool operator==(const Alike&) const = default;
 };
 
-}  // namespace hedgerow::kv
+uint64_t KeyedHash(const HashSecret&, const Alike&) { return 7; }
 
-template <>
-struct std::hash<hedgerow::kv::Alike> {
-  size_t operator()(const hedgerow::kv::Alike&) const { return 7; }
-};
-
-namespace hedgerow::kv {
 namespace {
 
 using Numbers = ShardedMap<std::string, uint64_t>;
@@ -123,6 +119,58 @@ TEST(ShardedMap, KeysOfOneHashAreToldApart) {
     EXPECT_EQ(*value, i);
   }
   EXPECT_EQ(map.size(), 66u);
+}
+
+// The hash of texts in GNU's standard library (MurmurHash64A with a seed that everybody knows), which the map used before,
+// can be inverted: here 16 bytes whose second half makes up for the first.
+std::string OfOneStdHash(uint64_t number) {
+  constexpr uint64_t kMultiplier = 0xc6a4a7935bd1e995;
+  constexpr uint64_t kSeed = 0xc70f6907;
+  const auto mix = [](uint64_t word) { return word ^ (word >> 47); };  // its own inverse
+  uint64_t inverse = kMultiplier;                                     // modulo 2^64, by Newton's iteration
+  for (int i = 0; i < 5; ++i) inverse *= 2 - kMultiplier * inverse;
+  const uint64_t first = number;
+  const uint64_t after_first = ((kSeed ^ 16 * kMultiplier) ^ mix(first * kMultiplier) * kMultiplier) * kMultiplier;
+  const uint64_t second = mix((after_first ^ 0x1234) * inverse) * inverse;
+  std::string key(16, '\0');
+  std::memcpy(key.data(), &first, sizeof(first));
+  std::memcpy(key.data() + 8, &second, sizeof(second));
+  return key;
+}
+
+TEST(ShardedMap, KeysOfOneStandardHashAreSpread) {
+  Numbers map(4096);
+  for (uint64_t i = 0; i < 20'000; ++i) {
+    const std::string key = OfOneStdHash(i);
+#if defined(__GLIBCXX__) && __SIZEOF_SIZE_T__ == 8
+    ASSERT_EQ(std::hash<std::string>()(key), std::hash<std::string>()(OfOneStdHash(0)));
+#endif
+    map.Emplace(key);
+  }
+  size_t most = 0;
+  Numbers::Walk walk;
+  while (true) {
+    size_t visited = 0;
+    if (!map.VisitSome(walk, [&visited](const std::string&, uint64_t) { ++visited; })) break;
+    most = std::max(most, visited);
+  }
+  EXPECT_LE(most, 16u);
+}
+
+TEST(ShardedMap, TwoSecretsWalkInTwoOrders) {
+  std::vector<std::vector<std::string>> orders;
+  for (const HashSecret& secret : {HashSecret{1, 2}, HashSecret{3, 4}}) {
+    const ScopedHashSecret scoped(secret);
+    Numbers map(16);
+    for (int i = 0; i < 1000; ++i) map.Emplace(std::to_string(i));
+    std::vector<std::string>& order = orders.emplace_back();
+    Numbers::Walk walk;
+    while (map.VisitSome(walk, [&order](const std::string& key, uint64_t) { order.push_back(key); })) {
+    }
+  }
+  EXPECT_NE(orders[0], orders[1]);
+  for (std::vector<std::string>& order : orders) std::sort(order.begin(), order.end());
+  EXPECT_EQ(orders[0], orders[1]);
 }
 
 TEST(ShardedMap, PrefetchOfWhatIsNotThereDoesNothing) {

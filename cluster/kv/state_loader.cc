@@ -148,6 +148,7 @@ std::unique_ptr<StateMachine> StateLoader::Finish() {
   if (error_.empty() && !ended_) error_ = "its end is missing";
   if (!error_.empty()) return nullptr;
   state_->sessions_.FinishRestore();
+  state_->memcached_.FinishRestore();
   return std::move(state_);
 }
 

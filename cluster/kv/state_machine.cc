@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <unordered_map>
 #include <utility>
 
 #include "cluster/kv/content_hash.h"
@@ -33,20 +32,20 @@ Result StateMachine::Apply(uint64_t index, const Command& command) {
   now_ns_ += command.elapsed_ns;
   sessions_.Expire(now_ns_);
   window_.Expire(now_ns_);
-  memcached_.Expire(now_ns_, command.key.kind == CommandKind::kTick);
+  memcached_.Expire(now_ns_, index, command.key.kind == CommandKind::kTick);
   Result result;
   switch (command.key.kind) {
     case CommandKind::kOpen:
       result = ApplyOpen(command);
       break;
     case CommandKind::kWrite:
-      result = ApplyInSession(command);
+      result = ApplyInSession(command, memory().total());
       break;
     case CommandKind::kWindowed:
-      result = ApplyInWindow(command);
+      result = ApplyInWindow(command, memory().total());
       break;
     case CommandKind::kMemcached:
-      result = memcached_.Apply(index, command, now_ns_);
+      result = ApplyMemcached(index, command);
       break;
     case CommandKind::kTick:
     case CommandKind::kCheck:
@@ -54,8 +53,73 @@ Result StateMachine::Apply(uint64_t index, const Command& command) {
     case CommandKind::kSettings:
       result = ApplySettings(command);
       break;
+    case CommandKind::kPurge:
+      ApplyPurge(command);
+      break;
   }
   return result;
+}
+
+MemoryUse StateMachine::memory() const {
+  return {.values = values_.bytes(),
+          .sessions = sessions_.bytes(),
+          .answers = sessions_.answer_bytes(),
+          .items = memcached_.item_bytes(),
+          .requests = window_.bytes() + memcached_.request_bytes()};
+}
+
+// Of what cannot be found any more, as much as `bytes` more need. A part, where a lower limit has left too much: the next
+// commands free more.
+void StateMachine::FreeFor(uint64_t bytes) {
+  constexpr int kFreedMax = 1024;
+  for (int freed = 0; memory().total() + bytes > settings_.memory_bytes && freed < kFreedMax; ++freed) {
+    if (!memcached_.FreeSome(now_ns_, 1)) return;
+  }
+}
+
+// For a command by which what is stored grows by so much, or shrinks, and of which so much is remembered. One that ends with
+// no more than it found has room, whatever the limit has become; one that stores nothing more may use the reserve.
+bool StateMachine::HasRoom(int64_t growth_bytes, size_t record_bytes, uint64_t before_bytes) {
+  const uint64_t limit = settings_.memory_bytes;
+  const int64_t more_bytes = growth_bytes + static_cast<int64_t>(record_bytes);
+  if (more_bytes > 0) FreeFor(static_cast<uint64_t>(more_bytes));
+  const uint64_t after = memory().total() + static_cast<uint64_t>(more_bytes);
+  return after <= limit || after <= before_bytes || (growth_bytes <= 0 && after <= WithHalfReserve(limit));
+}
+
+// Whatever the operations find: then nothing need be looked up for their sake.
+bool StateMachine::IsRoomy(const std::vector<Operation>& operations, size_t overhead_bytes) const {
+  constexpr size_t kNumber_bytes = 20;
+  size_t most = overhead_bytes;
+  for (const Operation& operation : operations) {
+    most += Store::ChargeOf(operation.key, operation.value) + kResultValueOverhead_bytes + 2 * kNumber_bytes;
+  }
+  return memory().total() + most <= settings_.memory_bytes;
+}
+
+// A session that never wrote makes room for another, in a full store as well.
+Result StateMachine::ApplyOpen(const Command& command) {
+  const bool known = sessions_.OpenAnswer(command.key.a) != nullptr;
+  const auto has_room = [this] { return HasRoom(0, kSessionOverhead_bytes, 0); };
+  if (!known && !has_room() && !(sessions_.EvictUnwritten() && has_room())) return {.code = ResultCode::kOverloaded};
+  const Result* const opened = sessions_.Open(command.key.a, command.session, now_ns_);
+  return opened != nullptr ? *opened : Result{.code = ResultCode::kOverloaded};
+}
+
+// The requests of memcached's clients end by time alone, so they may use all of the reserve.
+Result StateMachine::ApplyMemcached(uint64_t index, const Command& command) {
+  constexpr size_t kNumber_bytes = 20;
+  constexpr size_t kRecord_bytes = kRequestOverhead_bytes + kResultValueOverhead_bytes + kNumber_bytes;
+  const uint64_t limit = settings_.memory_bytes;
+  const size_t most = command.item.key.size() + kItemMax_bytes + kItemOverhead_bytes + kRecord_bytes;
+  if (memory().total() + most > limit) FreeFor(most);
+  const uint64_t with_record = memory().total() + kRecord_bytes;
+  if (with_record > WithReserve(limit)) return {.code = ResultCode::kOverloaded, .session = 0, .values = {}};
+  return memcached_.Apply(index, command, now_ns_, limit - std::min(limit, with_record));
+}
+
+void StateMachine::ApplyPurge(const Command& command) {
+  for (const Operation& operation : command.operations) values_.Erase(operation.key);
 }
 
 // All or nothing. The other limits change what the next command finds, and end nothing here: what a shorter time
@@ -83,6 +147,7 @@ void StateMachine::FollowSettings() {
 bool StateMachine::Restore(const SnapshotHeader& header, bool with_settings) {
   now_ns_ = header.committed_ns;
   log_uuid_ = header.log_uuid;
+  memcached_.RestoreFlush(header.items_flushed_before, header.items_flush_at_ns);
   if (!with_settings) return true;
   settings_ = header.settings;
   sessions_.SetLimits(settings_.sessions);
@@ -100,12 +165,7 @@ void StateMachine::Prefetch(std::span<const Command> commands) const {
   }
 }
 
-Result StateMachine::ApplyOpen(const Command& command) {
-  const Result* const opened = sessions_.Open(command.key.a, command.session, now_ns_);
-  return opened != nullptr ? *opened : Result{.code = ResultCode::kOverloaded};
-}
-
-Result StateMachine::ApplyInSession(const Command& command) {
+Result StateMachine::ApplyInSession(const Command& command, uint64_t before_bytes) {
   const RequestKey& key = command.key;
   switch (sessions_.Arrive(key, command.lowest_unanswered, now_ns_)) {
     case SessionTable::SequenceStatus::kUnknown:
@@ -119,25 +179,67 @@ Result StateMachine::ApplyInSession(const Command& command) {
     case SessionTable::SequenceStatus::kFresh:
       break;
   }
-  Result result = Execute(command.operations);
-  sessions_.Record(key, result, !command.operations.empty());
+  Result result =
+      Execute(command.operations, {.before_bytes = before_bytes, .overhead_bytes = kAnswerOverhead_bytes});
+  if (result.code != ResultCode::kOverloaded) sessions_.Record(key, result, !command.operations.empty());
   return result;
 }
 
-Result StateMachine::ApplyInWindow(const Command& command) {
+Result StateMachine::ApplyInWindow(const Command& command, uint64_t before_bytes) {
   if (const Result* known = window_.AnswerOnce(command.key)) return *known;
   if (window_.full()) return {.code = ResultCode::kOverloaded, .session = 0, .values = {}};
-  Result result = Execute(command.operations);
-  window_.Record(command.key, result, now_ns_, now_ns_);
+  Result result =
+      Execute(command.operations, {.before_bytes = before_bytes, .overhead_bytes = kRequestOverhead_bytes});
+  if (result.code != ResultCode::kOverloaded) window_.Record(command.key, result, now_ns_, now_ns_);
   return result;
 }
 
-// All or nothing: changes are gathered, and made once nothing can fail any more. A later operation sees an
-// earlier one's change.
-Result StateMachine::Execute(const std::vector<Operation>& operations) {
-  if (operations.size() == 1) return ExecuteOne(operations.front());
+// All or nothing: changes are gathered, and made once nothing can fail any more. That there is no room is remembered like any
+// other outcome, so it is final; kOverloaded is not: not even that could be remembered.
+Result StateMachine::Execute(const std::vector<Operation>& operations, const Room& room) {
   Result result;
-  std::unordered_map<std::string, std::optional<std::string>> changes;
+  Changes changes;
+  if (IsRoomy(operations, room.overhead_bytes)) {
+    if (operations.size() == 1) return ExecuteOne(operations.front());
+    result = Gather(operations, changes);
+    if (result.code == ResultCode::kOk) Make(changes);
+    return result;
+  }
+  result = Gather(operations, changes);
+  if (result.code == ResultCode::kOk) {
+    if (HasRoom(GrowthOf(changes), room.overhead_bytes + ChargeOf(result), room.before_bytes)) {
+      Make(changes);
+      return result;
+    }
+    result = {.code = ResultCode::kNoRoom, .session = 0, .values = {}};
+  }
+  if (HasRoom(0, room.overhead_bytes + ChargeOf(result), room.before_bytes)) return result;
+  return {.code = ResultCode::kOverloaded, .session = 0, .values = {}};
+}
+
+int64_t StateMachine::GrowthOf(const Changes& changes) const {
+  int64_t growth = 0;
+  for (const auto& [key, value] : changes) {
+    if (const std::string* const former = values_.Find(key))
+      growth -= static_cast<int64_t>(Store::ChargeOf(key, *former));
+    if (value.has_value()) growth += static_cast<int64_t>(Store::ChargeOf(key, *value));
+  }
+  return growth;
+}
+
+void StateMachine::Make(Changes& changes) {
+  for (auto& [key, value] : changes) {
+    if (value.has_value()) {
+      values_.Put(key, *value);
+    } else {
+      values_.Erase(key);
+    }
+  }
+}
+
+// A later operation sees an earlier one's change.
+Result StateMachine::Gather(const std::vector<Operation>& operations, Changes& changes) const {
+  Result result;
   for (const Operation& operation : operations) {
     const auto changed = changes.find(operation.key);
     const std::optional<std::string> current = changed != changes.end() ? changed->second : Get(operation.key);
@@ -163,13 +265,6 @@ Result StateMachine::Execute(const std::vector<Operation>& operations) {
       }
     }
     result.values.push_back(std::move(said));
-  }
-  for (auto& [key, value] : changes) {
-    if (value.has_value()) {
-      values_.Put(key, std::move(*value));
-    } else {
-      values_.Erase(key);
-    }
   }
   return result;
 }
@@ -216,7 +311,9 @@ void StateMachine::BeginSnapshot(size_t chunk_bytes) {
                          .settings = settings_,
                          .window_steps = window_.steps(),
                          .memcached_window_steps = memcached_.window_steps(),
-                         .log_uuid = log_uuid_};
+                         .log_uuid = log_uuid_,
+                         .items_flushed_before = memcached_.flushed_before(),
+                         .items_flush_at_ns = memcached_.flush_at_ns()};
   snapshot_content_ = header.content;
   snapshot_ = std::make_unique<SnapshotWriter>(header, chunk_bytes);
   values_.BeginSnapshot(snapshot_.get());
@@ -267,6 +364,7 @@ std::optional<Result> StateMachine::Known(const RequestKey& key) const {
     case CommandKind::kTick:
     case CommandKind::kSettings:
     case CommandKind::kCheck:
+    case CommandKind::kPurge:
       break;
   }
   if (result == nullptr) return std::nullopt;
@@ -277,6 +375,7 @@ std::optional<Result> StateMachine::Known(const RequestKey& key) const {
 uint64_t StateMachine::fingerprint() const {
   ContentHash hash(SnapshotRecord::kState);
   hash.Pair(content(), now_ns_).Pair(settings_.version, log_uuid_);
+  hash.Pair(memcached_.flushed_before(), memcached_.flush_at_ns());
   for (const SettingValue& value : ValuesOf(settings_)) hash.Word(value.value);
   for (const WindowSteps* steps : {&window_.steps(), &memcached_.window_steps()}) {
     for (const WindowStep& step : *steps) hash.Pair(step.from_ns, step.window_ns);

@@ -13,12 +13,14 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "cluster/kv/command.h"
 #include "cluster/kv/incremental_snapshot.h"
 #include "cluster/kv/dedupe_window.h"
 #include "cluster/kv/memcached_state.h"
+#include "cluster/kv/memory.h"
 #include "cluster/kv/session_table.h"
 #include "cluster/kv/settings.h"
 #include "cluster/kv/store.h"
@@ -35,6 +37,13 @@ class StateMachine {
   void Prefetch(std::span<const Command> commands) const;
 
   std::optional<std::string> Get(const std::string& key) const;
+
+  // Walks over all keys of hkv's, a few at a time, in an order of this process's own: nothing that is replicated may go by it.
+  // False: there was none left.
+  template <typename Visit>
+  bool VisitSomeKeys(MapWalk& walk, const Visit& visit) {
+    return values_.VisitSomeKeys(walk, visit);
+  }
 
   // One of memcached's; nothing: there is none, or it has ended. Valid until the next command.
   const Item* FindItem(const std::string& key) const { return memcached_.Find(key, now_ns_); }
@@ -59,6 +68,7 @@ class StateMachine {
   size_t seen_without_session() const { return window_.size(); }
   uint64_t committed_time_ns() const { return now_ns_; }
   const MemcachedState& memcached() const { return memcached_; }
+  MemoryUse memory() const;
   const Settings& settings() const { return settings_; }
 
   // Of every byte of the state (content_hash.h): two replicas that applied the same log have the same, whatever
@@ -71,13 +81,28 @@ class StateMachine {
   bool snapshot_is_sound() const { return snapshot_is_sound_; }
 
  private:
+  // What a command finds: what was charged when it came, and what is charged for remembering it, beside its result's values.
+  struct Room {
+    uint64_t before_bytes = 0;
+    size_t overhead_bytes = 0;
+  };
+
   Result ApplyOpen(const Command& command);
-  Result ApplyInSession(const Command& command);
-  Result ApplyInWindow(const Command& command);
+  Result ApplyInSession(const Command& command, uint64_t before_bytes);
+  Result ApplyInWindow(const Command& command, uint64_t before_bytes);
+  Result ApplyMemcached(uint64_t index, const Command& command);
+  void ApplyPurge(const Command& command);
   Result ApplySettings(const Command& command);
   void FollowSettings();
-  Result Execute(const std::vector<Operation>& operations);
+  Result Execute(const std::vector<Operation>& operations, const Room& room);
   Result ExecuteOne(const Operation& operation);
+  using Changes = std::unordered_map<std::string, std::optional<std::string>>;
+  Result Gather(const std::vector<Operation>& operations, Changes& changes) const;
+  int64_t GrowthOf(const Changes& changes) const;
+  void Make(Changes& changes);
+  bool IsRoomy(const std::vector<Operation>& operations, size_t overhead_bytes) const;
+  bool HasRoom(int64_t growth_bytes, size_t record_bytes, uint64_t before_bytes);
+  void FreeFor(uint64_t bytes);
   uint64_t content() const {
     return values_.content() + sessions_.content() + window_.content() + memcached_.content() + flaws_;
   }

@@ -11,6 +11,7 @@
 
 #include "cluster/kv/content_hash.h"
 #include "cluster/kv/incremental_snapshot.h"
+#include "cluster/kv/memory.h"
 #include "cluster/kv/sharded_map.h"
 
 namespace hedgerow::kv {
@@ -34,10 +35,19 @@ class Store {
   void Put(const std::string& key, std::string_view value) {
     const auto [item, fresh] = items_.Emplace(key);
     if (!fresh) Save(key, *item);
-    if (!fresh) content_ -= HashValue(key, item->value);
-    // The memory of the former value is used again, unless it is far too much.
-    if (item->value.capacity() > kSpare_bytes + 2 * value.size()) item->value = std::string();
-    item->value.assign(value);
+    if (fresh) {
+      bytes_ += ChargeOf(key, value);
+    } else {
+      content_ -= HashValue(key, item->value);
+      bytes_ = bytes_ - item->value.size() + value.size();
+    }
+    // The memory of the former value is used again, unless it is too much, or too little and would be doubled.
+    const size_t capacity = item->value.capacity();
+    if (capacity > kSpare_bytes + value.size() + value.size() / 4 || capacity < value.size()) {
+      item->value = std::string(value);
+    } else {
+      item->value.assign(value);
+    }
     content_ += HashValue(key, item->value);
     item->snapshot = snapshot_;
   }
@@ -46,10 +56,22 @@ class Store {
     if (item == nullptr) return;
     Save(key, *item);
     content_ -= HashValue(key, item->value);
+    bytes_ -= ChargeOf(key, item->value);
     items_.Erase(key);
   }
   size_t size() const { return items_.size(); }
+  uint64_t bytes() const { return bytes_; }      // memory.h
   uint64_t content() const { return content_; }  // content_hash.h
+
+  static size_t ChargeOf(std::string_view key, std::string_view value) {
+    return key.size() + value.size() + kValueOverhead_bytes;
+  }
+
+  // A walk over all keys, a few of them at a time, in an order of this process's own. False: there was none left.
+  template <typename Visit>
+  bool VisitSomeKeys(MapWalk& walk, const Visit& visit) {
+    return items_.VisitSome(walk, [&visit](const std::string& key, Item&) { visit(key); });
+  }
 
   // A fault of memory, for tests: one bit of a value that is not empty.
   bool Flip(const std::string& key) {
@@ -79,7 +101,7 @@ class Store {
     uint64_t snapshot = 0;  // the last one that it is written down for, or younger than
   };
 
-  static constexpr size_t kSpare_bytes = 256;
+  static constexpr size_t kSpare_bytes = 64;
 
   void Save(const std::string& key, Item& item) {
     if (writer_ == nullptr || item.snapshot == snapshot_) return;
@@ -89,9 +111,10 @@ class Store {
 
   ShardedMap<std::string, Item> items_{4096};
   uint64_t content_ = 0;
+  uint64_t bytes_ = 0;
   uint64_t snapshot_ = 0;
   SnapshotWriter* writer_ = nullptr;  // while a snapshot is made
-  ShardedMap<std::string, Item>::Walk walk_;
+  MapWalk walk_;
 };
 
 }  // namespace hedgerow::kv

@@ -10,8 +10,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <functional>
 #include <unordered_map>
+
+#include "cluster/kv/keyed_hash.h"
 
 namespace hedgerow::memcached {
 
@@ -35,10 +36,12 @@ class Rate {
 
  private:
   struct Hash {
+    Hash() : secret(kv::TheHashSecret()) {}
+    kv::HashSecret secret;
     size_t operator()(const Client& client) const {
       uint64_t hash = 0;
-      for (const uint64_t word : client) hash = (hash ^ std::hash<uint64_t>()(word)) * 0x9e3779b97f4a7c15;
-      return hash ^ (hash >> 32);
+      for (const uint64_t word : client) hash = kv::KeyedHash(secret, hash ^ word);
+      return hash;
     }
   };
 

@@ -269,13 +269,13 @@ void Client::Complete(Operation& operation, const kv::Answer& answer) {
         return;
       case kv::ResultCode::kNotFound:
       case kv::ResultCode::kNotStored:
-      case kv::ResultCode::kNoRoom:
       case kv::ResultCode::kTooLarge:
       case kv::ResultCode::kSuperseded:
         world_.Fail("client ", address_, " got an answer of memcached's");
         return;
       case kv::ResultCode::kOk:
       case kv::ResultCode::kMismatch:
+      case kv::ResultCode::kNoRoom:
         break;
     }
     // A session that has expired frees its nonce: a ghost of its OPEN opens another, which nobody uses.

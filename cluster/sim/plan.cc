@@ -185,6 +185,7 @@ kv::Settings DrawSettings(Random& random) {
     window->window_ns = random.Pick<uint64_t>({kWindowMin_ns, 5 * kSecond, kWindowMax_ns});
     window->requests_max = random.Pick<uint64_t>({20, 250'000});
   }
+  settings.memory_bytes = random.Pick<uint64_t>({60'000, 1 << 30, 1 << 30});
   settings.memcached.memory_bytes = random.Pick<uint64_t>({4'000, 100'000, 1 << 30});
   return settings;
 }

@@ -52,7 +52,10 @@ void Server::Start() {
     state = Load(*disk_.Find(restored.snapshot.last)->chunks);
   kv::ReplicaOptions options = OptionsOf(world_, id_);
   options.raft.initial = disk_.BeginsWith(FileSays());
-  replica_.emplace(*this, std::move(options), std::move(restored), std::move(state));
+  {
+    const kv::ScopedHashSecret secret(MapSecret());
+    replica_.emplace(*this, std::move(options), std::move(restored), std::move(state));
+  }
   turn_.emplace(static_cast<node::TurnHost&>(*this), *replica_,
                 world_.plan.disk.memory ? node::Turn::Durability::kMemory : node::Turn::Durability::kDisk);
   if (world_.plan.sealed.on) {
@@ -85,7 +88,11 @@ raft::Configuration Server::FileSays() {
   return raft::Configuration::OfVoters(voters);
 }
 
+// Another one in each life, as processes draw theirs: what went by the order of a walk would differ between replicas.
+kv::HashSecret Server::MapSecret() const { return {.first = id_.value(), .second = lives_}; }
+
 std::unique_ptr<kv::StateMachine> Server::Load(const std::vector<std::string>& chunks) {
+  const kv::ScopedHashSecret secret(MapSecret());
   kv::StateLoader loader;
   for (const std::string& chunk : chunks) loader.Add(chunk);
   std::unique_ptr<kv::StateMachine> state = loader.Finish();
@@ -216,6 +223,7 @@ bool Server::MayBeHeard() const {
 
 std::unique_ptr<kv::StateMachine> Server::StateOf(const raft::RestoredState& log) {
   if (log.snapshot.last.index > raft::LogIndex()) return Load(*disk_.Find(log.snapshot.last)->chunks);
+  const kv::ScopedHashSecret secret(MapSecret());
   return std::make_unique<kv::StateMachine>();
 }
 

@@ -125,6 +125,7 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   static void Take(Inbox& inbox);
   void ReceiveFromPeer(uint64_t arrived_ns, raft::Message message);
   raft::Configuration FileSays();
+  kv::HashSecret MapSecret() const;
   std::unique_ptr<kv::StateMachine> Load(const std::vector<std::string>& chunks);
   void StartCoupling();
   std::vector<raft::NodeId> KernelMembers() const;
