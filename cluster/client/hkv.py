@@ -34,8 +34,9 @@ MAGIC, VERSION = 0x48, 2
 OPEN, WRITE, GET, CANCEL = 1, 2, 3, 4
 PUT, DELETE, CAS, INCR = 1, 2, 3, 4
 STATUSES = ("OK", "NOT_FOUND", "MISMATCH", "NOT_A_NUMBER", "UNKNOWN_SESSION", "BELOW_LOWEST", "OVERLOADED",
-            "NOT_LEADER", "MALFORMED", "UNKNOWN_VERSION", "TOO_LARGE")
-OK, NOT_FOUND, MISMATCH, OVERLOADED, MALFORMED, UNKNOWN_VERSION = 0, 1, 2, 6, 8, 9
+            "NOT_LEADER", "MALFORMED", "UNKNOWN_VERSION", "TOO_LARGE", "NO_SPACE",
+            "UNPROVEN")
+OK, NOT_FOUND, MISMATCH, OVERLOADED, MALFORMED, UNKNOWN_VERSION, UNPROVEN = 0, 1, 2, 6, 8, 9, 12
 MAX_BYTES, MAX_OPERATIONS, MAX_KEY_BYTES = 1232, 64, 250
 _REQUEST_HEADER = struct.Struct("<BBBBIQQQQ")
 _ANSWER_HEADER = struct.Struct("<BBBBIQQQ")
@@ -136,7 +137,8 @@ class Answer:
 
 
 def encode_request(kind: int, patience_us: int, client_id: int, seq: int, lowest_unanswered: int = 0,
-                   key: bytes = b"", operations: Sequence[bytes] = (), token: int = 0) -> bytes:
+                   key: bytes = b"", operations: Sequence[bytes] = (), token: int = 0, padded: int = 0) -> bytes:
+    """`padded`: with zeros behind it the request has so many bytes."""
     body = b""
     if kind == GET:
         body = _key(key)
@@ -145,6 +147,7 @@ def encode_request(kind: int, patience_us: int, client_id: int, seq: int, lowest
             raise ValueError(f"{len(operations)} operations: at most {MAX_OPERATIONS}")
         body = bytes([len(operations)]) + b"".join(operations)
     datagram = _REQUEST_HEADER.pack(MAGIC, VERSION, kind, 0, patience_us, client_id, seq, lowest_unanswered, token) + body
+    datagram += bytes(max(0, padded - len(datagram)))
     if len(datagram) > MAX_BYTES:
         raise ValueError(f"a request of {len(datagram)} bytes: at most {MAX_BYTES}")
     return datagram
@@ -218,6 +221,7 @@ class Client:
         self.session, self.token = NO_SESSION, 0
         self.unpaired = 0  # datagrams that were no answer to what was asked: late, duplicate, foreign
         self._next_seq = 1
+        self._padded = 0  # bytes of a GET, as the longest answer so far has wanted
         self._forked = _forks
 
     def _be_of_this_process(self) -> None:
@@ -248,7 +252,11 @@ class Client:
     def get(self, key: bytes, timeout_s: float | None = None) -> bytes | None:
         """None: there is no such key."""
         self._be_of_this_process()
-        answer = self._ask(GET, secrets.randbits(64), secrets.randbits(64), timeout_s, key=key)
+        answer = self._ask(GET, secrets.randbits(64), secrets.randbits(64), timeout_s, key=key, padded=self._padded)
+        if answer.status == UNPROVEN and self._padded < answer.hint <= MAX_BYTES:
+            # An answer is no longer than three times its request: this one as long as that wants, and later ones, too.
+            self._padded = answer.hint
+            answer = self._ask(GET, secrets.randbits(64), secrets.randbits(64), timeout_s, key=key, padded=self._padded)
         if answer.status == NOT_FOUND:
             return None
         if answer.status != OK:

@@ -104,6 +104,10 @@ absl::Status ToStatus(const wire::HkvAnswer& answer) {
       return absl::FailedPreconditionError("the cluster does not know the session, which may have ended");
     case wire::HkvStatus::kOverloaded:
       return absl::ResourceExhaustedError("the cluster is overloaded; nothing was done");
+    case wire::HkvStatus::kNoSpace:
+      return absl::ResourceExhaustedError("the store is full; nothing was done. Deletes are");
+    case wire::HkvStatus::kUnproven:
+      return absl::ResourceExhaustedError(absl::StrCat("the answer wants a request of ", answer.hint, " bytes"));
     case wire::HkvStatus::kNotLeader:
       return absl::UnavailableError(
           answer.hint == 0 ? "the node is not the leader and knows of none"

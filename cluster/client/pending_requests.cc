@@ -44,7 +44,8 @@ uint64_t PendingRequests::RandomId(uint64_t number) const {
 }
 
 absl::StatusOr<Draft> PendingRequests::Get(std::string key, uint64_t now_ns, uint64_t patience_ns) {
-  return Note({.kind = wire::HkvKind::kGet, .client_id = reader_id(), .seq = RandomId(++gets_), .key = std::move(key)},
+  return Note({.kind = wire::HkvKind::kGet, .client_id = reader_id(), .seq = RandomId(++gets_), .key = std::move(key),
+               .padded_bytes = gets_padded_bytes_},
               now_ns, patience_ns);
 }
 
@@ -85,6 +86,7 @@ absl::StatusOr<Draft> PendingRequests::Note(wire::HkvRequest request, uint64_t n
   }
   Pending pending{.kind = draft.request.kind, .sent_ns = now_ns, .deadline_ns = now_ns + patience_ns};
   const bool write = pending.kind == wire::HkvKind::kWrite;
+  if (pending.kind == wire::HkvKind::kGet) pending.request = draft.request;
   if (write && on_overload_ == OnOverload::kSettle) {
     pending.request = draft.request;
     const bool nonce = id.first == wire::kHkvNoSession;
@@ -114,6 +116,9 @@ std::optional<Outcome> PendingRequests::Answer(wire::HkvAnswer answer, uint64_t 
     ++pending->second.overloaded;
     if (IsToBeRepeated(pending->first, pending->second, now_ns)) return std::nullopt;
   }
+  if (answer.status == wire::HkvStatus::kUnproven &&
+      IsToBePadded(pending->first, pending->second, answer, now_ns))
+    return std::nullopt;
   // The CANCEL came before the write, which is never done then. The write itself is answered MISMATCH for that; it may as
   // well have been done and have compared in vain: what it found is not known, that nothing was done is.
   const bool came_first = answer.status == wire::HkvStatus::kOk && answer.values.empty();
@@ -149,13 +154,27 @@ bool PendingRequests::IsToBeRepeated(const Id& id, Pending& pending, uint64_t no
   return true;
 }
 
+// At once, and once: its answer does not become longer. Later ones are as long from the beginning.
+bool PendingRequests::IsToBePadded(const Id& id, Pending& pending, const wire::HkvAnswer& answer, uint64_t now_ns) {
+  if (pending.kind != wire::HkvKind::kGet || answer.hint > wire::kHkvMax_bytes) return false;
+  gets_padded_bytes_ = std::max<size_t>(gets_padded_bytes_, answer.hint);
+  if (pending.request.padded_bytes >= answer.hint) return pending.repeat_ns != 0;
+  pending.request.padded_bytes = answer.hint;
+  if (on_overload_ == OnOverload::kEnd) return false;
+  ++to_be_repeated_;
+  if (pending.repeat_ns != 0) return true;
+  pending.repeat_ns = now_ns;
+  by_repeat_.emplace(now_ns, id);
+  return true;
+}
+
 std::optional<Draft> PendingRequests::Repeat(uint64_t now_ns) {
   if (next_repeat_ns() > now_ns) return std::nullopt;
   const Id id = by_repeat_.begin()->second;
   by_repeat_.erase(by_repeat_.begin());
   Pending& pending = pending_.at(id);
   pending.repeat_ns = 0;
-  if (now_ns >= pending.take_back_ns) {
+  if (pending.kind == wire::HkvKind::kWrite && now_ns >= pending.take_back_ns) {
     pending.taken_back = true;
     pending.request.kind = wire::HkvKind::kCancel;
     pending.request.operations.clear();

@@ -96,7 +96,7 @@ class PendingRequests {
     wire::HkvKind kind;
     uint64_t sent_ns;
     uint64_t deadline_ns;
-    wire::HkvRequest request{};  // of a write that may have to be sent again
+    wire::HkvRequest request{};  // of what may have to be sent again: a write, a GET
     uint32_t overloaded = 0;     // answers
     uint64_t repeat_ns = 0;      // 0: not to be sent again
     uint64_t take_back_ns = 0;   // from then on its CANCEL is sent in its place
@@ -107,6 +107,7 @@ class PendingRequests {
   uint64_t RandomId(uint64_t number) const;
   absl::StatusOr<Draft> Note(wire::HkvRequest request, uint64_t now_ns, uint64_t patience_ns);
   bool IsToBeRepeated(const Id& id, Pending& pending, uint64_t now_ns);
+  bool IsToBePadded(const Id& id, Pending& pending, const wire::HkvAnswer& answer, uint64_t now_ns);
   Outcome End(std::map<Id, Pending>::iterator pending, uint64_t now_ns);
 
   kv::SessionName secret_;
@@ -120,6 +121,7 @@ class PendingRequests {
   std::set<std::pair<uint64_t, Id>> by_deadline_;
   std::set<std::pair<uint64_t, Id>> by_repeat_;
   uint64_t to_be_repeated_ = 0;
+  size_t gets_padded_bytes_ = 0;  // what the longest answer so far has wanted (HkvStatus::kUnproven)
 };
 
 }  // namespace hedgerow::client

@@ -10,7 +10,8 @@ namespace {
 // By number.
 constexpr std::array<std::string_view, kOutcomes> kOutcomeNames = {
     "none",    "values", "miss",         "stored",  "not_stored", "exists",     "not_found", "deleted",
-    "touched", "number", "not_a_number", "no_room", "too_large",  "overloaded", "no_leader", "other"};
+    "touched", "number", "not_a_number", "no_room", "too_large",  "overloaded", "no_leader", "other",
+    "flushed", "unproven"};
 
 Said Line(Outcome outcome, std::string_view line) {
   return {.outcome = outcome, .text = std::string(line) + "\r\n"};
@@ -28,6 +29,8 @@ Said Done(Verb verb, const kv::Result& result) {
       return Line(Outcome::kDeleted, "DELETED");
     case Verb::kTouch:
       return Line(Outcome::kTouched, "TOUCHED");
+    case Verb::kFlushAll:
+      return Line(Outcome::kFlushed, "OK");
     case Verb::kIncrement:
     case Verb::kDecrement:
       return Line(Outcome::kNumber, result.values.empty() ? "0" : result.values[0]);
@@ -81,6 +84,8 @@ Said SayItems(Verb verb, size_t asked, const std::vector<std::pair<std::string, 
 }
 
 Said SayOverloaded() { return Line(Outcome::kOverloaded, "SERVER_ERROR overloaded"); }
+
+Said SayUnproven() { return Line(Outcome::kUnproven, "CLIENT_ERROR the answer is too long: sources.trusted"); }
 
 Said SayNoLeader() { return Line(Outcome::kNoLeader, "SERVER_ERROR no leader"); }
 

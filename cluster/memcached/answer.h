@@ -41,8 +41,10 @@ enum class Outcome : uint8_t {
   kOverloaded = 13,
   kNoLeader = 14,
   kOther = 15,  // version, stats
+  kFlushed = 16,
+  kUnproven = 17,  // a get whose answer is longer than three times what was sent: sources.trusted
 };
-constexpr size_t kOutcomes = 16;
+constexpr size_t kOutcomes = 18;
 std::string_view Name(Outcome outcome);
 
 struct Said {
@@ -55,6 +57,8 @@ Said SayResult(Verb verb, const kv::Result& result);
 Said SayItems(Verb verb, size_t asked, const std::vector<std::pair<std::string, kv::Item>>& items);
 Said SayNoLeader();
 Said SayOverloaded();
+// A client's own fault, so nothing that another node should be asked for. Short: it is an answer, too.
+Said SayUnproven();
 
 // In their order; one at least.
 std::vector<std::string> Datagrams(uint16_t id, std::string_view text);

@@ -25,7 +25,8 @@ constexpr std::array<std::string_view, kRefusals> kRefusalNames = {"none",
                                                                    "binary",
                                                                    "too_fast",
                                                                    "too_many_clients"};
-constexpr std::array<std::string_view, kDrops> kDropNames = {"none", "too_short", "an_answer", "source"};
+constexpr std::array<std::string_view, kDrops> kDropNames = {"none",        "too_short", "an_answer", "source",
+                                                              "server_port", "too_long",  "bytes"};
 
 // With which an answer begins.
 constexpr std::string_view kAnswerWords[] = {
@@ -120,6 +121,7 @@ class Parser {
     if (row == nullptr) return OtherCommand();
     request_.verb = row->verb;
     if (row->line == LineForm::kNothing) return words_.size() == 1 ? Alone() : Unknown();
+    if (row->line == LineForm::kDelay) return Flush();
     return row->line == LineForm::kKeys ? Get() : Change(*row);
   }
 
@@ -147,6 +149,18 @@ class Parser {
       if (!IsKey(words_[i])) return BadFormat();
       request_.keys.emplace_back(words_[i]);
     }
+    return Alone();
+  }
+
+  Parse Flush() {
+    if (words_.size() > 1 && words_.back() == "noreply") {
+      request_.no_reply = true;
+      words_.pop_back();
+    }
+    request_.operation.verb = kv::ItemVerb::kFlush;
+    if (words_.size() > 2) return Unknown();
+    if (words_.size() == 2 && !ReadNumber(words_[1], request_.exptime))
+      return Refuse(Refusal::kBadFormat, "CLIENT_ERROR invalid exptime argument");
     return Alone();
   }
 

@@ -60,8 +60,11 @@ enum class Drop : uint8_t {
   kTooShort = 1,  // shorter than a frame header: there is no id to answer under
   kAnAnswer = 2,  // two servers would send each other errors for ever
   kSource = 3,    // from none of the networks that the node serves (`memcached.clients`)
+  kServerPort = 4,  // an error to a port from which servers answer: two would answer each other for ever
+  kTooLong = 5,     // said by the front end: an answer that is longer than three times its request
+  kBytes = 6,       // said by the front end: a datagram beyond what may leave for a prefix
 };
-constexpr size_t kDrops = 4;
+constexpr size_t kDrops = 7;
 std::string_view Name(Drop drop);
 
 struct Limits {

@@ -76,6 +76,10 @@ TEST(MemcachedRequest, TheOthersHaveALine) {
   EXPECT_EQ(Taken("decr k 1 noreply\r\n").operation.verb, kv::ItemVerb::kDecrement);
   EXPECT_EQ(Taken("version\r\n").verb, Verb::kVersion);
   EXPECT_EQ(Taken("stats\r\n").verb, Verb::kStats);
+  EXPECT_EQ(Taken("flush_all\r\n").operation.verb, kv::ItemVerb::kFlush);
+  EXPECT_EQ(Taken("flush_all 10\r\n").exptime, 10);
+  EXPECT_TRUE(Taken("flush_all noreply\r\n").no_reply);
+  EXPECT_TRUE(Taken("flush_all 0 noreply\r\n").no_reply);
   EXPECT_FALSE(Taken("delete noreply\r\n").no_reply) << "a key may be called so";
   EXPECT_THAT(Taken("get noreply\r\n").keys, ElementsAre("noreply"));
 }
@@ -83,7 +87,7 @@ TEST(MemcachedRequest, TheOthersHaveALine) {
 TEST(MemcachedRequest, WhatIsMalformedIsToldInMemcachedsWords) {
   for (const char* body :
        {"", "\r\n", " \r\n", "x", "get a", "GET a\r\n", "get\r\n", "set k 0 0\r\n", "touch k\r\n", "incr k\r\n",
-        "delete\r\n", "cas k 0 0 1\r\nx\r\n", "set k 0 0 1 2\r\nx\r\n", "quit\r\n", "flush_all\r\n",
+        "delete\r\n", "cas k 0 0 1\r\nx\r\n", "set k 0 0 1 2\r\nx\r\n", "quit\r\n", "flush_all 1 2\r\n",
         "verbosity 1\r\n", "stats items\r\n", "shutdown\r\n"})
     EXPECT_EQ(Told(body), "ERROR") << body;
   const std::string long_key(251, 'k');

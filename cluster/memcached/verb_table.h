@@ -16,7 +16,7 @@
 
 namespace hedgerow::memcached {
 
-// The first have the numbers of kv::ItemVerb, which has one more: a set of what is too large. Never reused.
+// The first have the numbers of kv::ItemVerb, which has more: a set of what is too large, and flush_all's. Never reused.
 enum class Verb : uint8_t {
   kSet = 1,
   kAdd = 2,
@@ -32,6 +32,7 @@ enum class Verb : uint8_t {
   kGets = 12,
   kVersion = 13,
   kStats = 14,
+  kFlushAll = 15,
 };
 
 // What stands behind the command's name.
@@ -43,6 +44,7 @@ enum class LineForm : uint8_t {
   kKeyDelta,     // key delta
   kStore,        // key flags exptime bytes, and the block in the next line
   kStoreUnique,  // the same with the unique number that is to be replaced
+  kDelay,        // nothing, or in how many seconds
 };
 
 struct VerbRow {
@@ -68,6 +70,7 @@ constexpr std::array kVerbRows = {
     VerbRow{Verb::kGets, "gets", LineForm::kKeys, "the same with the unique numbers", false, false},
     VerbRow{Verb::kVersion, "version", LineForm::kNothing, "VERSION", false, false},
     VerbRow{Verb::kStats, "stats", LineForm::kNothing, "STAT lines, END", false, false},
+    VerbRow{Verb::kFlushAll, "flush_all", LineForm::kDelay, "OK", true, false},
 };
 constexpr size_t kVerbs = kVerbRows.size() + 1;  // with 0, which is none
 

@@ -28,6 +28,8 @@ std::string LineInWords(LineForm line) {
       return " KEY EXPTIME";
     case LineForm::kKeyDelta:
       return " KEY DELTA";
+    case LineForm::kDelay:
+      return " [DELAY]";
     case LineForm::kStore:
       return " KEY FLAGS EXPTIME BYTES";
     case LineForm::kStoreUnique:

@@ -15,6 +15,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "cluster/node/host/node_memory.h"
 #include "cluster/node/snapshots/backup_pieces.h"
 #include "cluster/transfer/load_state.h"
 #include "operate/version.h"
@@ -54,17 +55,34 @@ wire::PeerTraits TraitsOf(const NodeConfig& config, const IdentityKeeper& identi
           .build = std::string(operate::kVersion).substr(0, wire::kBuildMax_bytes)};
 }
 
+// What a new cluster begins with, if this node is its first leader: where the file does not say how large the store may be, what
+// this node's memory is enough for.
+kv::Settings SeedOf(const NodeConfig& config, uint64_t available_memory_bytes) {
+  kv::Settings seed = config.settings;
+  const auto says = [&named = config.settings_in_file](kv::Setting setting) {
+    return std::find(named.begin(), named.end(), setting) != named.end();
+  };
+  if (!says(kv::Setting::kMemory)) seed.memory_bytes = LimitFor_bytes(available_memory_bytes, seed.memory_bytes);
+  if (!says(kv::Setting::kMemcachedMemory))
+    seed.memcached.memory_bytes = std::min(seed.memcached.memory_bytes, seed.memory_bytes / 2);
+  return seed;
+}
+
 kv::ReplicaOptions ReplicaOptionsOf(const NodeConfig& config) {
+  const uint64_t available_memory_bytes = AvailableMemory_bytes();
   kv::ReplicaOptions options;
+  options.router.waiting_max_bytes = WaitingMax_bytes(available_memory_bytes);
   options.raft.self = config.self;
   options.raft.election_floor_ns = config.election_floor_ns;
   options.raft.election_cap_ns = config.election_cap_ns;
   options.router.waiting_max = config.waiting_max;
   options.raft.tail_max_entries = config.snapshots.tail_entries;
-  options.raft.tail_max_bytes = config.snapshots.tail_bytes;
+  // The log is in memory from its beginning on.
+  const uint64_t log_bytes = LogMax_bytes(available_memory_bytes);
+  options.raft.tail_max_bytes = std::min(config.snapshots.tail_bytes, log_bytes / 2);
   options.snapshots = {.every_entries = config.snapshots.every_entries,
-                       .every_bytes = config.snapshots.every_bytes};
-  options.seed = config.settings;
+                       .every_bytes = std::min(config.snapshots.every_bytes, log_bytes)};
+  options.seed = SeedOf(config, available_memory_bytes);
   options.check_every_entries = config.check_every_entries;
   return options;
 }
@@ -135,14 +153,15 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   absl::StatusOr<std::unique_ptr<UdpSocket>> clients =
       UdpSocket::Bind(config.serve, kSocketBuffer_bytes, 2 * wire::kHkvMax_bytes);
   if (!clients.ok()) return clients.status();
-  absl::StatusOr<std::unique_ptr<MemcachedFrontEnd>> memcached = MemcachedFrontEnd::Open(config);
+  auto sources = std::make_unique<SourceLimits>(config.sources);
+  absl::StatusOr<std::unique_ptr<MemcachedFrontEnd>> memcached = MemcachedFrontEnd::Open(config, *sources);
   if (!memcached.ok()) return memcached.status();
   const uint64_t life = DrawLife();
   absl::StatusOr<std::unique_ptr<Offloads>> offloads = Offloads::Open(config, life, **identity);
   if (!offloads.ok()) return offloads.status();
   auto node = std::unique_ptr<Node>(new Node(std::move(config), *std::move(storage), *std::move(identity),
                                              std::move(state), *std::move(peers), *std::move(clients),
-                                             *std::move(memcached), life, *std::move(offloads)));
+                                             std::move(sources), *std::move(memcached), life, *std::move(offloads)));
   if (absl::Status members =
           node->config_.CheckMembers(node->storage_->began_with(), node->replica_.raft().configuration());
       !members.ok())
@@ -163,13 +182,16 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
 Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
            std::unique_ptr<IdentityKeeper> identity,
            std::unique_ptr<kv::StateMachine> state, std::unique_ptr<UdpSocket> peer_socket,
-           std::unique_ptr<UdpSocket> client_socket, std::unique_ptr<MemcachedFrontEnd> memcached,
+           std::unique_ptr<UdpSocket> client_socket, std::unique_ptr<SourceLimits> sources,
+           std::unique_ptr<MemcachedFrontEnd> memcached,
            uint64_t life, std::unique_ptr<Offloads> offloads)
     : config_(std::move(config)),
+      available_memory_bytes_(AvailableMemory_bytes()),
       storage_(std::move(storage)),
       identity_(std::move(identity)),
       peer_socket_(std::move(peer_socket)),
       client_socket_(std::move(client_socket)),
+      sources_(std::move(sources)),
       memcached_(std::move(memcached)),
       random_(Seed()),
       now_ns_(Monotonic_ns()),
@@ -178,7 +200,7 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
              {.cluster_id = config_.cluster_id, .key = config_.cluster_key, .self = config_.self, .life = life,
               .traits = TraitsOf(config_, *identity_)},
              *identity_, [this] { return random_(); }),
-      front_end_(*client_socket_, config_.clients),
+      front_end_(*client_socket_, config_.clients, *sources_),
       pushback_(config_.waiting_max),
       announcer_(*peer_socket_, config_.cluster_id, config_.own().serve,
                  {.since_ns = started_ns_, .longest_ns = ReplicaOptionsOf(config_).router.hold_max_ns}, ProxiesOf(config_)),
@@ -244,6 +266,7 @@ void Node::RunTurn() {
   ++turns_;
   now_ns_ = Monotonic_ns();
   incidents_.TurnBegins(now_ns_);
+  sources_->TurnBegins(now_ns_);
   if (turn_.Run(now_ns_)) worked_ns_ = now_ns_;
 }
 

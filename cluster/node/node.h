@@ -67,6 +67,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override;
   absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange> changes) override;
   absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues values) override;
+  absl::StatusOr<Purged> PurgeSome(const std::string& prefix, const kv::MapWalk& walk) override;
 
   // For tests: one bit of a key's value changes by itself. False: there is no such key.
   bool FlipForTest(const std::string& key);
@@ -74,8 +75,8 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
  private:
   Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, std::unique_ptr<IdentityKeeper> identity,
        std::unique_ptr<kv::StateMachine> state, std::unique_ptr<UdpSocket> peer_socket,
-       std::unique_ptr<UdpSocket> client_socket, std::unique_ptr<MemcachedFrontEnd> memcached, uint64_t life,
-       std::unique_ptr<Offloads> offloads);
+       std::unique_ptr<UdpSocket> client_socket, std::unique_ptr<SourceLimits> sources,
+       std::unique_ptr<MemcachedFrontEnd> memcached, uint64_t life, std::unique_ptr<Offloads> offloads);
 
   // kv::ReplicaHost
   uint64_t Now_ns() override { return now_ns_; }
@@ -143,14 +144,18 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
 
   // node_settings.cc
   void FollowSettings();
+  absl::Status CheckLeads() const;
   absl::StatusOr<uint64_t> ChangeSettingsNow(const kv::SettingValues& values);
+  absl::StatusOr<Purged> PurgeSomeNow(const std::string& prefix, kv::MapWalk walk);
   void AddSettingsTo(NodeStatus& status) const;
 
   NodeConfig config_;
+  const uint64_t available_memory_bytes_;
   std::unique_ptr<storage::LogStorage> storage_;
   std::unique_ptr<IdentityKeeper> identity_;
   std::unique_ptr<UdpSocket> peer_socket_;
   std::unique_ptr<UdpSocket> client_socket_;
+  std::unique_ptr<SourceLimits> sources_;
   std::unique_ptr<MemcachedFrontEnd> memcached_;  // if it is configured
   std::mt19937_64 random_;
   SecretNumbers secrets_;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The cluster's settings as a node has applied them (cluster/kv/settings.h): what follows them here, changes that an
-// administrator asks for, and what the status tells of them. Part of Node, on the loop's thread but for
-// ChangeSettings.
+// administrator asks for, of settings and of the store, and what the status tells of them. Part of Node, on the loop's
+// thread but for ChangeSettings and PurgeSome.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -29,13 +29,29 @@ absl::StatusOr<uint64_t> Node::ChangeSettings(kv::SettingValues values) {
   return version.value_or(absl::DeadlineExceededError("the node's loop did not answer within 2 s"));
 }
 
-absl::StatusOr<uint64_t> Node::ChangeSettingsNow(const kv::SettingValues& values) {
+absl::Status Node::CheckLeads() const {
   const raft::Raft& raft = replica_.raft();
-  if (raft.role() != raft::Role::kLeader) {
-    return absl::FailedPreconditionError(raft.leader().IsSet()
-                                             ? absl::StrCat("node ", raft.leader().value(), " leads; ask it")
-                                             : "no node leads now; ask again");
-  }
+  if (raft.role() == raft::Role::kLeader) return absl::OkStatus();
+  return absl::FailedPreconditionError(raft.leader().IsSet()
+                                           ? absl::StrCat("node ", raft.leader().value(), " leads; ask it")
+                                           : "no node leads now; ask again");
+}
+
+absl::StatusOr<NodeControl::Purged> Node::PurgeSome(const std::string& prefix, const kv::MapWalk& walk) {
+  const auto purged = Ask<absl::StatusOr<Purged>>([this, prefix, walk] { return PurgeSomeNow(prefix, walk); });
+  return purged.value_or(absl::DeadlineExceededError("the node's loop did not answer within 2 s"));
+}
+
+absl::StatusOr<NodeControl::Purged> Node::PurgeSomeNow(const std::string& prefix, kv::MapWalk walk) {
+  if (absl::Status leads = CheckLeads(); !leads.ok()) return leads;
+  const std::optional<kv::Replica::Purged> purged = replica_.PurgeSome(prefix, walk);
+  if (!purged.has_value()) return absl::UnavailableError("earlier deletes wait to be proposed; ask again");
+  replica_.Settle();
+  return Purged{.keys = purged->keys, .done = purged->done, .walk = walk, .index = replica_.raft().log().last_index()};
+}
+
+absl::StatusOr<uint64_t> Node::ChangeSettingsNow(const kv::SettingValues& values) {
+  if (absl::Status leads = CheckLeads(); !leads.ok()) return leads;
   if (!replica_.ChangeSettings(values)) {
     return absl::UnavailableError("earlier changes of the settings wait to be proposed; ask again");
   }

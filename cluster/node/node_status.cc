@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/node/host/node_memory.h"
 #include "cluster/node/node.h"
 #include "cluster/node/status/stall_problem.h"
 #include "cluster/node/status/state_problem.h"
@@ -145,6 +146,10 @@ NodeStatus Node::StatusNow() {
     status.failing_ns = failing.last_ns - failing.since_ns;
   }
   status.full = FullProblems(replica_.state());
+  status.memory = {.limit_bytes = replica_.state().settings().memory_bytes,
+                   .used = replica_.state().memory(),
+                   .resident_bytes = ResidentMemory_bytes(),
+                   .available_bytes = available_memory_bytes_ == UINT64_MAX ? 0 : available_memory_bytes_};
   status.cluster_epoch = config_.cluster_epoch;
   status.beginning = config_.beginning;
   for (const PeerState& peer : peers_.states()) {
@@ -174,6 +179,9 @@ NodeStatus Node::StatusNow() {
   status.counters.emplace_back("hkv_pushbacks", front_end_.counters().asked_for_no_hedge, "never");
   status.counters.emplace_back("hkv_pushbacks", front_end_.counters().asked_for_later_hedge, "later");
   AddSocket(status, "client", client_socket_->counters());
+  status.counters.emplace_back("sources_limited", sources_->counters().bytes_over, "bytes");
+  status.counters.emplace_back("sources_limited", sources_->counters().opens_over, "opens");
+  status.counters.emplace_back("sources_limited", sources_->counters().table_full, "table_full");
   if (memcached_ != nullptr) AddMemcached(status, *memcached_, replica_.state().memcached());
   AddReasons<wire::DropReason>(status, "peer_dropped", peers_.counters().drops, 1);
   status.counters.emplace_back("peer_unsealable", peers_.counters().too_large);

@@ -20,7 +20,8 @@ constexpr uint32_t kPatienceDefault_us = 1'000'000;
 constexpr uint32_t kPatienceMax_us = 60'000'000;
 
 // By number.
-constexpr std::array<std::string_view, kHkvDrops> kDropNames = {"none", "too_short", "magic", "an_answer", "source"};
+constexpr std::array<std::string_view, kHkvDrops> kDropNames = {
+    "none", "too_short", "magic", "an_answer", "source", "server_port", "opens", "too_long", "bytes"};
 
 // The bytes that pair answer and request, as far as they are there.
 uint64_t NumberAt(std::string_view datagram, size_t offset) {
@@ -146,7 +147,7 @@ bool IsInSession(const HkvRequest& request) {
 }
 
 // From behind the version.
-std::optional<HkvRequest> GetRequest(ByteReader& reader) {
+std::optional<HkvRequest> GetRequest(ByteReader& reader, size_t datagram_bytes) {
   HkvRequest request;
   const HkvRequestRow* const row = FindHkvRequest(reader.Get<uint8_t>());
   const auto flags = reader.Get<uint8_t>();
@@ -166,7 +167,8 @@ std::optional<HkvRequest> GetRequest(ByteReader& reader) {
     request.operations.reserve(count);
     for (uint8_t i = 0; i < count && reader.ok(); ++i) request.operations.push_back(GetOperation(reader));
   }
-  if (!reader.done()) return std::nullopt;
+  if (reader.left_bytes() > 0) request.padded_bytes = datagram_bytes;
+  if (!reader.AreZeros()) return std::nullopt;
   return request;
 }
 
@@ -205,7 +207,7 @@ HkvParse ParseHkvRequest(std::string_view datagram) {
   }
   if (reader.Get<uint8_t>() != kHkvVersion) return Refuse(datagram, HkvStatus::kUnknownVersion, kHkvVersion);
   if (datagram.size() > kHkvMax_bytes) return Refuse(datagram, HkvStatus::kMalformed, 0);
-  HkvParse parse{.request = GetRequest(reader)};
+  HkvParse parse{.request = GetRequest(reader, datagram.size())};
   if (!parse.request.has_value()) return Refuse(datagram, HkvStatus::kMalformed, 0);
   return parse;
 }
@@ -247,7 +249,7 @@ std::optional<HkvAnswer> ParseHkvAnswer(std::string_view datagram) {
 }
 
 std::string Encode(const HkvRequest& request) {
-  const size_t size = Size_bytes(request);
+  const size_t size = std::max(Size_bytes(request), request.padded_bytes);
   if (size > kHkvMax_bytes) return {};
   const HkvRequestRow& row = RowOf(request.kind);
   ByteWriter writer(size);
@@ -265,6 +267,7 @@ std::string Encode(const HkvRequest& request) {
     writer.Put(static_cast<uint8_t>(request.operations.size()));
     for (const kv::Operation& operation : request.operations) PutOperation(writer, operation);
   }
+  if (request.padded_bytes > writer.view().size()) writer.PutZeros(request.padded_bytes - writer.view().size());
   return writer.Take();
 }
 
@@ -328,9 +331,10 @@ HkvStatus StatusOf(kv::ResultCode code) {
       return HkvStatus::kBelowLowest;
     case kv::ResultCode::kOverloaded:
       return HkvStatus::kOverloaded;
+    case kv::ResultCode::kNoRoom:
+      return HkvStatus::kNoSpace;
     case kv::ResultCode::kNotFound:
     case kv::ResultCode::kNotStored:
-    case kv::ResultCode::kNoRoom:
     case kv::ResultCode::kTooLarge:
     case kv::ResultCode::kSuperseded:
       break;  // memcached's commands only

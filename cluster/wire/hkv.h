@@ -44,6 +44,9 @@ struct HkvRequest {
   uint64_t token = 0;                       // in a session its token, else 0
   std::string key{};                        // GET
   std::vector<kv::Operation> operations{};  // WRITE
+  // The whole request, with zeros behind its body; 0, or less than it has without: none are there. What proves no source
+  // gets no answer longer than three times what it has sent (HkvStatus::kUnproven).
+  size_t padded_bytes = 0;
 
   bool operator==(const HkvRequest&) const = default;
 };
@@ -73,8 +76,12 @@ enum class HkvDrop : uint8_t {
   kMagic = 2,     // something else altogether
   kAnAnswer = 3,  // an answer: two nodes would send each other MALFORMED for ever
   kSource = 4,    // from none of the networks that the node serves (`clients`)
+  kServerPort = 5,  // an error to a port from which servers answer: two would answer each other for ever
+  kOpens = 6,       // said by the front end: more OPENs than a source may send
+  kTooLong = 7,     // said by the front end: an answer that is longer than three times its request
+  kBytes = 8,       // said by the front end: an answer beyond what may leave for a prefix
 };
-constexpr size_t kHkvDrops = 5;
+constexpr size_t kHkvDrops = 9;
 
 // Exactly one of the three: a request; or what to answer instead; or a reason to say nothing.
 struct HkvParse {

@@ -31,6 +31,8 @@ enum class HkvStatus : uint8_t {
   kMalformed = 8,
   kUnknownVersion = 9,
   kTooLarge = 10,
+  kNoSpace = 11,
+  kUnproven = 12,
 };
 
 // What a request has behind its header.
@@ -40,7 +42,7 @@ enum class HkvOutcome : uint8_t { kSession, kValue, kValues };
 // What a request's client_id is. With a session the request has its token, too.
 enum class HkvClientId : uint8_t { kZero, kSessionOrZero, kRandom };
 // What an answer's `hint` is.
-enum class HkvHint : uint8_t { kPushback, kLeader, kVersion };
+enum class HkvHint : uint8_t { kPushback, kLeader, kVersion, kBytes };
 
 struct HkvRequestRow {
   HkvKind kind;
@@ -110,6 +112,10 @@ constexpr std::array kHkvStatusRows = {
                  "`hint` is the version that this node speaks; the answer itself says that of the request"},
     HkvStatusRow{HkvStatus::kTooLarge, "too_large", HkvHint::kPushback,
                  "the answer would not fit a datagram; a WRITE (of very many increments) was done all the same"},
+    HkvStatusRow{HkvStatus::kNoSpace, "no_space", HkvHint::kPushback,
+                 "WRITE: it would store more, and the store is full; nothing was done, and never will be under this number"},
+    HkvStatusRow{HkvStatus::kUnproven, "unproven", HkvHint::kBytes,
+                 "GET: the answer is longer than three times the request; it comes to one of `hint` bytes, with zeros behind it"},
 };
 constexpr size_t kHkvStatuses = kHkvStatusRows.size();
 

@@ -49,7 +49,7 @@ def stand() -> Iterator[Stand]:
         lab = stack.enter_context(Lab(TAG, replicas=3))
         data = stack.enter_context(DataDirs(TAG, "memory"))
         cluster = stack.enter_context(hedgerow_cluster(lab, data.path, NodeSettings(
-            proxies=(("lab", lab.client.ipv4),), memcached=(("once_in_window", "on"),))))
+            proxies=(("lab", lab.client.ipv4),), memcached=(("once_in_window", "on"),), trusted=("10.0.0.0/8",))))
         cluster.wait_ready()
         service = product.service("cache", VIP_KV[0], MEMCACHED_PORT, "memcached",
                                   {host.name: host.ipv4 for host in lab.replicas}, delay="10ms", duplicate=WRITES,

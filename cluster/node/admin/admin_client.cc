@@ -83,6 +83,15 @@ class GrpcClient final : public AdminClient {
     return reply.version();
   }
 
+  absl::StatusOr<v1::PurgeSomeReply> PurgeSome(const v1::PurgeSomeRequest& request) override {
+    v1::PurgeSomeReply reply;
+    grpc::ClientContext context;
+    context.set_deadline(DeadlineAfter(patience_));
+    const grpc::Status status = stub_->PurgeSome(&context, request, &reply);
+    if (!status.ok()) return operate::FromGrpc(status);
+    return reply;
+  }
+
  private:
   const absl::Duration patience_;
   std::unique_ptr<v1::NodeAdmin::Stub> stub_;

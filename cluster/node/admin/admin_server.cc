@@ -95,6 +95,24 @@ class Administration final : public Monitor {
     return Audited(*context, *request, operate::ToGrpc(version.status()));
   }
 
+  // One line for a walk, which asks for many portions.
+  grpc::Status PurgeSome(grpc::ServerContext* context, const v1::PurgeSomeRequest* request,
+                         v1::PurgeSomeReply* reply) override {
+    const v1::PurgePosition& from = request->position();
+    const absl::StatusOr<NodeControl::Purged> purged = control_.PurgeSome(
+        request->prefix(), {.shard = from.shard(), .bucket = from.bucket(), .buckets = from.buckets()});
+    if (purged.ok()) {
+      reply->set_keys(purged->keys);
+      reply->set_done(purged->done);
+      reply->mutable_position()->set_shard(purged->walk.shard);
+      reply->mutable_position()->set_bucket(purged->walk.bucket);
+      reply->mutable_position()->set_buckets(purged->walk.buckets);
+      reply->set_index(purged->index.value());
+    }
+    const grpc::Status result = operate::ToGrpc(purged.status());
+    return request->has_position() ? result : Audited(*context, *request, result);
+  }
+
  private:
   static grpc::Status Audited(const grpc::ServerContext& context, const google::protobuf::Message& request,
                               grpc::Status result) {

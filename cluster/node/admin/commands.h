@@ -50,6 +50,10 @@ int RunMembers(const Call& call, absl::Duration patience);
 inline constexpr absl::Duration kSettingsPatience = absl::Seconds(10);
 int RunSettings(const Call& call);
 int RunSettings(const Call& call, absl::Duration patience);
+// Deletes keys by a prefix (commands_purge.cc). So long for a portion; there are as many as it takes.
+inline constexpr absl::Duration kPurgePatience = absl::Seconds(10);
+int RunPurge(const Call& call);
+int RunPurge(const Call& call, absl::Duration patience);
 int RunValidate(const Call& call);
 int RunVersion(const Call& call);
 

@@ -343,12 +343,32 @@ TEST_F(NodeCommandsTest, WhoIsLostComesBackInTwoChangesAndNotTwice) {
   EXPECT_EQ(control_.changes().size(), 2u) << "asked again there is nothing left to do";
 }
 
+TEST_F(NodeCommandsTest, PurgeDeletesUntilAWalkFindsNothingMore) {
+  control_.SetKeys({"cache/a", "user/a", "cache/b", "cache/c"}, /*loses_one=*/false);
+  const Outcome done = Node({"purge", "--prefix", "cache/", "--socket", socket_});
+  EXPECT_EQ(done.exit_code, kExitOk) << done.err;
+  EXPECT_EQ(done.out, "3 keys deleted\n");
+  EXPECT_THAT(control_.keys(), ElementsAre("user/a"));
+  control_.SetKeys({"cache/a", "cache/b"}, /*loses_one=*/true);
+  EXPECT_EQ(Node({"purge", "--prefix", "cache/", "--socket", socket_}).exit_code, kExitOk);
+  EXPECT_THAT(control_.keys(), IsEmpty()) << "what a leader has lost is found by the next walk";
+}
+
+TEST_F(NodeCommandsTest, PurgeWantsAPrefixAndALeader) {
+  EXPECT_THAT(Node({"purge", "--socket", socket_}).err, HasSubstr("an empty one names all keys"));
+  EXPECT_THAT(Node({"purge", "cache/", "--socket", socket_}).err, HasSubstr("--prefix says which keys"));
+  control_.FailChanges(absl::FailedPreconditionError("node 2 leads; ask it"));
+  const Outcome refused = Node({"purge", "--prefix", "cache/", "--socket", socket_});
+  EXPECT_EQ(refused.exit_code, kExitFailure);
+  EXPECT_THAT(refused.err, HasSubstr("node 2 leads; ask it"));
+}
+
 TEST_F(NodeCommandsTest, ValidateAcceptsASoundFile) {
   const Outcome done = Node({"validate", "--config", config_});
   EXPECT_EQ(done.exit_code, kExitOk) << done.err;
   EXPECT_EQ(done.out,
             config_ + ": sound (node 1 of 3, 1 proxy)\n"
-                      "sessions.timeout, sessions.max, memcached.memory_mib, memcached.window, memcached.window_max: only for "
+                      "sessions.timeout, sessions.max, memory.limit_mib, memcached.memory_mib, memcached.window, memcached.window_max: only for "
                       "a new cluster; `hedgerow-node settings` shows and changes what a running one goes by\n");
   EXPECT_THAT(Node({"validate", "--json", "--config", config_}).out, HasSubstr("\"ok\": true"));
 }

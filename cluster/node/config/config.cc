@@ -60,6 +60,7 @@ void TakeSettings(const v1::NodeConfigFile& file, const config::Locations& locat
   };
   take(kv::Setting::kSessionTimeout, file.sessions().timeout_ns());
   take(kv::Setting::kSessionsMax, file.sessions().max());
+  take(kv::Setting::kMemory, int64_t{file.memory().limit_mib()} << 20);
   take(kv::Setting::kMemcachedMemory, int64_t{memcached.memory_mib()} << 20);
   take(kv::Setting::kMemcachedWindow, memcached.window_ns());
   take(kv::Setting::kMemcachedWindowMax, memcached.window_max());
@@ -122,6 +123,9 @@ NodeConfig FromFile(const v1::NodeConfigFile& file, const config::Locations& loc
                         .once_in_window = file.memcached().once_in_window()};
     if (locations.Has("memcached.clients")) config.memcached.clients = NetworksOf(file.memcached().clients());
   }
+  config.sources = {.trusted = NetworksOf(file.sources().trusted()),
+                    .answer_bytes_per_s = static_cast<uint64_t>(file.sources().answer_rate_bytes()),
+                    .opens_per_s = file.sources().open_rate()};
   TakeSettings(file, locations, config);
   return config;
 }

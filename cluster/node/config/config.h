@@ -92,6 +92,13 @@ struct MemcachedConfig {
 // added to it, though it asks all members: docs/adr/0014.
 uint64_t MemcachedRateMax(size_t members, uint64_t window_ns);
 
+// What a source that has proved nothing may make this node do; docs/cluster.md.
+struct SourcesConfig {
+  net::Networks trusted{};                        // no address of theirs can be forged: answers of any length
+  uint64_t answer_bytes_per_s = 16 * 1024 * 1024;  // to each prefix that is not trusted
+  uint64_t opens_per_s = 32;                      // OPENs of one address; a prefix has eight times as many
+};
+
 struct NodeConfig {
   uint64_t cluster_id = 0;  // 1 to 2^63 - 1
   wire::Key cluster_key{};
@@ -124,6 +131,7 @@ struct NodeConfig {
   uint64_t check_every_entries = 16'384;  // of the state; no key: all members must compare after the same entries
   uint32_t features = kv::kAllFeatures;  // that are announced; no key: tests have nodes that can do less
   MemcachedConfig memcached{};
+  SourcesConfig sources{};
 
   // Not of the file but of the log, once that is open (docs/adr/0019): which beginning of the cluster this is.
   // `cluster_key` is that beginning's then. Before, what a log of one that joins is made as:

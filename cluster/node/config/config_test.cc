@@ -199,6 +199,8 @@ waiting_max: 64
 snapshots: {every_entries: 5000, every_bytes: 65536, tail_entries: 0, tail_bytes: 3KiB, rate: 2GiB}
 clients: [10.0.0.0/8, "fd00::1"]
 peer_clients: []
+memory: {limit_mib: 512}
+sources: {trusted: [192.0.2.0/24], answer_rate: 1MiB, open_rate: 5}
 memcached: {listen: "[::]:11211", clients: ["2001:db8::/32"], value_max: 100, memory_mib: 64, window: 4s, window_max: 5000, rate: 500, once_in_window: on}
 )");
   EXPECT_EQ(config.cluster_id, uint64_t{INT64_MAX});
@@ -228,7 +230,11 @@ memcached: {listen: "[::]:11211", clients: ["2001:db8::/32"], value_max: 100, me
   EXPECT_EQ(config.settings.sessions.timeout_ns, 5'400'000'000'000u);
   EXPECT_EQ(config.settings.sessions.sessions_max, 10u);
   EXPECT_EQ(config.settings.version, 0u) << "what a file says is no setting yet";
-  EXPECT_EQ(config.settings_in_file.size(), 5u);
+  EXPECT_EQ(config.settings_in_file.size(), 6u);
+  EXPECT_EQ(config.settings.memory_bytes, 512u << 20);
+  EXPECT_TRUE(config.sources.trusted.Contains(NetAddress::Parse("192.0.2.7:1").value().bytes));
+  EXPECT_EQ(config.sources.answer_bytes_per_s, 1u << 20);
+  EXPECT_EQ(config.sources.opens_per_s, 5u);
   EXPECT_FALSE(config.offloads.heartbeat || config.offloads.append || config.offloads.watchdog);
   EXPECT_TRUE(config.offloads.vote && config.offloads.quorum && config.offloads.broadcast);
   EXPECT_EQ(config.offloads.xdp, XdpMode::kGeneric);
@@ -370,7 +376,7 @@ TEST(NodeConfigSchema, AKeyThatSeedsASettingTakesWhatTheSettingTakes) {
                        EXPECT_EQ(ParseSetting(*info, text(rule.max())), info->max) << path;
                        EXPECT_EQ(rule.default_value(), "") << path << ": kv::Settings has it";
                      });
-  EXPECT_EQ(seeds, 5);
+  EXPECT_EQ(seeds, 6);
 }
 
 // Tests and tools make a NodeConfig without a file.

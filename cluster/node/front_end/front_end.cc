@@ -2,6 +2,7 @@
 #include "cluster/node/front_end/front_end.h"
 
 #include <cstring>
+#include <string>
 #include <utility>
 
 namespace hedgerow::node {
@@ -10,22 +11,27 @@ namespace {
 // ReplyTo::way: the client's address in the first two words, the local one that it asked in the last two. way[2]: the port,
 // the request's kind above it, and at the top whether it is a node's (peers.cc).
 constexpr int kKindShift = 16;
+constexpr int kRoomShift = 36;
+constexpr uint64_t kRoomMask = (uint64_t{1} << 18) - 1;
+static_assert(kAmplificationMax * (65'535 + 48) <= kRoomMask);
 
-kv::ReplyTo ReplyToClient(const Datagram& datagram, const wire::HkvRequest& request) {
-  kv::ReplyTo reply_to{.client = request.client_id, .request = request.seq, .way = WayBack(datagram)};
+kv::ReplyTo ReplyToClient(const Datagram& datagram, const wire::HkvRequest& request, size_t room_bytes) {
+  kv::ReplyTo reply_to{.client = request.client_id, .request = request.seq, .way = WayBack(datagram, room_bytes)};
   reply_to.way[2] |= static_cast<uint64_t>(request.kind) << kKindShift;
   return reply_to;
 }
 
 }  // namespace
 
-std::array<uint64_t, 5> WayBack(const Datagram& datagram) {
+std::array<uint64_t, 5> WayBack(const Datagram& datagram, size_t room_bytes) {
   std::array<uint64_t, 5> way{};
   std::memcpy(&way[0], datagram.from.bytes.data(), datagram.from.bytes.size());
   std::memcpy(&way[3], datagram.to.bytes.data(), datagram.to.bytes.size());
-  way[2] = datagram.from.port;
+  way[2] = datagram.from.port | static_cast<uint64_t>(room_bytes) << kRoomShift;
   return way;
 }
+
+size_t RoomOf(const kv::ReplyTo& reply_to) { return reply_to.way[2] >> kRoomShift & kRoomMask; }
 
 std::pair<NetAddress, NetAddress> EndsOf(const kv::ReplyTo& reply_to) {
   NetAddress local;
@@ -42,18 +48,19 @@ std::optional<kv::Request> FrontEnd::Take(const Datagram& datagram) {
     return std::nullopt;
   }
   wire::HkvParse parsed = wire::ParseHkvRequest(datagram.bytes);
+  if (const std::optional<wire::HkvDrop> drop = WhyNotServed(datagram, parsed)) {
+    Drop(*drop);
+    return std::nullopt;
+  }
+  const size_t room_bytes = sources_.AnswerRoom_bytes(datagram);
   if (!parsed.request.has_value()) {
-    if (parsed.answer.has_value()) {
-      Send(datagram.to, datagram.from, *parsed.answer);
-    } else {
-      ++counters_.drops[static_cast<size_t>(parsed.drop)];
-    }
+    Send(datagram.to, datagram.from, *parsed.answer, room_bytes);
     return std::nullopt;
   }
   ++counters_.requests;
   wire::HkvRequest& asked = *parsed.request;
   kv::Request request;
-  request.reply_to = ReplyToClient(datagram, asked);
+  request.reply_to = ReplyToClient(datagram, asked, room_bytes);
   request.patience_ns = wire::Patience_ns(asked);
   if (wire::RowOf(asked.kind).writes) {
     request.command = wire::CommandOf(std::move(asked));
@@ -61,6 +68,16 @@ std::optional<kv::Request> FrontEnd::Take(const Datagram& datagram) {
     request.read_key = std::move(asked.key);
   }
   return request;
+}
+
+std::optional<wire::HkvDrop> FrontEnd::WhyNotServed(const Datagram& datagram, const wire::HkvParse& parsed) {
+  if (!parsed.request.has_value()) {
+    if (!parsed.answer.has_value()) return parsed.drop;
+    if (IsServerPort(datagram.from.port)) return wire::HkvDrop::kServerPort;
+    return std::nullopt;
+  }
+  if (parsed.request->kind == wire::HkvKind::kOpen && !sources_.MayOpen(datagram)) return wire::HkvDrop::kOpens;
+  return std::nullopt;
 }
 
 void FrontEnd::Answer(const kv::Answer& answer, uint32_t pushback) {
@@ -92,12 +109,24 @@ void FrontEnd::Answer(const kv::Answer& answer, uint32_t pushback) {
   if (said.status != wire::HkvStatus::kNotLeader) said.pushback = pushback;
   counters_.asked_for_no_hedge += said.pushback == wire::kHkvNeverHedge;
   counters_.asked_for_later_hedge += said.pushback != 0 && said.pushback != wire::kHkvNeverHedge;
-  Send(from, to, said);
+  Send(from, to, said, RoomOf(answer.reply_to));
 }
 
-void FrontEnd::Send(const NetAddress& from, const NetAddress& to, const wire::HkvAnswer& answer) {
-  ++counters_.answers[static_cast<size_t>(answer.status)];
-  socket_.SendFrom(from, to, wire::Encode(answer));
+// Only a GET can bring much for little. Its client may ask again with as many bytes as the answer wants: who does has sent them.
+void FrontEnd::Send(const NetAddress& from, const NetAddress& to, const wire::HkvAnswer& answer, size_t room_bytes) {
+  std::string datagram = wire::Encode(answer);
+  wire::HkvStatus status = answer.status;
+  const auto is_too_long = [&] { return room_bytes != 0 && OnTheWire_bytes(to, 1, datagram.size()) > room_bytes; };
+  if (answer.kind == wire::HkvKind::kGet && is_too_long()) {
+    wire::HkvAnswer unproven{.kind = answer.kind, .client_id = answer.client_id, .seq = answer.seq};
+    unproven.status = status = wire::HkvStatus::kUnproven;
+    unproven.hint = static_cast<uint32_t>(RequestFor_bytes(to, datagram.size()));
+    datagram = wire::Encode(unproven);
+  }
+  if (is_too_long()) return Drop(wire::HkvDrop::kTooLong);
+  if (!sources_.MaySend(to, datagram.size(), room_bytes)) return Drop(wire::HkvDrop::kBytes);
+  ++counters_.answers[static_cast<size_t>(status)];
+  socket_.SendFrom(from, to, std::move(datagram));
 }
 
 }  // namespace hedgerow::node

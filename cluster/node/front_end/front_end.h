@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "cluster/kv/request_router.h"
+#include "cluster/node/front_end/source_limits.h"
 #include "cluster/node/net/udp_socket.h"
 #include "cluster/raft/types.h"
 #include "cluster/wire/hkv.h"
@@ -30,7 +31,8 @@ class FrontEnd {
   };
 
   // `clients`: the sources that are served; it outlives this.
-  FrontEnd(UdpSocket& socket, const net::Networks& clients) : socket_(socket), clients_(clients) {}
+  FrontEnd(UdpSocket& socket, const net::Networks& clients, SourceLimits& sources)
+      : socket_(socket), clients_(clients), sources_(sources) {}
 
   std::optional<kv::Request> Take(const Datagram& datagram);
   // `pushback` is what else it says (Pushback); OVERLOADED asks for no hedge by itself.
@@ -39,16 +41,20 @@ class FrontEnd {
   const Counters& counters() const { return counters_; }
 
  private:
-  void Send(const NetAddress& from, const NetAddress& to, const wire::HkvAnswer& answer);
+  std::optional<wire::HkvDrop> WhyNotServed(const Datagram& datagram, const wire::HkvParse& parsed);
+  void Drop(wire::HkvDrop drop) { ++counters_.drops[static_cast<size_t>(drop)]; }
+  void Send(const NetAddress& from, const NetAddress& to, const wire::HkvAnswer& answer, size_t room_bytes);
 
   UdpSocket& socket_;
   const net::Networks& clients_;
+  SourceLimits& sources_;
   Counters counters_;
 };
 
 // What a ReplyTo keeps of a client's datagram: both of its addresses and the client's port, which is the low 16 bits of
-// way[2]. EndsOf gives them back: (local, client).
-std::array<uint64_t, 5> WayBack(const Datagram& datagram);
+// way[2]. EndsOf gives them back: (local, client). And how long its answer may be (SourceLimits), in the 18 bits from 36 on.
+std::array<uint64_t, 5> WayBack(const Datagram& datagram, size_t room_bytes);
+size_t RoomOf(const kv::ReplyTo& reply_to);
 std::pair<NetAddress, NetAddress> EndsOf(const kv::ReplyTo& reply_to);
 
 }  // namespace hedgerow::node

@@ -35,8 +35,8 @@ int64_t UnixNow_s() {
   return now.tv_sec;
 }
 
-kv::ReplyTo ReplyToClient(const Datagram& datagram, const memcached::Request& request) {
-  kv::ReplyTo reply_to{.client = request.keys.size(), .request = request.id, .way = WayBack(datagram)};
+kv::ReplyTo ReplyToClient(const Datagram& datagram, const memcached::Request& request, size_t room_bytes) {
+  kv::ReplyTo reply_to{.client = request.keys.size(), .request = request.id, .way = WayBack(datagram, room_bytes)};
   reply_to.way[2] |= static_cast<uint64_t>(request.verb) << kVerbShift | kOfMemcached;
   if (request.no_reply) reply_to.way[2] |= kNoReply;
   return reply_to;
@@ -58,16 +58,19 @@ uint64_t RateOf(const MemcachedConfig& config, size_t members, uint64_t window_n
 
 bool IsMemcacheds(const kv::ReplyTo& reply_to) { return (reply_to.way[2] & kOfMemcached) != 0; }
 
-absl::StatusOr<std::unique_ptr<MemcachedFrontEnd>> MemcachedFrontEnd::Open(const NodeConfig& config) {
+absl::StatusOr<std::unique_ptr<MemcachedFrontEnd>> MemcachedFrontEnd::Open(const NodeConfig& config,
+                                                                             SourceLimits& sources) {
   if (!config.memcached.on()) return nullptr;
   absl::StatusOr<std::unique_ptr<UdpSocket>> socket =
       UdpSocket::Bind(config.memcached.listen, kSocketBuffer_bytes, UdpSocket::kDatagramMax_bytes);
   if (!socket.ok()) return socket.status();
-  return std::unique_ptr<MemcachedFrontEnd>(new MemcachedFrontEnd(config, *std::move(socket)));
+  return std::unique_ptr<MemcachedFrontEnd>(new MemcachedFrontEnd(config, *std::move(socket), sources));
 }
 
-MemcachedFrontEnd::MemcachedFrontEnd(const NodeConfig& config, std::unique_ptr<UdpSocket> socket)
+MemcachedFrontEnd::MemcachedFrontEnd(const NodeConfig& config, std::unique_ptr<UdpSocket> socket,
+                                     SourceLimits& sources)
     : config_(config.memcached),
+      sources_(sources),
       limits_{.value_max_bytes = config_.value_max_bytes, .once_in_window = config_.once_in_window},
       served_(ServedAddress(config)),
       socket_(std::move(socket)),
@@ -100,10 +103,15 @@ bool MemcachedFrontEnd::Receive(uint64_t now_ns, const kv::MemcachedState& state
   return any;
 }
 
-bool MemcachedFrontEnd::Refuse(const Datagram& datagram, Refusal refusal, const std::string& answer) {
+// An error may meet a server that answers errors.
+void MemcachedFrontEnd::Refuse(const Datagram& datagram, Refusal refusal, const std::string& answer) {
   ++counters_.refusals[static_cast<size_t>(refusal)];
+  if (IsServerPort(datagram.from.port)) return Drop(memcached::Drop::kServerPort);
+  const size_t room_bytes = sources_.AnswerRoom_bytes(datagram);
+  if (room_bytes != 0 && OnTheWire_bytes(datagram.from, 1, answer.size()) > room_bytes)
+    return Drop(memcached::Drop::kTooLong);
+  if (!sources_.MaySend(datagram.from, answer.size(), room_bytes)) return Drop(memcached::Drop::kBytes);
   socket_->SendFrom(datagram.to, datagram.from, answer);
-  return false;
 }
 
 // A client's own fault, so nothing that another node should be asked for (SERVER_ERROR is).
@@ -117,12 +125,12 @@ bool MemcachedFrontEnd::WithinRate(const Datagram& datagram, uint64_t now_ns) {
     case memcached::Rate::Verdict::kTaken:
       return true;
     case memcached::Rate::Verdict::kTooFast:
-      return Refuse(
-          datagram, Refusal::kTooFast,
-          memcached::AnswerLine(id, "CLIENT_ERROR too many requests from one socket: memcached.rate"));
+      Refuse(datagram, Refusal::kTooFast,
+             memcached::AnswerLine(id, "CLIENT_ERROR too many requests from one socket: memcached.rate"));
+      return false;
     case memcached::Rate::Verdict::kTooManyClients:
-      return Refuse(datagram, Refusal::kTooManyClients,
-                    memcached::AnswerLine(id, "SERVER_ERROR too many clients"));
+      Refuse(datagram, Refusal::kTooManyClients, memcached::AnswerLine(id, "SERVER_ERROR too many clients"));
+      return false;
   }
   return false;
 }
@@ -130,12 +138,12 @@ bool MemcachedFrontEnd::WithinRate(const Datagram& datagram, uint64_t now_ns) {
 std::optional<kv::Request> MemcachedFrontEnd::Take(const Datagram& datagram, uint64_t now_ns,
                                                    const kv::MemcachedState& state) {
   if (!config_.clients.Contains(datagram.from.bytes)) {
-    ++counters_.drops[static_cast<size_t>(memcached::Drop::kSource)];
+    Drop(memcached::Drop::kSource);
     return std::nullopt;
   }
   memcached::Parse parsed = memcached::ParseRequest(datagram.bytes, limits_);
   if (parsed.drop != memcached::Drop::kNone) {
-    ++counters_.drops[static_cast<size_t>(parsed.drop)];
+    Drop(parsed.drop);
     return std::nullopt;
   }
   if (!WithinRate(datagram, now_ns)) return std::nullopt;
@@ -145,17 +153,19 @@ std::optional<kv::Request> MemcachedFrontEnd::Take(const Datagram& datagram, uin
   }
   memcached::Request& asked = *parsed.request;
   ++counters_.requests[static_cast<size_t>(asked.verb)];
+  const size_t room_bytes = sources_.AnswerRoom_bytes(datagram);
+  const Way way{.local = datagram.to, .client = datagram.from, .id = asked.id, .room_bytes = room_bytes};
   if (asked.verb == Verb::kVersion) {
-    Say(now_ns, datagram.to, datagram.from, asked.id,
+    Say(now_ns, way,
         {.outcome = Outcome::kOther, .text = std::string("VERSION ") + operate::kVersion + "-hedgerow\r\n"});
     return std::nullopt;
   }
   if (asked.verb == Verb::kStats) {
-    Say(now_ns, datagram.to, datagram.from, asked.id, SayStats(now_ns, state));
+    Say(now_ns, way, SayStats(now_ns, state));
     return std::nullopt;
   }
   kv::Request request;
-  request.reply_to = ReplyToClient(datagram, asked);
+  request.reply_to = ReplyToClient(datagram, asked, room_bytes);
   request.patience_ns = kMemcachedPatience_ns;
   if (!Changes(asked.verb)) {
     request.item_keys = std::move(asked.keys);
@@ -190,19 +200,35 @@ void MemcachedFrontEnd::Answer(uint64_t now_ns, const kv::Answer& answer) {
     return;
   }
   const auto [local, client] = EndsOf(to);
-  Say(now_ns, local, client, static_cast<uint16_t>(to.request), said);
+  Say(now_ns, {.local = local, .client = client, .id = static_cast<uint16_t>(to.request), .room_bytes = RoomOf(to)}, said);
 }
 
-// Only gets have answers so long that they can be refused, and those change nothing.
-void MemcachedFrontEnd::Say(uint64_t now_ns, const NetAddress& from, const NetAddress& to, uint16_t id,
-                            const memcached::Said& said) {
-  if (paced_.Answer(now_ns, from, to, memcached::Datagrams(id, said.text), Sender())) {
-    ++counters_.answers[static_cast<size_t>(said.outcome)];
-    return;
+// Only gets, and stats, have answers so long that they can be refused, and those change nothing.
+void MemcachedFrontEnd::Say(uint64_t now_ns, const Way& way, const memcached::Said& said) {
+  std::vector<std::string> datagrams = memcached::Datagrams(way.id, said.text);
+  Outcome outcome = said.outcome;
+  const auto replace = [&](const memcached::Said& by) {
+    datagrams = memcached::Datagrams(way.id, by.text);
+    outcome = by.outcome;
+  };
+  const auto is_too_long = [&] {
+    const size_t payload_bytes = said.text.size() + datagrams.size() * memcached::kFrame_bytes;
+    return way.room_bytes != 0 && OnTheWire_bytes(way.client, datagrams.size(), payload_bytes) > way.room_bytes;
+  };
+  if (is_too_long()) {
+    replace(memcached::SayUnproven());
+    if (OnTheWire_bytes(way.client, 1, datagrams.front().size()) > way.room_bytes) return Drop(memcached::Drop::kTooLong);
   }
-  const memcached::Said refused = memcached::SayOverloaded();
-  ++counters_.answers[static_cast<size_t>(refused.outcome)];
-  socket_->SendFrom(from, to, memcached::Datagrams(id, refused.text).front());
+  if (way.room_bytes != 0) {
+    for (const std::string& datagram : datagrams) {
+      if (!sources_.MaySend(way.client, datagram.size(), way.room_bytes)) return Drop(memcached::Drop::kBytes);
+    }
+  }
+  if (!paced_.Answer(now_ns, way.local, way.client, datagrams, Sender())) {
+    replace(memcached::SayOverloaded());
+    socket_->SendFrom(way.local, way.client, datagrams.front());
+  }
+  ++counters_.answers[static_cast<size_t>(outcome)];
 }
 
 void MemcachedFrontEnd::Flush(uint64_t now_ns) {

@@ -21,6 +21,7 @@
 #include "cluster/memcached/request.h"
 #include "cluster/node/config/config.h"
 #include "cluster/node/front_end/paced_answers.h"
+#include "cluster/node/front_end/source_limits.h"
 #include "cluster/node/status/status.h"
 #include "cluster/node/net/udp_socket.h"
 
@@ -42,7 +43,8 @@ class MemcachedFrontEnd {
   using Taker = std::function<void(uint64_t arrived_ns, kv::Request request)>;
 
   // Bound; nothing if the configuration has none.
-  static absl::StatusOr<std::unique_ptr<MemcachedFrontEnd>> Open(const NodeConfig& config);
+  // `sources` outlives it.
+  static absl::StatusOr<std::unique_ptr<MemcachedFrontEnd>> Open(const NodeConfig& config, SourceLimits& sources);
 
   int fd() const { return socket_->fd(); }
   // Where clients reach it, for announcements.
@@ -68,16 +70,24 @@ class MemcachedFrontEnd {
   std::string Note() const;
 
  private:
-  MemcachedFrontEnd(const NodeConfig& config, std::unique_ptr<UdpSocket> socket);
+  MemcachedFrontEnd(const NodeConfig& config, std::unique_ptr<UdpSocket> socket, SourceLimits& sources);
 
   std::optional<kv::Request> Take(const Datagram& datagram, uint64_t now_ns, const kv::MemcachedState& state);
   PacedAnswers::Send Sender();
-  bool Refuse(const Datagram& datagram, memcached::Refusal refusal, const std::string& answer);
+  void Drop(memcached::Drop drop) { ++counters_.drops[static_cast<size_t>(drop)]; }
+  void Refuse(const Datagram& datagram, memcached::Refusal refusal, const std::string& answer);
   bool WithinRate(const Datagram& datagram, uint64_t now_ns);
-  void Say(uint64_t now_ns, const NetAddress& from, const NetAddress& to, uint16_t id, const memcached::Said& said);
+  struct Way {
+    NetAddress local;
+    NetAddress client;
+    uint16_t id = 0;
+    size_t room_bytes = 0;  // SourceLimits
+  };
+  void Say(uint64_t now_ns, const Way& way, const memcached::Said& said);
   memcached::Said SayStats(uint64_t now_ns, const kv::MemcachedState& state) const;
 
   MemcachedConfig config_;
+  SourceLimits& sources_;
   memcached::Limits limits_;
   uint64_t memory_bytes_ = kv::MemcachedLimits().memory_bytes;
   NetAddress served_;

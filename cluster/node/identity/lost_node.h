@@ -51,6 +51,9 @@ class LostNode final : public NodeControl {
   absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues) override {
     return absl::FailedPreconditionError(why_);
   }
+  absl::StatusOr<Purged> PurgeSome(const std::string&, const kv::MapWalk&) override {
+    return absl::FailedPreconditionError(why_);
+  }
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override { return absl::FailedPreconditionError(why_); }
 
  private:

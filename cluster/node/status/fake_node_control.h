@@ -128,6 +128,30 @@ class FakeNodeControl final : public NodeControl {
     return before;
   }
 
+  // One key at a time of those that there are, each at once; a key is lost with a leader if told so.
+  absl::StatusOr<Purged> PurgeSome(const std::string& prefix, const kv::MapWalk& walk) override {
+    absl::MutexLock lock(&mutex_);
+    if (!change_.ok()) return change_;
+    if (!status_.ok()) return status_.status();
+    const auto found = std::find_if(keys_.begin(), keys_.end(),
+                                    [&prefix](const std::string& key) { return key.starts_with(prefix); });
+    Purged purged{.done = found == keys_.end(), .walk = {.shard = walk.shard + 1}, .index = status_->applied};
+    if (purged.done) return purged;
+    if (std::exchange(loses_key_, false)) return Purged{.keys = 1, .done = true, .index = status_->applied};
+    purged.keys = 1;
+    keys_.erase(found);
+    return purged;
+  }
+  void SetKeys(std::vector<std::string> keys, bool loses_one) {
+    absl::MutexLock lock(&mutex_);
+    keys_ = std::move(keys);
+    loses_key_ = loses_one;
+  }
+  std::vector<std::string> keys() {
+    absl::MutexLock lock(&mutex_);
+    return keys_;
+  }
+
   void FailSnapshots() {
     absl::MutexLock lock(&mutex_);
     fails_snapshots_ = true;
@@ -179,6 +203,8 @@ class FakeNodeControl final : public NodeControl {
   mutable absl::Mutex mutex_;
   absl::StatusOr<NodeStatus> status_ ABSL_GUARDED_BY(mutex_) = FakeStatus();
   absl::Status transfer_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> keys_ ABSL_GUARDED_BY(mutex_);
+  bool loses_key_ ABSL_GUARDED_BY(mutex_) = false;
   bool stays_ ABSL_GUARDED_BY(mutex_) = false;
   bool fails_snapshots_ ABSL_GUARDED_BY(mutex_) = false;
   bool loses_ ABSL_GUARDED_BY(mutex_) = false;

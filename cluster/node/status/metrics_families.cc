@@ -32,6 +32,29 @@ MetricFamily Family(absl::string_view name, absl::string_view help, MetricType t
 
 std::string Text(raft::NodeId id) { return absl::StrCat(id.value()); }
 
+void Memory(const MemoryStatus& memory, Families& out) {
+  if (memory.limit_bytes == 0) return;
+  const auto gauge = [&out](const char* name, const char* help, double value) {
+    MetricFamily family = Family(name, help, MetricType::Gauge);
+    AddGauge(family, {}, value);
+    out.push_back(std::move(family));
+  };
+  gauge("memory_limit_bytes", "What the store may be charged; memory.limit_mib.", static_cast<double>(memory.limit_bytes));
+  gauge("memory_full", "1 while the store refuses what would store more.", memory.full() ? 1 : 0);
+  if (memory.resident_bytes != 0)
+    gauge("memory_resident_bytes", "Resident pages of the process.", static_cast<double>(memory.resident_bytes));
+  if (memory.available_bytes != 0)
+    gauge("memory_available_bytes", "Of the host, or of a memory cgroup that has less.",
+          static_cast<double>(memory.available_bytes));
+  MetricFamily charged = Family("memory_charged_bytes", "What the store is charged, by kind.", MetricType::Gauge);
+  AddGauge(charged, {{"kind", "values"}}, static_cast<double>(memory.used.values));
+  AddGauge(charged, {{"kind", "sessions"}}, static_cast<double>(memory.used.sessions));
+  AddGauge(charged, {{"kind", "answers"}}, static_cast<double>(memory.used.answers));
+  AddGauge(charged, {{"kind", "items"}}, static_cast<double>(memory.used.items));
+  AddGauge(charged, {{"kind", "requests"}}, static_cast<double>(memory.used.requests));
+  out.push_back(std::move(charged));
+}
+
 void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
   const auto gauge = [&out](absl::string_view name, absl::string_view help, double value) {
     MetricFamily family = Family(name, help, MetricType::Gauge);
@@ -90,6 +113,7 @@ void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
         "Which beginning of the cluster the node is of; grows when it is recovered or restored.",
         static_cast<double>(status.cluster_epoch));
   gauge("uptime_seconds", "Since the process started.", Seconds(status.uptime_ns));
+  Memory(status.memory, out);
   if (status.memcached.has_value()) {
     gauge("memcached_items",
           "Items that memcached's clients have stored, ended ones that are not freed included.",

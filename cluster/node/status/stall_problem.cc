@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "cluster/node/host/node_memory.h"
 #include "config/scalar.h"
 
 namespace hedgerow::node {
@@ -63,6 +64,7 @@ std::vector<std::string> StallProblems(const NodeStatus& status) {
                                     "other and have disks that work"));
   }
   problems.insert(problems.end(), status.full.begin(), status.full.end());
+  if (std::string problem = MemoryProblem(status.memory); !problem.empty()) problems.push_back(std::move(problem));
   if (status.failing_writes > 0 && status.failing_ns >= kFailingProblem_ns) {
     problems.push_back(absl::StrCat("no write that was sent to this node has been done in ", Duration(status.failing_ns), ": ",
                                     status.failing_writes, " were refused, or not answered in their clients' time. The leader's `status` may say more"));
@@ -86,6 +88,13 @@ std::vector<std::string> FullProblems(const kv::StateMachine& state) {
   full(state.memcached().seen(), settings.memcached.window.requests_max,
        "as many of memcached's requests are remembered as may be",
        "more are refused. Raise `memcached.window_max`, or shorten `memcached.window` (`hedgerow-node settings set`)");
+  const uint64_t used = state.memory().total();
+  if (kv::IsNearlyFull(used, settings.memory_bytes)) {
+    problems.push_back(absl::StrCat(
+        "the store takes ", used >> 20, " MiB of the ", settings.memory_bytes >> 20,
+        " that it may: what would store more is refused with NO_SPACE until enough is deleted. `hedgerow-node purge --prefix` "
+        "deletes many keys, memcached's `flush_all` all items; or raise `memory.limit_mib` (`hedgerow-node settings set`)"));
+  }
   // Nothing as large as the largest item has room any more.
   const uint64_t memory = settings.memcached.memory_bytes;
   full(state.memcached().item_bytes() + std::min<uint64_t>(kv::kItemMax_bytes, memory / 16), memory,
@@ -93,6 +102,15 @@ std::vector<std::string> FullProblems(const kv::StateMachine& state) {
        "nothing is evicted, so what has no room is refused. Delete items, or raise `memcached.memory_mib` "
        "(`hedgerow-node settings set`)");
   return problems;
+}
+
+std::string MemoryProblem(const MemoryStatus& memory) {
+  const uint64_t needed = MemoryNeeded_bytes(memory.limit_bytes);
+  if (memory.available_bytes == 0 || needed <= memory.available_bytes) return "";
+  return absl::StrCat("this node has ", memory.available_bytes >> 20, " MiB of memory, and with a full store of `memory.limit_mib` (",
+                      memory.limit_bytes >> 20, ") it may need ", needed >> 20, " MiB: give it more, or set a limit of at most ",
+                      LimitFor_bytes(memory.available_bytes, memory.limit_bytes) >> 20,
+                      " (`hedgerow-node settings set`), before the kernel ends it");
 }
 
 }  // namespace hedgerow::node

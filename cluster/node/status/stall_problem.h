@@ -31,4 +31,7 @@ std::vector<std::string> StallProblems(const NodeStatus& status);
 // Sentences; none: the replicated state has room.
 std::vector<std::string> FullProblems(const kv::StateMachine& state);
 
+// A sentence; empty: this node has as much memory as a full store may need.
+std::string MemoryProblem(const MemoryStatus& memory);
+
 }  // namespace hedgerow::node

@@ -192,6 +192,32 @@ TEST_F(FullProblemsTest, EachLimitThatIsReachedIsNamedWithItsSetting) {
                                                 HasSubstr("`memcached.window_max`")));
 }
 
+TEST_F(FullProblemsTest, AStoreThatIsNearlyFullIsAProblem) {
+  Limit(kv::Setting::kMemory, 1 << 20);
+  for (uint64_t i = 0; i < 20; ++i) {
+    Apply({.key = {.kind = kv::CommandKind::kWindowed, .a = i},
+           .operations = {{.kind = kv::OperationKind::kPut, .key = "k" + std::to_string(i), .value = std::string(60'000, 'v')}}});
+    if (i == 8) EXPECT_THAT(FullProblems(state_), IsEmpty());
+  }
+  for (uint64_t i = 100; i < 150; ++i) {
+    Apply({.key = {.kind = kv::CommandKind::kWindowed, .a = i},
+           .operations = {{.kind = kv::OperationKind::kPut, .key = "s" + std::to_string(i), .value = std::string(900, 'v')}}});
+  }
+  EXPECT_THAT(FullProblems(state_), ElementsAre(HasSubstr("`memory.limit_mib`")));
+  Apply({.key = {.kind = kv::CommandKind::kPurge}, .operations = {{.kind = kv::OperationKind::kDelete, .key = "k1"}}});
+  EXPECT_THAT(FullProblems(state_), IsEmpty());
+}
+
+TEST(MemoryProblem, NamesANodeWithLessMemoryThanAFullStoreMayNeed) {
+  MemoryStatus memory{.limit_bytes = uint64_t{1024} << 20, .available_bytes = uint64_t{2048} << 20};
+  EXPECT_THAT(MemoryProblem(memory), HasSubstr("has 2048 MiB of memory, and with a full store of `memory.limit_mib` (1024) it may "
+                                               "need 3184 MiB: give it more, or set a limit of at most 645"));
+  memory.limit_bytes = uint64_t{645} << 20;
+  EXPECT_EQ(MemoryProblem(memory), "");
+  memory = {.limit_bytes = uint64_t{1024} << 20, .available_bytes = 0};
+  EXPECT_EQ(MemoryProblem(memory), "") << "nothing says how much it has";
+}
+
 TEST_F(FullProblemsTest, ItemsThatTakeNearlyAllOfTheirMemoryAreAProblem) {
   Limit(kv::Setting::kMemcachedMemory, 1 << 20);
   for (uint64_t i = 0; i < 20; ++i) {

@@ -16,7 +16,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "cluster/kv/memory.h"
 #include "cluster/kv/settings.h"
+#include "cluster/kv/sharded_map.h"
 #include "cluster/node/net/net_address.h"
 #include "cluster/raft/configuration.h"
 #include "cluster/raft/types.h"
@@ -101,6 +103,16 @@ struct MemcachedStatus {
   uint64_t clients = 0;          // that sent lately
 };
 
+// Of the replicated store, and of this process.
+struct MemoryStatus {
+  uint64_t limit_bytes = 0;
+  kv::MemoryUse used{};
+  uint64_t resident_bytes = 0;   // 0: not known
+  uint64_t available_bytes = 0;  // 0: not known
+
+  bool full() const { return kv::IsNearlyFull(used.total(), limit_bytes); }
+};
+
 // One of the cluster's nodes, as this node's log has it (docs/cluster.md).
 struct MemberStatus {
   raft::NodeId id{};
@@ -163,6 +175,7 @@ struct NodeStatus {
   std::vector<NodeIncident> incidents{};  // the latest, newest first
   SnapshotStatus snapshots{};
   std::optional<MemcachedStatus> memcached{};  // if it is on
+  MemoryStatus memory{};
 
   std::vector<SettingStatus> settings{};
   std::string diverged{};            // a sentence: whose state is not the majority's; empty: none is known
@@ -218,6 +231,15 @@ class NodeControl {
   // Proposes other values for some of the cluster's settings. Done once Status() has them and a later version than
   // the returned one. FailedPrecondition if this node does not lead.
   virtual absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues values) = 0;
+  // Proposes to delete some hundreds of the keys with this prefix, from `walk` on, which it moves. Done once Status() has
+  // applied `index`. FailedPrecondition if this node does not lead, Unavailable if earlier ones wait to be proposed.
+  struct Purged {
+    uint64_t keys = 0;
+    bool done = false;  // the walk is at its end
+    kv::MapWalk walk{};
+    raft::LogIndex index{};
+  };
+  virtual absl::StatusOr<Purged> PurgeSome(const std::string& prefix, const kv::MapWalk& walk) = 0;
 };
 
 // Decides NodeStatus::ready. Fed by the loop whenever it looks at its

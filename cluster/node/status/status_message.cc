@@ -91,6 +91,20 @@ void AddSnapshots(const SnapshotStatus& status, v1::NodeStatus& out) {
   }
 }
 
+void AddMemory(const MemoryStatus& status, v1::NodeStatus& out) {
+  if (status.limit_bytes == 0) return;  // a node that takes part in nothing has no store
+  v1::Memory& message = *out.mutable_memory();
+  message.set_limit_bytes(status.limit_bytes);
+  message.set_values_bytes(status.used.values);
+  message.set_sessions_bytes(status.used.sessions);
+  message.set_answers_bytes(status.used.answers);
+  message.set_items_bytes(status.used.items);
+  message.set_requests_bytes(status.used.requests);
+  message.set_resident_bytes(status.resident_bytes);
+  message.set_available_bytes(status.available_bytes);
+  message.set_full(status.full());
+}
+
 }  // namespace
 
 NodeFacts FactsOf(const NodeConfig& config) {
@@ -212,6 +226,7 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
     message.set_sum_ns(histogram.sum_ns);
   }
   AddSnapshots(status.snapshots, out);
+  AddMemory(status.memory, out);
   if (status.memcached.has_value()) {
     v1::Memcached& message = *out.mutable_memcached();
     message.set_listen(status.memcached->listen.ToString());

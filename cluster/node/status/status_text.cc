@@ -169,6 +169,13 @@ std::string StatusText(const v1::NodeStatus& status) {
   absl::StrAppend(&out, "  durability   ", status.durability(), "\n");
   absl::StrAppend(&out, "  clients      ", status.serve(), ", ", status.sessions(), " sessions, ",
                   status.waiting(), " requests waiting\n");
+  if (status.memory().limit_bytes() != 0) {
+    const v1::Memory& memory = status.memory();
+    const uint64_t used = memory.values_bytes() + memory.sessions_bytes() + memory.answers_bytes() +
+                          memory.items_bytes() + memory.requests_bytes();
+    absl::StrAppend(&out, "  memory       ", SizeText(used), " of ", SizeText(memory.limit_bytes()), " stored",
+                    memory.full() ? ", full" : "", "; the process has ", SizeText(memory.resident_bytes()), "\n");
+  }
   if (status.has_memcached()) {
     const v1::Memcached& memcached = status.memcached();
     absl::StrAppend(&out, "  memcached    ", memcached.listen(), ", ", memcached.items(), " items (",

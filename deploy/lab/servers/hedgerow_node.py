@@ -37,6 +37,7 @@ class NodeSettings:
     refused: tuple[str, ...] = ()  # BPF programs that the kernel refuses to load, by the kernel's names of them
     snapshots: tuple[tuple[str, int | str], ...] = ()  # such as ("every_entries", 1000), ("rate", "1MiB")
     memcached: tuple[tuple[str, object], ...] | None = None  # keys of that block but `listen`; None: no such front end
+    trusted: tuple[str, ...] = ()  # networks: answers of any length to what comes from there
     ballast_bytes: int = 0  # resident memory of the first node beyond what it needs: it dies as slowly as a large process
     own_clock: bool = False  # each node has a wall clock of its own, which can jump
 
@@ -82,6 +83,8 @@ class HedgerowNode(StoreNode):
             config["waiting_max"] = settings.waiting_max
         if settings.snapshots:
             config["snapshots"] = dict(settings.snapshots)
+        if settings.trusted:
+            config["sources"] = {"trusted": list(settings.trusted)}
         if settings.memcached is not None:
             config["memcached"] = {"listen": f"{self.host.ipv4}:{MEMCACHED_PORT}", **dict(settings.memcached)}
         return config

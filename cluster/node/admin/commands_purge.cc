@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// hedgerow-node purge: deletes the keys of hkv that begin with a prefix. The leader walks over its keys a portion at a time,
+// and this command asks for one after the other, so that the node's loop never stands still for it. What a portion has
+// proposed may be lost with a leader: a walk that has found something is followed by another.
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "cluster/api/node.pb.h"
+#include "cluster/node/admin/commands.h"
+#include "cluster/node/host/deadline.h"
+
+namespace hedgerow::node {
+namespace {
+
+constexpr absl::Duration kPoll = absl::Milliseconds(2);
+// Clients that put such keys all the time would keep it for ever.
+constexpr int kWalksMax = 10;
+
+// Unavailable: earlier portions wait to be proposed.
+absl::StatusOr<v1::PurgeSomeReply> Portion(AdminClient& client, const v1::PurgeSomeRequest& request,
+                                           const Deadline& deadline) {
+  while (true) {
+    absl::StatusOr<v1::PurgeSomeReply> reply = client.PurgeSome(request);
+    if (reply.ok() || !absl::IsUnavailable(reply.status()) || deadline.passed()) return reply;
+    absl::SleepFor(kPoll);
+  }
+}
+
+absl::Status WaitUntilApplied(AdminClient& client, uint64_t index, const Deadline& deadline) {
+  while (true) {
+    const absl::StatusOr<v1::NodeStatus> status = client.GetStatus();
+    if (!status.ok()) return status.status();
+    if (status->applied() >= index) return absl::OkStatus();
+    if (deadline.passed())
+      return absl::DeadlineExceededError("the deletes were not applied in time: does a majority answer? Ask again");
+    absl::SleepFor(kPoll);
+  }
+}
+
+// How many keys a walk has found.
+absl::StatusOr<uint64_t> Walk(AdminClient& client, const std::string& prefix, absl::Duration patience) {
+  v1::PurgeSomeRequest request;
+  request.set_prefix(prefix);
+  uint64_t keys = 0;
+  while (true) {
+    const Deadline deadline(patience);
+    const absl::StatusOr<v1::PurgeSomeReply> reply = Portion(client, request, deadline);
+    if (!reply.ok()) return reply.status();
+    keys += reply->keys();
+    if (reply->keys() > 0) {
+      if (absl::Status applied = WaitUntilApplied(client, reply->index(), deadline); !applied.ok()) return applied;
+    }
+    if (reply->done()) return keys;
+    *request.mutable_position() = reply->position();
+  }
+}
+
+}  // namespace
+
+int RunPurge(const Call& call) { return RunPurge(call, kPurgePatience); }
+
+int RunPurge(const Call& call, absl::Duration patience) {
+  if (call.arguments.words.size() > 1) return call.UsageError("purge takes no words; --prefix says which keys");
+  if (!call.arguments.Has("prefix")) return call.UsageError("purge wants --prefix PREFIX; an empty one names all keys");
+  const std::string prefix = call.arguments.Get("prefix");
+  const auto client = ConnectToNode(call.arguments);
+  if (!client.ok()) return call.Fail(client.status());
+  v1::PurgeReport report;
+  report.set_prefix(prefix);
+  for (int walk = 0; walk < kWalksMax; ++walk) {
+    const absl::StatusOr<uint64_t> keys = Walk(**client, prefix, patience);
+    if (!keys.ok()) return call.Fail(keys.status());
+    if (*keys == 0) return call.Print(report, absl::StrFormat("%d keys deleted\n", report.keys()));
+    report.set_keys(report.keys() + *keys);
+  }
+  return call.Fail(kExitFailure, absl::StrFormat("%d keys deleted, and clients put others meanwhile; ask again",
+                                                 report.keys()));
+}
+
+}  // namespace hedgerow::node

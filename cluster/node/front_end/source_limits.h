@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What an address may make this node do before it has proved anything (ADR 40). Anybody can write a victim's address into a
+// datagram, so an answer is never much longer than its request, the bytes that leave for one prefix are bounded, and so are the
+// sessions that one address opens. Networks that the operator calls trusted may have answers of any length: there a source
+// address cannot be forged. Of both front ends; on the loop's thread.
+
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <unordered_map>
+#include <utility>
+
+#include "cluster/kv/keyed_hash.h"
+#include "cluster/node/config/config.h"
+#include "cluster/node/net/udp_socket.h"
+
+namespace hedgerow::node {
+
+// Of IP packets: 28 bytes of headers are in both, 48 with IPv6. RFC 9000 section 8.1 and RFC 7873 take the same bound.
+constexpr size_t kAmplificationMax = 3;
+// A prefix is what one site has: /24 of IPv4, /56 of IPv6 (RFC 6177).
+constexpr size_t kSourcesMax = 65'536;
+
+class SourceLimits {
+ public:
+  struct Counters {
+    uint64_t bytes_over = 0;    // answers that passed a prefix's rate: dropped in silence
+    uint64_t opens_over = 0;    // OPENs that passed an address's or its prefix's: the same
+    uint64_t table_full = 0;    // decisions on a source that had no place of its own, and shared one with others
+  };
+
+  explicit SourceLimits(SourcesConfig config) : config_(std::move(config)) {}
+
+  void TurnBegins(uint64_t now_ns) { now_ns_ = now_ns; }
+
+  // Loopback, this host itself, and the networks of `sources.trusted`.
+  bool IsTrusted(const Datagram& datagram) const;
+  // Of the payloads of all datagrams of an answer: so many bytes may they be, with their headers. 0: any number.
+  size_t AnswerRoom_bytes(const Datagram& request) const;
+  // A datagram with so much payload leaves; false: it must not. `room_bytes`: AnswerRoom_bytes of its request.
+  bool MaySend(const NetAddress& to, size_t payload_bytes, size_t room_bytes);
+  bool MayOpen(const Datagram& datagram);
+
+  const Counters& counters() const { return counters_; }
+
+ private:
+  // The address or prefix, zeros behind it; and what is counted.
+  enum class Kind : uint64_t { kBytesOfPrefix, kOpensOfPrefix, kOpensOfAddress, kRest };
+  struct Source {
+    Kind kind;
+    std::array<uint64_t, 2> bits;
+    bool operator==(const Source&) const = default;
+  };
+  struct Hash {
+    Hash() : secret(kv::TheHashSecret()) {}
+    kv::HashSecret secret;
+    size_t operator()(const Source& source) const {
+      uint64_t hash = static_cast<uint64_t>(source.kind);
+      for (const uint64_t word : source.bits) hash = kv::KeyedHash(secret, hash) ^ word;
+      return kv::KeyedHash(secret, hash);
+    }
+  };
+
+  static Source Of(Kind kind, const NetAddress& address);
+  bool Take(const Source& source, uint64_t cost_ns, uint64_t burst_ns);
+  void Forget();
+
+  SourcesConfig config_;
+  uint64_t now_ns_ = 0;
+  // The virtual scheduling algorithm (ITU-T I.371): until when what came from the source is paid for.
+  std::unordered_map<Source, uint64_t, Hash> paid_until_ns_;
+  std::deque<Source> order_;  // each of them once
+  Counters counters_;
+};
+
+// With headers: what an answer with so many datagrams and so much payload takes on the wire.
+size_t OnTheWire_bytes(const NetAddress& client, size_t datagrams, size_t payload_bytes);
+// How long a request must be for an answer with one datagram of so much payload.
+size_t RequestFor_bytes(const NetAddress& client, size_t answer_payload_bytes);
+
+// Ports from which servers answer: an error to what came from one may be answered by another error, without end. RFC 862 to 868,
+// DNS and others below 1024, and the well-known ones above.
+bool IsServerPort(uint16_t port);
+
+}  // namespace hedgerow::node
