@@ -78,7 +78,8 @@ const operate::Program& TheProgram() {
            RunMembers},
           {"settings",
            "[set NAME=VALUE ...]",
-           "the limits that hold on all nodes; or changes them, and waits until that is done (the leader does it)",
+           "the limits that hold on all nodes; or changes them, and waits until that is done (the leader does "
+           "it)",
            {"socket", "config"},
            RunSettings},
           {"purge",
@@ -88,7 +89,7 @@ const operate::Program& TheProgram() {
            RunPurge},
           {"backup",
            "--out FILE",
-           "write everything that was applied by now to a file that a cluster can begin anew with",
+           "write everything that was applied by now to a file that a cluster can be recovered from",
            {"socket", "config", "out"},
            RunBackup},
           {"restore",
@@ -100,7 +101,8 @@ const operate::Program& TheProgram() {
            {"other-members"}},
           {"recover",
            "--config FILE [--out FILE --accept-data-loss [--yes]]",
-           "what a node that does not run has left, and what would be lost; or a file of it to begin anew with",
+           "what a node that does not run has left, and what would be lost; or a file of it to recover a "
+           "cluster from",
            {"config", "out"},
            RefuseElsewhere,
            {"accept-data-loss", "yes"}},

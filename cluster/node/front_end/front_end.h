@@ -8,10 +8,14 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "cluster/kv/request_router.h"
+#include "cluster/node/front_end/client_access.h"
 #include "cluster/node/front_end/source_limits.h"
 #include "cluster/node/net/udp_socket.h"
 #include "cluster/raft/types.h"
@@ -28,11 +32,20 @@ class FrontEnd {
     std::array<uint64_t, wire::kHkvStatuses> answers{};  // by HkvStatus
     uint64_t asked_for_no_hedge = 0;                     // of these
     uint64_t asked_for_later_hedge = 0;
+    std::array<uint64_t, wire::kHkvDenials> denied{};  // of these, by HkvDenial
+    uint64_t authenticated = 0;                        // requests that a named client has proved
   };
 
   // `clients`: the sources that are served; it outlives this.
-  FrontEnd(UdpSocket& socket, const net::Networks& clients, SourceLimits& sources)
-      : socket_(socket), clients_(clients), sources_(sources) {}
+  FrontEnd(UdpSocket& socket, const net::Networks& clients, SourceLimits& sources, bool anonymous,
+           std::vector<NamedClient> named)
+      : socket_(socket),
+        clients_(clients),
+        sources_(sources),
+        access_(std::make_unique<ClientAccess>(anonymous, std::move(named))) {}
+
+  // From now on; what waits for an answer gets it under the key that has proved it.
+  void SetNamedClients(bool anonymous, std::vector<NamedClient> named);
 
   std::optional<kv::Request> Take(const Datagram& datagram);
   // `pushback` is what else it says (Pushback); OVERLOADED asks for no hedge by itself.
@@ -43,16 +56,21 @@ class FrontEnd {
  private:
   std::optional<wire::HkvDrop> WhyNotServed(const Datagram& datagram, const wire::HkvParse& parsed);
   void Drop(wire::HkvDrop drop) { ++counters_.drops[static_cast<size_t>(drop)]; }
-  void Send(const NetAddress& from, const NetAddress& to, const wire::HkvAnswer& answer, size_t room_bytes);
+  std::string Sealed(const wire::HkvAnswer& answer, ClientAccess::KeyNumber proved_by) const;
+  void Send(const NetAddress& from, const NetAddress& to, const wire::HkvAnswer& answer, size_t room_bytes,
+            ClientAccess::KeyNumber proved_by = 0);
+  bool MayAsk(const Datagram& datagram, const wire::HkvRequest& asked, ClientAccess::KeyNumber& proved_by);
 
   UdpSocket& socket_;
   const net::Networks& clients_;
   SourceLimits& sources_;
+  std::unique_ptr<const ClientAccess> access_;
+  std::unique_ptr<const ClientAccess> access_before_;
   Counters counters_;
 };
 
 // What a ReplyTo keeps of a client's datagram: both of its addresses and the client's port, which is the low 16 bits of
-// way[2]. EndsOf gives them back: (local, client). And how long its answer may be (SourceLimits), in the 18 bits from 36 on.
+// way[2]. EndsOf gives them back: (local, client). And how long its answer may be (SourceLimits), in the 18 bits from 40 on.
 std::array<uint64_t, 5> WayBack(const Datagram& datagram, size_t room_bytes);
 size_t RoomOf(const kv::ReplyTo& reply_to);
 std::pair<NetAddress, NetAddress> EndsOf(const kv::ReplyTo& reply_to);

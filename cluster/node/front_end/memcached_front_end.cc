@@ -80,7 +80,7 @@ MemcachedFrontEnd::MemcachedFrontEnd(const NodeConfig& config, std::unique_ptr<U
 // Never faster than the file says, which may say less than what the members and the window allow.
 void MemcachedFrontEnd::Follow(size_t members, const kv::MemcachedLimits& limits) {
   memory_bytes_ = limits.memory_bytes;
-  if (members == 0) return;  // it joins, and has heard of nobody yet
+  if (members == 0) return;  // it joins, and knows no member yet
   const uint64_t per_s = RateOf(config_, members, limits.window.window_ns);
   if (per_s == rate_per_s_) return;
   rate_per_s_ = per_s;
@@ -156,12 +156,12 @@ std::optional<kv::Request> MemcachedFrontEnd::Take(const Datagram& datagram, uin
   const size_t room_bytes = sources_.AnswerRoom_bytes(datagram);
   const Way way{.local = datagram.to, .client = datagram.from, .id = asked.id, .room_bytes = room_bytes};
   if (asked.verb == Verb::kVersion) {
-    Say(now_ns, way,
+    SendReply(now_ns, way,
         {.outcome = Outcome::kOther, .text = std::string("VERSION ") + operate::kVersion + "-hedgerow\r\n"});
     return std::nullopt;
   }
   if (asked.verb == Verb::kStats) {
-    Say(now_ns, way, SayStats(now_ns, state));
+    SendReply(now_ns, way, StatsReply(now_ns, state));
     return std::nullopt;
   }
   kv::Request request;
@@ -181,42 +181,42 @@ std::optional<kv::Request> MemcachedFrontEnd::Take(const Datagram& datagram, uin
 void MemcachedFrontEnd::Answer(uint64_t now_ns, const kv::Answer& answer) {
   const kv::ReplyTo& to = answer.reply_to;
   const auto verb = static_cast<Verb>(static_cast<uint8_t>(to.way[2] >> kVerbShift));
-  memcached::Said said;
+  memcached::Reply reply;
   switch (answer.kind) {
     case kv::Answer::Kind::kResult:
-      said = memcached::SayResult(verb, answer.result);
+      reply = memcached::ResultReply(verb, answer.result);
       break;
     case kv::Answer::Kind::kItems:
-      said = memcached::SayItems(verb, to.client, answer.items);
+      reply = memcached::ItemsReply(verb, to.client, answer.items);
       break;
     case kv::Answer::Kind::kNotLeader:
     case kv::Answer::Kind::kValue:
-      said = memcached::SayNoLeader();
+      reply = memcached::NoLeaderReply();
       break;
   }
   if ((to.way[2] & kNoReply) != 0) {
-    ++counters_.answers[static_cast<size_t>(said.outcome)];
+    ++counters_.answers[static_cast<size_t>(reply.outcome)];
     ++counters_.no_reply;
     return;
   }
   const auto [local, client] = EndsOf(to);
-  Say(now_ns, {.local = local, .client = client, .id = static_cast<uint16_t>(to.request), .room_bytes = RoomOf(to)}, said);
+  SendReply(now_ns, {.local = local, .client = client, .id = static_cast<uint16_t>(to.request), .room_bytes = RoomOf(to)}, reply);
 }
 
 // Only gets, and stats, have answers so long that they can be refused, and those change nothing.
-void MemcachedFrontEnd::Say(uint64_t now_ns, const Way& way, const memcached::Said& said) {
-  std::vector<std::string> datagrams = memcached::Datagrams(way.id, said.text);
-  Outcome outcome = said.outcome;
-  const auto replace = [&](const memcached::Said& by) {
+void MemcachedFrontEnd::SendReply(uint64_t now_ns, const Way& way, const memcached::Reply& reply) {
+  std::vector<std::string> datagrams = memcached::Datagrams(way.id, reply.text);
+  Outcome outcome = reply.outcome;
+  const auto replace = [&](const memcached::Reply& by) {
     datagrams = memcached::Datagrams(way.id, by.text);
     outcome = by.outcome;
   };
   const auto is_too_long = [&] {
-    const size_t payload_bytes = said.text.size() + datagrams.size() * memcached::kFrame_bytes;
+    const size_t payload_bytes = reply.text.size() + datagrams.size() * memcached::kFrame_bytes;
     return way.room_bytes != 0 && OnTheWire_bytes(way.client, datagrams.size(), payload_bytes) > way.room_bytes;
   };
   if (is_too_long()) {
-    replace(memcached::SayUnproven());
+    replace(memcached::UnprovenReply());
     if (OnTheWire_bytes(way.client, 1, datagrams.front().size()) > way.room_bytes) return Drop(memcached::Drop::kTooLong);
   }
   if (way.room_bytes != 0) {
@@ -225,7 +225,7 @@ void MemcachedFrontEnd::Say(uint64_t now_ns, const Way& way, const memcached::Sa
     }
   }
   if (!paced_.Answer(now_ns, way.local, way.client, datagrams, Sender())) {
-    replace(memcached::SayOverloaded());
+    replace(memcached::OverloadedReply());
     socket_->SendFrom(way.local, way.client, datagrams.front());
   }
   ++counters_.answers[static_cast<size_t>(outcome)];
@@ -242,15 +242,15 @@ PacedAnswers::Send MemcachedFrontEnd::Sender() {
   };
 }
 
-memcached::Said MemcachedFrontEnd::SayStats(uint64_t now_ns, const kv::MemcachedState& state) const {
+memcached::Reply MemcachedFrontEnd::StatsReply(uint64_t now_ns, const kv::MemcachedState& state) const {
   uint64_t changes = 0;
   for (size_t verb = 0; verb <= static_cast<size_t>(Verb::kPrepend); ++verb)
     changes += counters_.requests[verb];
   const uint64_t gets = counters_.requests[static_cast<size_t>(Verb::kGet)] +
                         counters_.requests[static_cast<size_t>(Verb::kGets)];
-  memcached::Said said{.outcome = Outcome::kOther};
-  const auto line = [&said](const char* name, const std::string& value) {
-    said.text += std::string("STAT ") + name + " " + value + "\r\n";
+  memcached::Reply reply{.outcome = Outcome::kOther};
+  const auto line = [&reply](const char* name, const std::string& value) {
+    reply.text += std::string("STAT ") + name + " " + value + "\r\n";
   };
   line("pid", std::to_string(getpid()));
   line("uptime", std::to_string((now_ns - opened_ns_) / 1'000'000'000));
@@ -261,8 +261,8 @@ memcached::Said MemcachedFrontEnd::SayStats(uint64_t now_ns, const kv::Memcached
   line("limit_maxbytes", std::to_string(memory_bytes_));
   line("cmd_get", std::to_string(gets));
   line("cmd_set", std::to_string(changes));
-  said.text += "END\r\n";
-  return said;
+  reply.text += "END\r\n";
+  return reply;
 }
 
 std::string MemcachedFrontEnd::Note() const {
