@@ -100,7 +100,7 @@
     "list the network that the packets have when they leave this host ([config.md](config.md#who-may-use-a-vip)), or find out what sends them") \
   X(48, HR_REASON_NO_FLOW, no_flow, untouched, \
     "sent by a backend, but to no client that asked through the proxy", \
-    "nothing; if clients miss late replies, raise `limits.flows`") \
+    "nothing; if clients miss late replies, raise `limits.flows`, with TCP `limits.connections`") \
   X(49, HR_REASON_FRAGMENT_NO_FIRST, fragment_no_first, untouched, \
     "a later fragment whose first was not seen", "raise `limits.fragments`, or look for reordering") \
   X(50, HR_REASON_MALFORMED, malformed, untouched, "the headers contradict each other, or end too early", \
@@ -113,7 +113,8 @@
   X(53, HR_REASON_DIRECT, direct, untouched, \
     "from a backend to a socket of this host that talks to it without the proxy", "nothing") \
   X(56, HR_REASON_FLOW_FAILED, flow_failed, bound, \
-    "the flow was not kept: the client's replies may not be delivered", "raise `limits.flows`") \
+    "the flow was not kept: the client's replies may not be delivered", \
+    "raise `limits.flows`, with TCP `limits.connections`") \
   X(57, HR_REASON_FRAGMENTS_FAILED, fragments_failed, bound, \
     "the first fragment was not kept: its later fragments are not delivered", "raise `limits.fragments`") \
   X(58, HR_REASON_CLOCK_KICK_FAILED, clock_kick_failed, bound, \

@@ -152,7 +152,10 @@ HR_STATIC_ASSERT(sizeof(struct hr_parked) == 1536, "hr_parked is 1536 bytes");
 /* Shortest time for which a silent UDP flow is believed, and an unanswered request stays known; see bpf/proxy/flow.bpf.h. */
 #define HR_FLOW_UDP_NS 10000000000ull
 
-/* Key of the flow map (LRU). Two kinds share it: clients that may receive from a backend, and TCP connections. */
+/*
+ * Key of the maps `flows` (UDP) and `connections` (TCP), both LRU: so that neither protocol's clients push the other's out. Two kinds
+ * share the latter: clients that may receive from a backend, and the backend of a client's connection.
+ */
 enum hr_flow_kind {
   HR_FLOW_REPLY = 0,      /* id = backend id -> value.id = service id */
   HR_FLOW_CONNECTION = 1, /* id = service id -> value.id = backend id; TCP only */
@@ -171,7 +174,7 @@ struct hr_flow {
   __u64 untracked_ns; /* last packet that was forwarded untracked: its answer finds no tracked request */
   __u64 hedged_ns;    /* last time more than one backend was asked: a loser may answer late */
   __u32 id;
-  __u32 pad;
+  __u32 closing; /* TCP: 1 = a FIN or RST was seen since the last SYN */
 };
 
 /* Key of the fragment map (LRU): RFC 791 / RFC 8200 identification of one fragmented datagram. */

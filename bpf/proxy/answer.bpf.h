@@ -29,12 +29,13 @@ struct hr_reply {
   struct hr_service_config *config;
   struct hr_backend_state *backend_state;
   struct hr_stats *service_stats;
+  __u32 *flow_closing; /* the flow's; null: no flow */
   __u64 now_ns;
   __u32 config_id;
   __u32 service_id;
   __u32 backend_id;
   __u32 index; /* of the backend within the service */
-  __u32 known;     /* there is a flow: the client has lately asked this backend through the proxy */
+  __u32 known;     /* there is a flow, or a socket that is connected to the VIP: the client asked through the proxy */
   __u32 untracked; /* the client has lately sent requests that were forwarded untracked */
   __u32 hedged;    /* and requests for which more than one backend was asked */
 };

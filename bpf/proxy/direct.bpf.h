@@ -77,6 +77,17 @@ HR_GLOBAL int hr_is_connected(struct __sk_buff *skb, struct hr_ends *ends) {
 }
 
 /*
+ * Is there a socket of this host that is connected to the VIP? It stands in for a flow that a full map has forgotten.
+ */
+HR_INLINE int hr_is_owned(struct __sk_buff *skb, __u32 protocol, struct hr_ends *vip_to_client) {
+  __u32 state;
+
+  if (protocol == IPPROTO_UDP) return hr_is_connected(skb, vip_to_client);
+  state = hr_tcp_state(skb, vip_to_client);
+  return state != HR_NO_SOCKET && state != HR_TCP_TIME_WAIT;
+}
+
+/*
  * `ends` of a packet from a backend, or that an ICMP error from there quotes; the service's VIP and port. A connection to the VIP
  * keeps its packets: the backend, for which a direct one would have the same ends, could not tell the two apart either. But one
  * that only waits for its port to be free (TIME_WAIT) yields to a direct connection that lives.

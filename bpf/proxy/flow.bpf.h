@@ -12,10 +12,18 @@
  * A flow that has been silent for longer is no flow: its port may now belong to a client in another namespace that talks to
  * the backend directly (for this host's own sockets direct.bpf.h asks the kernel). UDP: the service's deadline and retention, at
  * least 10 s, so that what a long-stalled backend sends at last does not reach the client either. TCP: above two hours, the
- * keep-alive interval (RFC 9293 section 3.8.4).
+ * keep-alive interval (RFC 9293 section 3.8.4). After a FIN or RST, two minutes, twice as long as Linux waits in TIME_WAIT: a
+ * forged RST ends nothing, because each packet of the client begins that time anew.
  */
 #define HR_FLOW_TCP_NS 7500000000000ull
+#define HR_FLOW_CLOSING_NS 120000000000ull
 #define HR_FLOW_STAMP_NS 1000000000ull /* how often a busy flow's time is written: both directions share its line */
+
+#define HR_TCP_FLAGS 13 /* offset of the flags in a header, RFC 9293 section 3.1 */
+#define HR_TCP_FIN 0x01
+#define HR_TCP_SYN 0x02
+#define HR_TCP_RST 0x04
+#define HR_TCP_ACK 0x10
 
 HR_INLINE void hr_flow_key_of(struct hr_flow_key *key, const struct hr_address *client, __u16 client_port_be,
                               __u8 protocol, __u8 kind, __u16 id) {
@@ -34,14 +42,20 @@ HR_INLINE __u64 hr_flow_udp_ns(const struct hr_service_config *config) {
   return lifetime_ns > HR_FLOW_UDP_NS ? lifetime_ns : HR_FLOW_UDP_NS;
 }
 
-HR_INLINE struct hr_flow *hr_flow_find(struct hr_flow_key *key, __u64 lifetime_ns, __u64 now_ns) {
-  struct hr_flow *flow = bpf_map_lookup_elem(&flows, key);
+HR_INLINE struct hr_flow *hr_flow_look_up(struct hr_flow_key *key) {
+  if (key->protocol == IPPROTO_TCP) return bpf_map_lookup_elem(&connections, key);
+  return bpf_map_lookup_elem(&flows, key);
+}
 
+HR_INLINE struct hr_flow *hr_flow_find(struct hr_flow_key *key, __u64 lifetime_ns, __u64 now_ns) {
+  struct hr_flow *flow = hr_flow_look_up(key);
+
+  if (flow && flow->closing) lifetime_ns = HR_FLOW_CLOSING_NS;
   if (!flow || now_ns > flow->seen_ns + HR_FLOW_STAMP_NS + lifetime_ns) return 0;
   return flow;
 }
 
-enum hr_flow_event { HR_FLOW_PLAIN, HR_FLOW_UNTRACKED, HR_FLOW_HEDGED };
+enum hr_flow_event { HR_FLOW_PLAIN, HR_FLOW_UNTRACKED, HR_FLOW_HEDGED, HR_FLOW_CLOSING, HR_FLOW_OPENING };
 
 /* Has this happened on the flow so lately that an answer to it may still come? */
 HR_INLINE int hr_flow_lately(__u64 event_ns, __u64 lifetime_ns, __u64 now_ns) {
@@ -56,16 +70,21 @@ HR_INLINE void hr_flow_note(const struct hr_address *client, __u16 client_port_b
   struct hr_flow fresh = {.seen_ns = now_ns, .id = value};
 
   hr_flow_key_of(&key, client, client_port_be, protocol, kind, id);
-  known = bpf_map_lookup_elem(&flows, &key);
+  known = hr_flow_look_up(&key);
   if (known && known->id == value) {
     if (now_ns > known->seen_ns + HR_FLOW_STAMP_NS) known->seen_ns = now_ns;
     if (event == HR_FLOW_UNTRACKED && now_ns > known->untracked_ns + HR_FLOW_STAMP_NS) known->untracked_ns = now_ns;
+    if (event == HR_FLOW_CLOSING) known->closing = 1;
+    if (event == HR_FLOW_OPENING) known->closing = 0;
     if (event == HR_FLOW_HEDGED && now_ns > known->hedged_ns + HR_FLOW_STAMP_NS) known->hedged_ns = now_ns;
     return;
   }
   if (event == HR_FLOW_UNTRACKED) fresh.untracked_ns = now_ns;
   if (event == HR_FLOW_HEDGED) fresh.hedged_ns = now_ns;
-  if (bpf_map_update_elem(&flows, &key, &fresh, BPF_ANY)) hr_host_reason(HR_REASON_FLOW_FAILED);
+  if (event == HR_FLOW_CLOSING) fresh.closing = 1;
+  if (protocol == IPPROTO_TCP ? bpf_map_update_elem(&connections, &key, &fresh, BPF_ANY)
+                              : bpf_map_update_elem(&flows, &key, &fresh, BPF_ANY))
+    hr_host_reason(HR_REASON_FLOW_FAILED);
 }
 
 HR_INLINE void hr_fragment_key_of(struct hr_fragment_key *key, const struct hr_packet *packet) {

@@ -61,10 +61,12 @@ HR_ARRAY(parked_links, 1, __u32);                /* limits.parked + 1 */
 HR_MAPPED_ARRAY(wheels, 1, struct hr_wheel);
 
 /*
- * When full it forgets the flow that was silent longest; a reply to a forgotten flow reaches no client (counted as
- * no_flow). Size it above the number of client sockets that wait at one time, times backends.
+ * When full they forget the flow that was silent longest. A reply to a forgotten flow still reaches a tracked request's client, and
+ * a socket of this host that is connected to the VIP; else none (counted as no_flow). Size them above the number of client sockets
+ * that wait at one time, times backends, and of connections, times two.
  */
 HR_LRU_HASH(flows, 1, struct hr_flow_key, struct hr_flow);
+HR_LRU_HASH(connections, 1, struct hr_flow_key, struct hr_flow);
 
 /* When full it forgets the oldest fragmented datagram; its later fragments then reach no receiver (counted). */
 HR_LRU_HASH(fragments, 1, struct hr_fragment_key, struct hr_fragment);

@@ -143,11 +143,12 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
 
 /*
  * Fills what is common to a datagram from a backend and to an ICMP error about one; -1: not from a backend. Whether it is the
- * proxy's, its flow says (`known`). A flow may be missing, for a full map forgets some: then a datagram still answers the
- * request that it names.
+ * proxy's, its flow says (`known`). A flow may be missing, for a full map forgets some: then a socket that is connected to the VIP
+ * says the same, and a datagram still answers the request that it names. A connection that has ended does not begin anew from the
+ * backend's side: such a segment is another connection's.
  */
 HR_INLINE int hr_recognise(struct __sk_buff *skb, struct hr_reply *reply, const struct hr_address *backend_address,
-                           __u16 backend_port_be, const struct hr_address *client, __u16 client_port_be, __u8 protocol) {
+                           __u16 backend_port_be, const struct hr_address *client, __u16 client_port_be, __u8 protocol, __u32 version) {
   struct hr_endpoint endpoint = {.address = *backend_address, .port_be = backend_port_be};
   struct hr_flow_key key;
   struct hr_backend *backend;
@@ -171,8 +172,15 @@ HR_INLINE int hr_recognise(struct __sk_buff *skb, struct hr_reply *reply, const 
   lifetime_ns = protocol == IPPROTO_TCP ? HR_FLOW_TCP_NS : hr_flow_udp_ns(reply->config);
   hr_flow_key_of(&key, client, client_port_be, protocol, HR_FLOW_REPLY, reply->backend_id);
   flow = hr_flow_find(&key, lifetime_ns, reply->now_ns);
-  if (!flow) return 0;
+  if (!flow) {
+    struct hr_ends ends = {.remote = reply->config->vip, .local = *client, .remote_port_be = reply->config->port_be,
+                           .local_port_be = client_port_be, .version = version};
+
+    reply->known = hr_is_owned(skb, protocol, &ends);
+    return 0;
+  }
   reply->known = 1;
+  reply->flow_closing = &flow->closing;
   reply->untracked = hr_flow_lately(flow->untracked_ns, lifetime_ns, reply->now_ns);
   reply->hedged = hr_flow_lately(flow->hedged_ns, lifetime_ns, reply->now_ns);
   return 0;
@@ -230,7 +238,7 @@ HR_INLINE int hr_handle_icmp(struct __sk_buff *skb, struct hr_packet *packet, st
 
   if (hr_parse_icmp_error(skb, packet, &error)) return TC_ACT_UNSPEC;
   if (hr_recognise(skb, reply, &error.quoted.destination, error.quoted.destination_port_be, &error.quoted.source,
-                   error.quoted.source_port_be, error.quoted.protocol))
+                   error.quoted.source_port_be, error.quoted.protocol, packet->version))
     return TC_ACT_UNSPEC;
   if (!reply->known) return hr_pass_unknown();
   if (error.quoted.protocol == IPPROTO_TCP && hr_goes_direct(skb, &error.quoted, 1, reply)) return TC_ACT_UNSPEC;
@@ -283,6 +291,20 @@ HR_INLINE int hr_pass_foreign(const struct hr_packet *packet) {
   return TC_ACT_SHOT;
 }
 
+HR_INLINE int hr_handle_tcp(struct __sk_buff *skb, struct hr_packet *packet, struct hr_reply *reply) {
+  __u8 flags = 0;
+
+  if (!reply->known) return hr_pass_unknown();
+  if (reply->flow_closing && !bpf_skb_load_bytes(skb, packet->l4_offset + HR_TCP_FLAGS, &flags, 1)) {
+    if (*reply->flow_closing && (flags & HR_TCP_SYN)) return hr_pass_unknown();
+    if (flags & (HR_TCP_FIN | HR_TCP_RST)) *reply->flow_closing = 1;
+  }
+  if (hr_goes_direct(skb, packet, 0, reply)) return TC_ACT_UNSPEC;
+  hr_count(reply->service_stats, HR_TCP_PACKETS);
+  if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_CLIENT, reply->service_id, reply->now_ns);
+  return hr_deliver(skb, packet, reply->config, reply->service_stats);
+}
+
 HR_INLINE int hr_handle_layer4(struct __sk_buff *skb, struct hr_packet *packet, struct hr_reply *reply) {
   if (packet->protocol == (packet->version == 4 ? IPPROTO_ICMP : HR_IPPROTO_ICMPV6)) return hr_handle_icmp(skb, packet, reply);
   if (packet->protocol != IPPROTO_UDP && packet->protocol != IPPROTO_TCP) return TC_ACT_UNSPEC;
@@ -293,15 +315,11 @@ HR_INLINE int hr_handle_layer4(struct __sk_buff *skb, struct hr_packet *packet, 
     if (verdict != TC_ACT_UNSPEC) return verdict;
   }
   if (hr_recognise(skb, reply, &packet->source, packet->source_port_be, &packet->destination, packet->destination_port_be,
-                   packet->protocol))
+                   packet->protocol, packet->version))
     return TC_ACT_UNSPEC; /* foreign */
   if (packet->protocol == IPPROTO_UDP) return hr_handle_udp(skb, packet, reply);
 
-  if (!reply->known) return hr_pass_unknown();
-  if (hr_goes_direct(skb, packet, 0, reply)) return TC_ACT_UNSPEC;
-  hr_count(reply->service_stats, HR_TCP_PACKETS);
-  if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_CLIENT, reply->service_id, reply->now_ns);
-  return hr_deliver(skb, packet, reply->config, reply->service_stats);
+  return hr_handle_tcp(skb, packet, reply);
 }
 
 SEC("tc")

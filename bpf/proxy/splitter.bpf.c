@@ -124,26 +124,30 @@ HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   __u64 now_ns = hr_now_ns();
   struct hr_flow_key key;
   struct hr_flow *connection;
+  enum hr_flow_event event = HR_FLOW_PLAIN;
   __u32 backend_id;
   __u8 flags = 0;
 
   hr_count(service_stats, HR_TCP_PACKETS);
-  if (bpf_skb_load_bytes(skb, packet->l4_offset + 13, &flags, 1)) return TC_ACT_UNSPEC;
+  if (bpf_skb_load_bytes(skb, packet->l4_offset + HR_TCP_FLAGS, &flags, 1)) return TC_ACT_UNSPEC;
+  if (flags & (HR_TCP_FIN | HR_TCP_RST)) event = HR_FLOW_CLOSING;
+  if ((flags & (HR_TCP_SYN | HR_TCP_ACK)) == HR_TCP_SYN) event = HR_FLOW_OPENING;
   hr_flow_key_of(&key, &packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION, service_id);
   connection = hr_flow_find(&key, HR_FLOW_TCP_NS, now_ns);
-  if (connection && (flags & 0x12) != 0x02 /* not a SYN */) {
+  if (connection && event != HR_FLOW_OPENING) {
     backend_id = connection->id;
     connection->seen_ns = now_ns;
+    if (event == HR_FLOW_CLOSING) connection->closing = 1;
   } else {
     struct hr_choice choice = hr_choose_first(config_id, config, policy, now_ns);
 
     backend_id = hr_backend_id(config, hr_choice_alone(&choice));
     if (choice.why == HR_CHOSE_PROBE) hr_count(service_stats, HR_PROBES);
     hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION, service_id, backend_id,
-                 HR_FLOW_PLAIN, now_ns);
+                 event, now_ns);
   }
   hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_REPLY, backend_id, service_id,
-               HR_FLOW_PLAIN, now_ns);
+               event, now_ns);
   if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, backend_id, now_ns);
   return hr_send_to_backend(skb, packet, backend_id, service_stats);
 }

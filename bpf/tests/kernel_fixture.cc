@@ -156,7 +156,7 @@ DataPlaneSpec PacketTest::Spec() {
   spec.services[kRaw4Service].attempts = 3;
   spec.max_requests = 256;
   spec.max_parked = 128;
-  spec.max_flows = 1024;
+  spec.max_flows = spec.max_connections = 1024;
   spec.max_fragments = 256;
   const TestLinks& links = TestLinks::Get();
   spec.proxy_ifindex = links.proxy.ifindex;
@@ -237,6 +237,7 @@ void PacketTest::Reset() {
   ClearArray(maps.service_histograms);
   ClearArray(maps.backend_histograms);
   ClearHash(maps.flows);
+  ClearHash(maps.connections);
   ClearHash(maps.fragments);
   for (uint32_t i = 0; i < loaded_->spec.services.size(); ++i)
     ResetLeader(maps.leaders, i, loaded_->spec.services[i].primary);
@@ -407,20 +408,24 @@ uint32_t PacketTest::FindRequest(uint32_t service, const char* client, uint16_t 
   return 0;
 }
 
+bpf_map* PacketTest::FlowsOf(uint8_t protocol) {
+  return protocol == IPPROTO_TCP ? skeleton()->maps.connections : skeleton()->maps.flows;
+}
+
 bool PacketTest::HasFlow(const char* client, uint16_t client_port, uint8_t protocol, hr_flow_kind kind,
                          uint16_t id) {
   const hr_flow_key key = FlowKey(client, client_port, protocol, kind, id);
   hr_flow flow{};
-  return LookUpElement(skeleton()->maps.flows, &key, &flow).ok();
+  return LookUpElement(FlowsOf(protocol), &key, &flow).ok();
 }
 
 void PacketTest::AgeFlow(const char* client, uint16_t client_port, uint8_t protocol, hr_flow_kind kind,
                          uint16_t id, uint64_t age_ns) {
   const hr_flow_key key = FlowKey(client, client_port, protocol, kind, id);
   hr_flow flow{};
-  ASSERT_TRUE(LookUpElement(skeleton()->maps.flows, &key, &flow).ok());
+  ASSERT_TRUE(LookUpElement(FlowsOf(protocol), &key, &flow).ok());
   flow.seen_ns = NowNs() - age_ns;
-  ASSERT_TRUE(UpdateElement(skeleton()->maps.flows, &key, &flow).ok());
+  ASSERT_TRUE(UpdateElement(FlowsOf(protocol), &key, &flow).ok());
 }
 
 std::vector<Captured> PacketTest::Clones(uint32_t kind, size_t expected) { return ClonesOf({kind}, expected); }

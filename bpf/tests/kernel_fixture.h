@@ -204,6 +204,7 @@ class PacketTest : public ::testing::Test {
 
   KernelDataPlane& plane() { return *loaded_->plane; }
   proxy_bpf* skeleton() { return loaded_->plane->object().skeleton(); }
+  bpf_map* FlowsOf(uint8_t protocol);
   RunResult Run(bpf_program* program, const Bytes& packet, const RunContext& context);
   bpf_program* program_splitter();
   // Without looking at the counters; may be called from many threads.

@@ -33,6 +33,7 @@ TEST_F(MapSizesTest, ThePlanIsWhatTheKernelHas) {
   spec.max_requests = defaults.max_requests;
   spec.max_parked = defaults.max_parked;
   spec.max_flows = defaults.max_flows;
+  spec.max_connections = defaults.max_connections;
   Start(spec);
   std::map<std::string, MapSize> planned;
   for (const MapSize& size : MapSizes(BoundsOf(spec), static_cast<uint32_t>(libbpf_num_possible_cpus())))

@@ -210,6 +210,75 @@ TEST_F(DirectSocketsTest, ADatagramForASocketThatIsConnectedToTheBackendIsLeftAl
   EXPECT_EQ(Reply(DnsReply4(2, kA4)).verdict, kRedirected) << "a request that waits gets its answer";
 }
 
+// ---- Flows that a full map has forgotten, and connections that have ended ---------------------------------------------
+
+TEST_F(DirectSocketsTest, ASocketThatIsConnectedToTheVipStandsInForAForgottenFlow) {
+  // No flow was ever noted: the datagram answers no request that is known, the segment no connection.
+  const Bytes answer = DnsReply4(7, kA4);
+  {
+    const net::UniqueFd unconnected = Socket(SOCK_DGRAM, kClient4, kClientPort);
+    ExpectUntouched(answer, {{"host:no_flow", 1}});
+  }
+  {
+    const net::UniqueFd proxied = Socket(SOCK_DGRAM, kClient4, kClientPort, kDns4, kDnsPort);
+    const RunResult run = Reply(answer);
+    EXPECT_EQ(run.verdict, kRedirected);
+    EXPECT_EQ(Read(run.packet).source, kDns4);
+  }
+  const net::UniqueFd direct_udp = Socket(SOCK_DGRAM, kClient4, kClientPort, kA4, 53);
+  ExpectUntouched(answer, {{"host:no_flow", 1}});
+  ExpectUntouched(segment_, {{"host:no_flow", 1}});
+  const net::UniqueFd vip = Socket(SOCK_STREAM, kDns4, kDnsPort);
+  const net::UniqueFd proxied = Socket(SOCK_STREAM, kClient4, kClientPort, kDns4, kDnsPort);
+  EXPECT_EQ(Reply(segment_).verdict, kRedirected);
+}
+
+class ConnectionsTest : public StrangersTest {
+ protected:
+  void FromClient(uint8_t flags) {
+    EXPECT_EQ(Split(PacketBuilder(kClient4, kDns4).Tcp(kClientPort, kDnsPort, flags).Build()).verdict, kRedirected);
+  }
+  int FromBackend(uint8_t flags) { return Reply(PacketBuilder(kA4, kClient4).Tcp(53, kClientPort, flags).Build()).verdict; }
+  static constexpr uint8_t kFin = 0x01, kRst = 0x04, kAck = 0x10;
+};
+
+TEST_F(ConnectionsTest, UdpAndTcpHaveMapsOfTheirOwn) {
+  FromClient(kTcpSyn);
+  Split(DnsRequest4(1));
+  EXPECT_TRUE(HasFlow(kClient4, kClientPort, IPPROTO_TCP, HR_FLOW_REPLY, kDns4A));
+  EXPECT_TRUE(HasFlow(kClient4, kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kDns4A));
+  EXPECT_NE(FlowsOf(IPPROTO_TCP), FlowsOf(IPPROTO_UDP));
+}
+
+TEST_F(ConnectionsTest, AConnectionEndsTwoMinutesAfterItsFinOrRst) {
+  const struct {
+    bool by_client;
+    uint8_t flags;
+  } ends[] = {{true, kFin | kAck}, {true, kRst}, {false, kFin | kAck}, {false, kRst}};
+  for (const auto& end : ends) {
+    FromClient(kTcpSyn);
+    if (end.by_client) {
+      FromClient(end.flags);
+    } else {
+      EXPECT_EQ(FromBackend(end.flags), kRedirected);
+    }
+    EXPECT_EQ(FromBackend(kAck), kRedirected) << "what is still on its way";
+    EXPECT_EQ(FromBackend(kTcpSynAck), kUntouched) << "a direct connection from that port, which has begun since";
+    // A forged RST ends nothing: the client goes on.
+    AgeFlow(kClient4, kClientPort, IPPROTO_TCP, HR_FLOW_REPLY, kDns4A, 110 * kSecond);
+    FromClient(kAck);
+    AgeFlow(kClient4, kClientPort, IPPROTO_TCP, HR_FLOW_REPLY, kDns4A, 110 * kSecond);
+    EXPECT_EQ(FromBackend(kAck), kRedirected);
+    AgeFlow(kClient4, kClientPort, IPPROTO_TCP, HR_FLOW_REPLY, kDns4A, 130 * kSecond);
+    EXPECT_EQ(FromBackend(kAck), kUntouched);
+    // The same port again.
+    FromClient(kTcpSyn);
+    EXPECT_EQ(FromBackend(kTcpSynAck), kRedirected);
+    AgeFlow(kClient4, kClientPort, IPPROTO_TCP, HR_FLOW_REPLY, kDns4A, 3600 * kSecond);
+    EXPECT_EQ(FromBackend(kAck), kRedirected) << "an open connection may be silent for two hours";
+  }
+}
+
 // The map of flows forgets the least recently used when it is full, which one user's many ports can bring about.
 TEST_F(StrangersTest, AnAnswerFindsItsRequestWhenItsFlowIsForgotten) {
   Split(DnsRequest4(1));

@@ -40,7 +40,7 @@ hedgerow::DataPlaneSpec SmallSpec() {
   hedgerow::DataPlaneSpec spec;
   spec.services = {service};
   spec.max_requests = spec.max_parked = 8;
-  spec.max_flows = spec.max_fragments = 128;
+  spec.max_flows = spec.max_connections = spec.max_fragments = 128;
   spec.proxy_ifindex = spec.clock_in_ifindex = spec.clock_out_ifindex = 1;
   return spec;
 }

@@ -117,7 +117,7 @@ TEST_P(NodeTest, LeadershipIsNotHandedToTheDead) {
   EXPECT_LT(quickest, kHandsOverWithin);
 }
 
-TEST_P(NodeTest, LeadershipIsHandedToWhomItIsTold) {
+TEST_P(NodeTest, LeadershipGoesToTheNamedNode) {
   const uint64_t leader = WaitForLeader();
   const uint64_t target = leader % 3 + 1;
   EXPECT_EQ(nodes_[target - 1]->node->Transfer(raft::NodeId(leader)).code(),
@@ -135,15 +135,15 @@ TEST_P(NodeTest, TheLeaderAnnouncesItselfToTheProxy) {
   const wire::Key key = wire::DeriveProxyKey(wire::Key(), "proxy");
   std::optional<wire::Announcement> last;
   // By the leader's port: on a busy machine one that was deposed may announce itself once more behind its successor.
-  std::map<uint16_t, std::pair<raft::Term, uint64_t>> said;
+  std::map<uint16_t, std::pair<raft::Term, uint64_t>> announced;
   std::map<uint16_t, uint32_t> held_ms;  // by the leader's port: each has held for as long as it has run
   EXPECT_TRUE(Eventually([&] {
     for (const Datagram& datagram : proxy_socket_->Receive(Now_ns())) {
       const auto announcement = wire::OpenAnnouncement(datagram.bytes, key);
       EXPECT_TRUE(announcement.has_value());
       const std::pair now(announcement->term, announcement->sequence);
-      EXPECT_LT(said[announcement->leader_port], now);
-      said[announcement->leader_port] = now;
+      EXPECT_LT(announced[announcement->leader_port], now);
+      announced[announcement->leader_port] = now;
       EXPECT_GE(announcement->holds_ms, std::max(held_ms[announcement->leader_port], 1u)) << "0 says nothing";
       held_ms[announcement->leader_port] = announcement->holds_ms;
       EXPECT_LE(announcement->holds_ms, 1000u) << "it holds nothing for longer";
@@ -378,7 +378,8 @@ TEST_P(BusyNodeTest, TooManyRequestsMakeItAskForNoHedges) {
 TEST_P(NodeTest, ANodeOfAnotherClusterIsNotBelieved) {
   const uint64_t leader = WaitForLeader();
   wire::Key other_key;
-  wire::PeerCodec forger({.cluster_id = 7, .key = other_key, .self = raft::NodeId(leader % 3 + 1), .life = 3});
+  wire::PeerCodec forger(
+      {.cluster_id = 7, .key = other_key, .self = raft::NodeId(leader % 3 + 1), .incarnation = 3});
   const std::unique_ptr<UdpSocket> socket = AnySocket();
   const raft::Term term = StatusOf(leader).term;
   for (int i = 0; i < 50; ++i) {

@@ -54,6 +54,7 @@ void Maps(const v1::Config& config, int cpus, v1::Plan& plan) {
   const MapBounds bounds = {.requests = static_cast<uint32_t>(limits.requests()),
                             .parked = static_cast<uint32_t>(limits.parked()),
                             .flows = static_cast<uint32_t>(limits.flows()),
+                            .connections = static_cast<uint32_t>(limits.connections()),
                             .fragments = static_cast<uint32_t>(limits.fragments()),
                             .room = RoomFor(services, backends)};
   for (const MapSize& size : MapSizes(bounds, static_cast<uint32_t>(cpus))) {

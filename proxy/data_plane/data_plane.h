@@ -74,6 +74,7 @@ struct DataPlaneSpec {
   uint32_t max_requests = 131'072;
   uint32_t max_parked = 16'384;
   uint32_t max_flows = 65'536;
+  uint32_t max_connections = 16'384;
   uint32_t max_fragments = 4'096;
   uint32_t proxy_ifindex = 0;                // hr0
   std::array<uint8_t, 6> proxy_mac{};        // hr0

@@ -35,6 +35,7 @@ MapBounds BoundsOf(const DataPlaneSpec& spec) {
   return {.requests = spec.max_requests,
           .parked = spec.max_parked,
           .flows = spec.max_flows,
+          .connections = spec.max_connections,
           .fragments = spec.max_fragments,
           .room = RoomFor(spec.services.size(), backends)};
 }
@@ -52,6 +53,7 @@ std::vector<MapSize> MapSizes(const MapBounds& bounds, uint32_t cpus) {
       Array("pool", bounds.parked + 1, sizeof(hr_parked)),
       Array("parked_links", bounds.parked + 1, sizeof(uint32_t)),
       Hash("flows", bounds.flows, sizeof(hr_flow_key), sizeof(hr_flow)),
+      Hash("connections", bounds.connections, sizeof(hr_flow_key), sizeof(hr_flow)),
       Hash("fragments", bounds.fragments, sizeof(hr_fragment_key), sizeof(hr_fragment)),
       Array("wheels", 1, sizeof(hr_wheel)),
       Array("free_lists", HR_FREE_LISTS, sizeof(hr_free_list)),

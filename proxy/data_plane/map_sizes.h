@@ -23,6 +23,7 @@ struct MapBounds {
   uint32_t requests = 0;
   uint32_t parked = 0;
   uint32_t flows = 0;
+  uint32_t connections = 0;
   uint32_t fragments = 0;
   DataPlaneRoom room;
 };

@@ -55,12 +55,13 @@ absl::Status ConfigWriter::ForgetFlows(const std::vector<RetiredService>& servic
   std::set<uint32_t> service_ids, backend_ids;
   for (const RetiredService& service : services) service_ids.insert(service.id);
   for (const RetiredBackend& backend : backends) backend_ids.insert(backend.id);
-  absl::Status status = DeleteEntries<hr_flow_key, hr_flow>(
-      object_.skeleton()->maps.flows, [&](const hr_flow_key& key, const hr_flow& flow) {
-        return key.kind == HR_FLOW_CONNECTION ? service_ids.contains(key.id) || backend_ids.contains(flow.id)
-                                              : backend_ids.contains(key.id) || service_ids.contains(flow.id);
-      });
-  if (!status.ok()) return status;
+  const auto is_theirs = [&](const hr_flow_key& key, const hr_flow& flow) {
+    return key.kind == HR_FLOW_CONNECTION ? service_ids.contains(key.id) || backend_ids.contains(flow.id)
+                                          : backend_ids.contains(key.id) || service_ids.contains(flow.id);
+  };
+  const auto& maps = object_.skeleton()->maps;
+  for (bpf_map* map : {maps.flows, maps.connections})
+    if (absl::Status status = DeleteEntries<hr_flow_key, hr_flow>(map, is_theirs); !status.ok()) return status;
   return DeleteEntries<hr_fragment_key, hr_fragment>(
       object_.skeleton()->maps.fragments, [&](const hr_fragment_key&, const hr_fragment& fragment) {
         return fragment.action == HR_FRAGMENT_TO_BACKEND ? backend_ids.contains(fragment.id)

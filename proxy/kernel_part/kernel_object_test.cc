@@ -110,7 +110,7 @@ DataPlaneSpec Spec() {
   service.deadline_ns = service.retention_ns = 1'000'000'000;
   service.backends = {{"a", "10.77.0.11", 53, 1, 0}, {"b", "10.77.0.12", 53, 1, 0}};
   spec.services = {service};
-  spec.max_requests = spec.max_parked = spec.max_flows = spec.max_fragments = 64;
+  spec.max_requests = spec.max_parked = spec.max_flows = spec.max_connections = spec.max_fragments = 64;
   spec.proxy_ifindex = spec.clock_out_ifindex = spec.clock_in_ifindex = 1;
   return spec;
 }

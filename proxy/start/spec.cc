@@ -82,6 +82,7 @@ DataPlaneSpec MakeSpec(const v1::Config& config, const Topology& topology, const
   spec.max_requests = config.limits().requests();
   spec.max_parked = config.limits().parked();
   spec.max_flows = config.limits().flows();
+  spec.max_connections = config.limits().connections();
   spec.max_fragments = config.limits().fragments();
   spec.proxy_ifindex = static_cast<uint32_t>(links.proxy.link.ifindex);
   spec.proxy_mac = links.proxy.link.mac;

@@ -76,7 +76,7 @@ def test_a_small_fragment_map_serves_many_more_big_answers_than_it_holds(lab, se
 
 
 def test_a_status_names_each_map_with_its_size_and_use(lab, servers, product):
-    product.up(limits={"requests": 1024, "parked": 512, "flows": 2048, "fragments": 64})
+    product.up(limits={"requests": 1024, "parked": 512, "flows": 2048, "connections": 512, "fragments": 64})
     maps = product.status()["maps"]
     assert {int(use["size"]) for use in maps.values()} >= {1024, 512, 2048, 64}
     assert all(int(use.get("used", 0)) <= int(use["size"]) for use in maps.values())

@@ -69,7 +69,7 @@ void TakeEpoch(const std::string& text, NodeConfig& config) {
   const std::vector<std::string> parts = absl::StrSplit(text, '/');
   if (parts.size() != 2) return;
   HEDGEROW_CHECK(absl::SimpleAtoi(parts[0], &config.cluster_epoch));
-  HEDGEROW_CHECK(absl::SimpleHexAtoi(parts[1], &config.beginning));
+  HEDGEROW_CHECK(absl::SimpleHexAtoi(parts[1], &config.recovery_nonce));
 }
 
 NodeConfig FromFile(const v1::NodeConfigFile& file, const config::Locations& locations) {
@@ -215,19 +215,19 @@ absl::Status NodeConfig::CheckMembers(const raft::Configuration& began_with,
         "join: this node has joined a cluster that has not added it yet (its log in ", data_dir,
         " was begun with `join: on`), and the configuration file wants it to begin one: put `join: on` back"));
   }
-  const std::vector<uint64_t> said = IdsOf(members), began = IdsOf(began_with.members);
-  // Who has left stays in the log's configuration until the next one; in nobody's list.
+  const std::vector<uint64_t> listed = IdsOf(members), began = IdsOf(began_with.members);
+  // A member that has left stays in the log's configuration until the next one, but in no list of members.
   std::vector<raft::Member> staying = latest.members;
   std::erase_if(staying, [&latest](const raft::Member& member) {
     return ((latest.leaving >> member.position) & 1) != 0;
   });
   const std::vector<uint64_t> now = IdsOf(staying);
-  if (said == began || said == now) return absl::OkStatus();
+  if (listed == began || listed == now) return absl::OkStatus();
   const bool changed = now != began;
   return absl::FailedPreconditionError(absl::StrCat(
       "members: the log in ", data_dir, " began with the members ", absl::StrJoin(began, ", "),
       changed ? absl::StrCat(" and has ", absl::StrJoin(now, ", "), " by now") : std::string(),
-      ", and the configuration file has ", absl::StrJoin(said, ", "),
+      ", and the configuration file has ", absl::StrJoin(listed, ", "),
       ". A cluster that has begun changes its members with `hedgerow-node members`, never in a file: put ",
       absl::StrJoin(began, ", "), changed ? absl::StrCat(" or ", absl::StrJoin(now, ", ")) : std::string(),
       " back"));

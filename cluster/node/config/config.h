@@ -137,11 +137,11 @@ struct NodeConfig {
   uint32_t features = kv::kAllFeatures;  // that are announced; no key: tests have nodes that can do less
   MemcachedConfig memcached{};
 
-  // Not of the file but of the log, once that is open (docs/adr/0019): which beginning of the cluster this is.
-  // `cluster_key` is that beginning's then. Before, what a log of one that joins is made as:
+  // Not of the file but of the log, once that is open (docs/adr/0019): which recovery generation of the cluster
+  // this is. `cluster_key` is that generation's then. Before, what a log of one that joins is made as:
   // `beginning`, or FollowRejoin, says it.
   uint64_t cluster_epoch = 0;
-  uint64_t beginning = 0;
+  uint64_t recovery_nonce = 0;
 
   // The entry of `members` that is this node.
   const MemberConfig& own() const;
@@ -152,9 +152,8 @@ struct NodeConfig {
   // Of a configuration that no change has made, addresses are what this file says; later they are the log's to
   // say.
   void Readdress(raft::Configuration& configuration) const;
-  // `members` and `join` against what the log began with and has by now (raft::BeginsWith): a file that says
-  // another thing was edited by somebody who expects something of it that it does not do. FailedPrecondition
-  // says what to do.
+  // `members` and `join` against what the log began with and has by now (raft::BeginsWith): a file that differs
+  // was edited in the hope of a change that it does not make. FailedPrecondition says what to do.
   absl::Status CheckMembers(const raft::Configuration& began_with, const raft::Configuration& latest) const;
 };
 

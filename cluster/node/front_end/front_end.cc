@@ -98,34 +98,34 @@ void FrontEnd::SetNamedClients(bool anonymous, std::vector<NamedClient> named) {
 
 void FrontEnd::Answer(const kv::Answer& answer, uint32_t pushback) {
   const auto [from, to] = EndsOf(answer.reply_to);
-  wire::HkvAnswer said;
-  said.kind = static_cast<wire::HkvKind>(static_cast<uint8_t>(answer.reply_to.way[2] >> kKindShift));
-  said.client_id = answer.reply_to.client;
-  said.seq = answer.reply_to.request;
+  wire::HkvAnswer reply;
+  reply.kind = static_cast<wire::HkvKind>(static_cast<uint8_t>(answer.reply_to.way[2] >> kKindShift));
+  reply.client_id = answer.reply_to.client;
+  reply.seq = answer.reply_to.request;
   switch (answer.kind) {
     case kv::Answer::Kind::kResult:
-      said.status = wire::StatusOf(answer.result.code);
-      said.session = answer.result.session;
-      said.token = answer.result.token;
-      said.values = answer.result.values;
+      reply.status = wire::StatusOf(answer.result.code);
+      reply.session = answer.result.session;
+      reply.token = answer.result.token;
+      reply.values = answer.result.values;
       break;
     case kv::Answer::Kind::kValue:
-      said.status = answer.value.has_value() ? wire::HkvStatus::kOk : wire::HkvStatus::kNotFound;
-      said.value = answer.value.value_or("");
+      reply.status = answer.value.has_value() ? wire::HkvStatus::kOk : wire::HkvStatus::kNotFound;
+      reply.value = answer.value.value_or("");
       break;
     case kv::Answer::Kind::kNotLeader:
-      said.status = wire::HkvStatus::kNotLeader;
-      said.hint = static_cast<uint32_t>(answer.leader_hint.value());
+      reply.status = wire::HkvStatus::kNotLeader;
+      reply.hint = static_cast<uint32_t>(answer.leader_hint.value());
       break;
     case kv::Answer::Kind::kItems:  // the other front end's (memcached_front_end.h)
       break;
   }
   // Another copy of what found a bound reached would find it, too.
-  if (said.status == wire::HkvStatus::kOverloaded) pushback = wire::kHkvNeverHedge;
-  if (said.status != wire::HkvStatus::kNotLeader) said.pushback = pushback;
-  counters_.asked_for_no_hedge += said.pushback == wire::kHkvNeverHedge;
-  counters_.asked_for_later_hedge += said.pushback != 0 && said.pushback != wire::kHkvNeverHedge;
-  Send(from, to, said, static_cast<ClientAccess::KeyNumber>(answer.reply_to.way[2] >> kProvedByShift));
+  if (reply.status == wire::HkvStatus::kOverloaded) pushback = wire::kHkvNeverHedge;
+  if (reply.status != wire::HkvStatus::kNotLeader) reply.pushback = pushback;
+  counters_.asked_for_no_hedge += reply.pushback == wire::kHkvNeverHedge;
+  counters_.asked_for_later_hedge += reply.pushback != 0 && reply.pushback != wire::kHkvNeverHedge;
+  Send(from, to, reply, static_cast<ClientAccess::KeyNumber>(answer.reply_to.way[2] >> kProvedByShift));
 }
 
 // To a client whose key is gone meanwhile, a reload ago, nothing can be said that it would believe.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/sim/weather.h"
+#include "cluster/sim/faults.h"
 
 #include <algorithm>
 
@@ -7,28 +7,28 @@
 
 namespace hedgerow::sim {
 
-void Weather::Start() {
+void Faults::Start() {
   const auto add = [this](bool on, Fault fault) {
     if (on) faults_.push_back(fault);
   };
-  add(plan_.partitions, &Weather::Partition);
-  add(plan_.one_way, &Weather::OneWay);
-  add(plan_.slow_links, &Weather::SlowLinks);
-  add(plan_.crashes, &Weather::Crash);
-  add(plan_.power_cuts, &Weather::PowerCut);
-  add(plan_.pauses, &Weather::Pause);
-  add(plan_.slow_disks, &Weather::SlowDisk);
-  add(plan_.full_disks, &Weather::FullDisk);
-  add(plan_.hung_disks, &Weather::HungDisk);
-  add(plan_.size_filters, &Weather::SizeFilter);
-  add(plan_.clock_jumps, &Weather::ClockJump);
-  add(plan_.transfers, &Weather::Transfer);
-  add(plan_.resignations, &Weather::Resignation);
-  add(plan_.empty_folders, &Weather::EmptyFolder);
+  add(plan_.partitions, &Faults::Partition);
+  add(plan_.one_way, &Faults::OneWay);
+  add(plan_.slow_links, &Faults::SlowLinks);
+  add(plan_.crashes, &Faults::Crash);
+  add(plan_.power_cuts, &Faults::PowerCut);
+  add(plan_.pauses, &Faults::Pause);
+  add(plan_.slow_disks, &Faults::SlowDisk);
+  add(plan_.full_disks, &Faults::FullDisk);
+  add(plan_.hung_disks, &Faults::HungDisk);
+  add(plan_.size_filters, &Faults::SizeFilter);
+  add(plan_.clock_jumps, &Faults::ClockJump);
+  add(plan_.transfers, &Faults::Transfer);
+  add(plan_.resignations, &Faults::Resignation);
+  add(plan_.empty_folders, &Faults::EmptyFolder);
   if (plan_.mean_interval_ns > 0 && !faults_.empty()) Next();
 }
 
-void Weather::Next() {
+void Faults::Next() {
   world_.time.After(world_.random.Below(2 * plan_.mean_interval_ns), [this] {
     if (calm_) return;
     (this->*faults_[world_.random.Below(faults_.size())])(Duration_ns());
@@ -36,7 +36,7 @@ void Weather::Next() {
   });
 }
 
-void Weather::Calm() {
+void Faults::Calm() {
   calm_ = true;
   world_.network.Calm();
   for (const auto& server : world_.servers) {
@@ -49,13 +49,13 @@ void Weather::Calm() {
 }
 
 // Most are short, because a cluster that is down shows little.
-uint64_t Weather::Duration_ns() {
+uint64_t Faults::Duration_ns() {
   const uint64_t max_ns = world_.random.Chance(700'000) ? std::min(plan_.duration_max_ns, 300 * kMillisecond)
                                                         : plan_.duration_max_ns;
   return 1 + world_.random.Below(max_ns);
 }
 
-Server& Weather::Target() {
+Server& Faults::Target() {
   if (world_.random.Chance(plan_.on_leader_ppm)) {
     for (const auto& server : world_.servers) {
       if (server->up() && server->raft().role() == raft::Role::kLeader) return *server;
@@ -64,17 +64,17 @@ Server& Weather::Target() {
   return *world_.servers[world_.random.Below(world_.servers.size())];
 }
 
-void Weather::CutFor(uint64_t from, uint64_t to, uint64_t duration_ns) {
+void Faults::CutFor(uint64_t from, uint64_t to, uint64_t duration_ns) {
   world_.network.Cut(from, to);
   world_.time.After(duration_ns, [this, from, to] { world_.network.Heal(from, to); });
 }
 
-void Weather::CrashFor(Server& server, uint64_t duration_ns, bool power_cut) {
+void Faults::CrashFor(Server& server, uint64_t duration_ns, bool power_cut) {
   server.Crash(power_cut && !world_.plan.disk.memory);
   world_.time.After(duration_ns, [&server] { server.Start(); });
 }
 
-void Weather::Partition(uint64_t duration_ns) {
+void Faults::Partition(uint64_t duration_ns) {
   const uint64_t nodes = world_.servers.size();
   uint64_t side = world_.random.Next() & ((1u << nodes) - 1);
   if (world_.random.Chance(500'000)) side = 1u << (Target().id().value() - 1);
@@ -93,10 +93,10 @@ void Weather::Partition(uint64_t duration_ns) {
   }
 }
 
-void Weather::OneWay(uint64_t duration_ns) {
+void Faults::OneWay(uint64_t duration_ns) {
   const uint64_t node = Target().id().value();
   const bool deaf = world_.random.Chance(500'000);
-  world_.Trace("node ", node, deaf ? " hears nobody for " : " is heard by nobody for ",
+  world_.Trace("node ", node, deaf ? " hears no node for " : " is heard by no node for ",
                duration_ns / kMillisecond, " ms");
   for (uint64_t other = 1; other <= world_.servers.size(); ++other) {
     if (other == node || world_.random.Chance(200'000)) continue;
@@ -104,7 +104,7 @@ void Weather::OneWay(uint64_t duration_ns) {
   }
 }
 
-void Weather::SlowLinks(uint64_t duration_ns) {
+void Faults::SlowLinks(uint64_t duration_ns) {
   const uint64_t node = Target().id().value();
   const uint64_t delay_ns = world_.random.Pick<uint64_t>({5, 50, 150, 400}) * kMillisecond;
   world_.Trace("some links of node ", node, " take up to ", delay_ns / kMillisecond, " ms");
@@ -120,35 +120,35 @@ void Weather::SlowLinks(uint64_t duration_ns) {
   });
 }
 
-void Weather::Crash(uint64_t duration_ns) { CrashFor(Target(), duration_ns, false); }
+void Faults::Crash(uint64_t duration_ns) { CrashFor(Target(), duration_ns, false); }
 
-void Weather::PowerCut(uint64_t duration_ns) {
+void Faults::PowerCut(uint64_t duration_ns) {
   for (const auto& server : world_.servers) {
     if (world_.random.Chance(700'000)) CrashFor(*server, 1 + world_.random.Below(duration_ns), true);
   }
 }
 
-void Weather::Pause(uint64_t duration_ns) {
+void Faults::Pause(uint64_t duration_ns) {
   Server& server = Target();
   world_.Trace("node ", server.id().value(), " stands still for ", duration_ns / kMillisecond, " ms");
   server.Pause();
   world_.time.After(duration_ns, [&server] { server.Resume(); });
 }
 
-void Weather::SlowDisk(uint64_t duration_ns) {
+void Faults::SlowDisk(uint64_t duration_ns) {
   Server& server = Target();
   server.disk().SetSlow(world_.random.Pick<uint64_t>({5, 50, 500}) * kMillisecond);
   world_.time.After(duration_ns, [&server] { server.disk().SetSlow(0); });
 }
 
-void Weather::FullDisk(uint64_t duration_ns) {
+void Faults::FullDisk(uint64_t duration_ns) {
   Server& server = Target();
   world_.Trace("the disk of node ", server.id().value(), " is full");
   server.disk().SetFull(true);
   world_.time.After(duration_ns, [&server] { server.disk().SetFull(false); });
 }
 
-void Weather::HungDisk(uint64_t duration_ns) {
+void Faults::HungDisk(uint64_t duration_ns) {
   Server& server = Target();
   world_.Trace("the disk of node ", server.id().value(), " hangs");
   server.disk().SetHung(true);
@@ -157,7 +157,7 @@ void Weather::HungDisk(uint64_t duration_ns) {
   });
 }
 
-void Weather::SizeFilter(uint64_t duration_ns) {
+void Faults::SizeFilter(uint64_t duration_ns) {
   const uint64_t node = Target().id().value();
   // Long enough that a leader notices, or not.
   if (world_.random.Chance(500'000)) duration_ns += 600 * kMillisecond;
@@ -166,24 +166,24 @@ void Weather::SizeFilter(uint64_t duration_ns) {
   world_.time.After(duration_ns, [this, node] { world_.network.FilterEntriesOf(node, false); });
 }
 
-void Weather::ClockJump(uint64_t) {
+void Faults::ClockJump(uint64_t) {
   const auto by_ns = static_cast<int64_t>(world_.random.Between(1, 100) * kSecond);
   Target().JumpClock(world_.random.Chance(500'000) ? by_ns : -by_ns);
 }
 
-void Weather::Transfer(uint64_t) {
+void Faults::Transfer(uint64_t) {
   const raft::NodeId target(world_.random.Between(1, world_.servers.size()));
   for (const auto& server : world_.servers) {
     if (server->up() && !server->paused()) server->Post(raft::TransferLeadership{.target = target});
   }
 }
 
-void Weather::Resignation(uint64_t duration_ns) {
+void Faults::Resignation(uint64_t duration_ns) {
   for (const auto& leader : world_.servers) {
     if (!leader->up() || leader->raft().role() != raft::Role::kLeader) continue;
     const raft::LeaderResigns hint{.leader = leader->id(), .term = leader->raft().term(), .rank = 0};
     if (world_.random.Chance(plan_.resigns_truly_ppm)) CrashFor(*leader, duration_ns, false);
-    // They may not agree on who is first: then several stand at once, and votes split.
+    // They may not agree on the first in rank: then several stand at once, and votes split.
     const uint32_t step = world_.random.Chance(500'000) ? 0 : 1;
     uint32_t rank = 0;
     for (const auto& server : world_.servers) {
@@ -198,7 +198,7 @@ void Weather::Resignation(uint64_t duration_ns) {
       ranked.rank = rank;
       rank += step;
       server->ArriveResignation(ranked);
-      // A copy that the network kept, or somebody else.
+      // A copy that the network kept, or an attacker.
       if (!world_.random.Chance(300'000)) continue;
       world_.time.After(world_.random.Below(10 * kSecond),
                         [late = server.get(), ranked] { late->ArriveResignation(ranked); });
@@ -207,10 +207,10 @@ void Weather::Resignation(uint64_t duration_ns) {
   }
 }
 
-// The worst moment: one node lags, this one forgets what it has acknowledged without it, and who leads is away.
-// Of a minority only, so that the others can go on; and once all others have recorded its log, which is what
-// the rule rests on (docs/SAFETY.md).
-void Weather::EmptyFolder(uint64_t duration_ns) {
+// The worst moment: one node lags, this one forgets what it has acknowledged without it, and the leader is
+// away. Of a minority only, so that the others can go on; and once all others have recorded its log, which is
+// what the rule rests on (docs/SAFETY.md).
+void Faults::EmptyFolder(uint64_t duration_ns) {
   const uint64_t nodes = world_.servers.size();
   if (emptied_ >= (nodes - 1) / 2) return;
   Server& server = Target();
@@ -236,7 +236,7 @@ void Weather::EmptyFolder(uint64_t duration_ns) {
   });
 }
 
-void Weather::SnapshotMoment(Server& server) {
+void Faults::SnapshotMoment(Server& server) {
   if (calm_ || !world_.random.Chance(world_.plan.snapshots.crash_ppm)) return;
   const uint64_t down_ns = 1 + world_.random.Below(400 * kMillisecond);
   const bool power_cut = world_.random.Chance(500'000);
@@ -246,7 +246,7 @@ void Weather::SnapshotMoment(Server& server) {
                     });
 }
 
-void Weather::NewLeader(Server& server) {
+void Faults::NewLeader(Server& server) {
   if (calm_ || !world_.random.Chance(plan_.crash_new_leader_ppm)) return;
   const uint64_t down_ns = 1 + world_.random.Below(400 * kMillisecond);
   world_.time.After(world_.random.Below(world_.random.Pick<uint64_t>({1, 5, 30}) * kMillisecond),
@@ -255,7 +255,7 @@ void Weather::NewLeader(Server& server) {
                     });
 }
 
-void Weather::Voted(Server& server) {
+void Faults::Voted(Server& server) {
   if (calm_ || !world_.random.Chance(plan_.crash_voter_ppm)) return;
   const uint64_t down_ns = 1 + world_.random.Below(400 * kMillisecond);
   const bool power_cut = plan_.power_cuts && world_.random.Chance(700'000);

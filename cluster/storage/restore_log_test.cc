@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Logs that begin with a backup: whole or not at all, and of their own beginning; and what is left of a log
-// that its node may not go on with.
+// Logs that begin with a backup: whole or not at all, and of their own recovery generation; and what is left of
+// a log that its node may not go on with.
 
-#include "cluster/storage/beginning.h"
+#include "cluster/storage/restore_log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -30,11 +30,11 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr raft::EntryId kLast = {.index = raft::LogIndex(40), .term = raft::Term(3)};
-constexpr Origin kOld = {.epoch = 4, .beginning = 44};
-constexpr Origin kNew = {.epoch = 5, .beginning = 55};
+constexpr RecoveryGeneration kOld = {.epoch = 4, .nonce = 44};
+constexpr RecoveryGeneration kNew = {.epoch = 5, .nonce = 55};
 constexpr StoredIdentity kIdentity = {.cluster_id = kTestCluster, .node = kTestNode};
 
-class BeginningTest : public ::testing::Test {
+class RestoreLogTest : public ::testing::Test {
  protected:
   std::string backup() const { return folder_.path() + "/backup"; }
 
@@ -50,7 +50,7 @@ class BeginningTest : public ::testing::Test {
   absl::Status Begin() {
     const absl::StatusOr<Backup> opened = OpenBackup(backup());
     if (!opened.ok()) return opened.status();
-    return BeginLog(folder_.log(), kIdentity, opened->header.begins, *opened->snapshot, {});
+    return RestoreLog(folder_.log(), kIdentity, opened->header.begins, *opened->snapshot, {});
   }
   StorageOptions options() const { return TestOptions(folder_, true); }
   absl::StatusOr<std::unique_ptr<LogStorage>> Open(StorageOptions options,
@@ -71,7 +71,7 @@ class BeginningTest : public ::testing::Test {
   TestFolder folder_;
 };
 
-TEST_F(BeginningTest, OfTwoAtOnceOneIsRefusedAndTheOtherIsWhole) {
+TEST_F(RestoreLogTest, OfTwoAtOnceOneIsRefusedAndTheOtherIsWhole) {
   WriteBackup();
   for (int round = 0; round < 50; ++round) {
     std::filesystem::remove_all(folder_.log());
@@ -88,7 +88,7 @@ TEST_F(BeginningTest, OfTwoAtOnceOneIsRefusedAndTheOtherIsWhole) {
   }
 }
 
-TEST_F(BeginningTest, ALogBeginsWithABackup) {
+TEST_F(RestoreLogTest, ALogBeginsWithABackup) {
   WriteBackup();
   ASSERT_EQ(Begin(), absl::OkStatus());
   std::vector<std::string> chunks;
@@ -96,7 +96,7 @@ TEST_F(BeginningTest, ALogBeginsWithABackup) {
     const auto log = Open(options(), &chunks);
     ASSERT_TRUE(log.ok()) << log.status();
     EXPECT_THAT(chunks, ElementsAre("one", "two"));
-    EXPECT_EQ((*log)->origin(), kNew);
+    EXPECT_EQ((*log)->generation(), kNew);
     const raft::RestoredState restored = (*log)->TakeRestored();
     EXPECT_EQ(restored.start, FirstOf(kNew, kLast));
     EXPECT_EQ(restored.snapshot.last, FirstOf(kNew, kLast));
@@ -112,31 +112,31 @@ TEST_F(BeginningTest, ALogBeginsWithABackup) {
 }
 
 // As its configuration file says: it is made by no command.
-TEST_F(BeginningTest, ALogThatJoinsHasTheBeginningAndNothingElse) {
+TEST_F(RestoreLogTest, ALogThatJoinsHasTheBeginningAndNothingElse) {
   StorageOptions joins = options();
-  joins.origin = kNew;
+  joins.generation = kNew;
   for (int start = 0; start < 3; ++start) {
     const auto log = Open(joins);
     ASSERT_TRUE(log.ok()) << log.status();
-    EXPECT_EQ((*log)->origin(), kNew);
+    EXPECT_EQ((*log)->generation(), kNew);
     EXPECT_TRUE((*log)->began_with().members.empty()) << "it can begin no cluster of its own";
     const raft::RestoredState restored = (*log)->TakeRestored();
     EXPECT_EQ(restored.start, raft::EntryId());
     EXPECT_THAT(restored.entries, IsEmpty());
-    joins.origin = {.epoch = kNew.epoch + 1, .beginning = 1};  // what counts is how the log began
+    joins.generation = {.epoch = kNew.epoch + 1, .nonce = 1};  // what counts is how the log began
   }
 }
 
-TEST_F(BeginningTest, AFolderInWhichSomethingIsIsLeftAsItIs) {
+TEST_F(RestoreLogTest, AFolderInWhichSomethingIsIsLeftAsItIs) {
   WriteBackup();
   { const auto log = OpenOrDie(options()); }
   const std::string mark = ReadFile(folder_.log() + "/watermark");
   EXPECT_TRUE(absl::IsAlreadyExists(Begin()));
   EXPECT_EQ(ReadFile(folder_.log() + "/watermark"), mark);
-  EXPECT_EQ(OpenOrDie(options())->origin(), Origin());
+  EXPECT_EQ(OpenOrDie(options())->generation(), RecoveryGeneration());
 }
 
-TEST_F(BeginningTest, WhatWasCutShortIsNoLog) {
+TEST_F(RestoreLogTest, WhatWasCutShortIsNoLog) {
   WriteBackup();
   const std::string whole = ReadFile(backup());
   std::string flipped = whole;
@@ -153,7 +153,7 @@ TEST_F(BeginningTest, WhatWasCutShortIsNoLog) {
   }
 }
 
-TEST_F(BeginningTest, AnyFlippedBitOfABackupsHeaderIsSeen) {
+TEST_F(RestoreLogTest, AnyFlippedBitOfABackupsHeaderIsSeen) {
   WriteBackup();
   const std::string whole = ReadFile(backup());
   for (size_t bit = 0; bit < 8 * kBackupHeader_bytes; ++bit) {
@@ -164,7 +164,7 @@ TEST_F(BeginningTest, AnyFlippedBitOfABackupsHeaderIsSeen) {
   }
 }
 
-TEST_F(BeginningTest, ABackupBehindAnotherOnesHeaderIsNone) {
+TEST_F(RestoreLogTest, ABackupBehindAnotherOnesHeaderIsNone) {
   WriteBackup();
   const std::string whole = ReadFile(backup());
   const BackupHeader other{.cluster_id = kTestCluster,
@@ -176,33 +176,33 @@ TEST_F(BeginningTest, ABackupBehindAnotherOnesHeaderIsNone) {
   EXPECT_TRUE(absl::IsDataLoss(OpenBackup(backup()).status()));
 }
 
-TEST_F(BeginningTest, EachBeginningIsAnother) {
-  const Origin next = NextOrigin(kOld);
+TEST_F(RestoreLogTest, EachRecoveryGenerationIsAnother) {
+  const RecoveryGeneration next = NextGeneration(kOld);
   EXPECT_EQ(next.epoch, kOld.epoch + 1);
-  EXPECT_NE(next.beginning, 0u);
-  EXPECT_NE(next, NextOrigin(kOld));
+  EXPECT_NE(next.nonce, 0u);
+  EXPECT_NE(next, NextGeneration(kOld));
 }
 
 // Ids that are made of indices are in clients' hands.
-TEST_F(BeginningTest, NoTwoBeginningsUseTheSameIndices) {
+TEST_F(RestoreLogTest, NoTwoRecoveryGenerationsUseTheSameIndices) {
   constexpr uint64_t kMany = uint64_t{1} << 32;
   std::vector<uint64_t> firsts = {kLast.index.value()};
-  for (const Origin& origin :
-       {kNew, Origin{.epoch = 6, .beginning = 55}, Origin{.epoch = 5, .beginning = 56}}) {
-    const raft::EntryId first = FirstOf(origin, kLast);
+  for (const RecoveryGeneration& generation :
+       {kNew, RecoveryGeneration{.epoch = 6, .nonce = 55}, RecoveryGeneration{.epoch = 5, .nonce = 56}}) {
+    const raft::EntryId first = FirstOf(generation, kLast);
     EXPECT_EQ(first.term, kLast.term);
     EXPECT_GT(first.index.value(), kLast.index.value() + kMany);
-    EXPECT_EQ(first, FirstOf(origin, kLast)) << "on every member";
+    EXPECT_EQ(first, FirstOf(generation, kLast)) << "on every member";
     for (const uint64_t other : firsts) {
       const uint64_t apart = std::max(other, first.index.value()) - std::min(other, first.index.value());
       EXPECT_GT(apart, uint64_t{1} << 20);
     }
     firsts.push_back(first.index.value());
   }
-  EXPECT_EQ(FirstOf(Origin(), kLast), kLast);
+  EXPECT_EQ(FirstOf(RecoveryGeneration(), kLast), kLast);
 }
 
-class StoppedLogTest : public BeginningTest {
+class StoppedLogTest : public RestoreLogTest {
  protected:
   void Write(bool sync) {
     const auto log = OpenOrDie(TestOptions(folder_, sync));
@@ -258,7 +258,7 @@ TEST_F(StoppedLogTest, OfAHostThatRestartedIsReadWithADoubtAndStaysRefused) {
   EXPECT_TRUE(IsLost(refused));
 }
 
-TEST_F(StoppedLogTest, WhoseEndIsMissingSaysSo) {
+TEST_F(StoppedLogTest, AMissingEndIsReported) {
   Write(/*sync=*/true);
   std::string shorter;
   {

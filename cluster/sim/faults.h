@@ -11,9 +11,9 @@
 
 namespace hedgerow::sim {
 
-class Weather {
+class Faults {
  public:
-  explicit Weather(World& world) : world_(world), plan_(world.plan.faults) {}
+  explicit Faults(World& world) : world_(world), plan_(world.plan.faults) {}
 
   void Start();
   // From now on nothing fails, and what failed is repaired.
@@ -28,7 +28,7 @@ class Weather {
   void SnapshotMoment(Server& server);
 
  private:
-  using Fault = void (Weather::*)(uint64_t duration_ns);
+  using Fault = void (Faults::*)(uint64_t duration_ns);
 
   void Next();
   uint64_t Duration_ns();

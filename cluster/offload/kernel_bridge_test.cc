@@ -2,25 +2,23 @@
 //
 // Process and kernel part of one node, step by step. Names begin with the rule of docs/SAFETY.md that is looked
 // at.
-#include "cluster/offload/coupling.h"
-
-#include <utility>
+#include "cluster/offload/kernel_bridge.h"
 
 #include <gtest/gtest.h>
 
 #include "absl/status/status.h"
-#include "cluster/offload/coupling_testing.h"
+#include "cluster/offload/kernel_bridge_testing.h"
 
 namespace hedgerow::offload {
 namespace {
 
-TEST(Coupling, R1ASnapshotIsInstalledBehindAFenceAndTheKernelPartGoesOnAfterIt) {
+TEST(KernelBridge, R1ASnapshotIsInstalledBehindAFenceAndTheKernelPartGoesOnAfterIt) {
   Host host;
   host.Follow(1, 1);
   ASSERT_EQ(host.Arrive(1, 1, Host::Batch(0, 0, 1)), HR_NODE_EVENT_APPEND_STORED);
-  const uint64_t fences = host.coupling->statistics().fences;
+  const uint64_t fences = host.bridge->statistics().fences;
   host.ReceiveSnapshot(1, 1, 50, 1);
-  EXPECT_EQ(host.coupling->statistics().fences, fences + 1);
+  EXPECT_EQ(host.bridge->statistics().fences, fences + 1);
   EXPECT_EQ(host.kernel.unreleased(), 0u);
   EXPECT_EQ(host.kernel.view().raft.last_index, 50u);
   EXPECT_EQ(host.kernel.view().verified, 50u);
@@ -29,7 +27,7 @@ TEST(Coupling, R1ASnapshotIsInstalledBehindAFenceAndTheKernelPartGoesOnAfterIt) 
   EXPECT_EQ(host.raft().log().last_index(), LogIndex(51));
 }
 
-TEST(Coupling, R1ASnapshotOfWhatTheKernelPartHasAcceptedDiscardsNothing) {
+TEST(KernelBridge, R1ASnapshotOfWhatTheKernelPartHasAcceptedDiscardsNothing) {
   Host host;
   host.Follow(1, 1);
   for (uint64_t i = 0; i < 5; ++i) {
@@ -42,7 +40,7 @@ TEST(Coupling, R1ASnapshotOfWhatTheKernelPartHasAcceptedDiscardsNothing) {
   EXPECT_EQ(host.raft().commit(), LogIndex(3));
 }
 
-TEST(Coupling, R2RecordsBeforeTheLogsStartAreSkippedByALaterLife) {
+TEST(KernelBridge, R2RecordsBeforeTheLogsStartAreSkippedByALaterIncarnation) {
   Host host;
   host.Follow(1, 1);
   host.disk_held = true;
@@ -60,10 +58,10 @@ TEST(Coupling, R2RecordsBeforeTheLogsStartAreSkippedByALaterLife) {
   EXPECT_EQ(host.kernel.unreleased(), 0u);
 }
 
-TEST(Coupling, ALeadersFollowerIsServedByItsKernelPartWithoutFences) {
+TEST(KernelBridge, ALeadersFollowerIsServedByItsKernelPartWithoutFences) {
   Host host;
   host.Follow(1, 1);
-  const uint64_t fences = host.coupling->statistics().fences;
+  const uint64_t fences = host.bridge->statistics().fences;
   for (uint64_t i = 0; i < 50; ++i) {
     EXPECT_EQ(host.Arrive(1, 1, Host::Batch(i, i == 0 ? 0 : 1, 1, i)), HR_NODE_EVENT_APPEND_STORED);
     EXPECT_EQ(host.Arrive(1, 1, Host::Beat(i + 2, i)), HR_NODE_EVENT_HEARTBEAT_ANSWERED);
@@ -74,20 +72,20 @@ TEST(Coupling, ALeadersFollowerIsServedByItsKernelPartWithoutFences) {
   EXPECT_EQ(host.raft().log().last_index(), LogIndex(50));
   EXPECT_EQ(host.raft().commit(), LogIndex(49));
   EXPECT_EQ(host.raft().role(), Role::kFollower) << "the election is put off by what the kernel part has heard";
-  EXPECT_EQ(host.coupling->statistics().fences, fences);
+  EXPECT_EQ(host.bridge->statistics().fences, fences);
   EXPECT_EQ(host.kernel.unreleased(), 0u);
   EXPECT_EQ(host.disk.entries.size(), 50u);
 }
 
-TEST(Coupling, DiskModeLeavesVotesAndAppendsToTheProcess) {
+TEST(KernelBridge, DiskModeLeavesVotesAndAppendsToTheProcess) {
   Host host(Durability::kDisk);
   host.Follow(1, 1);
   EXPECT_EQ(host.kernel.view().may, HR_NODE_MAY_HEARTBEAT | HR_NODE_MAY_VOTE);
-  const uint64_t fences = host.coupling->statistics().fences;
+  const uint64_t fences = host.bridge->statistics().fences;
   host.Arrive(1, 1, Host::Batch(0, 0, 1));
   host.Turn();
   EXPECT_TRUE(LastSent<raft::AppendReply>(host)->accepted);
-  EXPECT_EQ(host.coupling->statistics().fences, fences) << "the log is the process's";
+  EXPECT_EQ(host.bridge->statistics().fences, fences) << "the log is the process's";
   host.Turn();
   host.Arrive(1, 1, Host::Beat(7));
   EXPECT_EQ(LastSent<raft::HeartbeatReply>(host)->verified, LogIndex(1)) << "or the leader would send it again";
@@ -96,7 +94,7 @@ TEST(Coupling, DiskModeLeavesVotesAndAppendsToTheProcess) {
   EXPECT_TRUE(LastSent<raft::VoteReply>(host)->granted);
 }
 
-TEST(Coupling, DiskModeOpensOnlyWhatIsDurable) {
+TEST(KernelBridge, DiskModeOpensOnlyWhatIsDurable) {
   Host host(Durability::kDisk);
   host.Follow(1, 1);
   host.disk_held = true;
@@ -110,7 +108,7 @@ TEST(Coupling, DiskModeOpensOnlyWhatIsDurable) {
   EXPECT_NE(host.kernel.view().may, 0u);
 }
 
-TEST(Coupling, R1_WhatWasAcceptedIsInTheLogBeforeTheProcessVotes) {
+TEST(KernelBridge, R1_WhatWasAcceptedIsInTheLogBeforeTheProcessVotes) {
   Host host;
   host.Follow(1, 1);
   const uint64_t append = host.Begin(1, 1, Host::Batch(0, 0, 1));
@@ -125,7 +123,7 @@ TEST(Coupling, R1_WhatWasAcceptedIsInTheLogBeforeTheProcessVotes) {
   EXPECT_EQ(host.raft().log().last_index(), LogIndex(1));
 }
 
-TEST(Coupling, R1_AnAppendThatComesToTheLockAfterTheFenceIsThrownAway) {
+TEST(KernelBridge, R1_AnAppendThatComesToTheLockAfterTheFenceIsThrownAway) {
   Host host;
   host.Follow(1, 1);
   const uint64_t append = host.Begin(1, 1, Host::Batch(0, 0, 1));
@@ -138,7 +136,7 @@ TEST(Coupling, R1_AnAppendThatComesToTheLockAfterTheFenceIsThrownAway) {
   EXPECT_EQ(LastSent<raft::AppendReply>(host)->accepted, false) << "its term is over";
 }
 
-TEST(Coupling, R2_RecordsAreFedInTheOrderOfTheLog) {
+TEST(KernelBridge, R2_RecordsAreFedInTheOrderOfTheLog) {
   Host host;
   host.Follow(1, 1);
   const uint64_t second = host.Begin(1, 1, Host::Batch(1, 1, 1));
@@ -155,7 +153,7 @@ TEST(Coupling, R2_RecordsAreFedInTheOrderOfTheLog) {
   EXPECT_EQ(host.raft().log().last_index(), LogIndex(2));
 }
 
-TEST(Coupling, R2_RecordsStayUntilTheLogHasThemAndAreAdoptedByTheNextProcess) {
+TEST(KernelBridge, R2_RecordsStayUntilTheLogHasThemAndAreAdoptedByTheNextProcess) {
   Host host;
   host.Follow(1, 1);
   host.disk_held = true;
@@ -173,7 +171,7 @@ TEST(Coupling, R2_RecordsStayUntilTheLogHasThemAndAreAdoptedByTheNextProcess) {
   EXPECT_EQ(host.Arrive(1, 1, Host::Batch(2, 1, 1)), HR_NODE_EVENT_APPEND_STORED);
 }
 
-TEST(Coupling, R2_WhatTheLogHasAndWhatIsOverIsNotAdoptedAgain) {
+TEST(KernelBridge, R2_WhatTheLogHasAndWhatIsOverIsNotAdoptedAgain) {
   Host host;
   host.Follow(1, 1);
   host.Arrive(1, 1, Host::Batch(0, 0, 1));
@@ -193,7 +191,7 @@ TEST(Coupling, R2_WhatTheLogHasAndWhatIsOverIsNotAdoptedAgain) {
   EXPECT_EQ(later.raft().term(), Term(2));
 }
 
-TEST(Coupling, R3_AFullRingLeavesAppendsToTheProcess) {
+TEST(KernelBridge, R3_AFullRingLeavesAppendsToTheProcess) {
   Host host(Durability::kMemory, kAll, 1);
   host.Follow(1, 1);
   EXPECT_EQ(host.Arrive(1, 1, Host::Batch(0, 0, 1)), HR_NODE_EVENT_APPEND_STORED);
@@ -204,7 +202,7 @@ TEST(Coupling, R3_AFullRingLeavesAppendsToTheProcess) {
   EXPECT_EQ(host.raft().log().last_index(), LogIndex(2));
 }
 
-TEST(Coupling, R7_AVoteThatTheKernelGaveIsTheProcesssByItsNextTurn) {
+TEST(KernelBridge, R7_AVoteThatTheKernelGaveIsTheProcesssByItsNextTurn) {
   Host host;
   host.Follow(1, 1);
   EXPECT_EQ(host.Arrive(2, 2, Host::Vote(2, 0, 0)), HR_NODE_EVENT_VOTE_GRANTED);
@@ -216,10 +214,10 @@ TEST(Coupling, R7_AVoteThatTheKernelGaveIsTheProcesssByItsNextTurn) {
 }
 
 // Nothing wakes a process for the vote: it looks by itself in time, and at the latest when it would stand.
-TEST(Coupling, R7_WhoSleptThroughItsVoteDoesNotStandAgainstIt) {
+TEST(KernelBridge, R7_ANodeThatSleptThroughItsVoteDoesNotStandAgainstIt) {
   Host host;
   host.Follow(1, 1);
-  EXPECT_LE(host.coupling->next_deadline_ns(), host.now_ns + 10 * kMillisecond / 3);
+  EXPECT_LE(host.bridge->next_deadline_ns(), host.now_ns + 10 * kMillisecond / 3);
   host.now_ns = host.raft().election_deadline_ns() - 1;
   host.Turn();
   EXPECT_EQ(host.Arrive(2, 2, Host::Vote(2, 0, 0)), HR_NODE_EVENT_VOTE_GRANTED);
@@ -231,7 +229,7 @@ TEST(Coupling, R7_WhoSleptThroughItsVoteDoesNotStandAgainstIt) {
   EXPECT_EQ(LastSent<raft::VoteRequest>(host), nullptr);
 }
 
-TEST(Coupling, R7_AVoteThatTheKernelGaveSurvivesTheProcess) {
+TEST(KernelBridge, R7_AVoteThatTheKernelGaveSurvivesTheProcess) {
   Host host;
   host.Follow(1, 1);
   host.Arrive(2, 2, Host::Vote(2, 0, 0));
@@ -240,45 +238,45 @@ TEST(Coupling, R7_AVoteThatTheKernelGaveSurvivesTheProcess) {
   EXPECT_EQ(host.disk.hard_state.term, Term(2));
 }
 
-TEST(Coupling, R1_AHeartbeatOfATermThatTheKernelHasLeftIsNotConfirmed) {
+TEST(KernelBridge, R1_AHeartbeatOfATermThatTheKernelHasLeftIsNotConfirmed) {
   Host host(Durability::kMemory, {.heartbeat = false, .vote = true, .append = true, .quorum = true});
   host.Follow(1, 1);
-  host.coupling->BeginTurn(host.now_ns, *host.replica);
+  host.bridge->BeginTurn(host.now_ns, *host.replica);
   host.Arrive(2, 2, Host::Vote(2, 0, 0));  // on another CPU, after the process has looked
   host.sent.clear();
-  host.coupling->Receive(
+  host.bridge->Receive(
       host.now_ns, {.from = NodeId(1), .to = NodeId(3), .term = Term(1), .body = Host::Beat(9)}, *host.replica);
-  host.coupling->EndTurn(host.now_ns, *host.replica);
+  host.bridge->EndTurn(host.now_ns, *host.replica);
   EXPECT_EQ(host.sent.back().term, Term(2)) << "it would prove to a read that there is no later term";
 }
 
-TEST(Coupling, AnElectionStartsFromWhatTheKernelHasAccepted) {
+TEST(KernelBridge, AnElectionStartsFromWhatTheKernelHasAccepted) {
   Host host;
   host.Follow(1, 1);
-  host.coupling->BeginTurn(host.now_ns, *host.replica);
+  host.bridge->BeginTurn(host.now_ns, *host.replica);
   host.Arrive(1, 1, Host::Batch(0, 0, 1));
   host.now_ns += 3'000 * kMillisecond;
-  host.coupling->Tick(host.now_ns, *host.replica);
-  host.coupling->EndTurn(host.now_ns, *host.replica);
+  host.bridge->Tick(host.now_ns, *host.replica);
+  host.bridge->EndTurn(host.now_ns, *host.replica);
   ASSERT_EQ(host.raft().role(), Role::kPreCandidate);
   EXPECT_EQ(LastSent<raft::VoteRequest>(host)->last_index, LogIndex(1));
 }
 
-TEST(Coupling, AResignationIsOfItsTerm) {
+TEST(KernelBridge, AResignationIsOfItsTerm) {
   Host host;
   host.Follow(1, 4);
-  host.coupling->Resigned({.leader = NodeId(1), .term = Term(3), .rank = 0}, *host.replica);
+  host.bridge->Resigned({.leader = NodeId(1), .term = Term(3), .rank = 0}, *host.replica);
   host.Turn();
   EXPECT_EQ(host.raft().role(), Role::kFollower);
-  host.coupling->Resigned({.leader = NodeId(1), .term = Term(4), .rank = 0}, *host.replica);
+  host.bridge->Resigned({.leader = NodeId(1), .term = Term(4), .rank = 0}, *host.replica);
   host.Turn();
   EXPECT_EQ(host.raft().role(), Role::kPreCandidate);
 }
 
-TEST(Coupling, R6_ALeaderCommitsByWhatItsKernelPartCountedAndPollsIt) {
+TEST(KernelBridge, R6_ALeaderCommitsByWhatItsKernelPartCountedAndPollsIt) {
   Host host;
   Lead(host);
-  const uint64_t opens = host.coupling->statistics().opens;
+  const uint64_t opens = host.bridge->statistics().opens;
   EXPECT_EQ(host.Arrive(1, 1, raft::AppendReply{.accepted = true, .index = LogIndex(1), .loop_seq = 9}),
             HR_NODE_EVENT_WOKEN_FOR_COMMIT);
   EXPECT_EQ(host.Arrive(2, 1, raft::AppendReply{.accepted = true, .index = LogIndex(1), .loop_seq = 9}),
@@ -296,21 +294,21 @@ TEST(Coupling, R6_ALeaderCommitsByWhatItsKernelPartCountedAndPollsIt) {
   host.passed.clear();
   host.Turn();
   EXPECT_EQ(host.raft().progress()[0].round(), 1u);
-  EXPECT_EQ(host.coupling->statistics().opens, opens) << "once a term";
+  EXPECT_EQ(host.bridge->statistics().opens, opens) << "once a term";
 }
 
-TEST(Coupling, R6_ALeaderThatIsAwakeSeesForItselfWhatWouldWakeIt) {
+TEST(KernelBridge, R6_ALeaderThatIsAwakeSeesForItselfWhatWouldWakeIt) {
   Host host;
   Lead(host);
-  host.coupling->Awake();
-  EXPECT_FALSE(host.coupling->Look(host.now_ns, *host.replica)) << "nothing has moved";
+  host.bridge->Awake();
+  EXPECT_FALSE(host.bridge->Poll(host.now_ns, *host.replica)) << "nothing has moved";
   EXPECT_EQ(host.Arrive(1, 1, raft::AppendReply{.accepted = true, .index = LogIndex(1), .loop_seq = 9}),
             HR_NODE_EVENT_NOTICED);
   EXPECT_TRUE(host.passed.empty());
-  EXPECT_FALSE(host.coupling->MaySleep());
-  EXPECT_TRUE(host.coupling->Look(host.now_ns, *host.replica));
+  EXPECT_FALSE(host.bridge->MaySleep());
+  EXPECT_TRUE(host.bridge->Poll(host.now_ns, *host.replica));
   EXPECT_EQ(host.raft().commit(), LogIndex(1));
-  EXPECT_TRUE(host.coupling->MaySleep());
+  EXPECT_TRUE(host.bridge->MaySleep());
   EXPECT_EQ(host.Arrive(1, 1, raft::HeartbeatReply{.round = 1, .verified = LogIndex(1), .loop_seq = 10}),
             HR_NODE_EVENT_WOKEN_FOR_ROUND)
       << "it sleeps";
@@ -318,79 +316,79 @@ TEST(Coupling, R6_ALeaderThatIsAwakeSeesForItselfWhatWouldWakeIt) {
 }
 
 // An answer that is counted between its decision to sleep and its sleep is sent to it.
-TEST(Coupling, R6_WhatMovesWhileALeaderLiesDownIsNotMissed) {
+TEST(KernelBridge, R6_WhatMovesWhileALeaderLiesDownIsNotMissed) {
   Host host;
   Lead(host);
-  host.coupling->Awake();
+  host.bridge->Awake();
   const uint64_t run =
       host.Begin(1, 1, raft::AppendReply{.accepted = true, .index = LogIndex(1), .loop_seq = 9});
   ASSERT_TRUE(host.kernel.Step(run));
   ASSERT_TRUE(host.kernel.Step(run));  // counted, and has yet to look whether the process sleeps
-  EXPECT_TRUE(host.coupling->MaySleep());
+  EXPECT_TRUE(host.bridge->MaySleep());
   EXPECT_FALSE(host.kernel.Step(run));
   EXPECT_EQ(host.passed.size(), 1u);
 }
 
-TEST(Coupling, ALeaderThatHearsNothingNewLeavesTheStateAloneForAWhile) {
+TEST(KernelBridge, ALeaderThatHearsNothingNewLeavesTheStateAloneForAWhile) {
   Host host;
   Lead(host);
   host.Arrive(1, 1, raft::AppendReply{.accepted = true, .index = LogIndex(1), .loop_seq = 9});
   host.Arrive(2, 1, raft::AppendReply{.accepted = true, .index = LogIndex(1), .loop_seq = 9});
   host.Turn();
   host.Turn();
-  const uint64_t leases = host.coupling->statistics().leases;
+  const uint64_t leases = host.bridge->statistics().leases;
   host.Turn();
-  EXPECT_EQ(host.coupling->statistics().leases, leases);
+  EXPECT_EQ(host.bridge->statistics().leases, leases);
   host.now_ns += kMillisecond;  // a tenth of the lease
   host.Turn();
-  EXPECT_EQ(host.coupling->statistics().leases, leases + 1);
-  EXPECT_GT(host.coupling->next_deadline_ns(), host.now_ns);
+  EXPECT_EQ(host.bridge->statistics().leases, leases + 1);
+  EXPECT_GT(host.bridge->next_deadline_ns(), host.now_ns);
 }
 
 // Else its leader takes it for one that has started again, and sends what it has.
-TEST(Coupling, TheKernelKnowsWhatIsAcknowledgedBeforeTheAcknowledgementLeaves) {
+TEST(KernelBridge, TheKernelKnowsWhatIsAcknowledgedBeforeTheAcknowledgementLeaves) {
   Host host(Durability::kDisk, {.heartbeat = true, .vote = true, .append = false, .quorum = true});
   host.Follow(1, 1);
-  host.coupling->BeginTurn(host.now_ns, *host.replica);
-  host.coupling->Receive(host.now_ns,
-                         {.from = NodeId(1), .to = NodeId(3), .term = Term(1), .body = Host::Batch(0, 0, 1)},
-                         *host.replica);
+  host.bridge->BeginTurn(host.now_ns, *host.replica);
+  host.bridge->Receive(host.now_ns,
+                       {.from = NodeId(1), .to = NodeId(3), .term = Term(1), .body = Host::Batch(0, 0, 1)},
+                       *host.replica);
   host.replica->Settle();
   ASSERT_NE(LastSent<raft::AppendReply>(host), nullptr);
-  host.coupling->BeforeSending(host.now_ns, host.raft());
+  host.bridge->BeforeSending(host.now_ns, host.raft());
   EXPECT_EQ(host.Arrive(1, 1, Host::Beat(2)), HR_NODE_EVENT_HEARTBEAT_ANSWERED);
   EXPECT_EQ(LastSent<raft::HeartbeatReply>(host)->verified, LogIndex(1));
-  host.coupling->EndTurn(host.now_ns, *host.replica);
+  host.bridge->EndTurn(host.now_ns, *host.replica);
 }
 
 // One fence for all that is out of order, however much it is; then the kernel part goes on where the process
 // has come to.
-TEST(Coupling, TheKernelPartWaitsUntilWhatCameEarlyHasFoundItsPlace) {
+TEST(KernelBridge, TheKernelPartWaitsUntilWhatCameEarlyHasFoundItsPlace) {
   Host host;
   host.Follow(1, 1);
   ASSERT_EQ(host.Arrive(1, 1, Host::Batch(0, 0, 1)), HR_NODE_EVENT_APPEND_STORED);
   host.Turn();
-  const uint64_t fences = host.coupling->statistics().fences;
+  const uint64_t fences = host.bridge->statistics().fences;
   EXPECT_EQ(host.Arrive(1, 1, Host::Batch(2, 1, 1)), HR_NODE_EVENT_PASSED_GAP);
   host.Turn();
-  EXPECT_FALSE(host.coupling->open());
+  EXPECT_FALSE(host.bridge->open());
   EXPECT_FALSE(LastSent<raft::AppendReply>(host)->accepted);
   for (uint64_t prev = 3; prev <= 5; ++prev) {
     EXPECT_NE(host.Arrive(1, 1, Host::Batch(prev, 1, 1)), HR_NODE_EVENT_APPEND_STORED);
     host.Turn();
   }
-  EXPECT_EQ(host.raft().early_appends(), 4u);
+  EXPECT_EQ(host.raft().reordered_appends(), 4u);
   host.Arrive(1, 1, Host::Batch(1, 1, 1));
   host.Turn();
   EXPECT_EQ(host.raft().log().last_index(), LogIndex(6));
   EXPECT_EQ(LastSent<raft::AppendReply>(host)->index, LogIndex(6));
-  EXPECT_TRUE(host.coupling->open());
-  EXPECT_EQ(host.coupling->statistics().fences, fences + 1);
+  EXPECT_TRUE(host.bridge->open());
+  EXPECT_EQ(host.bridge->statistics().fences, fences + 1);
   EXPECT_EQ(host.Arrive(1, 1, Host::Batch(6, 1, 1)), HR_NODE_EVENT_APPEND_STORED);
 }
 
 // It is about nothing new, and the pipeline waits for it.
-TEST(Coupling, R6_TheAnswerToAProbeIsNotEaten) {
+TEST(KernelBridge, R6_TheAnswerToAProbeIsNotEaten) {
   Host host;
   Lead(host);
   const raft::AppendReply all{.accepted = true, .index = LogIndex(1), .loop_seq = 9};
@@ -398,23 +396,23 @@ TEST(Coupling, R6_TheAnswerToAProbeIsNotEaten) {
   host.Turn();
   host.Turn();  // its lease says that the pipeline runs
   EXPECT_EQ(host.Arrive(1, 1, all), HR_NODE_EVENT_ACK_COUNTED);
-  host.coupling->BeginTurn(host.now_ns, *host.replica);
-  host.coupling->Receive(host.now_ns,
-                         {.from = NodeId(1),
-                          .to = NodeId(3),
-                          .term = Term(1),
-                          .body = raft::HeartbeatReply{.round = 1, .verified = LogIndex(), .loop_seq = 1}},
-                         *host.replica);
+  host.bridge->BeginTurn(host.now_ns, *host.replica);
+  host.bridge->Receive(host.now_ns,
+                       {.from = NodeId(1),
+                        .to = NodeId(3),
+                        .term = Term(1),
+                        .body = raft::HeartbeatReply{.round = 1, .verified = LogIndex(), .loop_seq = 1}},
+                       *host.replica);
   host.replica->Settle();
   ASSERT_FALSE(host.raft().progress()[0].replicates()) << "it has started again";
-  host.coupling->BeforeSending(host.now_ns, host.raft());
+  host.bridge->BeforeSending(host.now_ns, host.raft());
   EXPECT_EQ(host.Arrive(1, 1, all), HR_NODE_EVENT_WOKEN_FOR_ACK);
-  host.coupling->EndTurn(host.now_ns, *host.replica);
+  host.bridge->EndTurn(host.now_ns, *host.replica);
   host.Turn();
   EXPECT_TRUE(host.raft().progress()[0].replicates());
 }
 
-TEST(Coupling, ALogThatLacksWhatWasAcknowledgedIsNotAdopted) {
+TEST(KernelBridge, ALogThatLacksWhatWasAcknowledgedIsNotAdopted) {
   Host host;
   host.Follow(1, 1);
   host.Arrive(1, 1, Host::Batch(0, 0, 1));
@@ -431,7 +429,7 @@ TEST(Coupling, ALogThatLacksWhatWasAcknowledgedIsNotAdopted) {
 }
 
 // In memory mode the others may be a majority without this leader, which then writes after it has answered.
-TEST(Coupling, R2_ALeaderThatDiesBeforeItWroteWhatItHasAnsweredGoesOnAsItself) {
+TEST(KernelBridge, R2_ALeaderThatDiesBeforeItWroteWhatItHasAnsweredGoesOnAsItself) {
   Host host;
   Lead(host);
   const auto acknowledge = [&host](uint64_t index) {
@@ -454,7 +452,7 @@ TEST(Coupling, R2_ALeaderThatDiesBeforeItWroteWhatItHasAnsweredGoesOnAsItself) {
   EXPECT_EQ(host.raft().log().last_index(), LogIndex(1));
 }
 
-TEST(Coupling, InDiskModeTheKernelPartPromisesNothing) {
+TEST(KernelBridge, InDiskModeTheKernelPartPromisesNothing) {
   Host host(Durability::kDisk);
   host.Follow(1, 1);
   EXPECT_EQ(host.kernel.view().may, HR_NODE_MAY_HEARTBEAT | HR_NODE_MAY_VOTE);
@@ -470,16 +468,16 @@ TEST(Coupling, InDiskModeTheKernelPartPromisesNothing) {
   EXPECT_EQ(host.disk.hard_state, (raft::HardState{.term = Term(2), .voted_for = NodeId(2)}));
 }
 
-TEST(Coupling, VotesWithoutAppendsCostNoFences) {
+TEST(KernelBridge, VotesWithoutAppendsCostNoFences) {
   Host host(Durability::kMemory, {.heartbeat = true, .vote = true, .append = false, .quorum = true});
   host.Follow(1, 1);
-  const uint64_t fences = host.coupling->statistics().fences;
+  const uint64_t fences = host.bridge->statistics().fences;
   for (uint64_t i = 0; i < 20; ++i) {
     host.Arrive(1, 1, Host::Batch(i, i == 0 ? 0 : 1, 1));
     host.Turn();
   }
   EXPECT_EQ(host.raft().log().last_index(), LogIndex(20));
-  EXPECT_EQ(host.coupling->statistics().fences, fences);
+  EXPECT_EQ(host.bridge->statistics().fences, fences);
   EXPECT_EQ(host.Arrive(2, 1, Host::PreVote(2, 20, 1)), HR_NODE_EVENT_PASSED_SUSPICION);
   host.Turn();
   EXPECT_EQ(host.Arrive(2, 2, Host::Vote(2, 19, 1)), HR_NODE_EVENT_PASSED_TERM) << "its log is older";
@@ -487,7 +485,7 @@ TEST(Coupling, VotesWithoutAppendsCostNoFences) {
   EXPECT_EQ(host.Arrive(2, 2, Host::Vote(2, 20, 1)), HR_NODE_EVENT_VOTE_GRANTED);
 }
 
-TEST(Coupling, AProcessThatWasReplacedStops) {
+TEST(KernelBridge, AProcessThatWasReplacedStops) {
   Host host;
   host.Follow(1, 1);
   hr_node_control adopt{};
@@ -496,19 +494,19 @@ TEST(Coupling, AProcessThatWasReplacedStops) {
   host.kernel.Control(adopt);
   host.passed.push_back({.from = NodeId(2), .to = NodeId(3), .term = Term(2), .body = Host::Vote(2, 0, 0)});
   host.Turn();
-  EXPECT_TRUE(host.coupling->superseded());
+  EXPECT_TRUE(host.bridge->superseded());
   EXPECT_EQ(host.raft().term(), Term(1));
   EXPECT_EQ(LastSent<raft::VoteReply>(host), nullptr);
 }
 
-TEST(Coupling, WithAllSwitchesOffNothingIsOpened) {
+TEST(KernelBridge, WithAllSwitchesOffNothingIsOpened) {
   Host host(Durability::kMemory, {});
   host.Follow(1, 1);
   EXPECT_EQ(host.kernel.view().may, 0u);
   host.Arrive(1, 1, Host::Batch(0, 0, 1));
   host.Turn();
   EXPECT_TRUE(LastSent<raft::AppendReply>(host)->accepted);
-  EXPECT_EQ(host.coupling->next_deadline_ns(), UINT64_MAX);
+  EXPECT_EQ(host.bridge->next_deadline_ns(), UINT64_MAX);
 }
 
 }  // namespace

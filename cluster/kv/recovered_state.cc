@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/kv/beginning.h"
+#include "cluster/kv/recovered_state.h"
 
 #include <optional>
 

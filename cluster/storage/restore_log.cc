@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/storage/beginning.h"
+#include "cluster/storage/restore_log.h"
 
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <system_error>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cluster/raft/outputs.h"
@@ -44,13 +43,14 @@ absl::Status WriteSnapshot(const SnapshotFolder& folder, const SnapshotHeader& h
   return folder.Publish(writer->path(), header.snapshot.last);
 }
 
-// The same log that a follower has that has just installed the snapshot and voted for nobody.
-absl::Status WriteLog(const std::string& path, const StoredIdentity& identity, const Origin& origin,
-                      const raft::EntryId& last, const raft::Configuration& configuration) {
+// The same log that a follower has that has just installed the snapshot and has not voted.
+absl::Status WriteLog(const std::string& path, const StoredIdentity& identity,
+                      const RecoveryGeneration& generation, const raft::EntryId& last,
+                      const raft::Configuration& configuration) {
   StorageOptions options;
   options.path = path;
   options.sync = true;
-  options.origin = origin;
+  options.generation = generation;
   options.begins_with = configuration;
   const absl::StatusOr<std::unique_ptr<DurableLog>> log = DurableLog::Open(options, identity);
   if (!log.ok()) return log.status();
@@ -61,23 +61,23 @@ absl::Status WriteLog(const std::string& path, const StoredIdentity& identity, c
   return (*log)->Commit();
 }
 
-absl::Status Fill(const std::string& path, const StoredIdentity& identity, const Origin& origin,
+absl::Status Fill(const std::string& path, const StoredIdentity& identity, const RecoveryGeneration& generation,
                   SnapshotReader& snapshot, const raft::Configuration& configuration) {
   const absl::StatusOr<SnapshotFolder> folder = SnapshotFolder::Open(path);
   if (!folder.ok()) return folder.status();
-  const raft::EntryId last = FirstOf(origin, snapshot.header().snapshot.last);
+  const raft::EntryId last = FirstOf(generation, snapshot.header().snapshot.last);
   const SnapshotHeader header{.cluster_id = identity.cluster_id,
                               .snapshot = {.last = last, .configuration = configuration}};
   if (absl::Status status = WriteSnapshot(*folder, header, snapshot); !status.ok()) return status;
-  return WriteLog(path, identity, origin, last, configuration);
+  return WriteLog(path, identity, generation, last, configuration);
 }
 
 }  // namespace
 
-// Of two beginnings after the same entry neither goes on where the other does. (splitmix64's last steps.)
-raft::EntryId FirstOf(const Origin& origin, const raft::EntryId& last) {
-  if (origin == Origin()) return last;
-  uint64_t mixed = origin.beginning + origin.epoch * 0x9e3779b97f4a7c15;
+// Of two recoveries after the same entry neither goes on where the other does. (splitmix64's last steps.)
+raft::EntryId FirstOf(const RecoveryGeneration& generation, const raft::EntryId& last) {
+  if (generation == RecoveryGeneration()) return last;
+  uint64_t mixed = generation.nonce + generation.epoch * 0x9e3779b97f4a7c15;
   mixed = (mixed ^ (mixed >> 30)) * 0xbf58476d1ce4e5b9;
   mixed = (mixed ^ (mixed >> 27)) * 0x94d049bb133111eb;
   mixed ^= mixed >> 31;
@@ -95,21 +95,23 @@ absl::Status CheckFinished(const std::string& path) {
       " was to be restored from a backup, and that was cut short: empty the folder, and restore it again"));
 }
 
-absl::Status BeginLog(const std::string& path, const StoredIdentity& identity, const Origin& origin,
-                      SnapshotReader& snapshot, const raft::Configuration& configuration) {
+absl::Status RestoreLog(const std::string& path, const StoredIdentity& identity,
+                        const RecoveryGeneration& generation, SnapshotReader& snapshot,
+                        const raft::Configuration& configuration) {
   if (absl::Status status = MakeFolder(path); !status.ok()) return status;
   if (absl::Status status = CheckEmpty(path); !status.ok()) return status;
   Identity named{.cluster_id = identity.cluster_id,
                  .node = identity.node,
                  .configured = identity.node,
-                 .origin = origin,
+                 .generation = generation,
                  .phase = Identity::Phase::kRestoring};
   // Of two that begin in one folder at once, one finds the other's.
   if (absl::Status status = CreateIdentity(path, named); !status.ok()) {
     if (!absl::IsAlreadyExists(status)) return status;
     return absl::AlreadyExistsError(absl::StrCat(status.message(), ": another `restore` fills the folder"));
   }
-  if (absl::Status status = Fill(path, identity, origin, snapshot, configuration); !status.ok()) return status;
+  if (absl::Status status = Fill(path, identity, generation, snapshot, configuration); !status.ok())
+    return status;
   named.phase = Identity::Phase::kRestored;
   return WriteIdentity(path, named);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Node 3 of three for the tests of the coupling: its replica, its disk, and its kernel part, natively, which is
+// Node 3 of three for the tests of the bridge: its replica, its disk, and its kernel part, natively, which is
 // told what arrives and outlives its process.
 
 #pragma once
@@ -16,7 +16,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/status/status.h"
-#include "cluster/offload/coupling.h"
+#include "cluster/offload/kernel_bridge.h"
 #include "cluster/offload/native_kernel.h"
 
 namespace hedgerow::offload {
@@ -54,22 +54,22 @@ class Host : public kv::ReplicaHost {
     std::unique_ptr<kv::StateMachine> state;
     if (disk.snapshot.last.index > LogIndex()) state = std::make_unique<kv::StateMachine>();
     replica = std::make_unique<kv::Replica>(*this, options, disk, std::move(state));
-    coupling =
-        std::make_unique<Coupling>(kernel,
-                                   CouplingOptions{.incarnation = ++life_,
-                                                   .durability = durability_,
-                                                   .switches = switches_,
-                                                   .lease_ns = 10 * kMillisecond},
-                                   [this](std::string_view datagram) { return kernel.Decode(datagram); });
-    return coupling->Adopt(*replica);
+    bridge =
+        std::make_unique<KernelBridge>(kernel,
+                                       KernelBridgeOptions{.incarnation = ++incarnation_,
+                                                           .durability = durability_,
+                                                           .switches = switches_,
+                                                           .lease_ns = 10 * kMillisecond},
+                                       [this](std::string_view datagram) { return kernel.Decode(datagram); });
+    return bridge->Adopt(*replica);
   }
 
   // What the kernel part passes on is received in the same turn.
   void Turn() {
-    coupling->BeginTurn(now_ns, *replica);
-    for (const Message& message : std::exchange(passed, {})) coupling->Receive(now_ns, message, *replica);
-    coupling->Tick(now_ns, *replica);
-    coupling->EndTurn(now_ns, *replica);
+    bridge->BeginTurn(now_ns, *replica);
+    for (const Message& message : std::exchange(passed, {})) bridge->Receive(now_ns, message, *replica);
+    bridge->Tick(now_ns, *replica);
+    bridge->EndTurn(now_ns, *replica);
   }
 
   uint64_t Begin(uint64_t from, uint64_t term, decltype(Message::body) body) {
@@ -90,14 +90,14 @@ class Host : public kv::ReplicaHost {
   }
 
   void ReceiveSnapshot(uint64_t from, uint64_t term, uint64_t last, uint64_t last_term) {
-    coupling->BeginTurn(now_ns, *replica);
-    coupling->ReceiveSnapshot(
+    bridge->BeginTurn(now_ns, *replica);
+    bridge->ReceiveSnapshot(
         {.leader = NodeId(from),
          .term = Term(term),
          .snapshot = {.last = {.index = LogIndex(last), .term = Term(last_term)},
                       .configuration = raft::Configuration::OfVoters({NodeId(1), NodeId(2), NodeId(3)})}},
         std::make_unique<kv::StateMachine>(), *replica);
-    coupling->EndTurn(now_ns, *replica);
+    bridge->EndTurn(now_ns, *replica);
   }
 
   static raft::Heartbeat Beat(uint64_t round = 1, uint64_t commit = 0) {
@@ -116,7 +116,7 @@ class Host : public kv::ReplicaHost {
     return {.asked_term = Term(term),
             .last_index = LogIndex(last),
             .last_term = Term(last_term),
-            .waived_term = Term(term - 1)};
+            .transfer_term = Term(term - 1)};
   }
 
   static raft::VoteRequest PreVote(uint64_t term, uint64_t last, uint64_t last_term) {
@@ -172,7 +172,7 @@ class Host : public kv::ReplicaHost {
 
   Durability durability_;
   Switches switches_;
-  uint64_t life_ = 0;
+  uint64_t incarnation_ = 0;
   uint64_t random_ = 0;
   std::vector<raft::Persist> unwritten_;
 
@@ -185,7 +185,7 @@ class Host : public kv::ReplicaHost {
   bool disk_held = false;
   NativeKernel kernel;
   std::unique_ptr<kv::Replica> replica;
-  std::unique_ptr<Coupling> coupling;
+  std::unique_ptr<KernelBridge> bridge;
 
   const raft::Raft& raft() const { return replica->raft(); }
 };

@@ -6,12 +6,12 @@
 #include <utility>
 #include <variant>
 
-#include "cluster/offload/coupling.h"
+#include "cluster/offload/kernel_bridge.h"
 #include "cluster/raft/check.h"
 
 namespace hedgerow::offload {
 
-void Coupling::Drain(bool wait) {
+void KernelBridge::Drain(bool wait) {
   records_.clear();
   const uint64_t reached = kernel_.Take(kernel_.ProducerPosition(), wait, records_);
   for (const RingRecord& record : records_) Keep(record);
@@ -20,7 +20,7 @@ void Coupling::Drain(bool wait) {
   position_ = reached;
 }
 
-void Coupling::Keep(const RingRecord& record) {
+void KernelBridge::Keep(const RingRecord& record) {
   const uint64_t number = first_taken_ + taken_.size();
   taken_.push_back({.end = record.end});
   position_ = record.end;
@@ -48,7 +48,7 @@ void Coupling::Keep(const RingRecord& record) {
 }
 
 // R2: in the order of the log. What does not follow yet waits for a record that is still being written.
-void Coupling::FeedWaiting(kv::Replica& replica, bool votes_too) {
+void KernelBridge::FeedWaiting(kv::Replica& replica, bool votes_too) {
   while (!waiting_.empty()) {
     const Order& order = waiting_.begin()->first;
     if (order.append ? order.prev_index > fed_end_.value() : !votes_too) return;
@@ -57,7 +57,7 @@ void Coupling::FeedWaiting(kv::Replica& replica, bool votes_too) {
 }
 
 // What was accepted one behind the other is one event: one step and one write for all of it.
-void Coupling::FeedFirst(kv::Replica& replica) {
+void KernelBridge::FeedFirst(kv::Replica& replica) {
   Waiting first = TakeFirst();
   auto* const appended = std::get_if<raft::KernelAppended>(&first.what);
   while (appended != nullptr && !waiting_.empty()) {
@@ -77,7 +77,7 @@ void Coupling::FeedFirst(kv::Replica& replica) {
   replica.Feed(std::move(first.what));
 }
 
-Coupling::Waiting Coupling::TakeFirst() {
+KernelBridge::Waiting KernelBridge::TakeFirst() {
   const auto first = waiting_.begin();
   Waiting waiting = std::move(first->second);
   taken_[waiting.taken - first_taken_].fed = true;
@@ -87,7 +87,7 @@ Coupling::Waiting Coupling::TakeFirst() {
 
 // R2: a record goes when its entries are in the log. The replica has settled: the last write covers all that
 // was fed.
-void Coupling::Release(const raft::Raft& raft) {
+void KernelBridge::Release(const raft::Raft& raft) {
   for (Taken& taken : taken_) {
     if (taken.fed && taken.sequence == kNotYet) taken.sequence = raft.asked_sequence();
   }

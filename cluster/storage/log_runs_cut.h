@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For log_lives_test: a power cut after a life in memory mode. All that the life wrote after it had opened the
+// For log_runs_test: a power cut after a run in memory mode. All that the run wrote after it had opened the
 // log is in the log's files and in snapshots, which are synced one by one; so a cut takes from the former what
-// log_lives_disk.h did not see synced, in any shape, and may give back what was removed.
+// log_runs_disk.h did not see synced, in any shape, and may give back what was removed.
 
 #pragma once
 

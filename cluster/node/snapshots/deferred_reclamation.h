@@ -16,18 +16,18 @@
 
 namespace hedgerow::node {
 
-class Retirement {
+class DeferredReclamation {
  public:
-  Retirement() : thread_([this] { Run(); }) {}
-  ~Retirement() {
+  DeferredReclamation() : thread_([this] { Run(); }) {}
+  ~DeferredReclamation() {
     {
       absl::MutexLock lock(&mutex_);
       stopping_ = true;
     }
     thread_.join();
   }
-  Retirement(const Retirement&) = delete;
-  Retirement& operator=(const Retirement&) = delete;
+  DeferredReclamation(const DeferredReclamation&) = delete;
+  DeferredReclamation& operator=(const DeferredReclamation&) = delete;
 
   // Never waits.
   void Take(std::unique_ptr<kv::StateMachine> state) {
@@ -42,7 +42,7 @@ class Retirement {
       std::vector<std::unique_ptr<kv::StateMachine>> states;
       {
         absl::MutexLock lock(&mutex_);
-        mutex_.Await(absl::Condition(this, &Retirement::SomethingToDo));
+        mutex_.Await(absl::Condition(this, &DeferredReclamation::SomethingToDo));
         if (states_.empty()) return;
         states.swap(states_);
       }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/offload/coupling.h"
+#include "cluster/offload/kernel_bridge.h"
 
-#include <algorithm>
 #include <utility>
 #include <variant>
 
@@ -17,13 +16,13 @@ constexpr uint64_t kLooksPerLease = 16;
 
 }  // namespace
 
-Coupling::Coupling(Kernel& kernel, CouplingOptions options, DecodeAppend decode)
+KernelBridge::KernelBridge(Kernel& kernel, KernelBridgeOptions options, DecodeAppend decode)
     : kernel_(kernel), options_(options), decode_(std::move(decode)) {
   HEDGEROW_CHECK(options_.incarnation != 0 && options_.lease_ns >= 3);
 }
 
 // False: another process's incarnation stands there.
-bool Coupling::Run(hr_node_operation operation) {
+bool KernelBridge::Run(hr_node_operation operation) {
   if (superseded_) return false;
   control_.operation = operation;
   control_.incarnation = options_.incarnation;
@@ -35,7 +34,7 @@ bool Coupling::Run(hr_node_operation operation) {
   return !superseded_;
 }
 
-absl::Status Coupling::Adopt(kv::Replica& replica) {
+absl::Status KernelBridge::Adopt(kv::Replica& replica) {
   const raft::Raft& raft = replica.raft();
   HEDGEROW_CHECK(Run(HR_NODE_ADOPT));
   const hr_node_view left = control_.view;
@@ -73,7 +72,7 @@ absl::Status Coupling::Adopt(kv::Replica& replica) {
   return absl::OkStatus();
 }
 
-void Coupling::BeginTurn(uint64_t now_ns, kv::Replica& replica) {
+void KernelBridge::BeginTurn(uint64_t now_ns, kv::Replica& replica) {
   if (!open_ || NothingMoved(now_ns, replica.raft())) return;
   looked_ = kernel_.Moved();
   synced_ns_ = now_ns;
@@ -90,13 +89,13 @@ void Coupling::BeginTurn(uint64_t now_ns, kv::Replica& replica) {
 }
 
 // A leader's kernel part accepts nothing, says when a majority has moved, and passes on every acknowledgement
-// of whom the process waits for. What it only counts is looked at now and then.
-bool Coupling::NothingMoved(uint64_t now_ns, const raft::Raft& raft) {
+// that the process waits for. What it only counts is polled now and then.
+bool KernelBridge::NothingMoved(uint64_t now_ns, const raft::Raft& raft) {
   return opened_.role == raft::Role::kLeader && EveryAckForKernel(raft) == leased_every_ack_ && !Noticed() &&
          now_ns < synced_ns_ + options_.lease_ns / kLooksPerLease;
 }
 
-bool Coupling::Look(uint64_t now_ns, kv::Replica& replica) {
+bool KernelBridge::Poll(uint64_t now_ns, kv::Replica& replica) {
   if (!Noticed()) return false;
   looked_ = kernel_.Moved();
   synced_ns_ = now_ns;
@@ -106,32 +105,32 @@ bool Coupling::Look(uint64_t now_ns, kv::Replica& replica) {
   return true;
 }
 
-bool Coupling::MaySleep() {
+bool KernelBridge::MaySleep() {
   kernel_.SetAwake(false);
   if (!Noticed()) return true;
   kernel_.SetAwake(true);
   return false;
 }
 
-void Coupling::Receive(uint64_t arrived_ns, raft::Message message, kv::Replica& replica) {
+void KernelBridge::Receive(uint64_t arrived_ns, raft::Message message, kv::Replica& replica) {
   if (open_ && Promises(message, replica.raft())) Fence(replica);
   if (!superseded_) replica.ReceiveMessage(arrived_ns, std::move(message));
 }
 
-void Coupling::Resigned(const raft::LeaderResigns& hint, kv::Replica& replica) {
+void KernelBridge::Resigned(const raft::LeaderResigns& hint, kv::Replica& replica) {
   const raft::Raft& raft = replica.raft();
   if (hint.term != raft.term()) return;
   if (open_) Fence(replica);
   if (!superseded_) replica.Feed(hint);
 }
 
-void Coupling::ReceiveSnapshot(raft::SnapshotReceived received, std::unique_ptr<kv::StateMachine> state,
-                               kv::Replica& replica) {
+void KernelBridge::ReceiveSnapshot(raft::SnapshotReceived received, std::unique_ptr<kv::StateMachine> state,
+                                   kv::Replica& replica) {
   if (open_) Fence(replica);
   if (!superseded_) replica.ReceiveSnapshot(std::move(received), std::move(state));
 }
 
-void Coupling::Tick(uint64_t now_ns, kv::Replica& replica) {
+void KernelBridge::Tick(uint64_t now_ns, kv::Replica& replica) {
   if (open_) {
     replica.Settle();  // what was heard puts the election off
     const raft::Raft& raft = replica.raft();
@@ -143,20 +142,20 @@ void Coupling::Tick(uint64_t now_ns, kv::Replica& replica) {
   if (!superseded_) replica.Tick();
 }
 
-void Coupling::BeforeSending(uint64_t now_ns, const raft::Raft& raft) {
-  if (open_ && !superseded_ && StandingOf(raft) == opened_ && Lags(raft)) Lease(now_ns, raft);
+void KernelBridge::BeforeSending(uint64_t now_ns, const raft::Raft& raft) {
+  if (open_ && !superseded_ && LeaseStateOf(raft) == opened_ && Lags(raft)) Lease(now_ns, raft);
 }
 
-bool Coupling::Lags(const raft::Raft& raft) const {
+bool KernelBridge::Lags(const raft::Raft& raft) const {
   return VerifiedForKernel(raft) > leased_verified_ || (EveryAckForKernel(raft) & ~leased_every_ack_) != 0 ||
          raft.detector().stalled_by_ns() != leased_stalled_by_ns_;
 }
 
-void Coupling::EndTurn(uint64_t now_ns, kv::Replica& replica) {
+void KernelBridge::EndTurn(uint64_t now_ns, kv::Replica& replica) {
   if (superseded_) return;
   replica.Settle();
   const raft::Raft& raft = replica.raft();
-  if (open_ && StandingOf(raft) != opened_) {
+  if (open_ && LeaseStateOf(raft) != opened_) {
     // A follower's kernel part may promise: whatever changes it must have come through the fence.
     HEDGEROW_CHECK(opened_.role != raft::Role::kFollower);
     FenceAndSettle(replica);
@@ -171,7 +170,7 @@ void Coupling::EndTurn(uint64_t now_ns, kv::Replica& replica) {
   if (superseded_ || !options_.switches.any()) return;
   // What came early waits for what the process must see then: open, the kernel part would take that by itself,
   // and each that comes early would cost a fence.
-  const bool settled = raft.durable_sequence() == raft.asked_sequence() && raft.early_appends() == 0;
+  const bool settled = raft.durable_sequence() == raft.asked_sequence() && raft.reordered_appends() == 0;
   // A leader's grants and appends nothing, and its term was durable before anybody was asked for a vote. Under
   // load there may never be a turn at whose end all is written, and without its lease it would be taken for one
   // that stands still.
@@ -183,7 +182,7 @@ void Coupling::EndTurn(uint64_t now_ns, kv::Replica& replica) {
   }
 }
 
-void Coupling::Close(kv::Replica& replica) {
+void KernelBridge::Close(kv::Replica& replica) {
   options_.switches = {};
   if (open_) Fence(replica);
   replica.Settle();
@@ -192,7 +191,7 @@ void Coupling::Close(kv::Replica& replica) {
 
 // What the message may make of the core. The core's term and log's end may be behind the kernel part's, never
 // ahead.
-bool Coupling::Promises(const raft::Message& message, const raft::Raft& raft) const {
+bool KernelBridge::Promises(const raft::Message& message, const raft::Raft& raft) const {
   const raft::Role role = raft.role();
   if (const auto* vote = std::get_if<raft::VoteRequest>(&message.body)) {
     return !vote->pre_vote && vote->asked_term >= raft.term();
@@ -211,7 +210,7 @@ bool Coupling::Promises(const raft::Message& message, const raft::Raft& raft) co
 
 // R1: nothing is accepted after the first line, and everything that was lies below the ring's producer
 // position.
-void Coupling::Fence(kv::Replica& replica) {
+void KernelBridge::Fence(kv::Replica& replica) {
   ++statistics_.fences;
   if (options_.fence_begins) options_.fence_begins();
   if (!Run(HR_NODE_FENCE)) return;
@@ -227,12 +226,12 @@ void Coupling::Fence(kv::Replica& replica) {
   Sync(replica);
 }
 
-void Coupling::FenceAndSettle(kv::Replica& replica) {
+void KernelBridge::FenceAndSettle(kv::Replica& replica) {
   Fence(replica);
   if (!superseded_) replica.Settle();
 }
 
-void Coupling::Lease(uint64_t now_ns, const raft::Raft& raft) {
+void KernelBridge::Lease(uint64_t now_ns, const raft::Raft& raft) {
   control_.view = ViewOf(raft);
   control_.view.lease_until_ns = raft.detector().LeaseEnd_ns(now_ns, options_.lease_ns);
   leased_verified_ = VerifiedForKernel(raft);
@@ -242,7 +241,7 @@ void Coupling::Lease(uint64_t now_ns, const raft::Raft& raft) {
   if (Run(HR_NODE_LEASE)) leased_ns_ = now_ns;
 }
 
-void Coupling::Open(uint64_t now_ns, const raft::Raft& raft) {
+void KernelBridge::Open(uint64_t now_ns, const raft::Raft& raft) {
   may_ = May(raft);
   control_.view = ViewOf(raft);
   control_.view.lease_until_ns = raft.detector().LeaseEnd_ns(now_ns, options_.lease_ns);
@@ -251,7 +250,7 @@ void Coupling::Open(uint64_t now_ns, const raft::Raft& raft) {
   ++statistics_.opens;
   if (!Run(HR_NODE_OPEN)) return;
   open_ = true;
-  opened_ = StandingOf(raft);
+  opened_ = LeaseStateOf(raft);
   opened_members_ = MembershipOf(raft);
   leased_ns_ = now_ns;
   leased_verified_ = VerifiedForKernel(raft);
@@ -261,7 +260,7 @@ void Coupling::Open(uint64_t now_ns, const raft::Raft& raft) {
 }
 
 // Disk mode: an acknowledgement and a vote are durable, which the kernel part cannot see to.
-uint32_t Coupling::May(const raft::Raft& raft) const {
+uint32_t KernelBridge::May(const raft::Raft& raft) const {
   const Switches& switches = options_.switches;
   const bool memory = options_.durability == Durability::kMemory;
   const bool follows = raft.role() == raft::Role::kFollower;
@@ -269,8 +268,8 @@ uint32_t Coupling::May(const raft::Raft& raft) const {
   uint32_t may = 0;
   if (switches.heartbeat && (follows || leads)) may |= HR_NODE_MAY_HEARTBEAT;
   if (switches.vote) may |= HR_NODE_MAY_VOTE;
-  // Without `append` each entry would cost a fence while the kernel part may vote by the log's end, and nobody
-  // is voted for while the leader is heard.
+  // Without `append` each entry would cost a fence while the kernel part may vote by the log's end, and no vote
+  // is given while the leader is heard.
   const bool votes = !VotesOnSuspicion() || raft.suspected_term() != raft::Term();
   if (switches.vote && memory && follows && votes) may |= HR_NODE_MAY_GRANT;
   if (switches.append && memory && follows) may |= HR_NODE_MAY_APPEND;
@@ -279,7 +278,7 @@ uint32_t Coupling::May(const raft::Raft& raft) const {
 }
 
 // What the last view tells, as far as it is of the core's term. The core ignores what it knows.
-void Coupling::Sync(kv::Replica& replica) {
+void KernelBridge::Sync(kv::Replica& replica) {
   if (superseded_ || control_.view.raft.term != replica.raft().term().value()) return;
   switch (replica.raft().role()) {
     case raft::Role::kFollower:
@@ -292,7 +291,7 @@ void Coupling::Sync(kv::Replica& replica) {
   }
 }
 
-void Coupling::SyncHeard(kv::Replica& replica) {
+void KernelBridge::SyncHeard(kv::Replica& replica) {
   const raft::Raft& raft = replica.raft();
   const hr_node_view& view = control_.view;
   if (!raft.leader().IsSet() || view.raft.leader != raft.leader().value()) return;
@@ -305,7 +304,7 @@ void Coupling::SyncHeard(kv::Replica& replica) {
 }
 
 // A vote may be the one that wins: then the term and the log change.
-void Coupling::SyncVotes(kv::Replica& replica) {
+void KernelBridge::SyncVotes(kv::Replica& replica) {
   const raft::Raft& raft = replica.raft();
   if (control_.view.role != RoleForKernel(raft.role())) return;
   if (control_.view.config_epoch != raft.configuration().epoch) return;
@@ -317,7 +316,7 @@ void Coupling::SyncVotes(kv::Replica& replica) {
       .asked_term = pre_vote ? raft.term().Next() : raft.term(), .pre_vote = pre_vote, .members = others});
 }
 
-void Coupling::SyncCounted(kv::Replica& replica) {
+void KernelBridge::SyncCounted(kv::Replica& replica) {
   const raft::Raft& raft = replica.raft();
   if (control_.view.role != HR_NODE_LEADER) return;
   raft::KernelCounted counted{.term = raft.term(), .members = {}};

@@ -3,12 +3,12 @@
 // How long the kernel part speaks for a process that does not turn (rule R5 of docs/SAFETY.md).
 #include <gtest/gtest.h>
 
-#include "cluster/offload/coupling_testing.h"
+#include "cluster/offload/kernel_bridge_testing.h"
 
 namespace hedgerow::offload {
 namespace {
 
-TEST(Coupling, R5_TheLeaseIsTheLoops) {
+TEST(KernelBridge, R5_TheLeaseIsTheLoops) {
   Host host;
   host.Follow(1, 1);
   host.now_ns += 9 * kMillisecond;
@@ -25,7 +25,7 @@ TEST(Coupling, R5_TheLeaseIsTheLoops) {
 }
 
 // Else a leader that was kept waiting resigned before its followers wanted another.
-TEST(Coupling, R5_WherePausesAreLongTheLeaseIsNoShorter) {
+TEST(KernelBridge, R5_WherePausesAreLongTheLeaseIsNoShorter) {
   Host host;
   host.Follow(1, 1);
   for (int i = 0; i < 14; ++i) {
@@ -47,14 +47,14 @@ TEST(Coupling, R5_WherePausesAreLongTheLeaseIsNoShorter) {
 
 // Under load a leader's disk is never done with everything. Its kernel part grants and appends nothing
 // meanwhile.
-TEST(Coupling, R5_DiskModeKeepsALeadersLeaseHoweverMuchIsUnwritten) {
+TEST(KernelBridge, R5_DiskModeKeepsALeadersLeaseHoweverMuchIsUnwritten) {
   Host host(Durability::kDisk);
   Lead(host);
   host.Arrive(1, 1, raft::AppendReply{.accepted = true, .index = LogIndex(1), .loop_seq = 9});
   host.Turn();
   ASSERT_EQ(host.raft().commit(), LogIndex(1));
   host.disk_held = true;
-  const uint64_t fences = host.coupling->statistics().fences;
+  const uint64_t fences = host.bridge->statistics().fences;
   const uint64_t lease_until_ns = host.kernel.view().lease_until_ns;
   host.replica->Feed(raft::ChangeMembership{.changes = {{.node = NodeId(4), .address = "10.0.0.4:4800"}}});
   for (int i = 0; i < 10; ++i) {
@@ -62,7 +62,7 @@ TEST(Coupling, R5_DiskModeKeepsALeadersLeaseHoweverMuchIsUnwritten) {
                                                .patience_ns = 1'000 * kMillisecond});
     host.now_ns += kMillisecond;
     host.Turn();
-    EXPECT_GT(host.coupling->statistics().fences, fences) << "who is a member changes behind one";
+    EXPECT_GT(host.bridge->statistics().fences, fences) << "who is a member changes behind one";
     ASSERT_LT(host.raft().durable(), host.raft().log().last_index());
     EXPECT_EQ(host.kernel.view().role, HR_NODE_LEADER);
     EXPECT_NE(host.kernel.view().may & HR_NODE_MAY_HEARTBEAT, 0u) << i;
@@ -73,20 +73,20 @@ TEST(Coupling, R5_DiskModeKeepsALeadersLeaseHoweverMuchIsUnwritten) {
 }
 
 // Else it voted for another, though its process would not.
-TEST(Coupling, TheKernelPartKnowsThatItsLeaderIsStalled) {
+TEST(KernelBridge, TheKernelPartKnowsThatItsLeaderIsStalled) {
   for (const bool late : {false, true}) {
     Host host;
     host.Follow(1, 1);
     const uint64_t timeout_ns = host.raft().detector().timeout_ns();
     const uint64_t heard_ns = host.raft().detector().leader_heard_ns();
     host.now_ns = heard_ns + timeout_ns - kMillisecond;
-    host.coupling->BeginTurn(host.now_ns, *host.replica);
+    host.bridge->BeginTurn(host.now_ns, *host.replica);
     if (late) host.replica->Feed(raft::LeaderStalled{.leader = NodeId(1), .term = Term(1)});
-    host.coupling->EndTurn(host.now_ns, *host.replica);
+    host.bridge->EndTurn(host.now_ns, *host.replica);
     EXPECT_EQ(host.kernel.view().heard_ns, heard_ns) << "it was not heard";
     host.now_ns += 2 * kMillisecond;
     raft::VoteRequest vote = Host::Vote(2, 9, 1);
-    vote.waived_term = Term();
+    vote.transfer_term = Term();
     EXPECT_EQ(host.Arrive(2, 2, vote), late ? HR_NODE_EVENT_VOTE_IGNORED : HR_NODE_EVENT_VOTE_GRANTED);
     if (!late) continue;
     host.now_ns += kMillisecond;

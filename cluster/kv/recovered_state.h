@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a cluster begins anew with (docs/adr/0019): the state that a survivor's snapshot and log lead to, every
+// What a cluster is recovered from (docs/adr/0019): the state that a survivor's snapshot and log lead to, every
 // entry applied whether it was known to be committed or not. `hedgerow-node recover` does it with files, the
 // simulator with its disks.
 

@@ -2,8 +2,8 @@
 //
 // Logs live through what may come their way, drawn from a seed: processes that are killed while they open them
 // or when they have written, changes between memory and disk mode, full disks, dropped files, and power cuts.
-// Each start must find what the life before has left; after a cut what is found is a state that the log had,
-// and no older one than what was called durable. HR_LOG_LIVES_SEEDS says how many seeds, HR_LOG_LIVES_FIRST
+// Each start must find what the run before has left; after a cut what is found is a state that the log had,
+// and no older one than what was called durable. HR_LOG_RUNS_SEEDS says how many seeds, HR_LOG_RUNS_FIRST
 // from which on.
 
 #include <gmock/gmock.h>
@@ -29,8 +29,8 @@
 #include "absl/strings/str_cat.h"
 #include "build_paths.h"
 #include "cluster/raft/check.h"
-#include "cluster/storage/log_lives.h"
-#include "cluster/storage/log_lives_cut.h"
+#include "cluster/storage/log_runs.h"
+#include "cluster/storage/log_runs_cut.h"
 #include "cluster/storage/snapshot_choice.h"
 #include "cluster/storage/stopped_log.h"
 #include "cluster/storage/storage_story.h"
@@ -54,7 +54,7 @@ uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
 
 // Of all seeds.
 struct Happened {
-  uint64_t lives = 0;
+  uint64_t runs = 0;
   uint64_t killed_opens = 0;
   uint64_t mode_switches = 0;
   uint64_t writes_refused = 0;
@@ -67,9 +67,9 @@ struct Happened {
 };
 
 // How the process ended, as waitpid says it.
-int RunVictim(const TestFolder& folder, uint64_t seed, size_t life, uint64_t killed_after_us = 0) {
-  std::string arguments[] = {absl::StrCat(HEDGEROW_BUILD_DIR, "/bin/hr-log-lives-victim"), folder.path(),
-                             absl::StrCat(seed), absl::StrCat(life), absl::StrCat(killed_after_us)};
+int RunVictim(const TestFolder& folder, uint64_t seed, size_t run, uint64_t killed_after_us = 0) {
+  std::string arguments[] = {absl::StrCat(HEDGEROW_BUILD_DIR, "/bin/hr-log-runs-victim"), folder.path(),
+                             absl::StrCat(seed), absl::StrCat(run), absl::StrCat(killed_after_us)};
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
@@ -92,73 +92,73 @@ bool GoesFurther(const StoppedLog& log) {
                      [](const std::string& doubt) { return absl::StrContains(doubt, "goes further"); });
 }
 
-// The number of the last batch that a life has called durable: 0 is what it began with.
-uint64_t LastDurableBatch(const Life& life, const raft::RestoredState& before) {
-  if (!life.killed) return life.batches;
+// The number of the last batch that a run has called durable: 0 is what it began with.
+uint64_t LastDurableBatch(const Run& run, const raft::RestoredState& before) {
+  if (!run.killed) return run.batches;
   uint64_t durable = 0;
-  LifeTeller teller(life, before);
+  RunTeller teller(run, before);
   while (!teller.over()) {
-    if (teller.Next().start_becomes_durable) durable = teller.told();
+    if (teller.Next().start_becomes_durable) durable = teller.drawn();
   }
   return durable;
 }
 
-// After which of its batches the life was in the state that `found` has, from the batch `from` on; one more
-// than there are: never. A snapshot that goes further than the log stands for it: the life took it later than
+// After which of its batches the run was in the state that `found` has, from the batch `from` on; one more
+// than there are: never. A snapshot that goes further than the log stands for it: the run took it later than
 // that.
-uint64_t BatchOf(const StoppedLog& found, const Life& life, const raft::RestoredState& before, uint64_t from) {
+uint64_t BatchOf(const StoppedLog& found, const Run& run, const raft::RestoredState& before, uint64_t from) {
   const bool further = GoesFurther(found);
-  uint64_t batch = life.batches + 1;
+  uint64_t batch = run.batches + 1;
   bool snapshot_was_taken = false;
-  LifeTeller teller(life, before);
+  RunTeller teller(run, before);
   for (;;) {
     const raft::RestoredState& state = teller.state();
     const bool is_it = further ? found.raft.hard_state == state.hard_state : Same(found.raft, state);
-    if (is_it && teller.told() >= from) batch = std::min(batch, teller.told());
+    if (is_it && teller.drawn() >= from) batch = std::min(batch, teller.drawn());
     if (teller.over()) break;
-    const LivedBatch next = teller.Next();
+    const RunBatch next = teller.Next();
     for (const raft::Persist& persist : next.persists) {
-      snapshot_was_taken |= batch < teller.told() && persist.new_start.has_value() &&
+      snapshot_was_taken |= batch < teller.drawn() && persist.new_start.has_value() &&
                             persist.new_start->snapshot == found.raft.start;
     }
   }
-  return further && !snapshot_was_taken ? life.batches + 1 : batch;
+  return further && !snapshot_was_taken ? run.batches + 1 : batch;
 }
 
 // The log of one seed.
 class LivingLog {
  public:
-  LivingLog(uint64_t seed, Happened& happened) : seed_(seed), lives_(LivesOf(seed)), happened_(happened) {}
+  LivingLog(uint64_t seed, Happened& happened) : seed_(seed), runs_(RunsOf(seed)), happened_(happened) {}
 
   // Until something is wrong.
-  void Run() {
-    for (size_t number = 0; number < lives_.lives.size() && !::testing::Test::HasFailure(); ++number) {
-      SCOPED_TRACE(absl::StrCat("life ", number, " of ", lives_.lives[number].sync ? "disk" : "memory",
-                                " mode, files of ", lives_.segment_bytes, " bytes"));
+  void RunAll() {
+    for (size_t number = 0; number < runs_.runs.size() && !::testing::Test::HasFailure(); ++number) {
+      SCOPED_TRACE(absl::StrCat("run ", number, " of ", runs_.runs[number].sync ? "disk" : "memory",
+                                " mode, files of ", runs_.segment_bytes, " bytes"));
       Live(number);
     }
   }
 
  private:
   void Live(size_t number) {
-    const Life& life = lives_.lives[number];
-    for (const uint64_t us : life.killed_opens_us) {
+    const Run& run = runs_.runs[number];
+    for (const uint64_t us : run.killed_opens_us) {
       const int status = RunVictim(folder_, seed_, number, us);
       ASSERT_TRUE(KilledBy(SIGALRM, status) || EndedWell(status))
           << "a start that is killed after " << us << " us ended " << HowItEnded(status);
       happened_.killed_opens += KilledBy(SIGALRM, status);
     }
     const int status = RunVictim(folder_, seed_, number);
-    ASSERT_TRUE(life.killed ? KilledBy(SIGKILL, status) : EndedWell(status))
-        << "the life ended " << HowItEnded(status);
+    ASSERT_TRUE(run.killed ? KilledBy(SIGKILL, status) : EndedWell(status))
+        << "the run ended " << HowItEnded(status);
     Count(number);
-    if (life.read_when_stopped) CheckStopped(number);
-    if (life.power_cut) CheckCut(number);
+    if (run.read_when_stopped) CheckStopped(number);
+    if (run.power_cut) CheckCut(number);
   }
 
   void Count(size_t number) {
-    ++happened_.lives;
-    happened_.mode_switches += number > 0 && lives_.lives[number - 1].sync != lives_.lives[number].sync;
+    ++happened_.runs;
+    happened_.mode_switches += number > 0 && runs_.runs[number - 1].sync != runs_.runs[number].sync;
     uint64_t refused = 0;
     ASSERT_TRUE(absl::SimpleAtoi(ReadFile(RefusedWritesOf(folder_)), &refused));
     happened_.writes_refused += refused;
@@ -168,7 +168,7 @@ class LivingLog {
 
   // Nobody but the process is gone, so nothing may be missing, nor called into doubt.
   void CheckStopped(size_t number) {
-    const raft::RestoredState expected = StateBefore(lives_, number + 1);
+    const raft::RestoredState expected = StateBefore(runs_, number + 1);
     const absl::StatusOr<StoppedLog> found = Read(folder_, kBootBeforeCut);
     ASSERT_TRUE(found.ok()) << found.status();
     EXPECT_THAT(found->doubts, IsEmpty());
@@ -178,39 +178,39 @@ class LivingLog {
   }
 
   void CheckCut(size_t number) {
-    const Life& life = lives_.lives[number];
-    const raft::RestoredState before = StateBefore(lives_, number);
+    const Run& run = runs_.runs[number];
+    const raft::RestoredState before = StateBefore(runs_, number);
     const TestFolder after(folder_.path() + "/cut");
-    const CutLosses losses = CutPower(folder_, after, life.power_cut_seed);
+    const CutLosses losses = CutPower(folder_, after, run.power_cut_seed);
     const absl::StatusOr<StoppedLog> found = Read(after, kBootAfterCut);
     ASSERT_TRUE(found.ok()) << "after a power cut: " << found.status();
     // Stopped in order, all of it is on the disk, and a node goes on with it.
-    EXPECT_EQ(found->doubts.empty(), !life.killed) << ::testing::PrintToString(found->doubts);
-    const uint64_t durable = LastDurableBatch(life, before);
-    const uint64_t batch = BatchOf(*found, life, before, durable);
-    ASSERT_LE(batch, life.batches) << "a power cut left " << Describe(found->raft)
-                                   << ", which it never held since " << durable << " of its " << life.batches
-                                   << " batches were durable; " << ::testing::PrintToString(found->doubts);
+    EXPECT_EQ(found->doubts.empty(), !run.killed) << ::testing::PrintToString(found->doubts);
+    const uint64_t durable = LastDurableBatch(run, before);
+    const uint64_t batch = BatchOf(*found, run, before, durable);
+    ASSERT_LE(batch, run.batches) << "a power cut left " << Describe(found->raft)
+                                  << ", which it never held since " << durable << " of its " << run.batches
+                                  << " batches were durable; " << ::testing::PrintToString(found->doubts);
     ++happened_.cuts;
-    happened_.cuts_that_took_batches += batch < life.batches;
+    happened_.cuts_that_took_batches += batch < run.batches;
     happened_.snapshots_beyond_log += GoesFurther(*found);
     happened_.losses.files_torn += losses.files_torn;
     happened_.losses.removals_undone += losses.removals_undone;
   }
 
   absl::StatusOr<StoppedLog> Read(const TestFolder& folder, std::string_view boot_id) const {
-    return ReadStoppedLog(LivesOptions(folder, lives_, /*sync=*/false, boot_id), kLivesIdentity, ReadThrough);
+    return ReadStoppedLog(RunsOptions(folder, runs_, /*sync=*/false, boot_id), kRunsIdentity, ReadThrough);
   }
 
   const uint64_t seed_;
-  const LogLives lives_;
+  const LogRuns runs_;
   Happened& happened_;
   const TestFolder folder_;
 };
 
 void Print(const Happened& happened) {
-  std::printf("%lu lives, %lu starts killed, %lu changes of mode, %lu writes refused, %lu files dropped\n",
-              happened.lives, happened.killed_opens, happened.mode_switches, happened.writes_refused,
+  std::printf("%lu runs, %lu starts killed, %lu changes of mode, %lu writes refused, %lu files dropped\n",
+              happened.runs, happened.killed_opens, happened.mode_switches, happened.writes_refused,
               happened.files_dropped);
   std::printf("%lu read when stopped; %lu power cuts: %lu took batches, %lu left a snapshot beyond the log\n",
               happened.read_when_stopped, happened.cuts, happened.cuts_that_took_batches,
@@ -219,10 +219,10 @@ void Print(const Happened& happened) {
               happened.losses.removals_undone);
 }
 
-// Lives in which nothing happens would find nothing, and show nothing. These are about half of what the first
+// Runs in which nothing happens would find nothing, and show nothing. These are about half of what the first
 // seeds give, and less of the starts that are killed, since a fast machine has done with some of them before.
 void ExpectEnough(const Happened& happened, uint64_t seeds) {
-  EXPECT_GT(happened.lives, seeds * 3);
+  EXPECT_GT(happened.runs, seeds * 3);
   EXPECT_GT(happened.killed_opens, seeds);
   EXPECT_GT(happened.mode_switches, seeds);
   EXPECT_GT(happened.writes_refused, seeds * 5);
@@ -235,17 +235,17 @@ void ExpectEnough(const Happened& happened, uint64_t seeds) {
   EXPECT_GT(happened.losses.removals_undone, seeds / 3);
 }
 
-TEST(LogLives, EveryStartFindsWhatWasLeftAndNoPowerCutTakesWhatWasDurable) {
+TEST(LogRuns, EveryStartFindsWhatWasLeftAndNoPowerCutTakesWhatWasDurable) {
   // The disk is a pretended one; a real one below it would only take time.
   if (access("/dev/shm", W_OK) == 0) setenv("TMPDIR", "/dev/shm", 1);
-  const uint64_t seeds = FromEnvironment("HR_LOG_LIVES_SEEDS", kSeeds);
-  const uint64_t first = FromEnvironment("HR_LOG_LIVES_FIRST", 1);
+  const uint64_t seeds = FromEnvironment("HR_LOG_RUNS_SEEDS", kSeeds);
+  const uint64_t first = FromEnvironment("HR_LOG_RUNS_FIRST", 1);
   Happened happened;
   for (uint64_t seed = first; seed < first + seeds; ++seed) {
     SCOPED_TRACE(
-        absl::StrCat("seed ", seed, "; HR_LOG_LIVES_FIRST=", seed,
-                     " HR_LOG_LIVES_SEEDS=1 repeats it, but for the moments at which starts are killed"));
-    LivingLog(seed, happened).Run();
+        absl::StrCat("seed ", seed, "; HR_LOG_RUNS_FIRST=", seed,
+                     " HR_LOG_RUNS_SEEDS=1 repeats it, but for the moments at which starts are killed"));
+    LivingLog(seed, happened).RunAll();
     if (HasFailure()) return;
   }
   Print(happened);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Lives one life of a log (log_lives.h) on a pretended disk (log_lives_disk.h): opens it, compares it with what
-// it must hold, writes, and dies or ends as the life says. Started by log_lives_test. What it finds wrong it
+// Runs one run of a log (log_runs.h) on a pretended disk (log_runs_disk.h): opens it, compares it with what
+// it must hold, writes, and dies or ends as the run says. Started by log_runs_test. What it finds wrong it
 // says on its standard error, and returns 1.
 
 #include <signal.h>
@@ -17,8 +17,8 @@
 
 #include "absl/status/status.h"
 #include "cluster/storage/durable_log.h"
-#include "cluster/storage/log_lives.h"
-#include "cluster/storage/log_lives_disk.h"
+#include "cluster/storage/log_runs.h"
+#include "cluster/storage/log_runs_disk.h"
 #include "cluster/storage/snapshot_choice.h"
 #include "cluster/storage/snapshot_folder.h"
 #include "cluster/storage/storage_story.h"
@@ -31,7 +31,7 @@ namespace {
   _exit(1);
 }
 
-// At a moment that nobody chooses: nothing handles SIGALRM, so it ends the process as SIGKILL would. 0: not.
+// At an arbitrary moment: nothing handles SIGALRM, so it ends the process as SIGKILL would. 0: not.
 void KillAfter(uint64_t us) {
   const itimerval timer = {.it_interval = {},
                            .it_value = {.tv_sec = 0, .tv_usec = static_cast<suseconds_t>(us)}};
@@ -39,7 +39,7 @@ void KillAfter(uint64_t us) {
 }
 
 std::unique_ptr<DurableLog> Open(const StorageOptions& options) {
-  absl::StatusOr<std::unique_ptr<DurableLog>> log = DurableLog::Open(options, kLivesIdentity);
+  absl::StatusOr<std::unique_ptr<DurableLog>> log = DurableLog::Open(options, kRunsIdentity);
   if (!log.ok()) Fail(log.status().ToString());
   return *std::move(log);
 }
@@ -51,7 +51,7 @@ SnapshotFolder GoOnFrom(const raft::RestoredState& expected, DurableLog& log, co
   absl::StatusOr<SnapshotFolder> snapshots = SnapshotFolder::Open(options.path);
   if (!snapshots.ok()) Fail(snapshots.status().ToString());
   const absl::StatusOr<std::string> trouble =
-      ChooseSnapshot(*snapshots, options.path, kLivesIdentity, ReadThrough, found);
+      ChooseSnapshot(*snapshots, options.path, kRunsIdentity, ReadThrough, found);
   if (!trouble.ok()) Fail(trouble.status().ToString());
   if (!trouble->empty()) Fail(*trouble);
   if (found.snapshot.last != expected.snapshot.last) Fail("it does not go on from its newest snapshot");
@@ -66,11 +66,11 @@ void Commit(DurableLog& log) {
   if (!status.ok()) Fail(status.ToString());
 }
 
-void Live(LifeTeller& teller, DurableLog& log, const SnapshotFolder& snapshots) {
+void Live(RunTeller& teller, DurableLog& log, const SnapshotFolder& snapshots) {
   raft::LogIndex durable_start = teller.state().start.index;
   raft::LogIndex needed_snapshot = teller.state().snapshot.last.index;
   while (!teller.over()) {
-    const LivedBatch batch = teller.Next();
+    const RunBatch batch = teller.Next();
     for (const raft::Persist& persist : batch.persists) {
       if (persist.new_start.has_value()) TakeTestSnapshot(snapshots, persist.new_start->snapshot);
       log.Gather(persist);
@@ -88,10 +88,10 @@ void Live(LifeTeller& teller, DurableLog& log, const SnapshotFolder& snapshots) 
 }
 
 void LiveAndEnd(const TestFolder& folder, uint64_t seed, size_t number, uint64_t killed_after_us) {
-  const LogLives lives = LivesOf(seed);
-  const Life& life = lives.lives.at(number);
-  const raft::RestoredState before = StateBefore(lives, number);
-  const StorageOptions options = LivesOptions(folder, lives, life.sync, kBootBeforeCut);
+  const LogRuns runs = RunsOf(seed);
+  const Run& run = runs.runs.at(number);
+  const raft::RestoredState before = StateBefore(runs, number);
+  const StorageOptions options = RunsOptions(folder, runs, run.sync, kBootBeforeCut);
   UsePretendedDisk(folder);
   KillAfter(killed_after_us);
   std::unique_ptr<DurableLog> log = Open(options);
@@ -99,13 +99,13 @@ void LiveAndEnd(const TestFolder& folder, uint64_t seed, size_t number, uint64_t
   KillAfter(0);
   const SnapshotFolder snapshots = GoOnFrom(before, *log, options);
   if (was_to_be_killed) return;  // it was faster
-  if (life.disk_fills_up) FillDisk(life.story_seed);
-  LifeTeller teller(life, before);
+  if (run.disk_fills_up) FillDisk(run.story_seed);
+  RunTeller teller(run, before);
   Live(teller, *log, snapshots);
   FreeDisk();
-  if (!life.killed) log.reset();
+  if (!run.killed) log.reset();
   LeaveDiskForCut();
-  if (life.killed) raise(SIGKILL);
+  if (run.killed) raise(SIGKILL);
 }
 
 }  // namespace
@@ -113,7 +113,7 @@ void LiveAndEnd(const TestFolder& folder, uint64_t seed, size_t number, uint64_t
 
 int main(int argc, char** argv) {
   if (argc != 4 && argc != 5) {
-    std::fprintf(stderr, "usage: hr-log-lives-victim FOLDER SEED LIFE [KILLED_AFTER_US]\n");
+    std::fprintf(stderr, "usage: hr-log-runs-victim FOLDER SEED LIFE [KILLED_AFTER_US]\n");
     return 2;
   }
   const auto number = [&](int argument) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For log_lives_test: the lives of one log, one process after the other, drawn from a seed. The process that
-// lives one (log_lives_victim_main.cc) and the test that judges what it has left both draw them here, so
-// nothing need be handed over but the numbers of seed and life.
+// For log_runs_test: the runs of one log, one process after the other, drawn from a seed. The process that
+// does one (log_runs_victim_main.cc) and the test that judges what it has left both draw them here, so
+// nothing need be handed over but the numbers of seed and run.
 
 #pragma once
 
@@ -19,7 +19,7 @@
 
 namespace hedgerow::storage {
 
-struct Life {
+struct Run {
   bool sync = false;  // disk mode; the log is handed from one mode to the other
   // Processes before it that are killed so many microseconds after they began to open the log.
   std::vector<uint64_t> killed_opens_us;
@@ -33,44 +33,43 @@ struct Life {
   uint64_t power_cut_seed = 0;
 };
 
-struct LogLives {
+struct LogRuns {
   size_t segment_bytes = 0;
-  std::vector<Life> lives;
+  std::vector<Run> runs;
 };
-LogLives LivesOf(uint64_t seed);
+LogRuns RunsOf(uint64_t seed);
 
-struct LivedBatch {
+struct RunBatch {
   std::vector<raft::Persist> persists;
   // After it, in the compactor's place: the log's start is made durable; what lies before the start that was
-  // last made so goes, which may be batches later, or never in this life.
+  // last made so goes, which may be batches later, or never in this run.
   bool start_becomes_durable = false;
   bool drops = false;
 };
 
-// Tells a life, batch by batch.
-class LifeTeller {
+// Tells a run, batch by batch.
+class RunTeller {
  public:
-  LifeTeller(const Life& life, const raft::RestoredState& before);
-  bool over() const { return told_ == batches_; }
-  LivedBatch Next();
+  RunTeller(const Run& run, const raft::RestoredState& before);
+  bool over() const { return drawn_ == batches_; }
+  RunBatch Next();
   const raft::RestoredState& state() const { return story_.state(); }  // after the last one
-  uint64_t told() const { return told_; }
+  uint64_t drawn() const { return drawn_; }
 
  private:
   const uint64_t batches_;
-  uint64_t told_ = 0;
+  uint64_t drawn_ = 0;
   Story story_;
   std::mt19937_64 random_;
 };
 
-// What the log must hold when the life with this number begins, and so when the one before it has ended.
-raft::RestoredState StateBefore(const LogLives& lives, size_t life);
+// What the log must hold when the run with this number begins, and so when the one before it has ended.
+raft::RestoredState StateBefore(const LogRuns& runs, size_t run);
 
-inline constexpr StoredIdentity kLivesIdentity = {.cluster_id = kTestCluster, .node = kTestNode};
-// All of a log's lives are of one run of the host, and whoever reads it after a power cut is of the next.
+inline constexpr StoredIdentity kRunsIdentity = {.cluster_id = kTestCluster, .node = kTestNode};
+// All of a log's runs are of one boot of the host; a reader after a power cut is of the next.
 inline constexpr std::string_view kBootBeforeCut = "before";
 inline constexpr std::string_view kBootAfterCut = "after";
-StorageOptions LivesOptions(const TestFolder& folder, const LogLives& lives, bool sync,
-                            std::string_view boot_id);
+StorageOptions RunsOptions(const TestFolder& folder, const LogRuns& runs, bool sync, std::string_view boot_id);
 
 }  // namespace hedgerow::storage

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Keeps a node's replica and its kernel part of one mind: rules R0 to R5 and R7 of docs/SAFETY.md, the
+// Keeps a node's replica and its kernel part consistent: rules R0 to R5 and R7 of docs/SAFETY.md, the
 // process's side. While the kernel may accept appends or vote, the log's end and the vote are its own; here
 // they are taken back (the fence) before the core gets anything that may promise or change something, and given
 // again once the replica has settled and everything it asked for is durable; a leader's at once, since it
 // promises nothing. Used by a node's loop and by the simulator alike; no sockets, no BPF.
 //
-// One turn of the host's loop: BeginTurn; Receive, Resigned and whatever else feeds the replica; Tick; Look;
+// One turn of the host's loop: BeginTurn; Receive, Resigned and whatever else feeds the replica; Tick; Poll;
 // EndTurn. A host that sleeps asks MaySleep first.
-// All calls come from the loop's thread, and none but BeforeSending from within the replica's calls to its host.
+// All calls come from the loop's thread, and none but BeforeSending from within the replica's calls to its
+// host.
 
 #pragma once
 
 #include <compare>
-#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -40,14 +40,14 @@ struct Switches {
   bool any() const { return heartbeat || vote || append || quorum; }
 };
 
-struct CouplingOptions {
-  uint64_t incarnation = 0;  // this process's life, which its datagrams carry
+struct KernelBridgeOptions {
+  uint64_t incarnation = 0;  // of this process, which its datagrams carry
   Durability durability = Durability::kDisk;
   Switches switches;
   // The kernel part speaks for the process this long after its loop's last turn (R5), or as long as the failure
   // detector tolerates a pause, if that is longer.
   uint64_t lease_ns = 20'000'000;
-  // For who measures fences: just before one and just after it.
+  // To measure fences: called just before one and just after it.
   std::function<void()> fence_begins{};
   std::function<void()> fence_ended{};
 };
@@ -55,22 +55,22 @@ struct CouplingOptions {
 // The append in a record's datagram; its tag and its number were checked in the kernel. Nothing: it is none.
 using DecodeAppend = std::function<std::optional<raft::Message>(std::string_view datagram)>;
 
-struct CouplingStatistics {
+struct KernelBridgeStatistics {
   uint64_t fences = 0;
   uint64_t opens = 0;
   uint64_t leases = 0;
   uint64_t appends = 0;  // records
   uint64_t votes = 0;
-  uint64_t adopted = 0;  // of both, those that a former life had left
+  uint64_t adopted = 0;  // of both, those that a former incarnation had left
 };
 
-class Coupling {
+class KernelBridge {
  public:
-  Coupling(Kernel& kernel, CouplingOptions options, DecodeAppend decode);
+  KernelBridge(Kernel& kernel, KernelBridgeOptions options, DecodeAppend decode);
 
   // Once, before the first turn: makes the state this process's and feeds the replica with what the kernel part
-  // accepted for a former life and the log lacks; records stay in the ring until the log has them. DataLoss:
-  // the kernel part has promised what cannot be found, so this node must not go on as itself.
+  // accepted for a former incarnation and the log lacks; records stay in the ring until the log has them.
+  // DataLoss: the kernel part has promised what cannot be found, so this node must not go on as itself.
   absl::Status Adopt(kv::Replica& replica);
 
   // Drains the ring, renews the lease, and tells the replica what was heard and counted.
@@ -87,7 +87,7 @@ class Coupling {
   void BeforeSending(uint64_t now_ns, const raft::Raft& raft);
   // What the followers' answers to this turn's messages have moved, if they are there already: settles the
   // replica with it. False: nothing.
-  bool Look(uint64_t now_ns, kv::Replica& replica);
+  bool Poll(uint64_t now_ns, kv::Replica& replica);
   // Settles the replica. Leaves to the kernel part what it may do from now on.
   void EndTurn(uint64_t now_ns, kv::Replica& replica);
 
@@ -98,7 +98,7 @@ class Coupling {
   // moved, and the next turn is due at once. A host that never says that it is awake is woken for everything.
   bool MaySleep();
   void Awake() { kernel_.SetAwake(true); }
-  // Something has moved that BeginTurn or Look has yet to see.
+  // Something has moved that BeginTurn or Poll has yet to see.
   bool Noticed() { return open_ && opened_.role == raft::Role::kLeader && kernel_.Moved() != looked_; }
 
   // When the next turn is due, whatever else happens: the lease, and what the ring and the counters hold (R6).
@@ -106,19 +106,19 @@ class Coupling {
   // Another process has taken the state over: this one must end, and nothing is fed to the replica any more.
   bool superseded() const { return superseded_; }
   bool open() const { return open_; }
-  const CouplingStatistics& statistics() const { return statistics_; }
+  const KernelBridgeStatistics& statistics() const { return statistics_; }
 
  private:
   // What a fence protects.
-  struct Standing {
+  struct LeaseState {
     raft::Term term{};
     raft::NodeId voted_for{};
     raft::NodeId leader{};
     raft::Role role = raft::Role::kFollower;
-    bool operator==(const Standing&) const = default;
+    bool operator==(const LeaseState&) const = default;
   };
-  // Who is a member, and who decides. Changing it promises nothing by itself, and yet masks, members and epoch
-  // change behind a fence, together.
+  // The members and the voters. A change promises nothing by itself; masks, members and epoch still change
+  // together, behind a fence.
   struct Membership {
     uint32_t epoch = 0;
     uint32_t peers = 0;
@@ -127,7 +127,7 @@ class Coupling {
   static Membership MembershipOf(const raft::Raft& raft) {
     return {.epoch = raft.configuration().epoch, .peers = raft.peers()};
   }
-  static Standing StandingOf(const raft::Raft& raft) {
+  static LeaseState LeaseStateOf(const raft::Raft& raft) {
     return {.term = raft.term(), .voted_for = raft.voted_for(), .leader = raft.leader(), .role = raft.role()};
   }
 
@@ -151,7 +151,7 @@ class Coupling {
     raft::LogIndex last{};
   };
 
-  // coupling.cc
+  // kernel_bridge.cc
   bool Run(hr_node_operation operation);
   bool VoteWaits() const { return !waiting_.empty() && !waiting_.begin()->first.append; }
   void Fence(kv::Replica& replica);
@@ -172,7 +172,7 @@ class Coupling {
   void SyncVotes(kv::Replica& replica);
   void SyncCounted(kv::Replica& replica);
 
-  // coupling_ring.cc
+  // kernel_bridge_ring.cc
   void Drain(bool wait);
   void Keep(const RingRecord& record);
   void FeedWaiting(kv::Replica& replica, bool votes_too);
@@ -181,13 +181,13 @@ class Coupling {
   void Release(const raft::Raft& raft);
 
   Kernel& kernel_;
-  CouplingOptions options_;
+  KernelBridgeOptions options_;
   DecodeAppend decode_;
   hr_node_control control_{};  // of the last request; its view is the last one seen
   bool superseded_ = false;
 
   bool open_ = false;
-  Standing opened_;
+  LeaseState opened_;
   Membership opened_members_;
   uint32_t may_ = 0;
   uint64_t leased_ns_ = 0;
@@ -203,7 +203,7 @@ class Coupling {
   uint64_t first_taken_ = 0;  // the number of its front
   std::multimap<Order, Waiting> waiting_;
   raft::LogIndex fed_end_;  // of the log, with everything that was fed
-  CouplingStatistics statistics_;
+  KernelBridgeStatistics statistics_;
 };
 
 }  // namespace hedgerow::offload

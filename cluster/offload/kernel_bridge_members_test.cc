@@ -3,7 +3,7 @@
 // Changes of membership between a node's process and its kernel part: behind the fence, all at once (R1).
 #include <gtest/gtest.h>
 
-#include "cluster/offload/coupling_testing.h"
+#include "cluster/offload/kernel_bridge_testing.h"
 #include "cluster/raft/configuration.h"
 
 namespace hedgerow::offload {
@@ -39,17 +39,17 @@ hr_node_event ArriveOf(Host& host, uint32_t epoch, uint64_t from, uint64_t term,
   return host.events.back();
 }
 
-TEST(CouplingMembers, R1_AConfigurationIsTakenUpBehindTheFence) {
+TEST(KernelBridgeMembers, R1_AConfigurationIsTakenUpBehindTheFence) {
   Host host;
   host.Follow(1, 1);
   ASSERT_EQ(host.Arrive(1, 1, Host::Batch(0, 0, 1)), HR_NODE_EVENT_APPEND_STORED);
   const Configuration learner = Made(Three(), {{.kind = Kind::kAddLearner, .node = NodeId(4), .address = "a"}});
-  const uint64_t fences = host.coupling->statistics().fences;
+  const uint64_t fences = host.bridge->statistics().fences;
   EXPECT_EQ(host.Arrive(1, 1, Holding(1, 1, 1, learner)), HR_NODE_EVENT_PASSED_CONFIGURATION);
   EXPECT_EQ(host.Arrive(1, 1, Host::Batch(2, 1, 1)), HR_NODE_EVENT_PASSED_GAP)
       << "what follows it waits for it";
   host.Turn();
-  EXPECT_EQ(host.coupling->statistics().fences, fences + 1);
+  EXPECT_EQ(host.bridge->statistics().fences, fences + 1);
   EXPECT_EQ(host.raft().configuration(), learner);
   EXPECT_EQ(host.raft().log().last_index(), LogIndex(3));
   const hr_node_view& view = host.kernel.view();
@@ -60,7 +60,7 @@ TEST(CouplingMembers, R1_AConfigurationIsTakenUpBehindTheFence) {
   EXPECT_EQ(ArriveOf(host, 1, 1, 1, Host::Batch(3, 1, 1)), HR_NODE_EVENT_APPEND_STORED);
 }
 
-TEST(CouplingMembers, WhatIsOfAnotherConfigurationIsTheProcesss) {
+TEST(KernelBridgeMembers, WhatIsOfAnotherConfigurationIsTheProcesss) {
   Host host;
   host.Follow(1, 1);
   EXPECT_EQ(ArriveOf(host, 1, 1, 1, Host::Batch(0, 0, 1)), HR_NODE_EVENT_PASSED_EPOCH);
@@ -68,7 +68,7 @@ TEST(CouplingMembers, WhatIsOfAnotherConfigurationIsTheProcesss) {
   EXPECT_EQ(host.raft().log().last_index(), LogIndex(1)) << "which takes it all the same";
 }
 
-TEST(CouplingMembers, BothMasksAndThoseThatLeaveGoToTheKernel) {
+TEST(KernelBridgeMembers, BothMasksAndThoseThatLeaveGoToTheKernel) {
   Host host(Durability::kDisk);
   host.Follow(1, 1);
   const Configuration learner = Made(Three(), {{.kind = Kind::kAddLearner, .node = NodeId(4)}});
@@ -94,7 +94,7 @@ TEST(CouplingMembers, BothMasksAndThoseThatLeaveGoToTheKernel) {
   EXPECT_EQ(host.kernel.view().members[1].node, 0u) << "and now it has left";
 }
 
-TEST(CouplingMembers, ATruncatedConfigurationIsTakenBackFromTheKernel) {
+TEST(KernelBridgeMembers, ATruncatedConfigurationIsTakenBackFromTheKernel) {
   Host host;
   host.Follow(1, 1);
   host.Arrive(1, 1, Host::Batch(0, 0, 1));
