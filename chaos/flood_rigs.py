@@ -23,7 +23,7 @@ HOOKS = ("splitter", "sink", "reply", "announce", "clock", "node")
 # The honest client and the servers have one CPU, the sender and what its frames set off the other.
 HONEST_CPU, FLOOD_CPU = 0, 1
 _CLUSTER_ID, _CLUSTER_KEY = 9, "00112233445566778899aabbccddeeff"
-PEER_VERSION = 3  # HR_PEER_VERSION of bpf/abi/peer_abi.h
+PEER_VERSION = 4  # HR_PEER_VERSION of bpf/abi/peer_abi.h
 _DNS_PORT, _DECOY_PORT = 53, 9000
 _NAMES = ",".join(f"n{number}.{ORIGIN}" for number in range(NUMBERED_NAMES))
 _HONEST_RATE, _HONEST_SOCKETS = 1_000, 16

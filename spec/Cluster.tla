@@ -11,20 +11,20 @@ CONSTANTS
   MaxTerm, MaxLength, RingSlots,
   Mode,       \* "memory" or "disk"
   Fault,      \* "none", or the name of a planted mistake
-  Nobody
+  NoNode
 
 Terms == 1 .. MaxTerm
 Silent == [term |-> 0, votes |-> {}]
-NoRecord == [st |-> "none", kind |-> "none", term |-> 0, index |-> 0, for |-> Nobody]
+NoRecord == [st |-> "none", kind |-> "none", term |-> 0, index |-> 0, for |-> NoNode]
 
 VARIABLES
   \* What was sent. An append arrives at any time, in any order, often or never.
-  led,        \* led[t]: who became leader of term t
+  led,        \* led[t]: the nodes that became leader of term t
   leaderLog,  \* leaderLog[t]: the log of t's leader; every piece of it may be in an append
   acks,       \* acks[t][n]: up to where n has acknowledged the log of t's leader, above committed[t]; else 0
   committed,  \* committed[t]: up to where a majority has acknowledged that log
   tally,      \* tally[n]: whose votes candidate n has been given, its own left out
-  said,       \* said[n]: the highest term that n has promised anything in, and whom it has told there that it has its vote
+  said,       \* said[n]: the highest term that n has promised anything in, and the candidates that it has given its vote there
   \* What a node's storage holds: a disk, or in memory mode the page cache. An entry is the term it was made in.
   log, term, vote,
   \* A node's process.
@@ -53,8 +53,8 @@ IsPrefix(a, b) == Len(a) <= Len(b) /\ a = SubSeq(b, 1, Len(a))
 UpToDate(request, index, last) ==
   IF request.last # last THEN request.last > last ELSE request.index >= index
 
-\* What a candidate asks for as long as it is one. A request that arrives later is left out: to grant it would help nobody,
-\* and the voter would be as if it had lost what was sent to it in lower terms.
+\* What a candidate asks for as long as it is one. A request that arrives later is left out: to grant it would help no candidate, and the
+\* voter would be as if it had lost what was sent to it in lower terms.
 Asking(n) == role[n] = "candidate"
 Request(n) == [term |-> term[n], from |-> n, index |-> Len(log[n]), last |-> LastTerm(log[n])]
 
@@ -62,14 +62,14 @@ Request(n) == [term |-> term[n], from |-> n, index |-> Len(log[n]), last |-> Las
 Say(n, t, candidates) ==
   said' = [said EXCEPT ![n] = [term |-> t, votes |-> candidates \union (IF t = @.term THEN @.votes ELSE {})]]
 
-\* The vote reaches its candidate, if that still is one; who votes is none any more.
+\* The vote reaches its candidate, if that still is one; a node that votes is none any more.
 GiveVote(n, t, candidate) ==
   tally' = [m \in Nodes |-> IF m = n THEN {}
                                ELSE IF m = candidate /\ Asking(m) /\ term[m] = t THEN tally[m] \union {n} ELSE tally[m]]
 
-\* Acknowledgements are cumulative, and only an entry of the leader's own term is committed by counting them (Raft section
-\* 5.4.2), so nothing else is remembered of them, and who they came from only until there are enough. Whether the leader,
-\* or its kernel, ever counts them makes no difference to what must be kept.
+\* Acknowledgements are cumulative, and only an entry of the leader's own term is committed by counting them (Raft section 5.4.2), so
+\* nothing else is remembered of them, and their senders only until there are enough. Whether the leader, or its kernel, ever counts them
+\* makes no difference to what must be kept.
 Acknowledge(n, t, index) ==
   LET reached == [acks[t] EXCEPT ![n] = IF leaderLog'[t][index] = t THEN Max(@, index) ELSE @]
       counted == {i \in committed[t] + 1 .. index :
@@ -119,7 +119,7 @@ AcknowledgedIsHeld ==
     LET without == {n \in Nodes : phase[n] # "gone" /\ ~IsPrefix(CommittedLog(t), HeldLog(n))}
     IN ~IsQuorum(without)
 
-\* R7 as others see it: nobody speaks in a term below one in which it has promised something. ReadIndex needs this.
+\* R7 as others see it: no node speaks in a term below one in which it has promised something. ReadIndex needs this.
 TermsNeverGoDown == \A n \in Nodes : \A t \in Answers(n) : t >= said[n].term
 TermsOnlyGrow ==
   [][\A n \in Nodes : phase'[n] = "gone" \/ (said'[n].term >= said[n].term /\ term'[n] >= term[n])]_vars

@@ -13,7 +13,7 @@ Init ==
   /\ said = [n \in Nodes |-> Silent]
   /\ log = [n \in Nodes |-> <<>>]
   /\ term = [n \in Nodes |-> 0]
-  /\ vote = [n \in Nodes |-> Nobody]
+  /\ vote = [n \in Nodes |-> NoNode]
   /\ role = [n \in Nodes |-> "follower"]
   /\ phase = [n \in Nodes |-> "free"]
   /\ upto = [n \in Nodes |-> 0]
@@ -41,8 +41,8 @@ Symmetry == Permutations(Split) \union Permutations(Nodes \ Split)
 -----------------------------------------------------------------------------
 (* States that differ only in what can make no difference any more are one to TLC (VIEW). That is:
    - of a term that every node has left, what its leader sent and what was acknowledged, but for what a majority
-     acknowledged: nobody takes or answers an append of it any more;
-   - whom a node that acts as one voted for in a term that has its leader: it votes there no more;
+     acknowledged: no node takes or answers an append of it any more;
+   - the vote of a node that acts as one in a term that has its leader: it votes there no more;
    - what such a node said: it is in its term and vote. *)
 IsOver(t) ==
   \A n \in Nodes : phase[n] = "gone" \/ (term[n] > t /\ \A r \in Pending(n) : r.kind = "append" => r.term > t)
@@ -50,7 +50,7 @@ Essence ==
   << [t \in Terms |-> IF IsOver(t) THEN <<{}, CommittedLog(t)>> ELSE <<led[t], leaderLog[t], acks[t]>>],
      committed, tally, [n \in Split |-> said[n]],
      log, term,
-     [n \in Nodes |-> IF n \notin Split /\ role[n] = "follower" /\ term[n] > 0 /\ led[term[n]] # {} THEN Nobody
+     [n \in Nodes |-> IF n \notin Split /\ role[n] = "follower" /\ term[n] > 0 /\ led[term[n]] # {} THEN NoNode
                       ELSE vote[n]],
      role, phase, upto, view, ring, limbo >>
 =============================================================================

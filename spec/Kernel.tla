@@ -9,7 +9,7 @@
    stops at a record that is busy. A reservation that comes to nothing leaves no trace. *)
 EXTENDS Cluster
 
-Blank == [may |-> FALSE, term |-> 0, vote |-> Nobody, index |-> 0, last |-> 0]
+Blank == [may |-> FALSE, term |-> 0, vote |-> NoNode, index |-> 0, last |-> 0]
 
 \* `record` is now decided, in a place that was reserved before those of the records from i on. If the process has read
 \* the producer position already, and it lies behind that place, it waits for this record as for the others.
@@ -39,7 +39,7 @@ KernelTakesAppend(n, i, t) ==
 MayGrant(n, request) ==
   /\ Mode = "memory" /\ view[n].may
   /\ request.from # n
-  /\ request.term > view[n].term \/ (request.term = view[n].term /\ view[n].vote = Nobody)
+  /\ request.term > view[n].term \/ (request.term = view[n].term /\ view[n].vote = NoNode)
   /\ UpToDate(request, view[n].index, view[n].last)
 
 KernelGrants(n, i, request) ==

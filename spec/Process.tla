@@ -28,7 +28,7 @@ Fence(n) ==
             /\ upto' = [upto EXCEPT ![n] = Len(ring[n])]
   /\ UNCHANGED <<sent, stored, role, ring, limbo>>
 
-\* While `may` is 0 nobody reads the rest of the view before OPEN replaces it; the model forgets it.
+\* While `may` is 0 the rest of the view is not read before OPEN replaces it; the model forgets it.
 Drained(n) ==
   /\ phase[n] = "draining" /\ upto[n] = 0
   /\ limbo[n] = NoRecord \/ Fault = "ack_before_store"
@@ -47,7 +47,7 @@ Open(n) ==
 
 -----------------------------------------------------------------------------
 \* R2. The consumer does not pass a record that is busy; of those before it, one whose predecessor is not in the log yet
-\* waits. What the log has already was written by a process that died before it could release the record. The Coupling is
+\* waits. What the log has already was written by a process that died before it could release the record. The KernelBridge is
 \* stricter: it feeds votes only behind a fence, after all appends, which is why it may skip records of older terms at a
 \* start.
 Write(n, record) ==
@@ -109,7 +109,7 @@ Campaign(n, t) ==
 Vote(n, request) ==
   LET t == request.term
   IN /\ IsFree(n) /\ request.from # n
-     /\ t > term[n] \/ (t = term[n] /\ vote[n] = Nobody)
+     /\ t > term[n] \/ (t = term[n] /\ vote[n] = NoNode)
      /\ (led[t] = {} \/ n \in Split)
      /\ UpToDate(request, Len(log[n]), LastTerm(log[n]))
      /\ SetTerm(n, t, request.from)
@@ -123,7 +123,7 @@ Vote(n, request) ==
 AdoptTerm(n, t) ==
   /\ IsFree(n) /\ n \in Split /\ t > term[n]
   /\ \E m \in Nodes : term[m] >= t
-  /\ SetTerm(n, t, Nobody)
+  /\ SetTerm(n, t, NoNode)
   /\ role' = [role EXCEPT ![n] = "follower"]
   /\ tally' = [tally EXCEPT ![n] = {}]
   /\ UNCHANGED <<led, leaderLog, acks, committed, said, log, phase, upto, kernel, limbo>>
@@ -162,7 +162,7 @@ TakeAppend(n, t, prev, index) ==
       longer == SubSeq(log[n], 1, prev) \o SubSeq(theirs, prev + 1, index)
   IN /\ IsFree(n) /\ t >= term[n] /\ led[t] # {} /\ n \notin led[t]
      /\ prev <= Len(log[n]) /\ LastTerm(SubSeq(log[n], 1, prev)) = LastTerm(SubSeq(theirs, 1, prev))
-     /\ SetTerm(n, t, IF t > term[n] THEN Nobody ELSE vote[n])
+     /\ SetTerm(n, t, IF t > term[n] THEN NoNode ELSE vote[n])
      /\ log' = IF conflict \/ index > Len(log[n]) THEN [log EXCEPT ![n] = longer] ELSE log
      /\ role' = [role EXCEPT ![n] = "follower"]
      /\ tally' = [tally EXCEPT ![n] = {}]
@@ -202,13 +202,13 @@ RebootMemory(n) ==
   /\ Mode = "memory" /\ n \in Split /\ phase[n] # "gone"
   /\ log' = [log EXCEPT ![n] = <<>>]
   /\ term' = [term EXCEPT ![n] = 0]
-  /\ vote' = [vote EXCEPT ![n] = Nobody]
+  /\ vote' = [vote EXCEPT ![n] = NoNode]
   /\ Forget(n, IF Fault = "old_identity" THEN "free" ELSE "gone")
   /\ said' = IF Fault = "old_identity" THEN said ELSE [said EXCEPT ![n] = Silent]
 RebootDisk(n) ==
   /\ Mode = "disk" /\ n \in Split
   /\ Forget(n, "draining")
-  /\ vote' = IF Fault = "vote_forgotten" THEN [vote EXCEPT ![n] = Nobody] ELSE vote
+  /\ vote' = IF Fault = "vote_forgotten" THEN [vote EXCEPT ![n] = NoNode] ELSE vote
   /\ UNCHANGED <<said, log, term>>
 
 ProcessStep(n) ==

@@ -86,7 +86,7 @@ def configuration(model: Model) -> str:
         "RingSlots": model.slots,
         "Mode": f'"{model.mode}"',
         "Fault": f'"{model.fault}"',
-        "Nobody": "Nobody",
+        "NoNode": "NoNode",
     }
     lines = ["SPECIFICATION Spec", "SYMMETRY Symmetry", "VIEW Essence", "CONSTANTS"]
     lines += [f"  {node} = {node}" for node in nodes]

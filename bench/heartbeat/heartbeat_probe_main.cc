@@ -51,9 +51,9 @@ absl::StatusOr<Probe> LeaderOf(const std::string& path) {
   if (!from.ok()) return from.status();
   if (!to.ok()) return to.status();
   std::random_device random;
-  const uint64_t life = (static_cast<uint64_t>(random()) << 32 | random()) | 1;
+  const uint64_t incarnation = (static_cast<uint64_t>(random()) << 32 | random()) | 1;
   const wire::PeerIdentity identity{
-      .cluster_id = config->cluster_id, .key = config->cluster_key, .self = self.id, .life = life};
+      .cluster_id = config->cluster_id, .key = config->cluster_key, .self = self.id, .incarnation = incarnation};
   return Probe{
       .from = *from,
       .to = *to,

@@ -67,7 +67,7 @@ std::optional<uint64_t> LeaderTalk::Answered(std::string_view datagram) {
   return reply->round;
 }
 
-// Who does not know which life the probe lives believes nothing it says.
+// A node that does not know the incarnation of the probe believes nothing it says.
 std::string LeaderTalk::Reply(std::string_view datagram) {
   const wire::Opened opened = codec_.Open(datagram);
   if (!opened.ok()) return "";

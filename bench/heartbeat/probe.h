@@ -43,7 +43,7 @@ class EchoTalk final : public ProbeTalk {
   size_t bytes_;
 };
 
-// The leader of a term that no election of the node's own has reached. Its life must be new.
+// The leader of a term that no election of the node's own has reached. Its incarnation must be new.
 class LeaderTalk final : public ProbeTalk {
  public:
   LeaderTalk(const wire::PeerIdentity& identity, raft::NodeId node, raft::Term term,

@@ -17,8 +17,8 @@ const wire::Key kKey{{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16}};
 const raft::NodeId kNode(1), kProbe(2);
 const raft::Term kTerm(9);
 
-wire::PeerIdentity Identity(raft::NodeId self, uint64_t life) {
-  return {.cluster_id = 7, .key = kKey, .self = self, .life = life};
+wire::PeerIdentity Identity(raft::NodeId self, uint64_t incarnation) {
+  return {.cluster_id = 7, .key = kKey, .self = self, .incarnation = incarnation};
 }
 
 LeaderTalk Leader() { return LeaderTalk(Identity(kProbe, 22), kNode, kTerm, 20'000'000); }
@@ -32,7 +32,7 @@ TEST(LeaderTalk, AsksAsALeaderDoes) {
   EXPECT_EQ(first.header.from, kProbe);
   EXPECT_EQ(first.header.to, kNode);
   EXPECT_EQ(first.header.term, kTerm);
-  EXPECT_EQ(first.header.from_life, 22u);
+  EXPECT_EQ(first.header.from_incarnation, 22u);
   EXPECT_GT(second.header.packet_number, first.header.packet_number);
   EXPECT_EQ(std::get<raft::Heartbeat>(second.body).round, 2u);
   EXPECT_EQ(std::get<raft::Heartbeat>(second.body).election_timeout_ns, 20'000'000u);

@@ -28,7 +28,7 @@ struct hr_peer_header {
   __u16 bytes; /* of the whole datagram */
   __u64 tag;   /* SipHash-2-4 of the whole datagram with this field 0; see siphash_abi.h */
   __u64 cluster_id;
-  __u64 from_life;     /* drawn when the sending process starts, never 0 */
+  __u64 from_incarnation; /* drawn when the sending process starts, never 0 */
   __u64 packet_number; /* sequence number of this sender's datagrams, over all receivers, from 1 */
   __u32 from;
   __u32 to; /* 0: every peer */
@@ -41,7 +41,7 @@ HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_header, kind) == 5, "kind");
 HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_header, bytes) == 6, "bytes");
 HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_header, tag) == 8, "tag");
 HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_header, cluster_id) == 16, "cluster_id");
-HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_header, from_life) == 24, "from_life");
+HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_header, from_incarnation) == 24, "from_incarnation");
 HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_header, packet_number) == 32, "packet_number");
 HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_header, from) == 40, "from");
 HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_header, to) == 44, "to");
@@ -73,7 +73,7 @@ struct hr_peer_vote_request {
   __u64 asked_term;
   __u64 last_index;
   __u64 last_term;
-  __u64 waived_term;
+  __u64 transfer_term;
   __u32 pre_vote; /* 0 or 1 */
   __u32 reserved;
 };
@@ -132,7 +132,7 @@ HR_STATIC_ASSERT(sizeof(struct hr_peer_heartbeat_reply) == 24, "hr_peer_heartbea
  */
 #define HR_PEER_SUCCESSORS 8
 struct hr_peer_resign {
-  __u64 incarnation; /* of the leader that resigns; the header's from_life, unless another sender speaks for it */
+  __u64 incarnation; /* of the leader that resigns; the header's from_incarnation, unless another sender speaks for it */
   __u32 leader;
   __u32 late; /* 0 or 1 */
   __u32 successors[HR_PEER_SUCCESSORS];
@@ -155,13 +155,13 @@ enum hr_peer_drop {
   HR_PEER_DROP_KIND = 9,          /* a kind that is not spoken here */
   HR_PEER_DROP_MALFORMED = 10,    /* the tag is right, but the bytes are no message of this kind */
   HR_PEER_DROP_NO_MEMBER = 11,    /* the sender is no member of this cluster, or is this node itself */
-  HR_PEER_DROP_LIFE_UNKNOWN = 12, /* the sender has not yet answered a HELLO */
-  HR_PEER_DROP_OTHER_LIFE = 13,   /* of a former incarnation of the sender, or of one not yet known */
+  HR_PEER_DROP_INCARNATION_UNKNOWN = 12, /* the sender has not yet answered a HELLO */
+  HR_PEER_DROP_OTHER_INCARNATION = 13, /* of a former incarnation of the sender, or of one not yet known */
   HR_PEER_DROP_REPLAYED = 14,     /* its sequence number was seen */
   HR_PEER_DROP_TOO_OLD = 15,      /* its sequence number lies behind the replay window */
   HR_PEER_DROP_NONCE = 16,        /* a HELLO_ACK to no HELLO that waits for one */
   HR_PEER_DROP_HELLO_LIMIT = 17,  /* more HELLOs a second than are answered */
-  HR_PEER_DROP_OTHER_LOG = 18,    /* a HELLO_ACK from or to a member whose log is not the recorded one: a foreign log */
+  HR_PEER_DROP_FOREIGN_LOG = 18,    /* a HELLO_ACK from or to a member whose log is not the recorded one: a foreign log */
   HR_PEER_DROP_OTHER_DURABILITY = 19, /* a HELLO_ACK from a member of another durability mode */
   HR_PEER_DROP_PIECE = 20,        /* a piece that does not go with the others of its message, or a piece in pieces */
   HR_PEER_DROP_SOURCE = 21,       /* from an address that is no member's, and that `peer_clients` does not list */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Who speaks, and may it be believed: the tag over the whole datagram, the member by its id, its known life, and whether
- * its number is new. Only what has passed all of it reaches the node's state (xdp.bpf.c).
+ * Verifies a datagram: the tag over all of it, the member by its id, its known incarnation, and whether its number is
+ * new. Only a datagram that passes all checks reaches the node's state (xdp.bpf.c).
  */
 #pragma once
 
@@ -30,21 +30,21 @@ HR_GLOBAL int hr_node_tag_is_right(struct hr_node_scratch *in) {
          hr_siphash_bounded(&key, in->words, in->bytes, sizeof(in->words), HR_SIPHASH_TAG_WORD);
 }
 
-/* enum hr_node_window_verdict. A life that is not known is the process's. */
+/* enum hr_node_window_verdict. An incarnation that is not known is the process's. */
 HR_GLOBAL int hr_node_take_number(struct hr_node_scratch *in) {
   struct hr_node_locked_window *slot;
   enum hr_node_window_verdict verdict;
-  __u64 number, life;
+  __u64 number, incarnation;
   __u32 position;
 
-  if (!in) return HR_NODE_WINDOW_OTHER_LIFE;
+  if (!in) return HR_NODE_WINDOW_OTHER_INCARNATION;
   number = in->datagram.header.packet_number;
-  life = in->datagram.header.from_life;
+  incarnation = in->datagram.header.from_incarnation;
   position = in->taken.position;
   slot = bpf_map_lookup_elem(&windows, &position);
-  if (!slot) return HR_NODE_WINDOW_OTHER_LIFE;
+  if (!slot) return HR_NODE_WINDOW_OTHER_INCARNATION;
   bpf_spin_lock(&slot->lock);
-  verdict = hr_node_window_take(&slot->window, life, number);
+  verdict = hr_node_window_take(&slot->window, incarnation, number);
   bpf_spin_unlock(&slot->lock);
   return verdict;
 }

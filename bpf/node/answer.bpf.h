@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The answer to the datagram in hand, sent back over the interface it came by (XDP_TX): a new frame in the place of the
- * old, with addresses swapped, a packet number of its own, tag, and whole checksums, since nobody finishes them later. No
- * answer is longer than its question, so the frame only ever shrinks.
+ * The answer to the datagram in hand, sent back over the interface it came by (XDP_TX): a new frame in the place of
+ * the old, with addresses swapped, a packet number of its own, tag, and whole checksums, since nothing completes them
+ * later. No answer is longer than its question, so the frame only ever shrinks.
  */
 #pragma once
 
@@ -96,7 +96,7 @@ HR_INLINE int hr_node_seal(struct hr_node_scratch *in, __u32 bytes) {
   header->bytes = bytes;
   header->tag = 0;
   header->cluster_id = node_config.cluster_id;
-  header->from_life = in->spoken.incarnation;
+  header->from_incarnation = in->spoken.incarnation;
   header->packet_number = __sync_fetch_and_add(&drawn->packet_number, 1) + 1;
   header->from = node_config.self;
   header->to = in->taken.from;

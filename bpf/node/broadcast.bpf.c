@@ -118,7 +118,7 @@ int hr_node_broadcast(struct __sk_buff *skb) {
   }
   ifindex = hr_node_address_to(skb, last);
   hr_node_copied(ifindex < 0);
-  /* Half addressed, it would reach one member twice or nobody. */
+  /* Half addressed, it would reach one member twice or none. */
   if (ifindex < 0) return TC_ACT_SHOT;
   return ifindex == (int)skb->ifindex ? TC_ACT_UNSPEC : bpf_redirect(ifindex, 0);
 }

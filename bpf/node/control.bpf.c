@@ -40,7 +40,7 @@ int hr_node_window(struct __sk_buff *skb) {
     return 0;
   }
   bpf_spin_lock(&slot->lock);
-  hr_node_window_begin(&slot->window, request->life, request->floor);
+  hr_node_window_begin(&slot->window, request->incarnation, request->floor);
   bpf_spin_unlock(&slot->lock);
   request->result = HR_NODE_DONE;
   return 0;

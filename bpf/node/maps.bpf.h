@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The maps of a node's kernel programs, with who writes each; `node` and `numbers` are in state.bpf.h. `node`,
- * `windows`, `numbers`, `ring` and `about` are pinned and outlive the process; the rest is made anew with the programs.
+ * The maps of a node's kernel programs, with the writer of each; `node` and `numbers` are in state.bpf.h. `node`,
+ * `windows`, `numbers`, `ring` and `about` are pinned and outlive the process; the rest is made anew with the
+ * programs.
  */
 #pragma once
 
@@ -27,7 +28,7 @@ struct {
 HR_ARRAY(about, 1, struct hr_node_about);
 
 /* Mapped into the process, and written by both. */
-HR_MAPPED_ARRAY(attention, 1, struct hr_node_attention);
+HR_MAPPED_ARRAY(doorbell, 1, struct hr_node_doorbell);
 
 /* By position. Written by the process, in step with configuration and neighbours. */
 HR_ARRAY(members, HR_NODE_MEMBERS, struct hr_node_peer);

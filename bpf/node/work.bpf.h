@@ -79,7 +79,7 @@ HR_GLOBAL int hr_node_work_vote(struct hr_node_scratch *in) {
   return verdict;
 }
 
-/* `size` is a constant at each call: the ring wants one. The datagram is taken from the packet, which nobody changes. */
+/* `size` is a constant at each call: the ring wants one. The datagram is taken from the packet, which does not change. */
 #define HR_NODE_WORK_APPEND(name, size)                                                               \
   HR_GLOBAL int name(struct xdp_md *ctx, struct hr_node_scratch *in) {                                \
     struct hr_node *state = hr_the_node();                                                            \

@@ -36,8 +36,8 @@ HR_INLINE __u32 hr_node_read(struct xdp_md *ctx, struct hr_node_scratch *in, con
 }
 
 /*
- * XDP_TX: `in` is believed, its number is taken, and it may be answered. The tag comes first: whoever sends, and wherever
- * from, is the process's to know, but not on a stranger's word.
+ * XDP_TX: `in` is believed, its number is taken, and it may be answered. The tag is verified first: the
+ * sender reaches the process only when it is authenticated.
  */
 HR_INLINE int hr_node_believe(struct hr_node_scratch *in, const struct hr_node_frame *frame) {
   int here = 0;
@@ -52,7 +52,7 @@ HR_INLINE int hr_node_believe(struct hr_node_scratch *in, const struct hr_node_f
   if (!here) return hr_node_left(HR_NODE_EVENT_PASSED_SOURCE);
   verdict = hr_node_take_number(in);
   if (verdict == HR_NODE_WINDOW_NEW) return XDP_TX;
-  if (verdict == HR_NODE_WINDOW_OTHER_LIFE) return hr_node_left(HR_NODE_EVENT_PASSED_LIFE);
+  if (verdict == HR_NODE_WINDOW_OTHER_INCARNATION) return hr_node_left(HR_NODE_EVENT_PASSED_INCARNATION);
   hr_node_count(verdict == HR_NODE_WINDOW_SEEN ? HR_NODE_EVENT_DROPPED_REPLAYED : HR_NODE_EVENT_DROPPED_TOO_OLD);
   return XDP_DROP;
 }
@@ -62,12 +62,12 @@ HR_INLINE int hr_node_believe(struct hr_node_scratch *in, const struct hr_node_f
  * there is one): either this sees that the process sleeps, or the process sees that something moved.
  */
 HR_INLINE int hr_node_notices(__u32 event) {
-  struct hr_node_attention *word;
+  struct hr_node_doorbell *word;
   __u64 moved;
   __u32 zero = 0;
 
   if (!hr_node_only_wakes(event)) return 0;
-  word = bpf_map_lookup_elem(&attention, &zero);
+  word = bpf_map_lookup_elem(&doorbell, &zero);
   if (!word) return 0;
   moved = __sync_fetch_and_add(&word->moved, 1);
   HR_USE_RESULT(moved);

@@ -5,7 +5,6 @@
 #include <charconv>
 #include <chrono>
 #include <thread>
-#include <utility>
 
 #include <grpcpp/alarm.h>
 

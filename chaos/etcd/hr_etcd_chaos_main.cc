@@ -63,7 +63,7 @@ absl::Status RunFromFlags() {
   if (!load.ok()) return load.status();
   StopWhenAsked();
   if (absl::Status status = (*load)->Open(); !status.ok()) return status;
-  SayReady();
+  ReportReady();
   (*load)->Run(stop_asked);
   if (absl::Status status = WriteHistory(absl::GetFlag(FLAGS_history), (*load)->records()); !status.ok()) {
     return status;

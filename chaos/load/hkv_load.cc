@@ -60,7 +60,7 @@ kv::Operation OperationOf(const Record& record) {
 }
 
 // What the answer says about the record's value; nothing if it makes no sense.
-std::optional<uint64_t> ValueTold(const Record& record, const wire::HkvAnswer& answer) {
+std::optional<uint64_t> ReportedValue(const Record& record, const wire::HkvAnswer& answer) {
   if (answer.status == wire::HkvStatus::kNotFound) return 0;
   if (record.kind == Kind::kPut) return record.value;
   if (record.kind == Kind::kGet) return ParseNumber(answer.value);
@@ -367,7 +367,7 @@ void HkvLoad::End(size_t place, const client::Outcome& outcome) {
   } else {
     const wire::HkvAnswer& answer = *outcome.answer;
     const bool not_found = answer.status == wire::HkvStatus::kNotFound && record.kind == Kind::kGet;
-    const std::optional<uint64_t> value = ValueTold(record, answer);
+    const std::optional<uint64_t> value = ReportedValue(record, answer);
     if ((answer.status == wire::HkvStatus::kOk || not_found) && value.has_value()) {
       record.ending = Ending::kOk;
       record.value = *value;

@@ -15,7 +15,6 @@
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "chaos/load/final_read.h"
 #include "chaos/load/hkv_load.h"
@@ -74,7 +73,7 @@ absl::StatusOr<LoadOptions> OptionsFromFlags(const std::string& mode, const MixO
 }
 
 // A reader that does not read holds the load up, so only a reader that reads asks for it.
-void SayTick(const LoadTick& tick) {
+void PrintTick(const LoadTick& tick) {
   std::printf(R"({"at_ns":%)" PRIu64 R"(,"sent":%)" PRIu64 R"(,"ok":%)" PRIu64 R"(,"failed":%)" PRIu64
               R"(,"longest_ms":%.3f})"
               "\n",
@@ -89,8 +88,8 @@ absl::Status RunLoad(const std::string& mode, const MixOptions& mix) {
   if (!load.ok()) return load.status();
   StopWhenAsked();
   if (absl::Status status = load->Open(); !status.ok()) return status;
-  SayReady();
-  load->Run(stop_asked, absl::GetFlag(FLAGS_progress) ? SayTick : nullptr);
+  ReportReady();
+  load->Run(stop_asked, absl::GetFlag(FLAGS_progress) ? PrintTick : nullptr);
   if (absl::Status status = WriteHistory(absl::GetFlag(FLAGS_history), load->records()); !status.ok())
     return status;
   return WriteReport(absl::GetFlag(FLAGS_report), mode, load->counters());

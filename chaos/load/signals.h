@@ -22,7 +22,7 @@ inline void StopWhenAsked() {
   sigaction(SIGINT, &action, nullptr);
 }
 
-inline void SayReady() {
+inline void ReportReady() {
   std::printf("ready\n");
   std::fflush(stdout);
 }

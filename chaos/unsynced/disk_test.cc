@@ -284,7 +284,7 @@ TEST_F(DiskTest, WhatIsRemovedWhileItIsOpenCanBeUsedAndLeavesNothing) {
   EXPECT_TRUE(std::filesystem::is_empty(folder_ + "/objects"));
 }
 
-TEST_F(DiskTest, WhoHoldsAFileOverACutGetsAnError) {
+TEST_F(DiskTest, AFileHeldOverACutGivesAnError) {
   MakeSynced("/a", "bytes");
   const NodePtr open = At("/a");
   disk_->Cut(std::nullopt);
@@ -394,7 +394,7 @@ TEST_F(DiskTest, AFullDiskTakesNothingMoreAndGivesWhatItHas) {
   EXPECT_EQ(disk_->Remove("/d"), 0);
 }
 
-TEST_F(DiskTest, ASlowDiskHoldsUpItsSyncsAndNobodyElse) {
+TEST_F(DiskTest, ASlowDiskHoldsUpItsSyncsAndNothingElse) {
   Make("/a", "1234");
   disk_->Ail({.sync_delay_ms = 300});
   uint64_t syncs = 0;

@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <map>
 #include <random>
-#include <utility>
 
 #include "cluster/storage/descriptor.h"
 

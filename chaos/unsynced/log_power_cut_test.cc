@@ -66,14 +66,14 @@ INSTANTIATE_TEST_SUITE_P(Variants, LogPowerCutTest,
                                          Variant{"JournalTorn", {"--names=journal"}, true}),
                          [](const auto& variant) { return variant.param.name; });
 
-// One life of a writer, and the power cut that ends it. Gives what it had reported durable.
-uint64_t LiveAndDie(Mounted& disk, bool sync, uint64_t life, bool torn, std::mt19937_64& random) {
-  Victim victim(disk.path(), sync, life);
+// One run of a writer, and the power cut that ends it. Gives what it had reported durable.
+uint64_t RunAndDie(Mounted& disk, bool sync, uint64_t run, bool torn, std::mt19937_64& random) {
+  Victim victim(disk.path(), sync, run);
   // Some are killed while they open the log.
-  if (life % 4 != 0) victim.AwaitFirstReport();
+  if (run % 4 != 0) victim.AwaitFirstReport();
   absl::SleepFor(absl::Microseconds(random() % 60'000));
   const uint64_t reported = victim.Kill();
-  EXPECT_TRUE(victim.killed()) << "life " << life << ": it ended by itself";
+  EXPECT_TRUE(victim.killed()) << "run " << run << ": it ended by itself";
   if (torn) {
     disk.Cut(random());
   } else {
@@ -83,32 +83,31 @@ uint64_t LiveAndDie(Mounted& disk, bool sync, uint64_t life, bool torn, std::mt1
 }
 
 TEST_P(LogPowerCutTest, WhatWasReportedDurableSurvives) {
-  constexpr int kLives = 12;
+  constexpr int kRuns = 12;
   Mounted disk(GetParam().flags);
   const TestFolder folder{disk.path()};
   std::mt19937_64 random(7);
   raft::RestoredState before;
   uint64_t reported_in_all = 0;
-  for (uint64_t life = 0; life < kLives; ++life) {
-    const uint64_t reported = LiveAndDie(disk, /*sync=*/true, life, GetParam().torn, random);
+  for (uint64_t run = 0; run < kRuns; ++run) {
+    const uint64_t reported = RunAndDie(disk, /*sync=*/true, run, GetParam().torn, random);
     reported_in_all += reported;
     absl::StatusOr<std::unique_ptr<storage::LogStorage>> opened = storage::LogStorage::Open(
         TestOptions(folder, true), {.cluster_id = storage::kTestCluster, .node = storage::kTestNode});
-    ASSERT_TRUE(opened.ok()) << "life " << life << ", " << reported << " reported: " << opened.status();
+    ASSERT_TRUE(opened.ok()) << "run " << run << ", " << reported << " reported: " << opened.status();
     raft::RestoredState found = (*opened)->TakeRestored();
-    Story story(life, before, /*with_snapshots=*/true);
-    uint64_t told = 0;
-    while (told < reported) told = story.Next().sequence;
+    Story story(run, before, /*with_snapshots=*/true);
+    uint64_t drawn = 0;
+    while (drawn < reported) drawn = story.Next().sequence;
     // What was under way may be there, as far as the 32 writes in flight.
     while (!Same(story.state(), found)) {
-      ASSERT_LE(told, reported + 32) << "life " << life << ": after " << reported
-                                     << " reported writes it holds " << Describe(found)
-                                     << ", which it never did";
-      told = story.Next().sequence;
+      ASSERT_LE(drawn, reported + 32) << "run " << run << ": after " << reported << " reported writes it holds "
+                                      << Describe(found) << ", which it never did";
+      drawn = story.Next().sequence;
     }
     before = std::move(found);
   }
-  EXPECT_GT(reported_in_all, uint64_t{20} * kLives);
+  EXPECT_GT(reported_in_all, uint64_t{20} * kRuns);
 }
 
 absl::StatusOr<storage::StoppedLog> ReadStopped(const TestFolder& folder) {
@@ -118,29 +117,29 @@ absl::StatusOr<storage::StoppedLog> ReadStopped(const TestFolder& folder) {
 }
 
 // In memory mode the node itself is lost then, but what is left is a log: one that it has been, or a snapshot
-// that goes further. So a cluster can begin anew with it.
+// that goes further. So a cluster can be recovered from it.
 TEST_P(LogPowerCutTest, WhatMemoryModeLeavesCanBeRecovered) {
-  constexpr uint64_t kLives = 8;
+  constexpr uint64_t kRuns = 8;
   Mounted disk(GetParam().flags);
   const TestFolder folder{disk.path()};
   std::mt19937_64 random(9);
   uint64_t starts = 0;
-  for (uint64_t i = 0; i < kLives; ++i) {
-    const uint64_t life = 4 * i + 1;  // none is killed while it opens the log
-    const uint64_t reported = LiveAndDie(disk, /*sync=*/false, life, GetParam().torn, random);
+  for (uint64_t i = 0; i < kRuns; ++i) {
+    const uint64_t run = 4 * i + 1;  // none is killed while it opens the log
+    const uint64_t reported = RunAndDie(disk, /*sync=*/false, run, GetParam().torn, random);
     {
       const absl::StatusOr<storage::StoppedLog> log = ReadStopped(folder);
-      ASSERT_TRUE(log.ok()) << "life " << life << ", " << reported << " reported: " << log.status();
+      ASSERT_TRUE(log.ok()) << "run " << run << ", " << reported << " reported: " << log.status();
       starts += log->raft.start.index > raft::LogIndex();
-      Story story(life, {}, /*with_snapshots=*/true);
+      Story story(run, {}, /*with_snapshots=*/true);
       const auto found = [&log, &story] {
         const bool snapshot = log->raft.entries.empty() && log->raft.start == log->raft.snapshot.last;
         return Same(story.state(), log->raft) || (snapshot && story.state().snapshot.last == log->last);
       };
-      uint64_t told = 0;
+      uint64_t drawn = 0;
       while (!found()) {
-        ASSERT_LE(told, reported + 32) << "life " << life << ": " << Describe(log->raft);
-        told = story.Next().sequence;
+        ASSERT_LE(drawn, reported + 32) << "run " << run << ": " << Describe(log->raft);
+        drawn = story.Next().sequence;
       }
     }
     std::filesystem::remove_all(folder.log());
@@ -196,7 +195,7 @@ TEST_F(LyingDiskTest, IsFoundOut) {
   Mounted disk({"--ignore_sync=????????????????"});  // as long as their names are
   const TestFolder folder{disk.path()};
   std::mt19937_64 random(8);
-  const uint64_t reported = LiveAndDie(disk, /*sync=*/true, 1, /*torn=*/false, random);
+  const uint64_t reported = RunAndDie(disk, /*sync=*/true, 1, /*torn=*/false, random);
   ASSERT_GT(reported, 0u);
   const auto opened = storage::LogStorage::Open(
       TestOptions(folder, true), {.cluster_id = storage::kTestCluster, .node = storage::kTestNode});
@@ -206,9 +205,9 @@ TEST_F(LyingDiskTest, IsFoundOut) {
   }
   const raft::RestoredState found = (*opened)->TakeRestored();
   Story story(1, {}, /*with_snapshots=*/true);
-  uint64_t told = 0;
-  while (told < reported) told = story.Next().sequence;
-  for (; told <= reported + 32; told = story.Next().sequence) {
+  uint64_t drawn = 0;
+  while (drawn < reported) drawn = story.Next().sequence;
+  for (; drawn <= reported + 32; drawn = story.Next().sequence) {
     EXPECT_FALSE(Same(story.state(), found)) << "nothing was lost, though nothing was synced";
   }
 }

@@ -173,7 +173,7 @@ TEST_F(MountTest, ItIsAFileSystemToWorkOn) {
   EXPECT_EQ(std::filesystem::remove_all(disk.path() + "/a"), 1002u);
 }
 
-TEST_F(MountTest, TheMountGoesWithWhoeverStartedIt) {
+TEST_F(MountTest, TheMountGoesWithItsProcess) {
   Mounted disk;
   const Descriptor open_file = Open(disk.path() + "/a", O_CREAT | O_RDWR);
   ASSERT_TRUE(IsMounted(disk.path()));

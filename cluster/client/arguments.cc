@@ -115,7 +115,7 @@ absl::Status TakeCommands(Words& words, Arguments& arguments) {
 }  // namespace
 
 const char kUsage[] =
-    R"(usage: hkv [--server ADDRESS:PORT] [--timeout 1s] COMMAND
+    R"(usage: hkv [--server ADDRESS:PORT] [--client NAME --key-file FILE] [--timeout 1s] COMMAND
 
   get KEY             print the value
   put KEY VALUE       write it
@@ -125,7 +125,8 @@ const char kUsage[] =
   incr KEY [NUMBER]   add NUMBER (1) and print the sum; a key that does not exist counts as 0
 
 Several writes with the word "and" between them are done all or none: hkv incr sold and put last alice
-The server may stand in the environment as HKV_SERVER. Without an answer within the time-out a write may have been
+The server may stand in the environment as HKV_SERVER, a client's name and key file as HKV_CLIENT and HKV_KEY_FILE. With
+these each request is proved to be this client's, and an answer counts only if the server proves itself with the same key. Without an answer within the time-out a write may have been
 done or not. A write that is answered OVERLOADED is sent again under its number, which does it once.
 After "--" no word is taken for an option.
 
@@ -149,12 +150,16 @@ absl::StatusOr<Arguments> ParseArguments(const std::vector<std::string>& words) 
     if (const size_t equals = option.find('='); equals != std::string::npos) {
       value = option.substr(equals + 1);
       option.resize(equals);
-    } else if (option == "--server" || option == "--timeout") {
+    } else if (option == "--server" || option == "--timeout" || option == "--client" || option == "--key-file") {
       if (at + 1 == words.size()) return absl::InvalidArgumentError(absl::StrCat(option, " needs a value"));
       value = words[++at];
     }
     if (option == "--server") {
       arguments.server = value;
+    } else if (option == "--client") {
+      arguments.client = value;
+    } else if (option == "--key-file") {
+      arguments.key_file = value;
     } else if (option == "--timeout") {
       if (!absl::ParseDuration(value, &arguments.timeout) || arguments.timeout < absl::Milliseconds(1) ||
           arguments.timeout > absl::Minutes(1)) {

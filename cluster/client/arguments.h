@@ -17,7 +17,9 @@ namespace hedgerow::client {
 
 struct Arguments {
   bool help = false;
-  std::string server{};  // empty: not given
+  std::string server{};    // empty: not given
+  std::string client{};    // how it proves itself; empty: it does not
+  std::string key_file{};  // given with `client`
   absl::Duration timeout = absl::Seconds(1);
   std::optional<std::string> get{};         // the key to read; else
   std::vector<kv::Operation> operations{};  // what to write, all or none

@@ -22,6 +22,13 @@ TEST(Arguments, AReadAndItsOptions) {
   EXPECT_TRUE(arguments.operations.empty());
 }
 
+TEST(Arguments, AClientThatProvesItself) {
+  const Arguments arguments = ParseArguments({"--client", "web", "--key-file=/etc/app/hkv.key", "get", "a"}).value();
+  EXPECT_EQ(arguments.client, "web");
+  EXPECT_EQ(arguments.key_file, "/etc/app/hkv.key");
+  EXPECT_THAT(ErrorOf({"--key-file"}), HasSubstr("--key-file needs a value"));
+}
+
 TEST(Arguments, EveryKindOfWrite) {
   const Arguments arguments =
       ParseArguments({"put", "a",   "x",      "and", "create", "b",    "y", "and", "cas",  "c", "old",

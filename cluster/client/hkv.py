@@ -34,12 +34,17 @@ MAGIC, VERSION = 0x48, 2
 OPEN, WRITE, GET, CANCEL = 1, 2, 3, 4
 PUT, DELETE, CAS, INCR = 1, 2, 3, 4
 STATUSES = ("OK", "NOT_FOUND", "MISMATCH", "NOT_A_NUMBER", "UNKNOWN_SESSION", "BELOW_LOWEST", "OVERLOADED",
-            "NOT_LEADER", "MALFORMED", "UNKNOWN_VERSION", "TOO_LARGE")
-OK, NOT_FOUND, MISMATCH, OVERLOADED, MALFORMED, UNKNOWN_VERSION = 0, 1, 2, 6, 8, 9
+            "NOT_LEADER", "MALFORMED", "UNKNOWN_VERSION", "TOO_LARGE", "DENIED")
+OK, NOT_FOUND, MISMATCH, OVERLOADED, MALFORMED, UNKNOWN_VERSION, DENIED = 0, 1, 2, 6, 8, 9, 11
+# Why a request was DENIED, by number.
+DENIALS = ("", "the server serves clients with a key only", "the server knows no client of this name and key",
+           "this host's clock and the server's differ by more than 20 s", "no right to read", "no right to write")
 MAX_BYTES, MAX_OPERATIONS, MAX_KEY_BYTES = 1232, 64, 250
 _REQUEST_HEADER = struct.Struct("<BBBBIQQQQ")
 _ANSWER_HEADER = struct.Struct("<BBBBIQQQ")
 _SESSION = struct.Struct("<QQ")
+_AUTHENTICATED = 0x01  # in the flags: a trailer follows the body
+_REQUEST_FLAGS_AT, _ANSWER_FLAGS_AT, _TAG_BYTES, MAX_CLIENT_BYTES = 3, 24, 8, 31
 NO_SESSION = 0
 FIRST_PAUSE_S, PAUSE_DOUBLINGS = 0.005, 6  # before a write that was answered OVERLOADED is sent again
 # Without a session no longer: a proxy may send copies of the last one for 60 s, and nodes know a nonce for 70.
@@ -60,9 +65,11 @@ if hasattr(os, "register_at_fork"):
 class HkvError(Exception):
     """The cluster refused; `status` is its number and `hint` the leader's id, or the version it speaks."""
 
-    def __init__(self, status: int, hint: int = 0):
+    def __init__(self, status: int, hint: int = 0, denial: int = 0, denied_key: bytes = b""):
         name = STATUSES[status] if status < len(STATUSES) else f"status {status}"
-        if status == UNKNOWN_VERSION:
+        if status == DENIED and denial < len(DENIALS):
+            name += f": {DENIALS[denial]}" + (f" {denied_key!r}" if denied_key else "")
+        elif status == UNKNOWN_VERSION:
             name += f": the server speaks version {hint} of hkv, and this client {VERSION}"
         elif name == "NOT_LEADER" and hint:
             name += f", hint {hint}"
@@ -73,9 +80,13 @@ class HkvError(Exception):
 class NoAnswer(HkvError):
     """Nothing came in time, or OVERLOADED to the last: a write may have been done or not."""
 
-    def __init__(self, timeout_s: float, overloaded: bool = False):
-        why = f"overloaded for {timeout_s:g} s; the write may have been done or not"
-        Exception.__init__(self, why if overloaded else f"no answer within {timeout_s:g} s")
+    def __init__(self, timeout_s: float, overloaded: bool = False, unproven: "Answer | None" = None):
+        why = f"no answer within {timeout_s:g} s"
+        if overloaded:
+            why = f"overloaded for {timeout_s:g} s; the write may have been done or not"
+        elif unproven is not None:
+            why += f" has the right tag; one without says {_error(unproven)}"
+        Exception.__init__(self, why)
         self.status, self.hint = None, 0
 
 
@@ -133,6 +144,12 @@ class Answer:
     token: int = 0
     value: bytes = b""
     values: list[bytes] = field(default_factory=list)
+    denial: int = 0  # with DENIED: an index of DENIALS, and the key for which a right is missing
+    denied_key: bytes = b""
+
+
+def _error(answer: Answer) -> HkvError:
+    return HkvError(answer.status, answer.hint, answer.denial, answer.denied_key)
 
 
 def encode_request(kind: int, patience_us: int, client_id: int, seq: int, lowest_unanswered: int = 0,
@@ -155,10 +172,20 @@ def parse_answer(datagram: bytes) -> Answer | None:
     if len(datagram) < _ANSWER_HEADER.size or len(datagram) > MAX_BYTES:
         return None
     magic, version, kind, status, hint, client_id, seq, reserved = _ANSWER_HEADER.unpack_from(datagram)
-    if magic != MAGIC or not kind & 0x80 or reserved or (version != VERSION and status != UNKNOWN_VERSION):
+    flags = reserved & _AUTHENTICATED
+    if magic != MAGIC or not kind & 0x80 or reserved != flags or (version != VERSION and status != UNKNOWN_VERSION):
         return None
     answer = Answer(kind & 0x7F, status, hint, client_id, seq)
     body = datagram[_ANSWER_HEADER.size:]
+    if flags:
+        if len(body) < _TAG_BYTES:
+            return None
+        body = body[:-_TAG_BYTES]
+    if status == DENIED:
+        if len(body) < 2 or len(body) != 2 + body[1]:
+            return None
+        answer.denial, answer.denied_key = body[0], body[2:]
+        return answer
     if status == OK and answer.kind == OPEN:
         if len(body) != _SESSION.size:
             return None
@@ -192,14 +219,89 @@ def _parse_values(body: bytes) -> list[bytes] | None:
     return values if at == len(body) else None
 
 
+# -- proofs ------------------------------------------------------------------------------------------------
+
+
+def siphash(key: bytes, message: bytes) -> int:
+    """SipHash-2-4 (Aumasson and Bernstein, 2012)."""
+    mask = 2**64 - 1
+    k0, k1 = struct.unpack("<QQ", key)
+    v0, v1 = k0 ^ 0x736F6D6570736575, k1 ^ 0x646F72616E646F6D
+    v2, v3 = k0 ^ 0x6C7967656E657261, k1 ^ 0x7465646279746573
+
+    def rounds(count: int) -> None:
+        nonlocal v0, v1, v2, v3
+        for _ in range(count):
+            v0 = v0 + v1 & mask
+            v1 = (v1 << 13 | v1 >> 51) & mask ^ v0
+            v0 = (v0 << 32 | v0 >> 32) & mask
+            v2 = v2 + v3 & mask
+            v3 = (v3 << 16 | v3 >> 48) & mask ^ v2
+            v0 = v0 + v3 & mask
+            v3 = (v3 << 21 | v3 >> 43) & mask ^ v0
+            v2 = v2 + v1 & mask
+            v1 = (v1 << 17 | v1 >> 47) & mask ^ v2
+            v2 = (v2 << 32 | v2 >> 32) & mask
+
+    rest = len(message) % 8
+    padded = message + bytes(7 - rest) + bytes([len(message) & 0xFF])
+    for (word,) in struct.iter_unpack("<Q", padded):
+        v3 ^= word
+        rounds(2)
+        v0 ^= word
+    v2 ^= 0xFF
+    rounds(4)
+    return v0 ^ v1 ^ v2 ^ v3
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """A client's name and its key of 16 bytes: each request has a tag, and answers count only with one."""
+
+    client: str
+    key: bytes
+
+    def __post_init__(self):
+        if not 1 <= len(self.client.encode()) <= MAX_CLIENT_BYTES:
+            raise ValueError(f"a client's name has 1 to {MAX_CLIENT_BYTES} bytes")
+        if len(self.key) != 16:
+            raise ValueError(f"a key of {len(self.key)} bytes: expected 16")
+
+    @classmethod
+    def from_file(cls, client: str, path: str | os.PathLike) -> "Credentials":
+        """A file with 32 hexadecimal digits, as `openssl rand -hex 16` prints them, that other users have no right to."""
+        with open(path, encoding="ascii") as file:
+            if os.fstat(file.fileno()).st_mode & 0o027:
+                raise ValueError(f"{path} is open to others, expected mode 0600 or 0640")
+            return cls(client, bytes.fromhex(file.read().strip()))
+
+    def seal(self, request: bytes, sent_ms: int | None = None) -> bytes:
+        """An encoded request with its trailer. `sent_ms`: since 1970; now, if not given."""
+        sent_ms = time.time_ns() // 10**6 if sent_ms is None else sent_ms
+        name = self.client.encode()
+        sealed = bytearray(request + name + bytes([len(name)]) + struct.pack("<Q", sent_ms))
+        sealed[_REQUEST_FLAGS_AT] |= _AUTHENTICATED
+        if len(sealed) + _TAG_BYTES > MAX_BYTES:
+            raise ValueError(f"a request of {len(sealed) + _TAG_BYTES} bytes: at most {MAX_BYTES}")
+        return bytes(sealed) + struct.pack("<Q", siphash(self.key, bytes(sealed)))
+
+    def proves(self, answer: bytes) -> bool:
+        """Whether an answer has the tag that a server with this key makes."""
+        if len(answer) < _ANSWER_HEADER.size + _TAG_BYTES or not answer[_ANSWER_FLAGS_AT] & _AUTHENTICATED:
+            return False
+        return answer[-_TAG_BYTES:] == struct.pack("<Q", siphash(self.key, answer[:-_TAG_BYTES]))
+
+
 # -- the client --------------------------------------------------------------------------------------------
 
 
 class Client:
-    def __init__(self, host: str, port: int = 4801, timeout_s: float = 1.0, sock: socket.socket | None = None):
+    def __init__(self, host: str, port: int = 4801, timeout_s: float = 1.0, sock: socket.socket | None = None,
+                 credentials: Credentials | None = None):
         """`sock`: a UDP socket to use instead of an own one, for instance from another network namespace. A client with
         such a socket cannot be used after a fork."""
         self.timeout_s = timeout_s
+        self._credentials = credentials
         self._wants_session = False
         if sock is None:
             self._address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
@@ -217,6 +319,8 @@ class Client:
         self._socket = sock
         self.session, self.token = NO_SESSION, 0
         self.unpaired = 0  # datagrams that were no answer to what was asked: late, duplicate, foreign
+        self.unproven = 0  # answers without the right tag, to a client with credentials
+        self._last_unproven: Answer | None = None
         self._next_seq = 1
         self._forked = _forks
 
@@ -242,7 +346,7 @@ class Client:
         self._be_of_this_process()
         answer = self._ask(OPEN, 0, secrets.randbits(64), timeout_s)
         if answer.status != OK:
-            raise HkvError(answer.status, answer.hint)
+            raise _error(answer)
         self.session, self.token, self._wants_session = answer.session, answer.token, True
 
     def get(self, key: bytes, timeout_s: float | None = None) -> bytes | None:
@@ -252,7 +356,7 @@ class Client:
         if answer.status == NOT_FOUND:
             return None
         if answer.status != OK:
-            raise HkvError(answer.status, answer.hint)
+            raise _error(answer)
         return answer.value
 
     def put(self, key: bytes, value: bytes, timeout_s: float | None = None) -> None:
@@ -287,7 +391,7 @@ class Client:
             answer = self._ask(WRITE, self.session, seq, timeout_s, lowest_unanswered=seq, operations=operations,
                                token=self.token)
         if answer.status != OK:
-            raise HkvError(answer.status, answer.hint)
+            raise _error(answer)
         return answer.values
 
     def _take_seq(self) -> int:
@@ -301,6 +405,7 @@ class Client:
         settle_s = min(timeout_s, NONCE_IS_REPEATED_FOR_S) if client_id == NO_SESSION else timeout_s
         settle_by = deadline - timeout_s + settle_s
         refused, patience_s, asked = 0, timeout_s, {kind}
+        self._last_unproven = None
         while True:
             patience_us = max(1, min(int(patience_s * 1e6), 2**32 - 1))
             self._send(encode_request(kind, patience_us, client_id, seq, operations=operations, **body))
@@ -314,7 +419,7 @@ class Client:
                     answer.status = OVERLOADED
                 return answer
             if repeat_at is None:
-                raise NoAnswer(timeout_s, refused > 0)
+                raise NoAnswer(timeout_s, refused > 0, self._last_unproven)
             patience_s = deadline - time.monotonic()
             if time.monotonic() >= settle_by - settle_s / 4:
                 kind, operations = CANCEL, ()
@@ -343,18 +448,25 @@ class Client:
         while (left_s := until - time.monotonic()) > 0:
             self._socket.settimeout(left_s)
             try:
-                answer = parse_answer(self._socket.recv(MAX_BYTES + 1))
+                datagram = self._socket.recv(MAX_BYTES + 1)
             except TimeoutError:
                 return None
             except ConnectionRefusedError:
                 continue  # an ICMP error does not mean that no other server answers
-            if answer is not None and (answer.client_id, answer.seq) == (client_id, seq) and (
+            answer = parse_answer(datagram)
+            if answer is None or (answer.client_id, answer.seq) != (client_id, seq) or not (
                     answer.kind in kinds or answer.status in (MALFORMED, UNKNOWN_VERSION)):
+                self.unpaired += 1
+            elif self._credentials is not None and not self._credentials.proves(datagram):
+                self.unproven += 1
+                self._last_unproven = answer
+            else:
                 return answer
-            self.unpaired += 1
         return None
 
     def _send(self, datagram: bytes) -> None:
+        if self._credentials is not None:
+            datagram = self._credentials.seal(datagram)
         try:
             self._socket.send(datagram)
         except ConnectionRefusedError:

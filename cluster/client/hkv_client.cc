@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/wire/hkv_trailer.h"
 
 namespace hedgerow::client {
 namespace {
@@ -85,6 +86,28 @@ absl::StatusOr<Server> Resolve(absl::string_view server) {
   return resolved;
 }
 
+std::string WhyDenied(const wire::HkvAnswer& answer) {
+  switch (answer.denial) {
+    case wire::HkvDenial::kAnonymous:
+      return "the node serves clients with a key only: give a client's name and key file";
+    case wire::HkvDenial::kUnproven:
+      return "the node knows no client of this name and key";
+    case wire::HkvDenial::kClock:
+      return "this host's clock and the node's differ by more than 20 s";
+    case wire::HkvDenial::kRead:
+      return absl::StrCat("the client has no right to read '", answer.denied_key, "'; nothing was done");
+    case wire::HkvDenial::kWrite:
+      return absl::StrCat("the client has no right to write '", answer.denied_key, "'; nothing was done");
+  }
+  return "the node denied it, for a reason that this client does not know";
+}
+
+uint64_t UnixNow_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1000 + static_cast<uint64_t>(now.tv_nsec) / 1'000'000;
+}
+
 kv::Operation Make(kv::OperationKind kind, std::string key) { return {.kind = kind, .key = std::move(key)}; }
 
 }  // namespace
@@ -114,6 +137,8 @@ absl::Status ToStatus(const wire::HkvAnswer& answer) {
     case wire::HkvStatus::kUnknownVersion:
       return absl::UnimplementedError(absl::StrCat("the node speaks version ", answer.hint, " of hkv, and this client ",
                                                    wire::kHkvVersion, ": use a client and a node of one version"));
+    case wire::HkvStatus::kDenied:
+      return absl::PermissionDeniedError(WhyDenied(answer));
     case wire::HkvStatus::kBelowLowest:
       return absl::InternalError(absl::StrCat("the node answered ", name));
   }
@@ -121,19 +146,28 @@ absl::Status ToStatus(const wire::HkvAnswer& answer) {
 }
 
 absl::StatusOr<std::unique_ptr<HkvClient>> HkvClient::Connect(absl::string_view server,
-                                                              size_t outstanding_max) {
+                                                              size_t outstanding_max,
+                                                              std::optional<Credentials> credentials) {
+  if (credentials.has_value() && (credentials->client.empty() || credentials->client.size() > wire::kHkvClientNameMax_bytes)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a client's name has 1 to ", wire::kHkvClientNameMax_bytes, " bytes"));
+  }
   if (const int error = CountForks(); error != 0) return absl::ErrnoToStatus(error, "pthread_atfork");
   const absl::StatusOr<Server> resolved = Resolve(server);
   if (!resolved.ok()) return resolved.status();
-  std::unique_ptr<HkvClient> client(new HkvClient(resolved->address, resolved->bytes, outstanding_max));
+  std::unique_ptr<HkvClient> client(new HkvClient(resolved->address, resolved->bytes, outstanding_max, std::move(credentials)));
   if (absl::Status started = client->Start(); !started.ok()) {
     return absl::Status(started.code(), absl::StrCat("cannot connect to ", server, ": ", started.message()));
   }
   return client;
 }
 
-HkvClient::HkvClient(const sockaddr_storage& server, socklen_t server_bytes, size_t outstanding_max)
-    : server_(server), server_bytes_(server_bytes), outstanding_max_(outstanding_max) {}
+HkvClient::HkvClient(const sockaddr_storage& server, socklen_t server_bytes, size_t outstanding_max,
+                     std::optional<Credentials> credentials)
+    : server_(server),
+      server_bytes_(server_bytes),
+      outstanding_max_(outstanding_max),
+      credentials_(std::move(credentials)) {}
 
 HkvClient::~HkvClient() {
   if (fd_ >= 0) close(fd_);
@@ -149,7 +183,9 @@ absl::Status HkvClient::Start() {
     return absl::ErrnoToStatus(errno, "socket");
   }
   setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &kReceiveBuffer_bytes, sizeof(kReceiveBuffer_bytes));
-  requests_ = PendingRequests(secret, outstanding_max_, OnOverload::kSettle);
+  const size_t trailer_bytes =
+      credentials_.has_value() ? credentials_->client.size() + wire::kHkvRequestTrailerFixed_bytes : 0;
+  requests_ = PendingRequests(secret, outstanding_max_, OnOverload::kSettle, trailer_bytes);
   kept_.clear();
   counters_ = {};
   forks_ = forks.load();
@@ -194,7 +230,9 @@ absl::StatusOr<uint64_t> HkvClient::Send(absl::StatusOr<Draft> draft) {
   return draft->request.seq;
 }
 
-void HkvClient::Send(const std::string& datagram) {
+void HkvClient::Send(std::string datagram) {
+  if (credentials_.has_value())
+    datagram = wire::SealHkvRequest(std::move(datagram), credentials_->client, UnixNow_ms(), credentials_->key);
   ssize_t sent = send(fd_, datagram.data(), datagram.size(), 0);
   // A connected socket reports the ICMP error of an earlier datagram here, and then this one has not left.
   for (int i = 0; sent < 0 && (errno == ECONNREFUSED || errno == EINTR) && i < 2; ++i) {
@@ -202,6 +240,20 @@ void HkvClient::Send(const std::string& datagram) {
     sent = send(fd_, datagram.data(), datagram.size(), 0);
   }
   if (sent < 0) ++counters_.send_failed;
+}
+
+// With credentials nothing counts that the server has not proved.
+std::optional<wire::HkvAnswer> HkvClient::TakeAnswer(std::string_view datagram) {
+  std::optional<wire::HkvAnswer> answer = wire::ParseHkvAnswer(datagram);
+  if (!answer.has_value()) {
+    ++counters_.no_answers;
+  } else if (credentials_.has_value() && !wire::IsHkvTagRight(datagram, credentials_->key)) {
+    ++counters_.unproven;
+    const absl::Status status = ToStatus(*answer);
+    unproven_ = status.ok() ? std::string(Name(answer->status)) : std::string(status.message());
+    return std::nullopt;
+  }
+  return answer;
 }
 
 void HkvClient::Collect(uint64_t now_ns, std::vector<Outcome>& outcomes) {
@@ -214,11 +266,8 @@ void HkvClient::Collect(uint64_t now_ns, std::vector<Outcome>& outcomes) {
       if (errno == ECONNREFUSED) ++counters_.refused;
       continue;
     }
-    std::optional<wire::HkvAnswer> answer = wire::ParseHkvAnswer({bytes.data(), static_cast<size_t>(received)});
-    if (!answer.has_value()) {
-      ++counters_.no_answers;
-      continue;
-    }
+    std::optional<wire::HkvAnswer> answer = TakeAnswer({bytes.data(), static_cast<size_t>(received)});
+    if (!answer.has_value()) continue;
     const uint64_t to_be_repeated = requests_.to_be_repeated();
     std::optional<Outcome> outcome = requests_.Answer(*std::move(answer), now_ns);
     if (outcome.has_value()) {
@@ -272,6 +321,10 @@ absl::StatusOr<wire::HkvAnswer> HkvClient::Wait(absl::StatusOr<uint64_t> seq) {
     if (!mine.has_value()) continue;
     kept_ = std::move(others);
     if (!mine->answer.has_value()) {
+      if (!unproven_.empty()) {
+        return absl::DeadlineExceededError(
+            absl::StrCat("no answer with the right tag in time; one without says: ", std::exchange(unproven_, "")));
+      }
       return absl::DeadlineExceededError(
           mine->overloaded ? "the cluster was overloaded to the last; the write may have been done or not"
                            : "no answer in time");

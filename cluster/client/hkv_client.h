@@ -19,6 +19,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <sys/socket.h>
@@ -28,8 +29,15 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "cluster/client/pending_requests.h"
+#include "cluster/wire/key.h"
 
 namespace hedgerow::client {
+
+// How a client proves itself (docs/WIRE_FORMAT.md): each of its requests has a tag, and answers count only with one.
+struct Credentials {
+  std::string client{};  // 1 to 31 bytes
+  wire::Key key{};
+};
 
 class HkvClient {
  public:
@@ -41,12 +49,14 @@ class HkvClient {
     uint64_t unpaired = 0;     // answers that no request waited for: late, duplicates, foreign
     uint64_t no_answers = 0;   // datagrams that are no answer at all
     uint64_t refused = 0;      // ICMP errors: no process listens there
+    uint64_t unproven = 0;     // answers without the right tag, to a client with credentials
     uint64_t send_failed = 0;  // the kernel would not take it; such a request runs into its patience
   };
 
   // "10.0.0.1:4801", "[fd00::1]:4801", "name:4801". Nothing is sent yet. `outstanding_max`: see PendingRequests.
   static absl::StatusOr<std::unique_ptr<HkvClient>> Connect(absl::string_view server,
-                                                            size_t outstanding_max = 1024);
+                                                            size_t outstanding_max = 1024,
+                                                            std::optional<Credentials> credentials = std::nullopt);
   ~HkvClient();
   HkvClient(const HkvClient&) = delete;
   HkvClient& operator=(const HkvClient&) = delete;
@@ -63,7 +73,7 @@ class HkvClient {
 
   // One request and its end. DeadlineExceeded: no answer, or OVERLOADED to the last; a write may have been done or not.
   // FailedPrecondition: the cluster does not know the session (any more), or an increment found no number.
-  // ResourceExhausted: overloaded; a write was not done, and never will be. Unavailable: NOT_LEADER. InvalidArgument: too
+  // PermissionDenied: DENIED. ResourceExhausted: overloaded; a write was not done, and never will be. Unavailable: NOT_LEADER. InvalidArgument: too
   // large, or malformed. NotFound: the key (Get). What else ends meanwhile is kept for Poll. A write in a child whose
   // parent had a session opens one first.
   absl::Status Open(absl::Duration patience);
@@ -85,20 +95,24 @@ class HkvClient {
   const Counters& counters() const { return counters_; }
 
  private:
-  HkvClient(const sockaddr_storage& server, socklen_t server_bytes, size_t outstanding_max);
+  HkvClient(const sockaddr_storage& server, socklen_t server_bytes, size_t outstanding_max,
+            std::optional<Credentials> credentials);
 
   absl::Status Start();
   bool IsOfThisProcess() const;
   absl::Status BeOfThisProcess();
   bool LacksSession() const { return had_session_ && requests_.session() == 0; }
   absl::StatusOr<uint64_t> Send(absl::StatusOr<Draft> draft);
-  void Send(const std::string& datagram);
+  void Send(std::string datagram);
+  std::optional<wire::HkvAnswer> TakeAnswer(std::string_view datagram);
   void Collect(uint64_t now_ns, std::vector<Outcome>& outcomes);
   absl::StatusOr<wire::HkvAnswer> Wait(absl::StatusOr<uint64_t> seq);
 
   sockaddr_storage server_;
   socklen_t server_bytes_;
   size_t outstanding_max_;
+  std::optional<Credentials> credentials_;
+  std::string unproven_{};  // the status of the last such answer
   int fd_ = -1;
   PendingRequests requests_{{}};
   uint64_t forks_ = 0;        // of the process that fd_ and requests_ belong to

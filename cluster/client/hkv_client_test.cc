@@ -86,6 +86,18 @@ bool InChild(const std::function<bool()>& child) {
   return waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+TEST_F(HkvClientTest, WithCredentialsAnAnswerWithoutTheRightTagIsNone) {
+  Start();  // takes a trailer, and makes none
+  const absl::StatusOr<std::unique_ptr<HkvClient>> client =
+      HkvClient::Connect(server_->address(), 16, Credentials{.client = "web", .key = {.bytes = {1}}});
+  ASSERT_TRUE(client.ok()) << client.status();
+  const absl::Status status = (*client)->Get("k", absl::Milliseconds(300)).status();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+  EXPECT_THAT(status.message(), testing::HasSubstr("no answer with the right tag in time; one without says: no such key"));
+  EXPECT_EQ((*client)->counters().unproven, 1u);
+  EXPECT_FALSE(HkvClient::Connect(server_->address(), 16, Credentials{}).ok()) << "a name is needed";
+}
+
 TEST_F(HkvClientTest, AForkedChildWritesInASessionOfItsOwn) {
   Start();
   ASSERT_TRUE(client_->Open(kPatience).ok());

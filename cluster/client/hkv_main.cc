@@ -5,13 +5,18 @@
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "cluster/client/arguments.h"
 #include "cluster/client/hkv_client.h"
 #include "cluster/wire/hkv_table.h"
+#include "operate/key_file.h"
 
 namespace hedgerow::client {
 namespace {
@@ -29,8 +34,18 @@ void PrintLine(const std::string& text) {
   std::fputc('\n', stdout);
 }
 
-int Run(const Arguments& arguments, const std::string& server) {
-  absl::StatusOr<std::unique_ptr<HkvClient>> client = HkvClient::Connect(server);
+// Nothing: the client is anonymous.
+absl::StatusOr<std::optional<Credentials>> CredentialsOf(const std::string& client, const std::string& key_file) {
+  if (client.empty() && key_file.empty()) return std::nullopt;
+  if (client.empty() || key_file.empty())
+    return absl::InvalidArgumentError("expected --client NAME and --key-file FILE, both or neither");
+  const absl::StatusOr<std::string> digits = operate::ReadKeyFile(key_file, operate::Reader::kServes);
+  if (!digits.ok()) return absl::InvalidArgumentError(absl::StrCat(key_file, " ", digits.status().message()));
+  return Credentials{.client = client, .key = wire::ParseKey(*digits).value()};
+}
+
+int Run(const Arguments& arguments, const std::string& server, std::optional<Credentials> credentials) {
+  absl::StatusOr<std::unique_ptr<HkvClient>> client = HkvClient::Connect(server, 1024, std::move(credentials));
   if (!client.ok()) return Fail(client.status());
   if (arguments.get.has_value()) {
     const absl::StatusOr<std::string> value = (*client)->Get(*arguments.get, arguments.timeout);
@@ -61,13 +76,20 @@ int main(int argc, char** argv) {
     std::fputs(kUsage, stdout);
     return 0;
   }
-  const char* const from_environment = std::getenv("HKV_SERVER");
-  const std::string server = !arguments->server.empty()    ? arguments->server
-                             : from_environment != nullptr ? from_environment
-                                                           : "";
+  const auto given = [](const std::string& option, const char* variable) {
+    const char* const from_environment = std::getenv(variable);
+    return !option.empty() ? option : std::string(from_environment != nullptr ? from_environment : "");
+  };
+  const std::string server = given(arguments->server, "HKV_SERVER");
   if (server.empty()) {
     std::fprintf(stderr, "hkv: which server? --server ADDRESS:PORT, or HKV_SERVER in the environment\n");
     return kBadUsage;
   }
-  return Run(*arguments, server);
+  absl::StatusOr<std::optional<Credentials>> credentials =
+      CredentialsOf(given(arguments->client, "HKV_CLIENT"), given(arguments->key_file, "HKV_KEY_FILE"));
+  if (!credentials.ok()) {
+    std::fprintf(stderr, "hkv: %s\n", std::string(credentials.status().message()).c_str());
+    return kBadUsage;
+  }
+  return Run(*arguments, server, *std::move(credentials));
 }

@@ -73,6 +73,60 @@ def test_what_fits_no_datagram_is_refused():
             hkv.incr_operation(b"k", delta)
 
 
+# -- proofs ------------------------------------------------------------------------------------------------
+
+WEB = hkv.Credentials("web", bytes(range(1, 17)))
+
+
+def test_siphash_is_that_of_the_paper():
+    assert hkv.siphash(bytes(range(16)), bytes(range(15))) == 0xA129CA6149BE45E5
+
+
+def test_a_sealed_request_is_that_of_the_other_clients():
+    assert WEB.seal(hkv.encode_request(hkv.OPEN, 0, 0, 5), sent_ms=1_700_000_000_123) == unhex(
+        "48 02 01 01 00 00 00 00" "00 00 00 00 00 00 00 00" "05 00 00 00 00 00 00 00" "00 00 00 00 00 00 00 00"
+        "00 00 00 00 00 00 00 00" "77 65 62 03" "7b 68 e5 cf 8b 01 00 00" "2f d1 68 0c a7 8c 02 4a")
+
+
+def sealed_answer(credentials: hkv.Credentials, kind: int, status: int, body: bytes = b"", seq: int = 42) -> bytes:
+    answer = struct.pack("<BBBBIQQQ", 0x48, 2, kind | 0x80, status, 0, 7, seq, 1) + body
+    return answer + struct.pack("<Q", hkv.siphash(credentials.key, answer))
+
+
+def test_an_answer_is_proved_by_the_key_alone():
+    answer = sealed_answer(WEB, hkv.GET, 0, b"\x02\x00hi")
+    assert WEB.proves(answer) and hkv.parse_answer(answer).value == b"hi"
+    assert not hkv.Credentials("web", bytes(16)).proves(answer)
+    for at in range(len(answer)):
+        assert not WEB.proves(answer[:at] + bytes([answer[at] ^ 1]) + answer[at + 1:])
+        assert not WEB.proves(answer[:at])
+    assert not WEB.proves(answer_bytes(hkv.GET, 0, b"\x02\x00hi"))
+
+
+def test_a_denial_names_the_key():
+    denied = hkv.parse_answer(answer_bytes(hkv.WRITE, hkv.DENIED, b"\x05\x05ops/x"))
+    assert (denied.denial, denied.denied_key) == (5, b"ops/x")
+    assert str(hkv._error(denied)) == "DENIED: no right to write b'ops/x'"
+    for body in (b"", b"\x05", b"\x05\x06ops/x", b"\x05\x04ops/x"):
+        assert hkv.parse_answer(answer_bytes(hkv.WRITE, hkv.DENIED, body)) is None
+
+
+@pytest.mark.parametrize("client, key", [("", bytes(16)), ("w" * 32, bytes(16)), ("web", bytes(15))])
+def test_credentials_have_a_name_and_a_whole_key(client, key):
+    with pytest.raises(ValueError):
+        hkv.Credentials(client, key)
+
+
+def test_a_key_file_that_others_can_read_is_refused(tmp_path):
+    path = tmp_path / "key"
+    path.write_text("00" * 15 + "ff\n")
+    path.chmod(0o600)
+    assert hkv.Credentials.from_file("web", path).key == bytes(15) + b"\xff"
+    path.chmod(0o644)
+    with pytest.raises(ValueError, match="0600"):
+        hkv.Credentials.from_file("web", path)
+
+
 # -- answers -----------------------------------------------------------------------------------------------
 
 

@@ -78,9 +78,9 @@ absl::StatusOr<Draft> PendingRequests::Note(wire::HkvRequest request, uint64_t n
   request.patience_us = PatienceField(patience_ns);
   Draft draft{.request = std::move(request), .datagram = {}};
   draft.datagram = Encode(draft.request);
-  if (draft.datagram.empty()) {
+  if (draft.datagram.empty() || draft.datagram.size() + trailer_bytes_ > wire::kHkvMax_bytes) {
     return absl::InvalidArgumentError(absl::StrCat("the request fits no datagram: at most ",
-                                                   wire::kHkvMax_bytes, " bytes, ", kv::kOperationsMax,
+                                                   wire::kHkvMax_bytes - trailer_bytes_, " bytes, ", kv::kOperationsMax,
                                                    " operations, and ", kv::kKeyMax_bytes, " bytes of a key"));
   }
   Pending pending{.kind = draft.request.kind, .sent_ns = now_ns, .deadline_ns = now_ns + patience_ns};

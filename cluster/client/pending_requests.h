@@ -54,9 +54,10 @@ class PendingRequests {
  public:
   // The ids of GETs are made of the 128 random bits of `secret`. A program that has not seen a GET cannot foresee its id, and
   // so cannot answer it.
+  // `trailer_bytes`: that a datagram must have room for beside the request.
   explicit PendingRequests(const kv::SessionName& secret, size_t outstanding_max = 1024,
-                           OnOverload on_overload = OnOverload::kEnd)
-      : secret_(secret), outstanding_max_(outstanding_max), on_overload_(on_overload) {}
+                           OnOverload on_overload = OnOverload::kEnd, size_t trailer_bytes = 0)
+      : secret_(secret), outstanding_max_(outstanding_max), on_overload_(on_overload), trailer_bytes_(trailer_bytes) {}
 
   // Each notes the request as sent at `now_ns`. ResourceExhausted: outstanding_max requests have no answer yet.
   // InvalidArgument: it fits no datagram. AlreadyExists: the nonce is under way. FailedPrecondition: Write without a
@@ -113,6 +114,7 @@ class PendingRequests {
   uint64_t gets_ = 0;
   size_t outstanding_max_;
   OnOverload on_overload_;
+  size_t trailer_bytes_;
   kv::SessionName session_{};
   uint64_t next_seq_ = 1;  // never starts again: no two requests of a client share their number
   std::map<Id, Pending> pending_;

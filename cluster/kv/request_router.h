@@ -98,7 +98,7 @@ struct RouterOptions {
 
 class RequestRouter {
  public:
-  // `first_tag` is drawn at random when the node starts: what another node still answers to a former life must
+  // `first_tag` is drawn at random when the node starts: what another node still answers to a former incarnation must
   // not meet a request of this one (R8 says the same of reads).
   RequestRouter(raft::NodeId self, const StateMachine& state, RouterOptions options, uint64_t first_tag)
       : self_(self), state_(state), options_(options), next_tag_(first_tag) {}

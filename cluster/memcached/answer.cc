@@ -12,17 +12,17 @@ constexpr std::array<std::string_view, kOutcomes> kOutcomeNames = {
     "none",    "values", "miss",         "stored",  "not_stored", "exists",     "not_found", "deleted",
     "touched", "number", "not_a_number", "no_room", "too_large",  "overloaded", "no_leader", "other"};
 
-Said Line(Outcome outcome, std::string_view line) {
+Reply Line(Outcome outcome, std::string_view line) {
   return {.outcome = outcome, .text = std::string(line) + "\r\n"};
 }
 
-Said TooLarge(Verb verb) {
+Reply TooLarge(Verb verb) {
   return Line(Outcome::kTooLarge,
               Changes(verb) ? "SERVER_ERROR object too large for cache"
                             : "SERVER_ERROR the answer is too large for datagrams; ask for fewer keys");
 }
 
-Said Done(Verb verb, const kv::Result& result) {
+Reply Done(Verb verb, const kv::Result& result) {
   switch (verb) {
     case Verb::kDelete:
       return Line(Outcome::kDeleted, "DELETED");
@@ -43,7 +43,7 @@ std::string_view Name(Outcome outcome) {
   return index < kOutcomeNames.size() ? kOutcomeNames[index] : "unknown";
 }
 
-Said SayResult(Verb verb, const kv::Result& result) {
+Reply ResultReply(Verb verb, const kv::Result& result) {
   switch (result.code) {
     case kv::ResultCode::kOk:
       return Done(verb, result);
@@ -65,24 +65,24 @@ Said SayResult(Verb verb, const kv::Result& result) {
     case kv::ResultCode::kSuperseded:  // no node answers it
       break;
   }
-  return SayOverloaded();
+  return OverloadedReply();
 }
 
-Said SayItems(Verb verb, size_t asked, const std::vector<std::pair<std::string, kv::Item>>& items) {
-  Said said{.outcome = items.size() == asked ? Outcome::kValues : Outcome::kMiss};
+Reply ItemsReply(Verb verb, size_t asked, const std::vector<std::pair<std::string, kv::Item>>& items) {
+  Reply reply{.outcome = items.size() == asked ? Outcome::kValues : Outcome::kMiss};
   for (const auto& [key, item] : items) {
-    said.text += "VALUE " + key + " " + std::to_string(item.flags) + " " + std::to_string(item.value.size());
-    if (verb == Verb::kGets) said.text += " " + std::to_string(item.unique);
-    said.text += "\r\n" + item.value + "\r\n";
-    if (said.text.size() > kAnswerMax_bytes) return TooLarge(verb);
+    reply.text += "VALUE " + key + " " + std::to_string(item.flags) + " " + std::to_string(item.value.size());
+    if (verb == Verb::kGets) reply.text += " " + std::to_string(item.unique);
+    reply.text += "\r\n" + item.value + "\r\n";
+    if (reply.text.size() > kAnswerMax_bytes) return TooLarge(verb);
   }
-  said.text += "END\r\n";
-  return said;
+  reply.text += "END\r\n";
+  return reply;
 }
 
-Said SayOverloaded() { return Line(Outcome::kOverloaded, "SERVER_ERROR overloaded"); }
+Reply OverloadedReply() { return Line(Outcome::kOverloaded, "SERVER_ERROR overloaded"); }
 
-Said SayNoLeader() { return Line(Outcome::kNoLeader, "SERVER_ERROR no leader"); }
+Reply NoLeaderReply() { return Line(Outcome::kNoLeader, "SERVER_ERROR no leader"); }
 
 std::vector<std::string> Datagrams(uint16_t id, std::string_view text) {
   constexpr size_t kRoom_bytes = kAnswerDatagram_bytes - kFrame_bytes;

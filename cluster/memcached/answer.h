@@ -45,16 +45,16 @@ enum class Outcome : uint8_t {
 constexpr size_t kOutcomes = 16;
 std::string_view Name(Outcome outcome);
 
-struct Said {
+struct Reply {
   Outcome outcome = Outcome::kNone;
   std::string text{};  // with the end of its last line
 };
 
-Said SayResult(Verb verb, const kv::Result& result);
+Reply ResultReply(Verb verb, const kv::Result& result);
 // `asked`: how many keys the get named. Each item once for each time that it was named.
-Said SayItems(Verb verb, size_t asked, const std::vector<std::pair<std::string, kv::Item>>& items);
-Said SayNoLeader();
-Said SayOverloaded();
+Reply ItemsReply(Verb verb, size_t asked, const std::vector<std::pair<std::string, kv::Item>>& items);
+Reply NoLeaderReply();
+Reply OverloadedReply();
 
 // In their order; one at least.
 std::vector<std::string> Datagrams(uint16_t id, std::string_view text);

@@ -18,39 +18,39 @@ kv::Result Result(kv::ResultCode code, std::vector<std::string> values = {}) {
 
 TEST(MemcachedAnswer, ResultsHaveMemcachedsWords) {
   const auto ok = Result(kv::ResultCode::kOk);
-  EXPECT_EQ(SayResult(Verb::kSet, ok).text, "STORED\r\n");
-  EXPECT_EQ(SayResult(Verb::kCas, ok).text, "STORED\r\n");
-  EXPECT_EQ(SayResult(Verb::kDelete, ok).text, "DELETED\r\n");
-  EXPECT_EQ(SayResult(Verb::kTouch, ok).text, "TOUCHED\r\n");
-  EXPECT_EQ(SayResult(Verb::kIncrement, Result(kv::ResultCode::kOk, {"17"})).text, "17\r\n");
-  EXPECT_EQ(SayResult(Verb::kCas, Result(kv::ResultCode::kMismatch)).text, "EXISTS\r\n");
-  EXPECT_EQ(SayResult(Verb::kAdd, Result(kv::ResultCode::kNotStored)).text, "NOT_STORED\r\n");
-  EXPECT_EQ(SayResult(Verb::kDelete, Result(kv::ResultCode::kNotFound)).text, "NOT_FOUND\r\n");
-  EXPECT_THAT(SayResult(Verb::kIncrement, Result(kv::ResultCode::kNotANumber)).text,
+  EXPECT_EQ(ResultReply(Verb::kSet, ok).text, "STORED\r\n");
+  EXPECT_EQ(ResultReply(Verb::kCas, ok).text, "STORED\r\n");
+  EXPECT_EQ(ResultReply(Verb::kDelete, ok).text, "DELETED\r\n");
+  EXPECT_EQ(ResultReply(Verb::kTouch, ok).text, "TOUCHED\r\n");
+  EXPECT_EQ(ResultReply(Verb::kIncrement, Result(kv::ResultCode::kOk, {"17"})).text, "17\r\n");
+  EXPECT_EQ(ResultReply(Verb::kCas, Result(kv::ResultCode::kMismatch)).text, "EXISTS\r\n");
+  EXPECT_EQ(ResultReply(Verb::kAdd, Result(kv::ResultCode::kNotStored)).text, "NOT_STORED\r\n");
+  EXPECT_EQ(ResultReply(Verb::kDelete, Result(kv::ResultCode::kNotFound)).text, "NOT_FOUND\r\n");
+  EXPECT_THAT(ResultReply(Verb::kIncrement, Result(kv::ResultCode::kNotANumber)).text,
               StartsWith("CLIENT_ERROR "));
   // What the profile `memcached` takes for a refusal.
-  EXPECT_THAT(SayResult(Verb::kSet, Result(kv::ResultCode::kNoRoom)).text, StartsWith("SERVER_ERROR "));
-  EXPECT_THAT(SayResult(Verb::kSet, Result(kv::ResultCode::kOverloaded)).text, StartsWith("SERVER_ERROR "));
-  EXPECT_THAT(SayNoLeader().text, StartsWith("SERVER_ERROR "));
+  EXPECT_THAT(ResultReply(Verb::kSet, Result(kv::ResultCode::kNoRoom)).text, StartsWith("SERVER_ERROR "));
+  EXPECT_THAT(ResultReply(Verb::kSet, Result(kv::ResultCode::kOverloaded)).text, StartsWith("SERVER_ERROR "));
+  EXPECT_THAT(NoLeaderReply().text, StartsWith("SERVER_ERROR "));
 }
 
 TEST(MemcachedAnswer, EveryAnswerIsKnownForOneByAnotherServer) {
   const Limits limits;
   for (size_t code = 0; code <= static_cast<size_t>(kv::kResultCodeLast); ++code) {
-    const Said said = SayResult(Verb::kSet, Result(static_cast<kv::ResultCode>(code)));
-    EXPECT_EQ(ParseRequest(Datagrams(1, said.text)[0], limits).drop, Drop::kAnAnswer) << said.text;
-    EXPECT_NE(said.outcome, Outcome::kNone);
+    const Reply reply = ResultReply(Verb::kSet, Result(static_cast<kv::ResultCode>(code)));
+    EXPECT_EQ(ParseRequest(Datagrams(1, reply.text)[0], limits).drop, Drop::kAnAnswer) << reply.text;
+    EXPECT_NE(reply.outcome, Outcome::kNone);
   }
 }
 
 TEST(MemcachedAnswer, ItemsShowFlagsSizeAndUniqueNumber) {
   const std::vector<std::pair<std::string, kv::Item>> items = {
       {"a", {.value = "x\r\n", .flags = 7, .unique = 12}}, {"b", {.value = ""}}};
-  EXPECT_EQ(SayItems(Verb::kGet, 2, items).text, "VALUE a 7 3\r\nx\r\n\r\nVALUE b 0 0\r\n\r\nEND\r\n");
-  EXPECT_EQ(SayItems(Verb::kGets, 2, items).text, "VALUE a 7 3 12\r\nx\r\n\r\nVALUE b 0 0 0\r\n\r\nEND\r\n");
-  EXPECT_EQ(SayItems(Verb::kGet, 2, items).outcome, Outcome::kValues);
-  EXPECT_EQ(SayItems(Verb::kGet, 3, items).outcome, Outcome::kMiss);
-  EXPECT_EQ(SayItems(Verb::kGet, 1, {}).text, "END\r\n");
+  EXPECT_EQ(ItemsReply(Verb::kGet, 2, items).text, "VALUE a 7 3\r\nx\r\n\r\nVALUE b 0 0\r\n\r\nEND\r\n");
+  EXPECT_EQ(ItemsReply(Verb::kGets, 2, items).text, "VALUE a 7 3 12\r\nx\r\n\r\nVALUE b 0 0 0\r\n\r\nEND\r\n");
+  EXPECT_EQ(ItemsReply(Verb::kGet, 2, items).outcome, Outcome::kValues);
+  EXPECT_EQ(ItemsReply(Verb::kGet, 3, items).outcome, Outcome::kMiss);
+  EXPECT_EQ(ItemsReply(Verb::kGet, 1, {}).text, "END\r\n");
 }
 
 TEST(MemcachedAnswer, ItIsCutIntoNumberedDatagrams) {
@@ -76,11 +76,11 @@ TEST(MemcachedAnswer, ItIsCutIntoNumberedDatagrams) {
 TEST(MemcachedAnswer, WhatDoesNotFitIsSaidToBeTooLarge) {
   std::vector<std::pair<std::string, kv::Item>> items;
   for (int i = 0; i < 20; ++i) items.emplace_back("k", kv::Item{.value = std::string(kv::kItemMax_bytes, 'x')});
-  const Said said = SayItems(Verb::kGet, 20, items);
-  EXPECT_EQ(said.outcome, Outcome::kTooLarge);
-  EXPECT_THAT(said.text, StartsWith("SERVER_ERROR "));
+  const Reply reply = ItemsReply(Verb::kGet, 20, items);
+  EXPECT_EQ(reply.outcome, Outcome::kTooLarge);
+  EXPECT_THAT(reply.text, StartsWith("SERVER_ERROR "));
   items.resize(kAnswerMax_bytes / (kv::kItemMax_bytes + 20));
-  EXPECT_EQ(SayItems(Verb::kGet, items.size(), items).outcome, Outcome::kValues);
+  EXPECT_EQ(ItemsReply(Verb::kGet, items.size(), items).outcome, Outcome::kValues);
 }
 
 TEST(MemcachedAnswer, EveryOutcomeHasAName) {

@@ -19,7 +19,7 @@ TEST(MemcachedRate, AClientGetsItsRateAndABurst) {
   EXPECT_LE(taken, 5 * 1000 + 100 + 1u);
 }
 
-TEST(MemcachedRate, ARateThatFallsHoldsForWhoIsKnownAlready) {
+TEST(MemcachedRate, ARateThatFallsHoldsForKnownClients) {
   Rate rate(1000, 10);
   EXPECT_EQ(rate.Take({1, 2, 3}, kSecond), Verdict::kTaken);
   rate.SetRate(100);
@@ -39,7 +39,7 @@ TEST(MemcachedRate, ClientsDoNotPayForEachOther) {
   EXPECT_EQ(rate.Take({1, 2, 3}, 2 * kSecond), Verdict::kTaken);
 }
 
-TEST(MemcachedRate, WhoHasPaidIsForgottenAndTheOthersAreBounded) {
+TEST(MemcachedRate, ClientsWithoutDebtAreForgottenAndTheOthersAreBounded) {
   Rate rate(100, 1000);
   uint64_t refused = 0;
   for (uint64_t i = 0; i < 2000; ++i) refused += rate.Take({i, 0, 0}, kSecond) == Verdict::kTooManyClients;

@@ -28,7 +28,7 @@ constexpr std::array<std::string_view, kRefusals> kRefusalNames = {"none",
 constexpr std::array<std::string_view, kDrops> kDropNames = {"none", "too_short", "an_answer", "source"};
 
 // With which an answer begins.
-constexpr std::string_view kAnswerWords[] = {
+constexpr std::string_view kAnswerTexts[] = {
     "ERROR",   "CLIENT_ERROR", "SERVER_ERROR", "STORED",  "NOT_STORED", "EXISTS", "NOT_FOUND", "DELETED",
     "TOUCHED", "VALUE",        "END",          "VERSION", "STAT",       "OK",     "RESET",     "BUSY",
     "HD",      "VA",           "EN",           "NF",      "NS",         "EX",     "MN",        "ME"};
@@ -105,7 +105,7 @@ class Parser {
   bool IsAnswer() const {
     if (!body_.empty() && static_cast<uint8_t>(body_[0]) == kBinaryAnswer) return true;
     const std::string_view word = body_.substr(0, body_.find_first_of(" \r\n"));
-    return std::find(std::begin(kAnswerWords), std::end(kAnswerWords), word) != std::end(kAnswerWords);
+    return std::find(std::begin(kAnswerTexts), std::end(kAnswerTexts), word) != std::end(kAnswerTexts);
   }
 
   Parse Refuse(Refusal refusal, std::string_view line) const {

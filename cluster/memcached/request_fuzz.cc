@@ -31,7 +31,7 @@ void RequireSound(const memcached::Request& request) {
   command.item.life_s = memcached::LifeOf_s(request.exptime, 1'800'000'000);
   Require(kv::Decode(kv::Encode(command)) == command);
   kv::ItemStore items(1 << 20);
-  Require(memcached::SayResult(request.verb, items.Execute(command.item, 1, 2)).outcome !=
+  Require(memcached::ResultReply(request.verb, items.Execute(command.item, 1, 2)).outcome !=
           memcached::Outcome::kNone);
 }
 

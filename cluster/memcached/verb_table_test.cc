@@ -16,7 +16,7 @@
 namespace hedgerow::memcached {
 namespace {
 
-std::string LineInWords(LineForm line) {
+std::string LineText(LineForm line) {
   switch (line) {
     case LineForm::kNothing:
       return "";
@@ -39,8 +39,9 @@ std::string LineInWords(LineForm line) {
 TEST(VerbTable, ThePageHasEveryCommand) {
   std::string table = "\n| command | answer | through the log | served |\n|---|---|---|---|\n";
   for (const VerbRow& row : kVerbRows) {
-    table += "| `" + std::string(row.name) + LineInWords(row.line) + "` | " + std::string(row.answers) + " | " +
-             (row.changes ? "yes" : "no") + " | " + (row.needs_consent ? "with `once_in_window: on`" : "always") + " |\n";
+    table += "| `" + std::string(row.name) + LineText(row.line) + "` | " + std::string(row.answers) + " | " +
+             (row.changes ? "yes" : "no") + " | " +
+             (row.needs_consent ? "with `once_in_window: on`" : "always") + " |\n";
   }
   std::ifstream page(std::string(HEDGEROW_SOURCE_DIR) + "/docs/memcached.md");
   ASSERT_TRUE(page.good());

@@ -7,13 +7,13 @@
 #include <atomic>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -37,8 +37,8 @@
 namespace hedgerow::node {
 namespace {
 
-// For the signal handler; at most one of the two is set. A node that is told that it is LOST makes way for the
-// other kind, and a signal that comes in between is kept.
+// For the signal handler; at most one of the two is set. When a node learns that it is LOST, the other kind
+// takes its place; a signal that comes in between is kept.
 std::atomic<Node*> running_node = nullptr;
 std::atomic<LostNode*> lost_node = nullptr;
 std::atomic<bool> stop_asked = false;
@@ -89,8 +89,8 @@ absl::StatusOr<OperatorService> ServeOperator(const NodeConfig& config, NodeCont
   return service;
 }
 
-// Stays up to be asked, since no restart brings back what is lost. Returns as whom the node is to come back;
-// nothing if it was stopped.
+// Stays up for status requests, since no restart brings back what is lost. Returns the id under which the node
+// comes back; nothing if it was stopped.
 absl::StatusOr<std::optional<Rejoin>> RunLost(const NodeConfig& config, const absl::Status& why) {
   LostNode node(config, std::string(why.message()));
   const absl::StatusOr<OperatorService> service = ServeOperator(config, node);
@@ -126,8 +126,8 @@ absl::Status Serve(const NodeConfig& config, std::unique_ptr<Node> node) {
   return status;
 }
 
-// On a full disk the log may not open. A node that ended would need an operator besides room on the disk, so it waits, and
-// says so to those who ask. Cancelled: it was stopped meanwhile.
+// On a full disk the log may not open. A node that ended would need an operator besides room on the disk, so it
+// waits, and its status says so. Cancelled: it was stopped meanwhile.
 absl::StatusOr<std::unique_ptr<Node>> CreateOnceThereIsRoom(const NodeConfig& config) {
   constexpr absl::Duration kRetry = absl::Seconds(1);
   constexpr absl::Duration kStopCheck = absl::Milliseconds(50);
@@ -150,7 +150,7 @@ absl::StatusOr<std::unique_ptr<Node>> CreateOnceThereIsRoom(const NodeConfig& co
   return absl::CancelledError("stopped while the disk was full");
 }
 
-// One life after the other, as whichever member. OK: it was stopped.
+// Runs one incarnation after the other, each as the member that it is then. OK: it was stopped.
 absl::Status RunAs(const NodeConfig& of_the_file) {
   while (true) {
     NodeConfig config = of_the_file;
@@ -170,21 +170,17 @@ absl::Status RunAs(const NodeConfig& of_the_file) {
 }
 
 // A node that may mount file systems (root's) mounts and unmounts the BPF file system, which Landlock refuses to a process
-// that it confines: it keeps its rights. An error is what stands in the way of the data folder.
+// that it confines: it keeps its rights. So does one whose data folder cannot be made yet, as on a full disk.
 absl::Status Confine(const NodeConfig& config) {
   const auto missing = net::MissingCapabilities(std::array{net::Capability::kSysAdmin});
-  if (!missing.ok() || missing->empty()) return absl::OkStatus();
+  if (!missing.ok() || missing->empty()) return absl::UnimplementedError("this node may mount file systems");
   if (absl::Status made = storage::MakeFolder(config.data_dir); !made.ok()) return made;
   using Kind = operate::FileAccess::Kind;
   std::vector<operate::FileAccess> allowed = {{config.data_dir, Kind::kWrite}, {net::kDefaultBpffs, Kind::kWrite}};
   for (const std::string& file : config.read_from) operate::AllowReading(file, allowed);
   operate::AllowMaking(config.admin_socket, allowed);
   if (!config.monitor_socket.empty()) operate::AllowMaking(config.monitor_socket, allowed);
-  const absl::Status confined = operate::ConfineFiles(allowed);
-  fprintf(stderr, "hedgerow-node: files are %s\n",
-          confined.ok() ? "confined to the node's own folders (Landlock)"
-                        : absl::StrCat("not confined: ", std::string(confined.message())).c_str());
-  return absl::OkStatus();
+  return operate::ConfineFiles(allowed);
 }
 
 int Run(const std::string& config_file) {
@@ -198,7 +194,10 @@ int Run(const std::string& config_file) {
     fprintf(stderr, "hedgerow-node: its nice value counts among its own threads only: %s\n",
             std::string(given.message()).c_str());
   }
-  if (const absl::Status confined = Confine(*config); !confined.ok()) return Fail(confined);
+  const absl::Status confined = Confine(*config);
+  fprintf(stderr, "hedgerow-node: files are %s\n",
+          confined.ok() ? "confined to the node's own folders (Landlock)"
+                        : absl::StrCat("not confined: ", std::string(confined.message())).c_str());
   const absl::Status status = RunAs(*config);
   return status.ok() ? 0 : Fail(status);
 }

@@ -12,11 +12,9 @@
 #include <sched.h>
 #include <sys/epoll.h>
 
-#include "absl/strings/str_cat.h"
-#include "absl/synchronization/notification.h"
-#include "absl/time/time.h"
 #include "cluster/node/snapshots/backup_pieces.h"
 #include "cluster/transfer/load_state.h"
+#include "operate/key_file.h"
 #include "operate/version.h"
 
 namespace hedgerow::node {
@@ -32,16 +30,16 @@ uint64_t Monotonic_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-// Election Safety does not depend on it, but lives, read ids and nonces must not repeat: the kernel's
+// Election Safety does not depend on it, but incarnations, read ids and nonces must not repeat: the kernel's
 // generator.
 uint64_t Seed() {
   std::random_device device;
   return static_cast<uint64_t>(device()) << 32 | device();
 }
 
-uint64_t DrawLife() {
-  const uint64_t life = Seed();
-  return life == 0 ? 1 : life;
+uint64_t DrawIncarnation() {
+  const uint64_t incarnation = Seed();
+  return incarnation == 0 ? 1 : incarnation;
 }
 
 wire::PeerTraits TraitsOf(const NodeConfig& config, const IdentityKeeper& identity) {
@@ -90,6 +88,13 @@ std::vector<Announcer::Proxy> ProxiesOf(const NodeConfig& config) {
   return proxies;
 }
 
+std::vector<NamedClient> NamedClientsOf(const NodeConfig& config) {
+  std::vector<NamedClient> clients;
+  for (const NamedClientConfig& client : config.named_clients)
+    clients.push_back({.name = client.name, .keys = {client.key}, .read = client.read, .write = client.write});
+  return clients;
+}
+
 std::vector<NetAddress> PeerAddressesOf(const NodeConfig& config) {
   std::vector<NetAddress> addresses;
   for (const MemberConfig& member : config.members) addresses.push_back(member.peer);
@@ -113,7 +118,7 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   stored.path = config.data_dir;
   stored.sync = config.durability == Durability::kDisk;
   stored.begins_with = config.Initial();
-  stored.origin = {.epoch = config.cluster_epoch, .beginning = config.beginning};  // of one that joins
+  stored.generation = {.epoch = config.cluster_epoch, .nonce = config.recovery_nonce};  // of one that joins
   std::unique_ptr<kv::StateMachine> state;
   const auto load = [&state](storage::SnapshotReader& snapshot) {
     auto loaded = transfer::LoadState(snapshot);
@@ -123,12 +128,12 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   absl::StatusOr<std::unique_ptr<storage::LogStorage>> storage =
       storage::LogStorage::Open(stored, {.cluster_id = config.cluster_id, .node = config.self}, load);
   if (!storage.ok()) return storage.status();
-  absl::Status counted = (*identity)->CountStart((*storage)->log_id(), config.admin_socket);
+  absl::Status counted = (*identity)->CountStart((*storage)->copy_id(), config.admin_socket);
   if (!counted.ok()) return counted;
-  const storage::Origin& origin = (*storage)->origin();
-  config.cluster_key = wire::DeriveClusterKey(config.cluster_key, origin.epoch, origin.beginning);
-  config.cluster_epoch = origin.epoch;
-  config.beginning = origin.beginning;
+  const storage::RecoveryGeneration& generation = (*storage)->generation();
+  config.cluster_key = wire::DeriveClusterKey(config.cluster_key, generation.epoch, generation.nonce);
+  config.cluster_epoch = generation.epoch;
+  config.recovery_nonce = generation.nonce;
   absl::StatusOr<std::unique_ptr<UdpSocket>> peers =
       UdpSocket::Bind(config.own().peer, kSocketBuffer_bytes, UdpSocket::kDatagramMax_bytes);
   if (!peers.ok()) return peers.status();
@@ -137,12 +142,12 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   if (!clients.ok()) return clients.status();
   absl::StatusOr<std::unique_ptr<MemcachedFrontEnd>> memcached = MemcachedFrontEnd::Open(config);
   if (!memcached.ok()) return memcached.status();
-  const uint64_t life = DrawLife();
-  absl::StatusOr<std::unique_ptr<Offloads>> offloads = Offloads::Open(config, life, **identity);
+  const uint64_t incarnation = DrawIncarnation();
+  absl::StatusOr<std::unique_ptr<Offloads>> offloads = Offloads::Open(config, incarnation, **identity);
   if (!offloads.ok()) return offloads.status();
   auto node = std::unique_ptr<Node>(new Node(std::move(config), *std::move(storage), *std::move(identity),
                                              std::move(state), *std::move(peers), *std::move(clients),
-                                             *std::move(memcached), life, *std::move(offloads)));
+                                             *std::move(memcached), incarnation, *std::move(offloads)));
   if (absl::Status members =
           node->config_.CheckMembers(node->storage_->began_with(), node->replica_.raft().configuration());
       !members.ok())
@@ -154,17 +159,18 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   node->snapshots_ = *std::move(snapshots);
   const absl::Status started = node->offloads_->Start(node->replica_, node->peers_);
   if (!started.ok()) return started;
-  node->turn_.SetCoupling(node->offloads_->coupling());
-  const raft::Raft& raft = node->replica_.raft();  // with what the kernel part has held for the former life
+  node->turn_.SetBridge(node->offloads_->bridge());
+  const raft::Raft& raft =
+      node->replica_.raft();  // with what the kernel part has held for the former incarnation
   node->peers_.SetStarted(raft.term(), raft.log().last_index());
   return node;
 }
 
 Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
-           std::unique_ptr<IdentityKeeper> identity,
-           std::unique_ptr<kv::StateMachine> state, std::unique_ptr<UdpSocket> peer_socket,
-           std::unique_ptr<UdpSocket> client_socket, std::unique_ptr<MemcachedFrontEnd> memcached,
-           uint64_t life, std::unique_ptr<Offloads> offloads)
+           std::unique_ptr<IdentityKeeper> identity, std::unique_ptr<kv::StateMachine> state,
+           std::unique_ptr<UdpSocket> peer_socket, std::unique_ptr<UdpSocket> client_socket,
+           std::unique_ptr<MemcachedFrontEnd> memcached, uint64_t incarnation,
+           std::unique_ptr<Offloads> offloads)
     : config_(std::move(config)),
       storage_(std::move(storage)),
       identity_(std::move(identity)),
@@ -175,17 +181,22 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
       now_ns_(Monotonic_ns()),
       started_ns_(now_ns_),
       peers_(*peer_socket_,
-             {.cluster_id = config_.cluster_id, .key = config_.cluster_key, .self = config_.self, .life = life,
+             {.cluster_id = config_.cluster_id,
+              .key = config_.cluster_key,
+              .self = config_.self,
+              .incarnation = incarnation,
               .traits = TraitsOf(config_, *identity_)},
              *identity_, [this] { return random_(); }),
-      front_end_(*client_socket_, config_.clients),
+      front_end_(*client_socket_, config_.clients, config_.anonymous, NamedClientsOf(config_)),
       pushback_(config_.waiting_max),
       announcer_(*peer_socket_, config_.cluster_id, config_.own().serve,
-                 {.since_ns = started_ns_, .longest_ns = ReplicaOptionsOf(config_).router.hold_max_ns}, ProxiesOf(config_)),
+                 {.since_ns = started_ns_, .longest_ns = ReplicaOptionsOf(config_).router.hold_max_ns},
+                 ProxiesOf(config_)),
       replica_(*this, FirstMembers(config_, *storage_, ReplicaOptionsOf(config_)),
                Readdressed(config_, storage_->TakeRestored()), std::move(state)),
       turn_(*this, replica_,
-            config_.durability == node::Durability::kMemory ? Turn::Durability::kMemory : Turn::Durability::kDisk),
+            config_.durability == node::Durability::kMemory ? Turn::Durability::kMemory
+                                                            : Turn::Durability::kDisk),
       offloads_(std::move(offloads)),
       leaderless_since_ns_(now_ns_),
       incidents_(config_.election_floor_ns / 2),
@@ -214,8 +225,7 @@ absl::Status Node::Run() {
     if (!health.ok() && !absl::IsResourceExhausted(health)) return health;
     if (peers_.refused_by().IsSet()) return IsUnknown();
     if (stop_requested_.load(std::memory_order_relaxed) && MayStop()) break;
-    if (offload::Coupling* const coupling = offloads_->coupling();
-        coupling != nullptr && coupling->superseded())
+    if (offload::KernelBridge* const bridge = offloads_->bridge(); bridge != nullptr && bridge->superseded())
       return absl::AbortedError("another process has started as this node");
     Wait();
   }
@@ -227,8 +237,8 @@ absl::Status Node::Run() {
   return absl::OkStatus();
 }
 
-// Whoever has told it is a member, has just been asked, and will never believe this log. It is not for this
-// node to go on with those who have never heard of the one before.
+// The node that reported it is a member, has just been asked, and never believes this log. This node must not
+// go on with members that do not know the log before.
 absl::Status Node::IsUnknown() {
   offloads_->Stop(replica_);
   TakePosted();
@@ -264,6 +274,22 @@ void Node::FollowLogUuid() {
   if (log_uuid == 0 || log_uuid == identity_->log_uuid()) return;
   identity_->SetLogUuid(log_uuid);
   peers_.SetLogUuid(log_uuid);
+}
+
+// The files are read on the caller's thread: a disk may be slow.
+absl::Status Node::ReloadClientKeys() {
+  std::vector<NamedClient> clients = NamedClientsOf(config_);
+  for (size_t i = 0; i < clients.size(); ++i) {
+    const std::string& file = config_.named_clients[i].key_file;
+    const absl::StatusOr<std::string> digits = operate::ReadKeyFile(file, operate::Reader::kServes);
+    if (!digits.ok()) return absl::InvalidArgumentError(absl::StrCat("the file ", file, " ", digits.status().message()));
+    clients[i].keys = {wire::ParseKey(*digits).value()};
+  }
+  const auto done = Ask<absl::Status>([this, clients] {
+    front_end_.SetNamedClients(config_.anonymous, clients);
+    return absl::OkStatus();
+  });
+  return done.value_or(absl::DeadlineExceededError("the node's loop did not answer within 2 s"));
 }
 
 void Node::FlushPeers() {
@@ -366,12 +392,12 @@ void Node::LeaderIs(raft::NodeId leader, raft::Term term) {
 }
 
 // A leader that has just worked will soon be needed again, and waking it would take longer than its work. It
-// gives way to whoever else wants its core. Returns what epoll_wait has found.
+// yields to other threads that want its core. Returns what epoll_wait has found.
 int Node::Spin(uint64_t now_ns, uint64_t until_ns, epoll_event* events, int size) {
   if (config_.spin_ns == 0 || replica_.raft().role() != raft::Role::kLeader) return 0;
   const uint64_t stop_ns = std::min(until_ns, worked_ns_ + config_.spin_ns);
-  offload::Coupling* const coupling = offloads_->coupling();
-  while (now_ns < stop_ns && (coupling == nullptr || !coupling->Noticed())) {
+  offload::KernelBridge* const bridge = offloads_->bridge();
+  while (now_ns < stop_ns && (bridge == nullptr || !bridge->Noticed())) {
     const int ready = epoll_wait(epoll_, events, size, 0);
     if (ready != 0) return ready;
     sched_yield();
@@ -385,19 +411,19 @@ int Node::Sleep(epoll_event* events, int size) {
   const uint64_t now_ns = Monotonic_ns();
   uint64_t until_ns =
       std::min({replica_.next_deadline_ns(), peers_.next_greeting_ns(), snapshots_->next_deadline_ns()});
-  offload::Coupling* const coupling = offloads_->coupling();
-  if (coupling != nullptr) until_ns = std::min(until_ns, coupling->next_deadline_ns());
+  offload::KernelBridge* const bridge = offloads_->bridge();
+  if (bridge != nullptr) until_ns = std::min(until_ns, bridge->next_deadline_ns());
   if (memcached_ != nullptr) until_ns = std::min(until_ns, memcached_->next_deadline_ns());
   if (stop_by_ns_ != 0) until_ns = std::min(until_ns, now_ns + 1'000'000);
   const int ready = Spin(now_ns, until_ns, events, size);
-  if (ready != 0 || (coupling != nullptr && !coupling->MaySleep())) return ready;
+  if (ready != 0 || (bridge != nullptr && !bridge->MaySleep())) return ready;
   const uint64_t spun_ns = Monotonic_ns();
   incidents_.Sleeps(spun_ns, until_ns);
   const uint64_t wait_ns = until_ns > spun_ns ? until_ns - spun_ns : 0;
   const timespec timeout{.tv_sec = static_cast<time_t>(wait_ns / 1'000'000'000),
                          .tv_nsec = static_cast<long>(wait_ns % 1'000'000'000)};
   const int woken = epoll_pwait2(epoll_, events, size, until_ns == UINT64_MAX ? nullptr : &timeout, nullptr);
-  if (coupling != nullptr) coupling->Awake();
+  if (bridge != nullptr) bridge->Awake();
   return woken;
 }
 
@@ -454,7 +480,7 @@ absl::StatusOr<BackupPieces> Node::OpenBackup() {
   const std::optional<absl::StatusOr<BackupPieces>> pieces = Ask<absl::StatusOr<BackupPieces>>([this] {
     const raft::EntryId last = replica_.raft().snapshot().last;
     return ReadBackup({.cluster_id = config_.cluster_id,
-                       .of = {.epoch = config_.cluster_epoch, .beginning = config_.beginning},
+                       .of = {.epoch = config_.cluster_epoch, .nonce = config_.recovery_nonce},
                        .node = config_.self,
                        .last = last},
                       storage_->snapshots().PathOf(last));

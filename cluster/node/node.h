@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A node of the cluster: the replica on real sockets, a real disk and the real clock. One thread (whoever calls
+// A node of the cluster: the replica on real sockets, a real disk and the real clock. One thread (the caller of
 // Run) owns everything; the storage's writer and the administration's threads reach it through event
 // descriptors. Memory and time are bounded by the options of the parts; whatever is refused or dropped is
 // counted in Status().
@@ -67,15 +67,18 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override;
   absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange> changes) override;
   absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues values) override;
+  // Reads the key files of named clients again, and goes by them from now on. Any thread but the loop's. An error names the
+  // file, and changes nothing.
+  absl::Status ReloadClientKeys();
 
   // For tests: one bit of a key's value changes by itself. False: there is no such key.
   bool FlipForTest(const std::string& key);
 
  private:
-  Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, std::unique_ptr<IdentityKeeper> identity,
-       std::unique_ptr<kv::StateMachine> state, std::unique_ptr<UdpSocket> peer_socket,
-       std::unique_ptr<UdpSocket> client_socket, std::unique_ptr<MemcachedFrontEnd> memcached, uint64_t life,
-       std::unique_ptr<Offloads> offloads);
+  Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
+       std::unique_ptr<IdentityKeeper> identity, std::unique_ptr<kv::StateMachine> state,
+       std::unique_ptr<UdpSocket> peer_socket, std::unique_ptr<UdpSocket> client_socket,
+       std::unique_ptr<MemcachedFrontEnd> memcached, uint64_t incarnation, std::unique_ptr<Offloads> offloads);
 
   // kv::ReplicaHost
   uint64_t Now_ns() override { return now_ns_; }
@@ -109,7 +112,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   void FlushClients() override;
   void WriteLog(raft::Persist persist) override { storage_->Write(std::move(persist)); }
   uint64_t TakeDurable() override { return storage_->TakeDurable(); }
-  void TurnSnapshots() override { snapshots_->Turn(now_ns_, replica_, peers_, offloads_->coupling()); }
+  void TurnSnapshots() override { snapshots_->Turn(now_ns_, replica_, peers_, offloads_->bridge()); }
   void FollowReplica() override;
 
   void RunTurn();
@@ -164,7 +167,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   Turn turn_;
   std::unique_ptr<Offloads> offloads_;
   Readiness readiness_;
-  // The members that everybody was told of: epoch, those who are spoken to, committed.
+  // The members that all parts know: epoch, the members to talk to, committed.
   std::optional<std::tuple<uint32_t, uint32_t, uint32_t>> followed_members_;
   raft::MembershipAnswer membership_answer_;  // the last
   // What the memcached front end goes by: how many members, and the version of the settings.
@@ -179,7 +182,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   Incidents incidents_;
   uint64_t turns_ = 0;
   uint64_t worked_ns_ = 0;   // when a datagram last came
-  uint64_t stop_by_ns_ = 0;  // 0: nobody asked
+  uint64_t stop_by_ns_ = 0;  // 0: no stop was requested
   uint64_t hand_over_again_ns_ = 0;
   raft::NodeId handed_over_to_;  // that did not come about
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The cluster's members as a node goes by them: who it speaks to and where, changes that an administrator asks
-// for, and what the status tells of them. They stand in the log (docs/adr/0013); the configuration file has
-// those that the cluster began with, and this node.
+// The cluster's members as a node sees them: which members it talks to and where, changes that an administrator
+// asks for, and what the status reports of them. They stand in the log (docs/adr/0013). The configuration file
+// has the members that the cluster began with, and this node.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -71,8 +71,8 @@ absl::Status ToStatus(const raft::MembershipAnswer& answer, raft::NodeId leader)
   return absl::InternalError("a refusal without a reason");
 }
 
-// As the configuration file's are checked (config_check.cc): once such an address is committed, nobody reaches
-// the member, and to move it takes a change that the others have to commit without it.
+// As the configuration file's are checked (config_check.cc): once such an address is committed, the member
+// cannot be reached, and the others must commit the change that moves it without it.
 absl::Status CheckAddress(const NetAddress& address, const NetAddress& own) {
   if (const absl::string_view why = WhyNotUnicast(address); !why.empty()) {
     return absl::InvalidArgumentError(
@@ -110,7 +110,7 @@ void Node::FollowMembers() {
       peer.address = *address;
     }
   }
-  // Nobody speaks to a node that joins before it has heard of anybody.
+  // A node that joins receives nothing before it knows a member.
   peers_.SetMembers(others, configuration.epoch, committed_epoch, now_ns_);
   offloads_->SetMembers(std::move(others));
 }
@@ -121,7 +121,7 @@ absl::StatusOr<uint32_t> Node::ChangeMembers(std::vector<raft::MemberChange> cha
     if (!change.node.IsSet() || change.node.value() > UINT32_MAX)
       return absl::InvalidArgumentError(absl::StrCat("a node's id is 1 to ", UINT32_MAX));
     if (change.kind != Kind::kAddLearner && change.kind != Kind::kMove) continue;
-    // To nowhere: somebody else has its address from now on.
+    // To nowhere: another member has its address from now on.
     if (change.kind == Kind::kMove && change.address.empty()) continue;
     const absl::StatusOr<NetAddress> address = NetAddress::Parse(change.address);
     if (!address.ok()) return address.status();
@@ -134,9 +134,9 @@ absl::StatusOr<uint32_t> Node::ChangeMembers(std::vector<raft::MemberChange> cha
 }
 
 // Of the voters that a change ends with a majority must answer now: without it neither this change would ever
-// be committed nor another one begun, and what is in the log can be gone back from by nobody. (Of three voters
-// with 3 down, `remove 2` where `remove 3` was meant.) Nothing in Raft asks for it; whoever is about to do it
-// does. What the core refuses anyway is left to the core, which says why.
+// be committed nor another one begun, and the entry in the log could not be undone. (Of three voters with 3
+// down, `remove 2` where `remove 3` was meant.) Raft does not require the check; the administrator needs it.
+// What the core refuses anyway is left to the core, which says why.
 absl::Status Node::CheckStaysAble(const std::vector<raft::MemberChange>& changes) const {
   const raft::Raft& raft = replica_.raft();
   if (raft.role() != raft::Role::kLeader || raft.configuration().joint()) return absl::OkStatus();
@@ -184,7 +184,7 @@ absl::Status Node::CheckIsThere(const std::vector<raft::MemberChange>& changes) 
                                    [&change](const PeerState& other) { return other.id == change.node; });
     if (peer == others.end()) continue;
     if (change.address.empty()) {
-      if (peer->SaysLost(now_ns_)) continue;
+      if (peer->ReportsLost(now_ns_)) continue;
       return absl::FailedPreconditionError(
           absl::StrCat("node ", change.node.value(), " has not said lately that it is LOST, so it keeps its address"));
     }
@@ -217,8 +217,8 @@ bool Node::HasLeft() const {
   return self == nullptr || Has(configuration.leaving, *self);
 }
 
-// A node that is down when it is removed hears nothing of it, as nobody speaks to it any more: it asks. A leader that
-// speaks to it is proof that it is a member, whatever another member has not heard yet.
+// A node that is down when it is removed is not informed, since members no longer talk to it: it asks. A leader
+// that talks to it proves that it is a member, even if another member does not know that yet.
 bool Node::IsRemoved() const {
   if (HasLeft()) return true;
   return !replica_.raft().leader().IsSet() && peers_.RemovedBy(now_ns_).has_value();
@@ -234,9 +234,10 @@ void Node::AskWhetherRemoved() {
 
 std::string Node::WhyRemoved() const {
   if (!IsRemoved()) return "";
-  const std::optional<Peers::Removal> told = peers_.RemovedBy(now_ns_);
-  const std::string by = HasLeft() ? absl::StrCat("configuration ", replica_.raft().configuration().epoch)
-                                   : absl::StrCat("configuration ", told->epoch, ", says node ", told->by.value());
+  const std::optional<Peers::Removal> removal = peers_.RemovedBy(now_ns_);
+  const std::string by =
+      HasLeft() ? absl::StrCat("configuration ", replica_.raft().configuration().epoch)
+                : absl::StrCat("configuration ", removal->epoch, ", says node ", removal->by.value());
   return absl::StrCat("this node is no member of the cluster any more (", by,
                       "): it takes part in nothing. Stop it for good, and take it out of the proxies' backends. To have it "
                       "back, `hedgerow-node members add ", config_.self.value(), " ", config_.own().peer.ToString(),
@@ -252,11 +253,11 @@ void Node::AddMembersTo(NodeStatus& status) const {
   status.joins = configuration.members.empty();
   status.removed = WhyRemoved();
   for (const raft::Member& member : configuration.members) {
-    MemberStatus& said = status.members.emplace_back();
-    said.id = member.id;
-    said.address = member.address;
-    said.role = RoleOf(configuration, member);
-    said.caught_up = Has(raft.peers(), member) && raft.IsCaughtUp(member.position, now_ns_);
+    MemberStatus& reported = status.members.emplace_back();
+    reported.id = member.id;
+    reported.address = member.address;
+    reported.role = RoleOf(configuration, member);
+    reported.caught_up = Has(raft.peers(), member) && raft.IsCaughtUp(member.position, now_ns_);
   }
   status.counters.emplace_back("members_refused", peers_.counters().refused + raft.refused_messages());
 }

@@ -232,10 +232,10 @@ TEST_P(NodeMembersTest, ANodeThatWasRemovedWhileItWasDownIsToldAndMayComeBack) {
   Start(gone, {1, 2, 3}, false);
   EXPECT_TRUE(Eventually([&] { return !StatusOf(gone).removed.empty(); }));
   EXPECT_THAT(StatusOf(gone).removed, HasSubstr("members add " + std::to_string(gone)));
-  const v1::NodeStatus said = ToMessage(StatusOf(gone), {});
-  EXPECT_EQ(said.role(), "removed");
-  EXPECT_FALSE(said.ready());
-  EXPECT_THAT(said.problems(0), HasSubstr("REMOVED: this node is no member"));
+  const v1::NodeStatus reported = ToMessage(StatusOf(gone), {});
+  EXPECT_EQ(reported.role(), "removed");
+  EXPECT_FALSE(reported.ready());
+  EXPECT_THAT(reported.problems(0), HasSubstr("REMOVED: this node is no member"));
   // Its client is not kept waiting for a leader that never comes.
   const auto socket = AnySocket();
   socket->Send(addresses_.at(gone).serve,
@@ -257,7 +257,7 @@ TEST_P(NodeMembersTest, ANodeThatIsRemovedWhileItRunsSaysSo) {
   for (const auto& [id, running] : nodes_) EXPECT_EQ(StatusOf(id).removed.empty(), id != leader) << id;
 }
 
-TEST_P(NodeMembersTest, WhoseFileWasEditedDoesNotStart) {
+TEST_P(NodeMembersTest, ANodeWithAnEditedFileDoesNotStart) {
   StartWriting();
   const uint64_t edited = WaitForLeader() % 3 + 1;
   Stop(edited);
@@ -287,14 +287,14 @@ TEST_P(NodeMembersTest, WhatMakesNoSenseIsRefusedWithAReason) {
   };
   // The leader's. A busy machine may elect another node at any time, and the former leader speaks of its office then.
   const auto refusal = [&](const std::vector<raft::MemberChange>& changes) {
-    std::string said;
+    std::string refusal;
     EXPECT_TRUE(Eventually([&] {
       const uint64_t leader = Leader();
       if (leader == 0) return false;
-      said = refusal_of(leader, changes);
-      return said != "no node leads now" && said.find(" leads; ask it") == std::string::npos;
+      refusal = refusal_of(leader, changes);
+      return refusal != "no node leads now" && refusal.find(" leads; ask it") == std::string::npos;
     }));
-    return said;
+    return refusal;
   };
   EXPECT_EQ(refusal({Of(Kind::kRemove, 5)}), "node 5 is no member");
   EXPECT_EQ(refusal({Of(Kind::kAddLearner, 2)}), "node 2 is a member already");

@@ -21,6 +21,7 @@
 #include "cluster/node/identity/identity_keeper.h"
 #include "cluster/node/net/socket_testing.h"
 #include "cluster/storage/storage_story.h"
+#include "cluster/storage/watermark.h"
 #include "net/bpffs.h"
 #include "net/fnv.h"
 #include "net/namespace_test.h"
@@ -88,7 +89,7 @@ TEST_F(NodePinsTest, WhatOnlyTheFormerProgramCanFetchLeavesTheLogAsThatOneReadsI
     ASSERT_EQ(storage::CreateIdentity(config_.data_dir, {.cluster_id = config_.cluster_id,
                                                          .node = config_.self,
                                                          .configured = config_.self,
-                                                         .kernel_holds = BootId()}),
+                                                         .kernel_holds = storage::KernelBootId()}),
               absl::OkStatus());
     for (int start = 0; start < 2; ++start) {
       const absl::Status refused = Node::Create(config_).status();

@@ -4,7 +4,6 @@
 // administrator asks for, and what the status tells of them. Part of Node, on the loop's thread but for
 // ChangeSettings.
 #include <algorithm>
-#include <optional>
 #include <string>
 #include <utility>
 
@@ -49,18 +48,19 @@ void Node::AddSettingsTo(NodeStatus& status) const {
   status.settings_version = settings.version;
   for (const kv::SettingInfo& info : kv::AllSettings()) {
     const uint64_t value = kv::Get(settings, info.setting);
-    SettingStatus& said = status.settings.emplace_back();
-    said.name = info.name;
-    said.value = FormatSetting(info, value);
-    said.range = RangeOf(info);
-    said.meaning = info.meaning;
+    SettingStatus& reported = status.settings.emplace_back();
+    reported.name = info.name;
+    reported.value = FormatSetting(info, value);
+    reported.range = RangeOf(info);
+    reported.meaning = info.meaning;
     const uint64_t in_file = kv::Get(config_.settings, info.setting);
     const auto& named = config_.settings_in_file;
     if (std::find(named.begin(), named.end(), info.setting) == named.end() || in_file == value) continue;
-    said.in_file = FormatSetting(info, in_file);
+    reported.in_file = FormatSetting(info, in_file);
     if (!settings.set()) continue;
-    status.notes.push_back(absl::StrCat(info.name, " is ", said.value, ", and the file of this node says ",
-                                        said.in_file, ", which only seeds a new cluster: change it with "
+    status.notes.push_back(absl::StrCat(info.name, " is ", reported.value, ", and the file of this node says ",
+                                        reported.in_file,
+                                        ", which only seeds a new cluster: change it with "
                                         "`hedgerow-node settings set` at the leader, or mend the file"));
   }
   if (memcached_ == nullptr) return;

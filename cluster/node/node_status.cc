@@ -8,7 +8,6 @@
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "cluster/node/node.h"
 #include "cluster/node/status/stall_problem.h"
 #include "cluster/node/status/state_problem.h"
@@ -35,10 +34,10 @@ void AddReasons(NodeStatus& status, const std::string& name, const std::array<ui
 }
 
 void AddReplication(NodeStatus& status, const raft::Raft::Counters& counters) {
-  status.counters.emplace_back("appends_early", counters.early_kept, "kept");
-  status.counters.emplace_back("appends_early", counters.early_stored, "stored");
-  status.counters.emplace_back("append_gaps", counters.gaps_in_flight, "waited");
-  status.counters.emplace_back("append_gaps", counters.gaps_sent_again, "sent_again");
+  status.counters.emplace_back("appends_early", counters.reordered_kept, "kept");
+  status.counters.emplace_back("appends_early", counters.reordered_stored, "stored");
+  status.counters.emplace_back("append_gaps", counters.holes_in_flight, "waited");
+  status.counters.emplace_back("append_gaps", counters.holes_sent_again, "sent_again");
   status.counters.emplace_back("append_gaps", counters.probes, "probed");
   status.counters.emplace_back("append_gaps", counters.restarts_seen, "restarted");
   status.counters.emplace_back("leader_quorum_checks", counters.quorum_checks);
@@ -146,20 +145,21 @@ NodeStatus Node::StatusNow() {
   }
   status.full = FullProblems(replica_.state());
   status.cluster_epoch = config_.cluster_epoch;
-  status.beginning = config_.beginning;
+  status.recovery_nonce = config_.recovery_nonce;
   for (const PeerState& peer : peers_.states()) {
-    PeerStatus& said = status.peers.emplace_back();
-    said.id = peer.id;
-    said.address = peer.address;
-    if (peer.answers_at.port != 0) said.answers_at = peer.answers_at;
-    said.life = peers_.LifeOf(peer.id);
+    PeerStatus& reported = status.peers.emplace_back();
+    reported.id = peer.id;
+    reported.address = peer.address;
+    if (peer.answers_at.port != 0) reported.answers_at = peer.answers_at;
+    reported.incarnation = peers_.IncarnationOf(peer.id);
     const uint64_t heard_ns = std::max(peer.heard_ns, HeardByCore_ns(peer.id));
-    if (heard_ns != 0) said.heard_ago_ns = now_ns_ - std::min(now_ns_, heard_ns);
-    said.lost = peer.SaysLost(now_ns_);
-    if (peer.IsIncompatible(now_ns_)) said.incompatible = peer.incompatible;
+    if (heard_ns != 0) reported.heard_ago_ns = now_ns_ - std::min(now_ns_, heard_ns);
+    reported.lost = peer.ReportsLost(now_ns_);
+    if (peer.IsIncompatible(now_ns_)) reported.incompatible = peer.incompatible;
     if (peer.position >= HR_RAFT_MAX_MEMBERS) continue;
-    if (const uint64_t mean_ns = raft.detector().round_trip_ns(peer.position); mean_ns != 0) said.round_trip_ns = mean_ns;
-    if (raft.role() == raft::Role::kLeader) said.match = raft.progress()[peer.position].match();
+    if (const uint64_t mean_ns = raft.detector().round_trip_ns(peer.position); mean_ns != 0)
+      reported.round_trip_ns = mean_ns;
+    if (raft.role() == raft::Role::kLeader) reported.match = raft.progress()[peer.position].match();
   }
   AddMembersTo(status);
   AddSettingsTo(status);
@@ -171,6 +171,8 @@ NodeStatus Node::StatusNow() {
   status.counters.emplace_back("hkv_requests", front_end_.counters().requests);
   AddReasons<wire::HkvDrop>(status, "hkv_dropped", front_end_.counters().drops, 1);
   AddReasons<wire::HkvStatus>(status, "hkv_answers", front_end_.counters().answers, 0);
+  status.counters.emplace_back("hkv_authenticated", front_end_.counters().authenticated);
+  AddReasons<wire::HkvDenial>(status, "hkv_denied", front_end_.counters().denied, 1);
   status.counters.emplace_back("hkv_pushbacks", front_end_.counters().asked_for_no_hedge, "never");
   status.counters.emplace_back("hkv_pushbacks", front_end_.counters().asked_for_later_hedge, "later");
   AddSocket(status, "client", client_socket_->counters());

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -15,7 +17,11 @@
 
 #include <gtest/gtest.h>
 
+#include "absl/strings/match.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "cluster/node/node_testing.h"
+#include "cluster/wire/hkv_trailer.h"
 
 namespace hedgerow::node {
 namespace {
@@ -111,7 +117,7 @@ TEST_P(NodeTest, LeadershipIsNotHandedToTheDead) {
   EXPECT_LT(quickest, kHandsOverWithin);
 }
 
-TEST_P(NodeTest, LeadershipIsHandedToWhomItIsTold) {
+TEST_P(NodeTest, LeadershipGoesToTheNamedNode) {
   const uint64_t leader = WaitForLeader();
   const uint64_t target = leader % 3 + 1;
   EXPECT_EQ(nodes_[target - 1]->node->Transfer(raft::NodeId(leader)).code(),
@@ -129,15 +135,15 @@ TEST_P(NodeTest, TheLeaderAnnouncesItselfToTheProxy) {
   const wire::Key key = wire::DeriveProxyKey(wire::Key(), "proxy");
   std::optional<wire::Announcement> last;
   // By the leader's port: on a busy machine one that was deposed may announce itself once more behind its successor.
-  std::map<uint16_t, std::pair<raft::Term, uint64_t>> said;
+  std::map<uint16_t, std::pair<raft::Term, uint64_t>> announced;
   std::map<uint16_t, uint32_t> held_ms;  // by the leader's port: each has held for as long as it has run
   EXPECT_TRUE(Eventually([&] {
     for (const Datagram& datagram : proxy_socket_->Receive(Now_ns())) {
       const auto announcement = wire::OpenAnnouncement(datagram.bytes, key);
       EXPECT_TRUE(announcement.has_value());
       const std::pair now(announcement->term, announcement->sequence);
-      EXPECT_LT(said[announcement->leader_port], now);
-      said[announcement->leader_port] = now;
+      EXPECT_LT(announced[announcement->leader_port], now);
+      announced[announcement->leader_port] = now;
       EXPECT_GE(announcement->holds_ms, std::max(held_ms[announcement->leader_port], 1u)) << "0 says nothing";
       held_ms[announcement->leader_port] = announcement->holds_ms;
       EXPECT_LE(announcement->holds_ms, 1000u) << "it holds nothing for longer";
@@ -192,7 +198,7 @@ TEST_P(ListedClientsTest, WhatComesFromElsewhereGetsNoAnswerAndIsCounted) {
   EXPECT_NE(Open(2), 0u);
   const std::unique_ptr<UdpSocket> stranger = AnySocket();
   for (const std::string& datagram : {wire::Encode(wire::HkvRequest{.kind = wire::HkvKind::kOpen, .seq = 1}),
-                                      std::string("\x48\x02 of another version")}) {
+                                      std::string("\x48\x09 of another version")}) {
     stranger->Send(members_[0].serve, datagram);
   }
   stranger->Flush();
@@ -205,6 +211,132 @@ TEST_P(ListedClientsTest, WhatComesFromElsewhereGetsNoAnswerAndIsCounted) {
   client->Send(members_[0].serve, wire::Encode(wire::HkvRequest{.kind = wire::HkvKind::kOpen, .seq = 2}));
   client->Flush();
   EXPECT_TRUE(Eventually([&] { return !client->Receive(Now_ns()).empty(); }));
+}
+
+// Nodes that serve named clients alone.
+class NamedClientsTest : public NodeTest {
+ protected:
+  NodeConfig ConfigOf(uint64_t id) const override {
+    NodeConfig config = NodeTest::ConfigOf(id);
+    config.anonymous = false;
+    config.named_clients = {{.name = "web", .key_file = key_file_, .key = kWeb, .read = {"n", "app/"}, .write = {"n"}}};
+    return config;
+  }
+  // The answer, if it is one under this key; and its bytes.
+  std::optional<wire::HkvAnswer> AskAs(uint64_t node, const wire::HkvRequest& request, const wire::Key& key,
+                                       std::string* sealed = nullptr) {
+    const uint64_t now_ms = static_cast<uint64_t>(absl::ToUnixMillis(absl::Now()));
+    const std::string datagram = wire::SealHkvRequest(wire::Encode(request), "web", now_ms, key);
+    if (sealed != nullptr) *sealed = datagram;
+    return AskRaw(node, datagram, &key);
+  }
+  // `key` null: an answer without a tag is wanted.
+  std::optional<wire::HkvAnswer> AskRaw(uint64_t node, const std::string& datagram, const wire::Key* key) {
+    const std::unique_ptr<UdpSocket> socket = AnySocket();
+    const uint64_t until_ns = Now_ns() + 10'000'000'000;
+    while (Now_ns() < until_ns) {  // a leader may lose its office on a busy machine
+      socket->Send(members_[node - 1].serve, datagram);
+      socket->Flush();
+      pollfd ready{.fd = socket->fd(), .events = POLLIN, .revents = 0};
+      if (poll(&ready, 1, 2000) != 1) continue;
+      const std::vector<Datagram>& received = socket->Receive(Now_ns());
+      if (received.size() != 1) continue;
+      EXPECT_LE(received[0].bytes.size(), datagram.size()) << "never more than was asked with";
+      if (key != nullptr && !wire::IsHkvTagRight(received[0].bytes, *key)) return std::nullopt;
+      EXPECT_EQ(wire::HasHkvTrailer(received[0].bytes), key != nullptr);
+      const std::optional<wire::HkvAnswer> answer = wire::ParseHkvAnswer(received[0].bytes);
+      if (answer.has_value() && answer->status != wire::HkvStatus::kNotLeader) return answer;
+    }
+    return std::nullopt;
+  }
+  static wire::HkvRequest IncrementOnce(std::string key, uint64_t nonce) {
+    return {.kind = wire::HkvKind::kWrite,
+            .patience_us = 4'000'000,
+            .seq = nonce,
+            .operations = {{.kind = kv::OperationKind::kIncrement, .key = std::move(key), .delta = 1}}};
+  }
+
+  std::string key_file_;
+  static constexpr wire::Key kWeb = {.bytes = {1, 2, 3}}, kOther = {.bytes = {1, 2, 4}};
+};
+INSTANTIATE_TEST_SUITE_P(Durability, NamedClientsTest, testing::Values(Durability::kMemory), DurabilityOf);
+
+TEST_P(NamedClientsTest, AProvenClientIsServedByEveryNodeAndGetsProvenAnswers) {
+  const uint64_t leader = WaitForLeader();
+  for (uint64_t n = 0; n < 3; ++n) {
+    const uint64_t node = (leader - 1 + n) % 3 + 1;
+    const auto answer = AskAs(node, IncrementOnce("n", 100 + n), kWeb);
+    ASSERT_TRUE(answer.has_value()) << "node " << node;
+    EXPECT_EQ(answer->status, wire::HkvStatus::kOk);
+    EXPECT_EQ(answer->values, std::vector<std::string>{std::to_string(n + 1)});
+    const auto value = AskAs(node, {.kind = wire::HkvKind::kGet, .client_id = 5, .seq = n, .key = "n"}, kWeb);
+    ASSERT_TRUE(value.has_value());
+    EXPECT_EQ(value->value, std::to_string(n + 1));
+  }
+  const auto opened = AskAs(leader, {.kind = wire::HkvKind::kOpen, .seq = 77}, kWeb);
+  ASSERT_TRUE(opened.has_value());
+  EXPECT_NE(opened->session, 0u);
+}
+
+TEST_P(NamedClientsTest, WhatIsNotProvenOrNotAllowedIsDeniedWhicheverNodeIsAsked) {
+  WaitForLeader();
+  for (uint64_t node = 1; node <= 3; ++node) {
+    const wire::HkvRequest increment = IncrementOnce("n", 200 + node);
+    const auto anonymous = AskRaw(node, wire::Encode(increment), nullptr);
+    ASSERT_TRUE(anonymous.has_value());
+    EXPECT_EQ(anonymous->status, wire::HkvStatus::kDenied);
+    EXPECT_EQ(anonymous->denial, wire::HkvDenial::kAnonymous);
+    const uint64_t now_ms = static_cast<uint64_t>(absl::ToUnixMillis(absl::Now()));
+    const auto unproven = AskRaw(node, wire::SealHkvRequest(wire::Encode(increment), "web", now_ms, kOther), nullptr);
+    ASSERT_TRUE(unproven.has_value());
+    EXPECT_EQ(unproven->denial, wire::HkvDenial::kUnproven);
+    const auto recorded = AskRaw(node, wire::SealHkvRequest(wire::Encode(increment), "web", now_ms - 60'000, kWeb), &kWeb);
+    ASSERT_TRUE(recorded.has_value());
+    EXPECT_EQ(recorded->denial, wire::HkvDenial::kClock);
+    const auto no_right = AskAs(node, IncrementOnce("app/x", 300 + node), kWeb);
+    ASSERT_TRUE(no_right.has_value());
+    EXPECT_EQ(no_right->denial, wire::HkvDenial::kWrite);
+    EXPECT_EQ(no_right->denied_key, "app/x");
+    for (const char* reason : {"anonymous", "unproven", "clock", "write"})
+      EXPECT_GE(Counter(node, "hkv_denied", reason), 1u) << reason;
+  }
+  const auto value = AskAs(1, {.kind = wire::HkvKind::kGet, .client_id = 5, .seq = 1, .key = "n"}, kWeb);
+  ASSERT_TRUE(value.has_value());
+  EXPECT_EQ(value->status, wire::HkvStatus::kNotFound) << "none of them was done";
+}
+
+TEST_P(NamedClientsTest, AKeyFileThatIsReadAgainChangesTheKey) {
+  const uint64_t leader = WaitForLeader();
+  Stop(leader);
+  const std::string file = folder_ + "/web.key";
+  const auto write = [&file](const wire::Key& key) {
+    std::ofstream(file) << wire::FormatKey(key) << "\n";
+    std::filesystem::permissions(file, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  };
+  write(kWeb);
+  key_file_ = file;
+  Start(leader);
+  WaitForLeader();
+  Node& node = *nodes_[leader - 1]->node;
+  const wire::HkvRequest get{.kind = wire::HkvKind::kGet, .client_id = 5, .seq = 1, .key = "n"};
+  EXPECT_TRUE(AskAs(leader, get, kWeb).has_value());
+  write(kOther);
+  EXPECT_EQ(node.ReloadClientKeys(), absl::OkStatus());
+  EXPECT_TRUE(AskAs(leader, get, kOther).has_value());
+  EXPECT_FALSE(AskAs(leader, get, kWeb).has_value()) << "the former key proves nothing any more";
+  std::ofstream(file) << "no key";
+  const absl::Status refused = node.ReloadClientKeys();
+  EXPECT_TRUE(absl::StrContains(refused.message(), "web.key holds no key")) << refused;
+  EXPECT_TRUE(AskAs(leader, get, kOther).has_value()) << "and nothing changed";
+}
+
+TEST_P(NamedClientsTest, AReplayedWriteIsAnsweredAndDoesNothingNew) {
+  const uint64_t leader = WaitForLeader();
+  std::string recorded;
+  ASSERT_EQ(AskAs(leader, IncrementOnce("n", 400), kWeb, &recorded)->values, std::vector<std::string>{"1"});
+  for (uint64_t node = 1; node <= 3; ++node)
+    EXPECT_EQ(AskRaw(node, recorded, &kWeb)->values, std::vector<std::string>{"1"}) << "from another socket, to node " << node;
+  EXPECT_EQ(AskAs(leader, {.kind = wire::HkvKind::kGet, .client_id = 5, .seq = 2, .key = "n"}, kWeb)->value, "1");
 }
 
 TEST_P(BusyNodeTest, TooManyRequestsMakeItAskForNoHedges) {
@@ -246,7 +378,8 @@ TEST_P(BusyNodeTest, TooManyRequestsMakeItAskForNoHedges) {
 TEST_P(NodeTest, ANodeOfAnotherClusterIsNotBelieved) {
   const uint64_t leader = WaitForLeader();
   wire::Key other_key;
-  wire::PeerCodec forger({.cluster_id = 7, .key = other_key, .self = raft::NodeId(leader % 3 + 1), .life = 3});
+  wire::PeerCodec forger(
+      {.cluster_id = 7, .key = other_key, .self = raft::NodeId(leader % 3 + 1), .incarnation = 3});
   const std::unique_ptr<UdpSocket> socket = AnySocket();
   const raft::Term term = StatusOf(leader).term;
   for (int i = 0; i < 50; ++i) {

@@ -146,7 +146,7 @@ class NodeTest : public NodeFolderTest {
     return leader != 0 && nodes_[leader - 1] != nullptr ? leader : 0;
   }
 
-  // Asks whoever leads by then, until it is taken up.
+  // Asks the leader of the moment, until it accepts.
   bool Change(const std::vector<raft::MemberChange>& changes) {
     absl::Status refusal;
     const bool begun = Eventually([&] {
@@ -171,8 +171,8 @@ class NodeTest : public NodeFolderTest {
     if (received.size() != 1) return std::nullopt;
     return wire::ParseHkvAnswer(received[0].bytes);
   }
-  // The same again, as a client would, until somebody has done it: on a busy machine a leader may lose its office for
-  // a moment and win it back. After ten seconds: the last answer, if there was any.
+  // The same again, as a client would, until it is done: on a busy machine a leader may lose its office for a
+  // moment and win it back. After ten seconds: the last answer, if there was any.
   std::optional<wire::HkvAnswer> AskUntilDone(uint64_t node, const wire::HkvRequest& request) {
     const uint64_t until_ns = Now_ns() + 10'000'000'000;
     while (true) {

@@ -24,24 +24,49 @@ namespace hedgerow::node {
 namespace {
 
 // Hooks that were taken off, neighbours that moved.
-constexpr absl::Duration kLookAgain = absl::Seconds(1);
+constexpr absl::Duration kPollNetwork = absl::Seconds(1);
 constexpr uint64_t kLooksPerRoutes = 10;
 constexpr char kBpffs[] = "/sys/fs/bpf";
 
-constexpr std::array<absl::string_view, HR_NODE_EVENT_COUNT> kEventNames = {
-    "heartbeat_answered", "heartbeat_counted", "pre_vote_answered",
-    "vote_refused",       "vote_granted",      "vote_ignored",
-    "vote_counted",       "append_stored",     "ack_counted",
-    "woken_for_commit",   "woken_for_round",   "woken_for_votes",
-    "woken_for_ack",      "passed_kind",       "passed_fenced",
-    "passed_lease",       "passed_term",       "passed_role",
-    "passed_gap",         "passed_batch",      "passed_size",
-    "passed_ring_full",   "passed_life",       "passed_malformed",
-    "dropped_tag",        "dropped_replayed",  "dropped_too_old",
-    "broadcast",          "broadcast_copies",  "broadcast_failed",
-    "resigned",           "passed_epoch",      "passed_source",
-    "answer_failed",      "passed_suspicion",  "passed_configuration",
-    "passed_no_member",   "noticed",           "append_stored_unsaid"};
+constexpr std::array<absl::string_view, HR_NODE_EVENT_COUNT> kEventNames = {"heartbeat_answered",
+                                                                            "heartbeat_counted",
+                                                                            "pre_vote_answered",
+                                                                            "vote_refused",
+                                                                            "vote_granted",
+                                                                            "vote_ignored",
+                                                                            "vote_counted",
+                                                                            "append_stored",
+                                                                            "ack_counted",
+                                                                            "woken_for_commit",
+                                                                            "woken_for_round",
+                                                                            "woken_for_votes",
+                                                                            "woken_for_ack",
+                                                                            "passed_kind",
+                                                                            "passed_fenced",
+                                                                            "passed_lease",
+                                                                            "passed_term",
+                                                                            "passed_role",
+                                                                            "passed_gap",
+                                                                            "passed_batch",
+                                                                            "passed_size",
+                                                                            "passed_ring_full",
+                                                                            "passed_incarnation",
+                                                                            "passed_malformed",
+                                                                            "dropped_tag",
+                                                                            "dropped_replayed",
+                                                                            "dropped_too_old",
+                                                                            "broadcast",
+                                                                            "broadcast_copies",
+                                                                            "broadcast_failed",
+                                                                            "resigned",
+                                                                            "passed_epoch",
+                                                                            "passed_source",
+                                                                            "answer_failed",
+                                                                            "passed_suspicion",
+                                                                            "passed_configuration",
+                                                                            "passed_no_member",
+                                                                            "noticed",
+                                                                            "append_stored_unsaid"};
 
 offload::XdpChoice ChoiceOf(XdpMode mode) {
   switch (mode) {
@@ -78,7 +103,7 @@ std::string InstanceOf(const NodeConfig& config) {
                       absl::Hex(net::Fnv1a(config.data_dir), absl::kZeroPad8));
 }
 
-// The log was made anew: what is pinned here was promised for one that nobody goes on with.
+// The log was made anew: what is pinned here was promised for one that is not continued.
 absl::Status ForgetFormerLog(const NodeConfig& config, IdentityKeeper& identity) {
   if (!identity.JustRestored()) return absl::OkStatus();
   const std::string instance = InstanceOf(config);
@@ -102,8 +127,8 @@ absl::Status WhyLost(const NodeConfig& config, const IdentityKeeper& identity, a
       what, " must not come back as itself (", identity.path(), " says so). ",
       left ? "" : "Do not empty its folder. ",
       "Let it come back under an id that was never used (`hedgerow cluster members rejoin` at the leader): the "
-      "others go on while they are a majority, and once they are not, `hedgerow cluster recover` begins anew "
-      "with the member that has the most")));
+      "others go on while they are a majority, and once they are not, `hedgerow cluster recover` makes a "
+      "cluster of the member that has the most")));
 }
 
 absl::Status OutOfReach(const absl::Status& why) {
@@ -113,14 +138,14 @@ absl::Status OutOfReach(const absl::Status& why) {
 
 }  // namespace
 
-Offloads::Offloads(const NodeConfig& config, uint64_t life, IdentityKeeper& identity)
-    : config_(config), life_(life), identity_(identity) {}
+Offloads::Offloads(const NodeConfig& config, uint64_t incarnation, IdentityKeeper& identity)
+    : config_(config), incarnation_(incarnation), identity_(identity) {}
 
-Offloads::~Offloads() { StopLookingOut(); }
+Offloads::~Offloads() { StopNetlinkWatcher(); }
 
-absl::StatusOr<std::unique_ptr<Offloads>> Offloads::Open(const NodeConfig& config, uint64_t life,
-                                                          IdentityKeeper& identity) {
-  auto offloads = std::unique_ptr<Offloads>(new Offloads(config, life, identity));
+absl::StatusOr<std::unique_ptr<Offloads>> Offloads::Open(const NodeConfig& config, uint64_t incarnation,
+                                                         IdentityKeeper& identity) {
+  auto offloads = std::unique_ptr<Offloads>(new Offloads(config, incarnation, identity));
   if (absl::Status status = ForgetFormerLog(config, identity); !status.ok()) return status;
   if (identity.KernelLost()) return WhyLost(config, identity);
   const absl::Status loaded = offloads->Load();
@@ -184,8 +209,8 @@ absl::Status Offloads::Start(kv::Replica& replica, Peers& peers) {
   if (kernel_ == nullptr) return absl::OkStatus();
   const bool memory = config_.durability == Durability::kMemory;
   peers.DrawNumbersFrom([this] { return kernel_->DrawPacketNumber(); });
-  offload::CouplingOptions options;
-  options.incarnation = life_;
+  offload::KernelBridgeOptions options;
+  options.incarnation = incarnation_;
   options.durability = memory ? offload::Durability::kMemory : offload::Durability::kDisk;
   options.switches = {.heartbeat = config_.offloads.heartbeat,
                       .vote = config_.offloads.vote,
@@ -200,9 +225,9 @@ absl::Status Offloads::Start(kv::Replica& replica, Peers& peers) {
     const absl::Status marked = identity_.SetKernelHolds();
     if (!marked.ok()) return marked;
   }
-  coupling_ = std::make_unique<offload::Coupling>(
+  bridge_ = std::make_unique<offload::KernelBridge>(
       *kernel_, options, [&peers](std::string_view datagram) { return peers.Decode(datagram); });
-  for (uint32_t position = 0; position < HR_NODE_MEMBERS; ++position) kernel_->SetLife(position, 0, 0);
+  for (uint32_t position = 0; position < HR_NODE_MEMBERS; ++position) kernel_->SetIncarnation(position, 0, 0);
   WriteMembers();
   absl::StatusOr<offload::Neighbours> neighbours = offload::Neighbours::Open(*kernel_);
   if (neighbours.ok()) {
@@ -212,32 +237,32 @@ absl::Status Offloads::Start(kv::Replica& replica, Peers& peers) {
     found_.neighbours_why_not = std::string(neighbours.status().message());
   }
   StartWatch();
-  const absl::Status adopted = coupling_->Adopt(replica);
+  const absl::Status adopted = bridge_->Adopt(replica);
   if (absl::IsDataLoss(adopted)) {
     if (absl::Status marked = identity_.SetKernelLost(); !marked.ok()) return marked;
     return WhyLost(config_, identity_, adopted.message());
   }
-  if (adopted.ok()) lookout_ = std::thread([this] { LookOut(); });
+  if (adopted.ok()) netlink_watcher_ = std::thread([this] { WatchNetlink(); });
   return adopted;
 }
 
-void Offloads::LookOut() {
+void Offloads::WatchNetlink() {
   const auto wanted = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
     return stopping_ || members_version_ != members_written_.load(std::memory_order_relaxed);
   };
   while (true) {
     WriteMembers();
-    LookAgain();
+    PollNetwork();
     absl::MutexLock lock(&mutex_);
-    mutex_.AwaitWithTimeout(absl::Condition(&wanted), kLookAgain);
+    mutex_.AwaitWithTimeout(absl::Condition(&wanted), kPollNetwork);
     if (stopping_) return;
   }
 }
 
-// A position that is another's from now on is nobody's to the kernel until the map says whose: its window is
-// closed here, and the broadcast passes it over (Follow). What is counted goes by the shared state (R0). A member
-// that moves is known anew as well: the kernel left to the process what came from elsewhere, and has not seen
-// those numbers.
+// A position that changes its member is empty to the kernel until the map names the new one: its window is
+// closed here, and the broadcast passes it over (Follow). What is counted goes by the shared state (R0). A
+// member that moves is known anew as well: the kernel left to the process what came from elsewhere, and has not
+// seen those numbers.
 void Offloads::SetMembers(std::vector<PeerState> others) {
   std::array<raft::NodeId, HR_NODE_MEMBERS> ids{};
   std::array<NetAddress, HR_NODE_MEMBERS> addresses{};
@@ -249,8 +274,8 @@ void Offloads::SetMembers(std::vector<PeerState> others) {
     if (ids[position] == ids_[position] && addresses[position] == addresses_[position]) continue;
     ids_[position] = ids[position];
     addresses_[position] = addresses[position];
-    lives_[position] = 0;
-    if (coupling_ != nullptr) kernel_->SetLife(position, 0, 0);
+    incarnations_[position] = 0;
+    if (bridge_ != nullptr) kernel_->SetIncarnation(position, 0, 0);
   }
   absl::MutexLock lock(&mutex_);
   members_ = std::move(others);
@@ -291,19 +316,19 @@ void Offloads::WriteMembers() {
   members_written_.store(version, std::memory_order_release);
 }
 
-void Offloads::StopLookingOut() {
+void Offloads::StopNetlinkWatcher() {
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
   }
-  if (lookout_.joinable()) lookout_.join();
+  if (netlink_watcher_.joinable()) netlink_watcher_.join();
 }
 
 void Offloads::StartWatch() {
   if (!config_.offloads.watchdog) return;
   offload::WatchSpec spec;
   spec.instance = InstanceOf(config_);
-  spec.incarnation = life_;
+  spec.incarnation = incarnation_;
   spec.self = config_.self;
   spec.cluster_id = config_.cluster_id;
   spec.cluster_key = wire::SipHashKey(config_.cluster_key);
@@ -332,7 +357,7 @@ void Offloads::StartWatch() {
   }
 }
 
-// A leader's clock goes round as long as it is tended, and knows who should follow.
+// A leader's clock goes round as long as it is tended, and knows the successors.
 void Offloads::Tend(uint64_t now_ns, const raft::Raft& raft) {
   if (watch_ == nullptr || raft.role() != raft::Role::kLeader) return;
   std::array<std::pair<raft::LogIndex, raft::NodeId>, HR_RAFT_MAX_MEMBERS> order;
@@ -352,22 +377,22 @@ void Offloads::Tend(uint64_t now_ns, const raft::Raft& raft) {
 }
 
 void Offloads::Stop(kv::Replica& replica) {
-  if (coupling_ == nullptr) return;
-  StopLookingOut();
-  coupling_->Close(replica);
+  if (bridge_ == nullptr) return;
+  StopNetlinkWatcher();
+  bridge_->Close(replica);
   kernel_->Detach();
-  if (replica.raft().durable_sequence() != replica.raft().asked_sequence() || coupling_->superseded()) return;
-  // In this order: who is killed in between is started with the maps and owes nothing; the other way round it
-  // would owe what is gone, and be LOST with everything in its log.
+  if (replica.raft().durable_sequence() != replica.raft().asked_sequence() || bridge_->superseded()) return;
+  // In this order: a node that is killed in between starts with the maps and owes nothing. The other way round
+  // it would owe what is gone, and be LOST with everything in its log.
   if (!identity_.SetKernelFree().ok()) return;
   offload::BpfKernel::RemovePins(kBpffs, InstanceOf(config_)).IgnoreError();
 }
 
 void Offloads::Follow(uint64_t now_ns, const raft::Raft& raft, Peers& peers) {
   if (kernel_ == nullptr) return;
-  FollowLives(peers);
+  FollowIncarnations(peers);
   Tend(now_ns, raft);
-  // Of members that are not written yet none may be reached: the map may name who had a position before.
+  // No member may be reached before all are written: the map may still name the former member of a position.
   const bool written = members_written_.load(std::memory_order_acquire) == members_wanted_;
   peers.SetBroadcast(HR_NODE_MARK_BROADCAST, written ? reachable_.load(std::memory_order_relaxed) : 0);
   // Numbers that only the process has seen, while no program was there to take them, must not be new to the
@@ -376,8 +401,8 @@ void Offloads::Follow(uint64_t now_ns, const raft::Raft& raft, Peers& peers) {
   if (attached != attached_seen_) {
     attached_seen_ = attached;
     for (uint32_t position = 0; position < HR_NODE_MEMBERS; ++position) {
-      if (!ids_[position].IsSet() || lives_[position] == 0) continue;
-      kernel_->SetLife(position, lives_[position], peers.HighestNumberOf(ids_[position]));
+      if (!ids_[position].IsSet() || incarnations_[position] == 0) continue;
+      kernel_->SetIncarnation(position, incarnations_[position], peers.HighestNumberOf(ids_[position]));
     }
   }
   const uint64_t detached = detached_.load(std::memory_order_relaxed);
@@ -389,17 +414,17 @@ void Offloads::Follow(uint64_t now_ns, const raft::Raft& raft, Peers& peers) {
   }
 }
 
-void Offloads::FollowLives(Peers& peers) {
+void Offloads::FollowIncarnations(Peers& peers) {
   for (uint32_t position = 0; position < HR_NODE_MEMBERS; ++position) {
     const raft::NodeId id = ids_[position];
-    if (!id.IsSet() || peers.LifeOf(id) == lives_[position]) continue;
-    lives_[position] = peers.LifeOf(id);
-    kernel_->SetLife(position, lives_[position], peers.HighestNumberOf(id));
+    if (!id.IsSet() || peers.IncarnationOf(id) == incarnations_[position]) continue;
+    incarnations_[position] = peers.IncarnationOf(id);
+    kernel_->SetIncarnation(position, incarnations_[position], peers.HighestNumberOf(id));
   }
 }
 
 // Attaches what is not, and follows the neighbours.
-void Offloads::LookAgain() {
+void Offloads::PollNetwork() {
   const OffloadsConfig& wanted = config_.offloads;
   Found found;
   found.lost_answers = kernel_->LostAnswers();
@@ -443,10 +468,10 @@ void Offloads::AddTo(NodeStatus& status) {
   const offload::HookStatus& xdp = found.xdp;
   const auto add = [&status](const char* name, bool is_wanted, const offload::HookStatus& hook,
                              const char* unless) {
-    OffloadStatus& said = status.offloads.emplace_back();
-    said.name = name;
-    said.on = is_wanted && hook.on && unless == nullptr;
-    said.detail = !is_wanted ? "switched off" : unless != nullptr ? unless : hook.detail;
+    OffloadStatus& reported = status.offloads.emplace_back();
+    reported.name = name;
+    reported.on = is_wanted && hook.on && unless == nullptr;
+    reported.detail = !is_wanted ? "switched off" : unless != nullptr ? unless : hook.detail;
   };
   add("heartbeat", wanted.heartbeat, xdp, nullptr);
   add("vote", wanted.vote, xdp, nullptr);
@@ -476,13 +501,13 @@ void Offloads::AddTo(NodeStatus& status) {
   status.histograms.push_back(fences_.As("fence"));
   status.counters.emplace_back("kernel_detached", detached_.load(std::memory_order_relaxed));
   status.counters.emplace_back("kernel_lost_answers", found.lost_answers);
-  const offload::CouplingStatistics& coupling = coupling_->statistics();
-  status.counters.emplace_back("coupling", coupling.fences, "fence");
-  status.counters.emplace_back("coupling", coupling.opens, "open");
-  status.counters.emplace_back("coupling", coupling.leases, "lease");
-  status.counters.emplace_back("coupling", coupling.appends, "append");
-  status.counters.emplace_back("coupling", coupling.votes, "vote");
-  status.counters.emplace_back("coupling", coupling.adopted, "adopted");
+  const offload::KernelBridgeStatistics& bridge = bridge_->statistics();
+  status.counters.emplace_back("kernel_bridge", bridge.fences, "fence");
+  status.counters.emplace_back("kernel_bridge", bridge.opens, "open");
+  status.counters.emplace_back("kernel_bridge", bridge.leases, "lease");
+  status.counters.emplace_back("kernel_bridge", bridge.appends, "append");
+  status.counters.emplace_back("kernel_bridge", bridge.votes, "vote");
+  status.counters.emplace_back("kernel_bridge", bridge.adopted, "adopted");
 }
 
 }  // namespace hedgerow::node

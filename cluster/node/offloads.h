@@ -2,8 +2,8 @@
 //
 // A node's kernel offloads as its loop uses them: loads and attaches them, keeps them in step with members and
 // lives, and says of each whether it is on and why not. Whatever the kernel refuses is off, and the node does
-// it itself; the one error is a kernel part that has promised something for a former life and cannot be found.
-// On the loop's thread.
+// it itself; the one error is a kernel part that has promised something for a former incarnation and cannot be
+// found. On the loop's thread.
 
 #pragma once
 
@@ -27,7 +27,7 @@
 #include "cluster/node/peers/peers.h"
 #include "cluster/node/status/status.h"
 #include "cluster/offload/bpf_kernel.h"
-#include "cluster/offload/coupling.h"
+#include "cluster/offload/kernel_bridge.h"
 #include "cluster/offload/neighbours.h"
 #include "cluster/offload/watch.h"
 
@@ -35,9 +35,9 @@ namespace hedgerow::node {
 
 class Offloads {
  public:
-  // DataLoss: a former life of this node has promised in the kernel what is not there any more, so it must not
-  // go on as itself. FailedPrecondition: what is there is not this node's.
-  static absl::StatusOr<std::unique_ptr<Offloads>> Open(const NodeConfig& config, uint64_t life,
+  // DataLoss: a former incarnation of this node has promised in the kernel what is not there any more, so it
+  // must not go on as itself. FailedPrecondition: what is there is not this node's.
+  static absl::StatusOr<std::unique_ptr<Offloads>> Open(const NodeConfig& config, uint64_t incarnation,
                                                         IdentityKeeper& identity);
   // The first thing of all: to open the log makes it one that an earlier program cannot read, and what a killed
   // process of that program has left in the kernel that program alone can fetch. After an error nothing may be
@@ -46,14 +46,14 @@ class Offloads {
   ~Offloads();
 
   // Null where the kernel does nothing for this node.
-  offload::Coupling* coupling() { return coupling_.get(); }
+  offload::KernelBridge* bridge() { return bridge_.get(); }
 
-  // Whom the kernel may know, from now on, by their positions; who is no member any more is sent nothing. Takes
-  // effect within the next milliseconds but for those who have left, who are out at once.
+  // The members that the kernel may know from now on, by their positions; a former member is sent nothing.
+  // Takes effect within milliseconds, and at once for members that have left.
   void SetMembers(std::vector<PeerState> others);
 
-  // Once, before the first turn: takes over what the kernel holds for the former life, and attaches. DataLoss
-  // as of Open: the log is not the one that it goes with.
+  // Once, before the first turn: takes over what the kernel holds for the former incarnation, and attaches.
+  // DataLoss as of Open: the log is not the one that it goes with.
   absl::Status Start(kv::Replica& replica, Peers& peers);
   // In order: nothing is promised any more that the log does not hold.
   void Stop(kv::Replica& replica);
@@ -66,22 +66,22 @@ class Offloads {
   void AddTo(NodeStatus& status);
 
  private:
-  Offloads(const NodeConfig& config, uint64_t life, IdentityKeeper& identity);
+  Offloads(const NodeConfig& config, uint64_t incarnation, IdentityKeeper& identity);
   absl::Status Load();
-  void LookOut();
-  void LookAgain();
-  void StopLookingOut();
-  void FollowLives(Peers& peers);
+  void WatchNetlink();
+  void PollNetwork();
+  void StopNetlinkWatcher();
+  void FollowIncarnations(Peers& peers);
   void WriteMembers();
   void Tend(uint64_t now_ns, const raft::Raft& raft);
   void StartWatch();
 
   const NodeConfig config_;
-  uint64_t life_;
+  uint64_t incarnation_;
   IdentityKeeper& identity_;
   std::string why_not_;  // nothing is loaded
   std::unique_ptr<offload::BpfKernel> kernel_;
-  std::unique_ptr<offload::Coupling> coupling_;
+  std::unique_ptr<offload::KernelBridge> bridge_;
   uint64_t fence_begun_ns_ = 0;
   Durations fences_;
   std::optional<offload::Neighbours> neighbours_;
@@ -90,7 +90,7 @@ class Offloads {
   // By position, as the kernel knows them: the loop's.
   std::array<raft::NodeId, HR_NODE_MEMBERS> ids_{};
   std::array<NetAddress, HR_NODE_MEMBERS> addresses_{};
-  std::array<uint64_t, HR_NODE_MEMBERS> lives_{};
+  std::array<uint64_t, HR_NODE_MEMBERS> incarnations_{};
   uint64_t detached_seen_ = 0;
   uint64_t attached_seen_ = 0;
 
@@ -101,10 +101,10 @@ class Offloads {
     offload::HookStatus xdp{};
     offload::HookStatus broadcast{};
     std::string neighbours_why_not{};
-    std::string unreachable{};  // whom the watch cannot tell, and why
+    std::string unreachable{};  // the nodes that the watch cannot notify, and why
     uint64_t lost_answers = 0;
   };
-  std::thread lookout_;
+  std::thread netlink_watcher_;
   absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   Found found_ ABSL_GUARDED_BY(mutex_);
@@ -113,7 +113,7 @@ class Offloads {
   std::atomic<uint64_t> members_written_ = 0;               // the version that the kernel has
   uint64_t members_wanted_ = 0;                             // the loop's copy of members_version_
   std::atomic<uint32_t> reachable_ = 0;                     // of the members that were written
-  std::atomic<uint64_t> detached_ = 0;                      // times that somebody took the programs off
+  std::atomic<uint64_t> detached_ = 0;                      // times that the programs were detached from outside
   std::atomic<uint64_t> attached_ = 0;                      // times that the programs were attached since
   bool xdp_was_on_ = false;                                 // the thread's, like the next one
   uint64_t looks_ = 0;

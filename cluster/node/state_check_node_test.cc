@@ -98,7 +98,7 @@ TEST_P(StateCheckNodeTest, ALeadersFlippedBitCostsItTheLead) {
 }
 
 // Nothing is written meanwhile: no fingerprint would tell of it.
-TEST_P(StateCheckNodeTest, ASnapshotFindsAFlippedBitThatNobodyHasTouched) {
+TEST_P(StateCheckNodeTest, ASnapshotFindsAFlippedBitInAnUntouchedKey) {
   const uint64_t leader = Begin();
   const uint64_t victim = leader % 3 + 1;
   Flip(victim, "untouched");

@@ -2,7 +2,7 @@
 //
 // A cluster of this version's nodes and one of a version before with the same datagrams (number 3), whose place
 // a double takes: it says what that one says, byte for byte (cluster/wire/peer_test.cc keeps that true), and
-// knows of no log ids. It votes, acknowledges and counts like any other. One of number 2 is heard by nobody;
+// knows of no copy ids. It votes, acknowledges and counts like any other. One of number 2 is heard by nobody;
 // whole nodes of two programs: tests/e2e/test_recovery.py with HEDGEROW_PREVIOUS.
 
 #include <algorithm>
@@ -28,7 +28,10 @@ class NodeOfTheVersionBefore {
   explicit NodeOfTheVersionBefore(const NodeConfig& config)
       : config_(config),
         socket_(UdpSocket::Bind(config.own().peer, 1 << 20, UdpSocket::kDatagramMax_bytes).value()),
-        codec_({.cluster_id = config.cluster_id, .key = config.cluster_key, .self = config.self, .life = 77}),
+        codec_({.cluster_id = config.cluster_id,
+                .key = config.cluster_key,
+                .self = config.self,
+                .incarnation = 77}),
         thread_([this] { Run(); }) {}
   ~NodeOfTheVersionBefore() {
     stop_ = true;
@@ -110,7 +113,7 @@ class NodeOfTheVersionBefore {
     const bool longer =
         std::pair(asked.last_term, asked.last_index) >= std::pair(last_term, raft::LogIndex(terms_.size()));
     // As long as there is a leader nobody else is wanted, unless that one does.
-    const bool sticks = Now_ns() < heard_ns_ + kSticks_ns && asked.waived_term != term_;
+    const bool sticks = Now_ns() < heard_ns_ + kSticks_ns && asked.transfer_term != term_;
     const raft::Term above = std::max(voted_, asked.pre_vote ? term_ : raft::Term());
     const bool granted = longer && !sticks && asked.asked_term > above;
     if (granted && !asked.pre_vote) {

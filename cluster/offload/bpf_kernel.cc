@@ -39,7 +39,7 @@ std::array<PinnedMap, 4> StateMaps(node_bpf* skeleton) {
 std::string PinPath(const std::string& folder, const char* name) { return absl::StrCat(folder, "/", name); }
 
 // Runs a control program on `request`, which becomes the answer. A request that is not carried out would break
-// the safety contract (a fence that does not hold), so nobody may go on after it.
+// the safety contract (a fence that does not hold), so the process must not go on after it.
 template <typename Request>
 void RunControl(bpf_program* program, Request& request) {
   char frame[ETHER_HDR_LEN + sizeof(request)] = {};
@@ -106,9 +106,9 @@ absl::Status BpfKernel::Load() {
   auto numbers = Mapped<hr_node_numbers>::Open(numbers_map(), 1);
   if (!numbers.ok()) return numbers.status();
   numbers_ = *std::move(numbers);
-  auto attention = Mapped<hr_node_attention>::Open(bpf_map__fd(skeleton_->maps.attention), 1);
-  if (!attention.ok()) return attention.status();
-  attention_ = *std::move(attention);
+  auto doorbell = Mapped<hr_node_doorbell>::Open(bpf_map__fd(skeleton_->maps.doorbell), 1);
+  if (!doorbell.ok()) return doorbell.status();
+  doorbell_ = *std::move(doorbell);
   return absl::OkStatus();
 }
 
@@ -221,19 +221,17 @@ void BpfKernel::Control(hr_node_control& request) { RunControl(skeleton_->progs.
 
 // The order of the two is what matters, so both are the strictest there is.
 void BpfKernel::SetAwake(bool awake) {
-  __atomic_store_n(const_cast<__u64*>(&attention_->awake), awake ? 1 : 0, __ATOMIC_SEQ_CST);
+  __atomic_store_n(const_cast<__u64*>(&doorbell_->awake), awake ? 1 : 0, __ATOMIC_SEQ_CST);
 }
-uint64_t BpfKernel::Moved() {
-  return __atomic_load_n(const_cast<__u64*>(&attention_->moved), __ATOMIC_SEQ_CST);
-}
+uint64_t BpfKernel::Moved() { return __atomic_load_n(const_cast<__u64*>(&doorbell_->moved), __ATOMIC_SEQ_CST); }
 
 int BpfKernel::state_map() const { return bpf_map__fd(skeleton_->maps.node); }
 int BpfKernel::numbers_map() const { return bpf_map__fd(skeleton_->maps.numbers); }
 
-void BpfKernel::SetLife(uint32_t position, uint64_t life, uint64_t floor) {
+void BpfKernel::SetIncarnation(uint32_t position, uint64_t incarnation, uint64_t floor) {
   hr_node_window_control request{};
   request.position = position;
-  request.life = life;
+  request.incarnation = incarnation;
   request.floor = floor;
   RunControl(skeleton_->progs.hr_node_window, request);
   HEDGEROW_CHECK(request.result == HR_NODE_DONE);

@@ -5,13 +5,12 @@
 // state goes through the control programs. One owner: the loop's thread; DrawPacketNumber may be called from
 // any.
 //
-// Order at start: Open; Control(ADOPT); Take all of the ring; SetMember and SetLife as they become known;
-// Attach; Control(OPEN). The programs that are attached go with this object or its process; the pins stay
-// (RemovePins).
+// Order at start: Open; Control(ADOPT); Take all of the ring; SetMember and SetIncarnation as they become
+// known; Attach; Control(OPEN). The programs that are attached go with this object or its process; the pins
+// stay (RemovePins).
 
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -38,10 +37,10 @@ struct BpfKernelOptions {
   uint32_t self = 0;       // node id
   hr_address address{};    // where the peers send to, v4-mapped
   uint16_t port = 0;       // host order
-  std::string instance{};  // one of a kind on this host, and the same in the node's next life
+  std::string instance{};  // one of a kind on this host, and the same in the node's next incarnation
   bool pin = false;        // the maps outlive the process
-  // Something is owed that a former life's maps hold: without them Open is DataLoss and pins nothing, else the
-  // next start would take empty maps for those.
+  // Something is owed that a former incarnation's maps hold: without them Open is DataLoss and pins nothing,
+  // else the next start would take empty maps for those.
   bool must_adopt = false;
   std::string bpffs = "/sys/fs/bpf";
 };
@@ -76,16 +75,16 @@ class BpfKernel : public Kernel {
   // Whether an instance has pinned maps, of whatever layout.
   static bool HasPins(const std::string& bpffs, const std::string& instance);
   // Of an instance that has some, before anything else is changed: whether Open could take them, as far as they
-  // say for whom they are. Errors are those of Open.
+  // name their owner. Errors are those of Open.
   static absl::Status CheckPins(const std::string& bpffs, const std::string& instance, uint64_t cluster_id,
                                 uint32_t self);
   // Removes what an instance has pinned. What it held is lost with it.
   static absl::Status RemovePins(const std::string& bpffs, const std::string& instance);
 
-  bool adopted() const { return adopted_; }  // from an earlier life; otherwise the state is all zero
+  bool adopted() const { return adopted_; }  // from an earlier incarnation; otherwise the state is all zero
 
   // Each hook by itself: what fails is off and says why. May be called again: what is on stays on, what is off
-  // or was taken off by somebody is tried again.
+  // or was detached from outside is tried again.
   void Attach(const AttachOptions& options);
   void Detach();
   // As the kernel says now: a program that was taken off by hand is off.
@@ -106,13 +105,13 @@ class BpfKernel : public Kernel {
   void SetAwake(bool awake) override;
   uint64_t Moved() override;
 
-  // The member at this position now lives this life, and all its numbers up to `floor` are old. Life 0:
-  // unknown, its datagrams are left to the process.
-  void SetLife(uint32_t position, uint64_t life, uint64_t floor);
+  // The member at this position is in this incarnation now, and all its numbers up to `floor` are old.
+  // Incarnation 0: unknown, its datagrams are left to the process.
+  void SetIncarnation(uint32_t position, uint64_t incarnation, uint64_t floor);
   // A copy, for tests and status; not of one moment.
   hr_node_window ReadWindow(uint32_t position) const;
 
-  // A member by its position (the bit of hr_node_view.voters). `peer.node` 0: nobody.
+  // A member by its position (the bit of hr_node_view.voters). `peer.node` 0: no member.
   void SetMember(uint32_t position, const hr_node_peer& peer);
   hr_node_peer Member(uint32_t position) const;
   // Mask of the positions that the broadcast can reach: HR_NODE_MARK_BROADCAST | mask is the mark to send with.
@@ -159,7 +158,7 @@ class BpfKernel : public Kernel {
   std::string pin_dir_{};
   RingReader ring_{};
   Mapped<hr_node_numbers> numbers_{};
-  Mapped<hr_node_attention> attention_{};
+  Mapped<hr_node_doorbell> doorbell_{};
   uint32_t reachable_ = 0;
 
   int ifindex_ = 0;

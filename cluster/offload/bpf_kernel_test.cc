@@ -59,7 +59,7 @@ namespace hedgerow::offload {
 namespace {
 
 using net::IsOk;
-using packets::kOwnLife;
+using packets::kOwnIncarnation;
 using packets::kSelf;
 
 constexpr char kInstance[] = "kern-test";
@@ -93,10 +93,10 @@ class BpfKernelTest : public net::NamespaceTest {
   }
   static void Begin(BpfKernel& kernel) {
     kernel.SetMember(1, packets::MemberOf(packets::kLeader, false));
-    kernel.SetLife(1, packets::LifeOf(packets::kLeader), 0);
+    kernel.SetIncarnation(1, packets::IncarnationOf(packets::kLeader), 0);
     hr_node_control request{};
     request.operation = HR_NODE_ADOPT;
-    request.incarnation = kOwnLife;
+    request.incarnation = kOwnIncarnation;
     kernel.Control(request);
     request.operation = HR_NODE_OPEN;
     request.view = packets::FollowerView(packets::MonotonicNs());
@@ -137,7 +137,7 @@ TEST_F(BpfKernelTest, WhatWasAcceptedSurvivesASigkill) {
     EXPECT_TRUE(kernel->adopted());
     hr_node_control adopt{};
     adopt.operation = HR_NODE_ADOPT;
-    adopt.incarnation = kOwnLife + 1;
+    adopt.incarnation = kOwnIncarnation + 1;
     kernel->Control(adopt);
     EXPECT_EQ(adopt.view.may, 0u);
     EXPECT_EQ(adopt.view.raft.last_index, packets::kLastIndex + kEntries);

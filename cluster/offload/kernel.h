@@ -2,8 +2,8 @@
 //
 // A node's kernel part as its process sees it: the state of rule R0, changed by control requests only, and the
 // ring that carries what the kernel has accepted. Implemented by BpfKernel (the real one) and by the
-// simulator's model, which runs the same decisions (bpf/node/raft/take.h) natively. Coupling is its only user, on
-// the loop's thread.
+// simulator's model, which runs the same decisions (bpf/node/raft/take.h) natively. KernelBridge is its only
+// user, on the loop's thread.
 
 #pragma once
 
@@ -41,7 +41,8 @@ class Kernel {
   virtual void Release(uint64_t position) = 0;
 
   // While the process says that it is awake it is not woken for what it can see in the state; Moved() changes
-  // with it. Who sleeps says so first, and then looks whether something has moved since it last ran a Control.
+  // with it. A process that sleeps says so first, and then checks whether something has moved since its last
+  // Control.
   virtual void SetAwake(bool awake) = 0;
   virtual uint64_t Moved() = 0;
 };

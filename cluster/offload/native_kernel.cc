@@ -27,7 +27,7 @@ struct BodyOf {
     to.vote_request = {.asked_term = m.asked_term.value(),
                        .last_index = m.last_index.value(),
                        .last_term = m.last_term.value(),
-                       .waived_term = m.waived_term.value(),
+                       .transfer_term = m.transfer_term.value(),
                        .pre_vote = m.pre_vote,
                        .reserved = 0};
     return HR_PEER_VOTE_REQUEST;
@@ -143,7 +143,7 @@ void NativeKernel::Wipe() {
   released_ = taken_ = 0;
 }
 
-// Before the lock, and by looks without it: who it is, and whether there will be something to store.
+// Before the lock, by reads without it: the sender, and whether there will be something to store.
 void NativeKernel::Reserve(uint64_t number, Run& run) {
   const raft::Message& message = run.done.message;
   run.position =

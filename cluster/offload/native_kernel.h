@@ -52,7 +52,7 @@ class NativeKernel : public Kernel {
   bool Step(uint64_t run);
   std::vector<uint64_t> Running() const;
 
-  // For who looks on: after each decision, before its record or answer can be seen.
+  // For an observer: called after each decision, before its record or answer can be seen.
   void WhenDecided(std::function<void(const Done&)> when_decided) { when_decided_ = std::move(when_decided); }
   // What other CPUs do meanwhile: called within each call of the process, once or more.
   void WhileProcessCalls(std::function<void()> other_cpus) { other_cpus_ = std::move(other_cpus); }

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "absl/strings/str_cat.h"
 #include "net/netlink/link.h"
 #include "net/netlink/route.h"
 
@@ -26,7 +25,7 @@ ndmsg Header(int ifindex, int family, uint8_t flags) {
   return header;
 }
 
-// As `ip neigh replace ... use`: the kernel behaves as if it had a packet for the address, and asks who has it.
+// As `ip neigh replace ... use`: the kernel behaves as if it had a packet for the address, and resolves it.
 void Provoke(int ifindex, const net::IpAddress& address) {
   net::netlink::Request request(RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE,
                                 Header(ifindex, address.family(), NTF_USE));

@@ -27,7 +27,7 @@ class Neighbours {
   // `kernel` outlives this.
   static absl::StatusOr<Neighbours> Open(BpfKernel& kernel);
 
-  // The member at this position; its next hop is looked up by the next Refresh. Node 0: nobody.
+  // The member at this position; its next hop is looked up by the next Refresh. Node 0: no member.
   void SetMember(uint32_t position, uint32_t node, const hr_address& address, uint16_t port);
 
   // Looks at routes and neighbours again, and asks for those that are missing. At start, about once a second,

@@ -32,7 +32,7 @@ void FillLeaders(const raft::Raft& raft, hr_node_view& view) {
   view.quorum_round = hr_raft_quorum_value(rounds.data(), view.voters, view.next_voters);
 }
 
-// Whoever is in no mask is counted and never decides (R6); who has left has no place at all.
+// A member in no mask is counted and never decides (R6); a former member has no place at all.
 void FillMembers(const raft::Raft& raft, hr_node_view& view) {
   const raft::Configuration& configuration = raft.configuration();
   view.config_epoch = configuration.epoch;

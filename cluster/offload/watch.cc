@@ -12,7 +12,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "net/bpf_log.h"
 #include "net/fnv.h"
 #include "net/netlink/link.h"
@@ -78,7 +77,8 @@ Watch::~Watch() {
 
 absl::Status Watch::RemoveLeftovers(const std::string& instance) {
   // The other end, the queueing discipline with the packet in it, and the filter go with it.
-  return Annotate(net::DeleteOwnedLink(OuterEnd(instance), instance), "removing what a former life left");
+  return Annotate(net::DeleteOwnedLink(OuterEnd(instance), instance),
+                  "removing what a former incarnation left");
 }
 
 absl::Status Watch::MakeLink() {
@@ -147,9 +147,9 @@ absl::Status Watch::WatchThisProcess() {
   const uint64_t arguments[1] = {spec_.incarnation};
   LIBBPF_OPTS(bpf_test_run_opts, options, .ctx_in = arguments, .ctx_size_in = sizeof(arguments));
   if (bpf_prog_test_run_opts(bpf_program__fd(skeleton_->progs.hr_watch_me), &options) != 0)
-    return absl::ErrnoToStatus(errno, "cannot run the program that notes who is watched");
+    return absl::ErrnoToStatus(errno, "cannot run the program that notes the watched process");
   if (watch_->incarnation != spec_.incarnation || watch_->tgid == 0)
-    return absl::InternalError("the kernel did not tell who this process is");
+    return absl::InternalError("the kernel did not report the id of this process");
   return absl::OkStatus();
 }
 

@@ -6,8 +6,8 @@
 // adopted the shared state; on the loop's thread.
 //
 // The clock outlives the process, and has to: it is a veth pair with a queueing discipline and a TC filter, not
-// a link that goes with its descriptor. It comes to rest by itself. The next life removes it (RemoveLeftovers),
-// or the end of the network namespace does.
+// a link that goes with its descriptor. It comes to rest by itself. The next incarnation removes it
+// (RemoveLeftovers), or the end of the network namespace does.
 //
 // Needs CAP_BPF, CAP_PERFMON (raw tracepoints) and CAP_NET_ADMIN.
 
@@ -43,7 +43,8 @@ struct WatchSpec {
     hr_siphash_key key{};
   };
 
-  std::string instance{};    // one of a kind on this host, and the same in the node's next life: "node-1-of-42"
+  // One of a kind on this host, and the same in the node's next incarnation: "node-1-of-42".
+  std::string instance{};
   uint64_t incarnation = 0;  // of the shared state; never 0
   raft::NodeId self{};
   uint64_t cluster_id = 0;
@@ -69,20 +70,20 @@ class Watch {
   // below 1 ms.
   static constexpr uint64_t kLap_ns = 900'000;
 
-  // Loads, watches the calling process, and proves the clock by letting it go round once. What a former life of
-  // the instance left is removed first. Says what the kernel refused.
+  // Loads, watches the calling process, and proves the clock by letting it go round once. What a former
+  // incarnation of the instance left is removed first. Says what the kernel refused.
   static absl::StatusOr<std::unique_ptr<Watch>> Start(const WatchSpec& spec);
   // Nothing is left.
   ~Watch();
 
-  // Looks up how peers and proxies are reached: at the start, and when routes may have changed. Who cannot be
-  // told, and why, one line each.
+  // Looks up how peers and proxies are reached: at the start, and when routes may have changed. Returns the
+  // nodes that cannot be notified, and why, one line each.
   std::vector<std::string> FindRoutes();
 
-  // The others, from now on. Who is none any more is told nothing; the rest once FindRoutes has found them.
+  // The peers from now on. A former peer is not notified; a new one is once FindRoutes has found it.
   void SetPeers(std::vector<Endpoint> peers);
 
-  // As leader: who is to start an election, the most complete log first. Cheap where nothing has changed.
+  // As leader: the nodes that start an election, the most complete log first. Cheap where nothing has changed.
   void SetSuccessors(raft::Term term, std::span<const raft::NodeId> order);
 
   // As leader, after the shared state says so, and then at every turn of the loop: the clock goes round. A
@@ -98,8 +99,8 @@ class Watch {
   };
   Maps maps() const;
 
-  // Whatever a former life of this instance left in the calling thread's network namespace. OK when there is
-  // nothing.
+  // Whatever a former incarnation of this instance left in the calling thread's network namespace. OK when
+  // there is nothing.
   static absl::Status RemoveLeftovers(const std::string& instance);
 
  private:

@@ -94,7 +94,7 @@ bool HasStopped(pid_t pid) {
 }
 
 // It has one processor with somebody else, who goes first as long as it lasts.
-TEST_F(WatchLiveTest, WhoWaitsForAProcessorIsLateAndDoesNotResign) {
+TEST_F(WatchLiveTest, ALeaderThatWaitsForAProcessorIsLateAndDoesNotResign) {
   if (!HaveTwoProcessors()) GTEST_SKIP() << "one processor: the clock would wait with the process";
   OnStage([&] {
     Victim victim({.threads = 2, .lease_ms = 100, .late_from_ms = 20, .late_until_ms = 10'000});
@@ -113,7 +113,7 @@ TEST_F(WatchLiveTest, WhoWaitsForAProcessorIsLateAndDoesNotResign) {
   });
 }
 
-TEST_F(WatchLiveTest, WhoIsLateForTooLongResigns) {
+TEST_F(WatchLiveTest, ALeaderThatIsLateForTooLongResigns) {
   if (!HaveTwoProcessors()) GTEST_SKIP() << "one processor: the clock would wait with the process";
   OnStage([&] {
     Victim victim({.threads = 1, .lease_ms = 50, .late_from_ms = 25, .late_until_ms = 400});
@@ -132,7 +132,7 @@ TEST_F(WatchLiveTest, WhoIsLateForTooLongResigns) {
   });
 }
 
-TEST_F(WatchLiveTest, WhoHasResignedIsNotLateAfterwards) {
+TEST_F(WatchLiveTest, ALeaderThatResignedIsNotLateAfterwards) {
   if (!HaveTwoProcessors()) GTEST_SKIP() << "one processor: the clock would wait with the process";
   OnStage([&] {
     Victim victim({.threads = 1, .lease_ms = 100, .late_from_ms = 50, .late_until_ms = 10'000});
@@ -150,7 +150,7 @@ TEST_F(WatchLiveTest, WhoHasResignedIsNotLateAfterwards) {
 }
 
 // Followers wait by when they last heard it, however long its lease is.
-TEST_F(WatchLiveTest, WhoseLeaseIsLongIsLateNoLaterAndNoLonger) {
+TEST_F(WatchLiveTest, ALongLeaseMakesLateNoLaterAndNoLonger) {
   if (!HaveTwoProcessors()) GTEST_SKIP() << "one processor: the clock would wait with the process";
   OnStage([&] {
     Victim victim({.threads = 1, .lease_ms = 400, .late_from_ms = 20, .late_until_ms = 120});
@@ -175,7 +175,7 @@ TEST_F(WatchLiveTest, WhoseLeaseIsLongIsLateNoLaterAndNoLonger) {
   });
 }
 
-TEST_F(WatchLiveTest, WhoIsKilledWhileItIsLateResignsAtOnce) {
+TEST_F(WatchLiveTest, ALeaderThatIsKilledWhileItIsLateResignsAtOnce) {
   if (!HaveTwoProcessors()) GTEST_SKIP() << "one processor: the clock would wait with the process";
   OnStage([&] {
     Victim victim({.threads = 2, .lease_ms = 50, .late_from_ms = 25, .late_until_ms = 10'000});
@@ -194,7 +194,7 @@ TEST_F(WatchLiveTest, WhoIsKilledWhileItIsLateResignsAtOnce) {
 }
 
 // Alone on a processor, and on one that others take in turns.
-TEST_F(WatchLiveTest, WhoIsCaughtInALoopOfItsOwnIsNotLate) {
+TEST_F(WatchLiveTest, ALeaderInABusyLoopIsNotLate) {
   for (const bool shares : {false, true}) {
     OnStage([&] {
       constexpr uint64_t kLease_ms = 200, kLateUntil_ms = 20'000;

@@ -207,14 +207,14 @@ int Victim::Wait() {
 }
 
 template <typename T>
-T Victim::Look(const net::UniqueFd& map) {
+T Victim::Read(const net::UniqueFd& map) {
   const uint32_t zero = 0;
   T value{};
   if (bpf_map_lookup_elem(map.get(), &zero, &value) != 0) std::abort();
   return value;
 }
-template hr_watch Victim::Look(const net::UniqueFd&);
-template hr_watch_clock Victim::Look(const net::UniqueFd&);
+template hr_watch Victim::Read(const net::UniqueFd&);
+template hr_watch_clock Victim::Read(const net::UniqueFd&);
 
 void Victim::Forge(const hr_watch& watch) {
   const uint32_t zero = 0;
@@ -250,7 +250,7 @@ int JoinNamespaces(int peer) {
     return 0;
   int ifindex = 0;
   const absl::Status status = net::RunInNetworkNamespace(peer, [&]() -> absl::Status {
-    // The machine answers nothing of itself here: no ICMP for ports that nobody has.
+    // The machine answers nothing of itself here: no ICMP for unbound ports.
     if (Shell("ip addr add 10.77.0.2/24 dev up1 && ip addr add fd00:77::2/64 dev up1 nodad && ip link set up1 "
               "up") != 0)
       return absl::InternalError("no addresses");

@@ -8,9 +8,6 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <memory>
-#include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -71,14 +68,14 @@ class Victim {
   bool ready() const { return ready_; }
   const std::string& first_line() const { return first_line_; }
 
-  hr_watch watched() const { return Look<hr_watch>(watch_); }
-  hr_watch_clock clock() const { return Look<hr_watch_clock>(clock_); }
+  hr_watch watched() const { return Read<hr_watch>(watch_); }
+  hr_watch_clock clock() const { return Read<hr_watch_clock>(clock_); }
   // A plain write of the watch's element: what stale or foreign news would be.
   void Forge(const hr_watch& watch);
 
  private:
   template <typename T>
-  static T Look(const net::UniqueFd& map);
+  static T Read(const net::UniqueFd& map);
 
   pid_t pid_ = -1;
   bool ready_ = false;
@@ -89,7 +86,7 @@ class Victim {
   net::UniqueFd watch_, clock_, state_;
 };
 
-// The ids of the BPF links on the tracepoints that a watch uses, whoever holds them.
+// The ids of the BPF links on the tracepoints that a watch uses, in any process.
 std::vector<uint32_t> TracepointLinks();
 bool LinkExists(uint32_t id);
 

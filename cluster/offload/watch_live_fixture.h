@@ -7,7 +7,6 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstring>
 #include <functional>
@@ -48,7 +47,7 @@ inline wire::Key KeyOf(uint64_t k0, uint64_t k1) {
 // As node 2 of the cluster opens it.
 inline wire::Opened OpenAsPeer(const Heard& heard) {
   const wire::PeerCodec codec(
-      {.cluster_id = 42, .key = KeyOf(1, 2), .self = raft::NodeId(2), .life = 99, .config_epoch = 5});
+      {.cluster_id = 42, .key = KeyOf(1, 2), .self = raft::NodeId(2), .incarnation = 99, .config_epoch = 5});
   return codec.Open(heard.payload);
 }
 
@@ -139,7 +138,7 @@ class WatchLiveTest : public net::NamespaceTest {
         ASSERT_NE(resign, nullptr);
         EXPECT_FALSE(resign->late);
         numbers[i].push_back(opened.header.packet_number);
-        EXPECT_EQ(opened.header.from_life, 0x1234567890abcdefull);
+        EXPECT_EQ(opened.header.from_incarnation, 0x1234567890abcdefull);
         EXPECT_EQ(opened.header.from, raft::NodeId(1));
         EXPECT_FALSE(opened.header.to.IsSet()) << "it is for every peer";
         EXPECT_EQ(opened.header.term, raft::Term(7));

@@ -8,10 +8,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <memory>
-#include <optional>
-#include <set>
-#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -186,7 +182,7 @@ TEST_F(WatchLiveTest, AnExecIsLeftToTheLease) {
   });
 }
 
-TEST_F(WatchLiveTest, AFollowersDeathIsNobodysBusiness) {
+TEST_F(WatchLiveTest, AFollowersDeathIsNotReported) {
   OnStage([&] {
     Victim victim({});
     ExpectLeads(victim);
@@ -223,7 +219,7 @@ TEST_F(WatchLiveTest, AStateThatAnotherLifeHasTakenOverIsNotSpokenFor) {
   });
 }
 
-TEST_F(WatchLiveTest, ThePlanOfAnotherTermNamesNobody) {
+TEST_F(WatchLiveTest, ThePlanOfAnotherTermNamesNoSuccessor) {
   OnStage([&] {
     Victim victim({});
     ExpectLeads(victim);
@@ -271,7 +267,7 @@ TEST_F(WatchLiveTest, TheClockGoesOnlyWhileTheNodeLeads) {
   });
 }
 
-TEST_F(WatchLiveTest, TheNextLifeRemovesWhatAKilledOneLeft) {
+TEST_F(WatchLiveTest, TheNextIncarnationRemovesWhatAKilledOneLeft) {
   OnStage([&] {
     const auto links = [] { return net::ListLinks()->size(); };
     const size_t before = links();

@@ -8,7 +8,6 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
-#include <cerrno>
 #include <memory>
 
 #include "bpf/node/raft/node_maps_abi.h"
@@ -87,7 +86,7 @@ TEST_F(WatchTest, SharesTheNodesMaps) {
   });
 }
 
-TEST_F(WatchTest, SaysWhoCannotBeToldAndWhy) {
+TEST_F(WatchTest, NamesTheNodesThatCannotBeNotifiedAndWhy) {
   InNamespace([] {
     AddLink();
     WatchSpec spec = Spec();

@@ -17,7 +17,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <ctime>
 #include <iostream>
@@ -64,7 +63,7 @@ uint32_t MapId(int fd) {
   return bpf_obj_get_info_by_fd(fd, &info, &bytes) == 0 ? info.id : 0;
 }
 
-// The process's side of the shared state. The control program is the real node's; nobody else writes here.
+// The process's side of the shared state. The control program is the real node's; nothing else writes here.
 struct State {
   bpf_spin_lock lock;
   uint32_t pad;

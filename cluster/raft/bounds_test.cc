@@ -23,13 +23,13 @@ size_t RefusedOf(TestCluster& cluster, int proposals, const std::string& payload
 
 TEST(Raft_Bounds, EarlyAppendsHaveABound) {
   Options options;
-  options.early_max_appends = 2;
+  options.reorder_buffer_max_appends = 2;
   TestCluster cluster(3, options);
   cluster.Elect(1);
   cluster.ProposeAndLose(1, "lost");
   for (int i = 0; i < 5; ++i) cluster.Propose(1, std::to_string(i));
   cluster.DeliverOnce(1, 2);
-  EXPECT_EQ(cluster.At(2).early_appends(), 2u);
+  EXPECT_EQ(cluster.At(2).reordered_appends(), 2u);
   cluster.HeartbeatRounds(1, 10);
   EXPECT_EQ(cluster.Applied(2).size(), 6u);
 }

@@ -48,14 +48,14 @@ enum class ChangeRefusal : uint8_t {
 
 struct ChangeResult {
   ChangeRefusal refusal = ChangeRefusal::kNone;
-  NodeId about{};        // refused: because of whom
+  NodeId about{};        // refused: the node at fault
   Configuration next{};  // else; joint if the voters change
 };
 
 // All changes in one step: a member is replaced by promoting one and removing another.
 ChangeResult Changed(const Configuration& now, const std::vector<MemberChange>& changes);
 
-// What follows a joint configuration: the new voters alone. Who votes no more still hears of it.
+// What follows a joint configuration: the new voters alone. A node that votes no more still receives it.
 Configuration AfterJoint(const Configuration& joint);
 
 // What a node goes by until its log or a snapshot says anything else: what its log began with, which is
@@ -86,7 +86,7 @@ class ConfigurationHistory {
   void Append(LogIndex index, Configuration configuration);
   void TruncateFrom(LogIndex index);
   void Restart(LogIndex index, Configuration configuration);
-  // Nobody asks for what held before `index` any more.
+  // Forgets the configurations that held before `index`.
   void CompactTo(LogIndex index);
 
  private:

@@ -51,7 +51,7 @@ TEST(Configuration, VotersChangeThroughAJointOne) {
   EXPECT_EQ(next.learners(), 0u);
 }
 
-TEST(Configuration, WhoHasLeftMakesRoomForTheNext) {
+TEST(Configuration, AFormerMemberMakesRoomForTheNext) {
   Configuration now = AfterJoint(Made(Three(), {Change(Kind::kRemove, 2)}));
   now = Made(now, {Change(Kind::kAddLearner, 7)});
   EXPECT_EQ(now.Find(NodeId(2)), nullptr);

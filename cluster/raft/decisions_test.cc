@@ -16,7 +16,7 @@ namespace {
 constexpr hr_raft_state kState = {.term = 5, .voted_for = 0, .leader = 0, .last_index = 10, .last_term = 4};
 
 hr_raft_vote_request From(__u64 candidate, __u64 term) {
-  return {.term = term, .candidate = candidate, .last_index = 10, .last_term = 4, .waived_term = 0};
+  return {.term = term, .candidate = candidate, .last_index = 10, .last_term = 4, .transfer_term = 0};
 }
 
 TEST(Decisions, ALaterLastTermBeatsALongerLog) {
@@ -47,9 +47,9 @@ TEST(Decisions, AHeardLeaderIsClungToUnlessItAsked) {
   hr_raft_vote_request request = From(2, 6);
   EXPECT_EQ(hr_raft_may_vote(&kState, &request, 1), HR_RAFT_LEADER_ALIVE);
   EXPECT_EQ(hr_raft_may_pre_vote(&kState, &request, 1), HR_RAFT_LEADER_ALIVE);
-  request.waived_term = 4;
+  request.transfer_term = 4;
   EXPECT_EQ(hr_raft_may_vote(&kState, &request, 1), HR_RAFT_LEADER_ALIVE) << "another leader asked";
-  request.waived_term = 5;
+  request.transfer_term = 5;
   EXPECT_EQ(hr_raft_may_vote(&kState, &request, 1), HR_RAFT_NEWER_TERM);
   EXPECT_EQ(hr_raft_may_pre_vote(&kState, &request, 1), HR_RAFT_YES);
 }
@@ -89,7 +89,7 @@ TEST(Decisions, TheQuorumValueIsTheKthLargestOfTheVotersAndOfBothIfTheyAreJoint)
   }
 }
 
-TEST(Decisions, WhoIsNoVoterDoesNotCount) {
+TEST(Decisions, AMemberWithoutAVoteDoesNotCount) {
   EXPECT_TRUE(hr_raft_is_quorum(0b011, 0b111));
   EXPECT_FALSE(hr_raft_is_quorum(0b001, 0b111));
   EXPECT_FALSE(hr_raft_is_quorum(0b1001, 0b0111));

@@ -35,11 +35,12 @@ std::string EntriesText(const std::vector<Entry>& entries) {
 
 struct BodyText {
   std::string operator()(const VoteRequest& m) const {
-    return absl::StrCat(
-        m.pre_vote ? "would you vote for me in term " : "vote for me in term ", m.asked_term.value(),
-        "; my log ends at ", m.last_index.value(), "/", m.last_term.value(),
-        m.waived_term > Term() ? absl::StrCat("; the leader of term ", m.waived_term.value(), " asked for it")
-                               : "");
+    return absl::StrCat(m.pre_vote ? "would you vote for me in term " : "vote for me in term ",
+                        m.asked_term.value(), "; my log ends at ", m.last_index.value(), "/",
+                        m.last_term.value(),
+                        m.transfer_term > Term()
+                            ? absl::StrCat("; the leader of term ", m.transfer_term.value(), " asked for it")
+                            : "");
   }
   std::string operator()(const VoteReply& m) const {
     if (m.pre_vote)

@@ -50,7 +50,7 @@ TEST(Dissertation_4_2_3_Disruption, WhoHearsALeaderIgnoresCandidates) {
        .to = NodeId(2),
        .term = Term(50),
        .body = VoteRequest{
-           .asked_term = Term(50), .last_index = LogIndex(90), .last_term = Term(49), .waived_term = {}}});
+           .asked_term = Term(50), .last_index = LogIndex(90), .last_term = Term(49), .transfer_term = {}}});
   cluster.DeliverOnce(3, 2);
   EXPECT_EQ(cluster.At(2).term(), term);
   EXPECT_TRUE(cluster.network().empty());
@@ -251,19 +251,19 @@ class Stands : public testing::Test {
     cluster_.Deliver();
     cluster_.HeartbeatRounds(1);
     cluster_.Observe([this](NodeId node, const Outputs& outputs) {
-      if (outputs.stand.has_value()) said_.emplace_back(node.value(), *outputs.stand);
+      if (outputs.stand.has_value()) stands_.emplace_back(node.value(), *outputs.stand);
     });
   }
   TestCluster cluster_{3};
-  std::vector<std::pair<uint64_t, Stand>> said_;
+  std::vector<std::pair<uint64_t, Stand>> stands_;
 };
 
 TEST_F(Stands, AFollowerSaysHowLongItsLeaderWasSilent) {
   cluster_.Isolate(1);
   const uint64_t heard_ns = cluster_.At(2).detector().leader_heard_ns();
   cluster_.TickAtDeadline(2);
-  ASSERT_EQ(said_.size(), 1u);
-  const auto& [node, stand] = said_[0];
+  ASSERT_EQ(stands_.size(), 1u);
+  const auto& [node, stand] = stands_[0];
   EXPECT_EQ(node, 2u);
   EXPECT_EQ(stand.reason, StandReason::kSilentLeader);
   EXPECT_EQ(stand.leader, NodeId(1));
@@ -271,17 +271,17 @@ TEST_F(Stands, AFollowerSaysHowLongItsLeaderWasSilent) {
   EXPECT_EQ(stand.silent_ns, cluster_.now_ns() - heard_ns);
   EXPECT_GE(stand.silent_ns, cluster_.At(2).detector().network_timeout_ns());
   cluster_.TickAtDeadline(2);  // its pre-vote came to nothing
-  ASSERT_EQ(said_.size(), 2u);
-  EXPECT_EQ(said_[1].second.reason, StandReason::kNoLeader);
-  EXPECT_EQ(said_[1].second.silent_ns, 0u);
+  ASSERT_EQ(stands_.size(), 2u);
+  EXPECT_EQ(stands_[1].second.reason, StandReason::kNoLeader);
+  EXPECT_EQ(stands_[1].second.silent_ns, 0u);
 }
 
 TEST_F(Stands, ALeaderSaysHowLongItHeardNoMajority) {
   cluster_.Isolate(1);
   const uint64_t isolated_ns = cluster_.now_ns();
   while (cluster_.At(1).role() == Role::kLeader) cluster_.TickAtDeadline(1);
-  ASSERT_EQ(said_.size(), 1u);
-  const auto& [node, stand] = said_[0];
+  ASSERT_EQ(stands_.size(), 1u);
+  const auto& [node, stand] = stands_[0];
   EXPECT_EQ(node, 1u);
   EXPECT_EQ(stand.reason, StandReason::kSilentMajority);
   EXPECT_EQ(stand.leader, NodeId(1));
@@ -290,24 +290,24 @@ TEST_F(Stands, ALeaderSaysHowLongItHeardNoMajority) {
 
 TEST_F(Stands, ResignationsAndHandoversAreTold) {
   cluster_.Step(2, LeaderResigns{.leader = NodeId(1), .term = cluster_.At(2).term(), .rank = 1});
-  EXPECT_TRUE(said_.empty()) << "the first in rank may do it";
+  EXPECT_TRUE(stands_.empty()) << "the first in rank may do it";
   cluster_.TickAtDeadline(2);
-  ASSERT_EQ(said_.size(), 1u);
-  EXPECT_EQ(said_[0].second.reason, StandReason::kResigned);
+  ASSERT_EQ(stands_.size(), 1u);
+  EXPECT_EQ(stands_[0].second.reason, StandReason::kResigned);
   cluster_.Deliver();
   ASSERT_EQ(cluster_.At(2).role(), Role::kLeader);
   cluster_.Step(3, LeaderResigns{.leader = NodeId(2), .term = cluster_.At(3).term(), .rank = 0});
-  ASSERT_EQ(said_.size(), 2u);
-  EXPECT_EQ(said_[1].second.reason, StandReason::kResigned);
-  EXPECT_EQ(said_[1].second.leader, NodeId(2));
+  ASSERT_EQ(stands_.size(), 2u);
+  EXPECT_EQ(stands_[1].second.reason, StandReason::kResigned);
+  EXPECT_EQ(stands_[1].second.leader, NodeId(2));
   cluster_.Deliver();
   ASSERT_EQ(cluster_.At(3).role(), Role::kLeader);
   cluster_.Step(3, TransferLeadership{.target = NodeId(1)});
   cluster_.Deliver();
   ASSERT_EQ(cluster_.At(1).role(), Role::kLeader);
-  ASSERT_EQ(said_.size(), 3u);
-  EXPECT_EQ(said_[2].second.reason, StandReason::kAsked);
-  EXPECT_EQ(said_[2].second.leader, NodeId(3));
+  ASSERT_EQ(stands_.size(), 3u);
+  EXPECT_EQ(stands_[2].second.reason, StandReason::kAsked);
+  EXPECT_EQ(stands_[2].second.leader, NodeId(3));
 }
 
 TEST(Dissertation_10_2_1_ParallelWrite, TheLeaderSendsBeforeItsOwnDiskIsDone) {
@@ -364,7 +364,7 @@ TEST(Safety_R7, AVoteOfAnEarlierTermIsNotCounted) {
   EXPECT_EQ(cluster.At(1).role(), Role::kCandidate);
 }
 
-TEST(Safety_Input, StrangersAndNonsenseChangeNothing) {
+TEST(Safety_Input, UnknownPeersAndNonsenseChangeNothing) {
   TestCluster cluster(3);
   cluster.Elect(1);
   const Term term = cluster.At(2).term();

@@ -76,8 +76,8 @@ struct LeaderStalled {
   Term term{};
 };
 
-// The five below tell what the node's kernel part has done by itself (cluster/offload/coupling). It has said so
-// to the others already: the core takes it as it is.
+// The five below tell what the node's kernel part has done by itself (cluster/offload/kernel_bridge). It has
+// said so to the others already: the core takes it as it is.
 
 // Accepted in this term, as its leader's follower, and acknowledged or left to the acknowledgement of the next.
 // What the log has already is skipped.

@@ -31,7 +31,8 @@ class FailureDetector {
   // How exactly pauses are measured.
   static constexpr uint64_t kPoll_ns = 1'000'000;
 
-  // Whom this node watches in a term: the leader, or, if it leads itself, a majority. No leader: nobody.
+  // What this node watches in a term: the leader, or, if it leads itself, a majority. Without a leader:
+  // nothing.
   struct Watched {
     Term term;
     NodeId leader;
@@ -41,7 +42,7 @@ class FailureDetector {
 
   explicit FailureDetector(const Options& options) : options_(options) {}
 
-  // Who decides, and this node's own position.
+  // The voters, and this node's own position.
   void SetVoters(size_t self, uint32_t voters, uint32_t next_voters);
   // The position is another node's from now on.
   void ForgetRoundTrips(size_t member);
@@ -70,7 +71,7 @@ class FailureDetector {
   void Poll(uint64_t now_ns);
   uint64_t next_poll_ns() const;
 
-  // The part of the timeout that it takes to reach the others. All that waits for nobody's pause goes by this.
+  // The part of the timeout that it takes to reach the others. Waits that need not outlast a pause go by this.
   uint64_t network_timeout_ns() const;
   // The hosts' part.
   uint64_t tolerated_pause_ns() const { return tolerated_ns_; }

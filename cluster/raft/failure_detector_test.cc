@@ -117,7 +117,7 @@ TEST_F(FailureDetectorTest, ALeaderIsSuspectAfterTheTimeout) {
   EXPECT_EQ(detector_.network_timeout_ns(), options_.election_floor_ns) << "which the network is not to blame for";
 }
 
-TEST_F(FailureDetectorTest, WithoutALeaderNobodyIsTrusted) {
+TEST_F(FailureDetectorTest, WithoutALeaderNoNodeIsTrusted) {
   detector_.Watch(now_ns_, {.term = Term(4), .leader = NodeId()});
   EXPECT_TRUE(detector_.Suspects(now_ns_));
   EXPECT_EQ(detector_.pause_ns(now_ns_ + kSecond), 0u);

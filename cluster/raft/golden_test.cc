@@ -36,20 +36,20 @@ TEST_P(Golden, StillTellsTheSame) {
   const std::string path = HEDGEROW_SOURCE_DIR "/cluster/raft/testdata/" + GetParam() + ".txt";
   std::ifstream file(path);
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  const auto told = RunScript(text);
-  ASSERT_TRUE(told.ok()) << path << ": " << told.status();
-  EXPECT_THAT(*told, testing::Not(testing::HasSubstr("VIOLATION")));
+  const auto output = RunScript(text);
+  ASSERT_TRUE(output.ok()) << path << ": " << output.status();
+  EXPECT_THAT(*output, testing::Not(testing::HasSubstr("VIOLATION")));
   if (getenv("HEDGEROW_REWRITE") != nullptr) {
-    std::ofstream(path) << *told;
+    std::ofstream(path) << *output;
   } else {
-    EXPECT_EQ(*told, text) << "HEDGEROW_REWRITE=1 rewrites " << path;
+    EXPECT_EQ(*output, text) << "HEDGEROW_REWRITE=1 rewrites " << path;
   }
 }
 
 TEST(GoldenScript, AMistakeInAScriptIsNamedWithItsLine) {
-  const auto told = RunScript("nodes 3\n\nfly 1\n");
-  ASSERT_FALSE(told.ok());
-  EXPECT_TRUE(absl::StrContains(std::string(told.status().message()), "line 3")) << told.status();
+  const auto output = RunScript("nodes 3\n\nfly 1\n");
+  ASSERT_FALSE(output.ok());
+  EXPECT_TRUE(absl::StrContains(std::string(output.status().message()), "line 3")) << output.status();
 }
 
 }  // namespace

@@ -60,9 +60,9 @@ void InvariantChecker::Started(const Raft& node, NodeId id) {
   seen.configurations = {
       {snapshot.index, snapshot.index > LogIndex() ? node.snapshot().configuration : node.options().initial}};
   seen.term = node.term();
-  if (node.term() < seen.said_term) {
+  if (node.term() < seen.process_term) {
     Fail("monotone terms: node ", id.value(), " starts in term ", node.term().value(),
-         " after it promised in term ", seen.said_term.value());
+         " after it promised in term ", seen.process_term.value());
   }
   for (LogIndex index = start.index.Next(); node.log().Has(index); index = index.Next()) {
     Append(seen, id, node.log().At(index));
@@ -295,7 +295,7 @@ void InvariantChecker::ConfigurationAppended(Node& node, NodeId id, const Entry&
 }
 
 // Dissertation section 4.1: a node goes by the latest configuration of its log; section 4.2: only voters stand,
-// and those who are not known to have left.
+// and nodes that are not known to have left.
 void InvariantChecker::ConfigurationFollowed(const Node& seen, NodeId id, const Raft& node) {
   const Configuration& held = seen.configuration();
   if (node.configuration() != held) {
@@ -365,7 +365,7 @@ void InvariantChecker::Said(Node& node, NodeId id, const Message& message) {
     if (!append->accepted) return;
     promised = message.term;
   }
-  node.said_term = std::max(node.said_term, promised);
+  node.process_term = std::max(node.process_term, promised);
   node.promised_term = std::max(node.promised_term, promised);
 }
 
@@ -391,10 +391,10 @@ std::vector<InvariantChecker::Identity> InvariantChecker::WithCommitted(const Re
   return all;
 }
 
-void InvariantChecker::BeginsAnew(const RestoredState& log) {
+void InvariantChecker::Recovers(const RestoredState& log) {
   std::vector<Identity> all = WithCommitted(log);
   if (all.empty()) {
-    Fail("recovery: what the cluster begins anew with does not hold all of the ", committed_.size(),
+    Fail("recovery: what the cluster is recovered from does not hold all of the ", committed_.size(),
          " entries that were committed");
     return;
   }

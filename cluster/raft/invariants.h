@@ -2,7 +2,7 @@
 //
 // The properties of Raft figure 3, and those of membership changes (dissertation chapter 4), checked over a
 // whole cluster as it runs, from observations that share no code with the core but the bytes of a
-// configuration. A majority is always one of the configuration that the log of whoever claims it holds.
+// configuration. A majority is always one of the configuration in the log of the node that claims it.
 // Incremental: each observation costs time in proportion to what changed, so that it can follow every simulated
 // step. Used by the simulator and the core's own tests.
 
@@ -37,13 +37,13 @@ class InvariantChecker {
   // A process that starts has taken over what its kernel part has promised.
   void Adopted(NodeId id);
 
-  // This node's folder is empty. What it has promised, whoever has its id from now on does not know of; so what
-  // that one says must not count.
+  // This node's folder is empty. The next node with its id does not know its promises, so what that node says
+  // must not count.
   void Emptied(NodeId id);
 
-  // The cluster begins anew with all that this log holds, and nobody is bound by what was before. Committed
-  // entries may not be missing from it.
-  void BeginsAnew(const RestoredState& log);
+  // The cluster is recovered with all that this log holds, and no node is bound by an earlier promise.
+  // Committed entries may not be missing from it.
+  void Recovers(const RestoredState& log);
   // Whether every entry that is known to be committed is in this log.
   bool HoldsCommitted(const RestoredState& log) const {
     return !WithCommitted(log).empty() || committed_.empty();
@@ -64,7 +64,7 @@ class InvariantChecker {
         log;  // from index 1: what the node has compacted was committed, and is taken from there
     Term term;
     Term promised_term;  // the largest that it voted or acknowledged in: never again below it
-    Term said_term;      // the same without what its kernel part has promised
+    Term process_term;   // the same without what its kernel part has promised
     LogIndex commit;
     LogIndex applied;
     bool leads = false;

@@ -74,7 +74,7 @@ TEST(Invariants, ATermThatWasPromisedAndForgottenIsSeen) {
   EXPECT_THAT(checker.violation(), HasSubstr("monotone terms"));
 }
 
-TEST(Invariants, ApplyingWhatNobodyCommittedIsSeen) {
+TEST(Invariants, ApplyingAnUncommittedEntryIsSeen) {
   InvariantChecker checker;
   const Raft node = NodeWith(1, 1, {MakeEntry(1, 1, "a")});
   checker.Started(node, NodeId(1));

@@ -147,13 +147,13 @@ TEST_F(KernelEvents, LatenessNeverShortensAWait) {
   const Raft& follower = cluster_.At(3);
   const uint64_t wait_ns = follower.election_deadline_ns() - follower.detector().leader_heard_ns();
   uint64_t listened_ns = follower.detector().leader_heard_ns();
-  const auto say_late = [&] {
+  const auto report_stall = [&] {
     cluster_.Step(3, LeaderStalled{.leader = NodeId(1), .term = follower.term()});
     listened_ns = cluster_.now_ns();
   };
   for (int i = 0; i < 5; ++i) {
     cluster_.Wait(3 * kMillisecond);
-    say_late();
+    report_stall();
     EXPECT_EQ(follower.election_deadline_ns(), listened_ns + wait_ns) << i;
     EXPECT_EQ(follower.detector().stalled_by_ns(), listened_ns - follower.detector().leader_heard_ns());
   }
@@ -161,7 +161,7 @@ TEST_F(KernelEvents, LatenessNeverShortensAWait) {
   cluster_.Wait(kMillisecond);
   const uint64_t heard_ns = cluster_.now_ns();
   cluster_.Wait(kMillisecond);
-  say_late();
+  report_stall();
   cluster_.Step(3, KernelHeard{.leader = NodeId(1),
                                .term = follower.term(),
                                .heard_ns = heard_ns,
@@ -200,7 +200,7 @@ TEST_F(KernelEvents, LatenessEnds) {
   EXPECT_LE(cluster_.now_ns(), heard_ns + longest_ns + 2 * cluster_.At(3).detector().timeout_ns());
 }
 
-TEST_F(KernelEvents, LatenessOfAnotherTermOrLeaderIsNobodysBusiness) {
+TEST_F(KernelEvents, AStallOfAnotherTermOrLeaderIsIgnored) {
   const uint64_t deadline_ns = cluster_.At(3).election_deadline_ns();
   const Term term = cluster_.At(3).term();
   cluster_.Wait(kMillisecond);

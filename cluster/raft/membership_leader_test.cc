@@ -88,7 +88,7 @@ TEST_F(Dissertation_4_2_2_RemovingTheLeader, WhoseLogSaysThatItLeavesStillStands
       if (cluster_.At(id).role() == Role::kLeader) Done(id);
     }
   }
-  EXPECT_EQ(cluster_.At(2).role(), Role::kFollower) << "it has led them to it, and made way";
+  EXPECT_EQ(cluster_.At(2).role(), Role::kFollower) << "it led until the entry was committed, and stepped down";
   EXPECT_THAT(Voters(cluster_, 3), ElementsAre(3, 4, 5));
   EXPECT_TRUE(cluster_.At(3).configuration_committed());
 }

@@ -80,12 +80,12 @@ TEST_F(Dissertation_4_1_Safety, AConfigurationThatCameEarlyDoesNotHoldYet) {
   cluster_.ProposeAndLose(1, "lost");
   ASSERT_EQ(Ask(1, {Add(4)}), ChangeRefusal::kNone);
   cluster_.DeliverOnce(1, 2);
-  ASSERT_EQ(cluster_.At(2).early_appends(), 1u);
+  ASSERT_EQ(cluster_.At(2).reordered_appends(), 1u);
   EXPECT_EQ(cluster_.At(2).configuration().epoch, 0u);
   for (int i = 0; i < 5; ++i) Done(1);
   EXPECT_EQ(cluster_.At(2).configuration().epoch, 1u);
   EXPECT_THAT(cluster_.Applied(2), ElementsAre("lost"));
-  EXPECT_EQ(cluster_.At(2).early_appends(), 0u);
+  EXPECT_EQ(cluster_.At(2).reordered_appends(), 0u);
 }
 
 TEST_F(Dissertation_4_2_1_CatchingUp, ALearnerGetsEverythingAndCountsForNothing) {
@@ -199,7 +199,7 @@ TEST_F(Membership, WhatTheKernelCountedForAFormerMemberIsNotTheNextOnes) {
   EXPECT_NE(cluster_.At(1).progress()[2].match(), LogIndex());
 }
 
-TEST(Membership_Snapshots, WhoLeavesWhileASnapshotIsOnItsWayAndComesBackIsSentAnother) {
+TEST(Membership_Snapshots, AMemberThatLeavesDuringATransferAndComesBackIsSentAnotherSnapshot) {
   TestCluster cluster(3, WithTail(0));
   cluster.Elect(1);
   cluster.Propose(1, "a");

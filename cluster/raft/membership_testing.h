@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For the tests of changes of membership: node 1 leads nodes 1 to 3, and is asked for a change. Who decides is
-// checked by the invariants after each step; the simulator does all of this in bad weather.
+// For the tests of changes of membership: node 1 leads nodes 1 to 3, and is asked for a change. The invariants
+// check after each step which nodes decide; the simulator does all of this under faults.
 
 #pragma once
 

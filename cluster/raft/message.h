@@ -18,7 +18,7 @@ struct VoteRequest {
   Term asked_term{};  // what the vote is for: the sender's term, or the one after it in a pre-vote
   LogIndex last_index{};
   Term last_term{};
-  Term waived_term{};  // the leader of this term asked for the election; term 0: nobody did
+  Term transfer_term{};  // the leader of this term asked for the election; term 0: no leader did
   bool pre_vote = false;
 };
 
@@ -59,9 +59,10 @@ struct HeartbeatReply {
   uint64_t loop_seq = 0;  // as in AppendReply
 };
 
-// R8: never used twice. `life` is drawn when a node starts, so that no answer to its former life fits.
+// R8: never used twice. `incarnation` is drawn when a node starts, so that no answer to its former incarnation
+// fits.
 struct ReadId {
-  uint64_t life = 0;
+  uint64_t incarnation = 0;
   uint64_t number = 0;
 
   bool operator==(const ReadId&) const = default;

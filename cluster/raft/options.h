@@ -37,15 +37,15 @@ struct Options {
   // In flight to one peer; more waits for an acknowledgement.
   size_t inflight_max_appends = 32;
   size_t inflight_max_bytes = 64 * 1024;
-  // In a leader's log and not yet committed, whoever proposed it, or not yet durable there; more is refused
-  // with kOverloaded. It bounds what one election can leave to the next, so it is no larger than what is
-  // written within an election timeout.
+  // In a leader's log and not yet committed, of all proposers, or not yet durable there; more is refused with
+  // kOverloaded. It bounds what one election can leave to the next, so it is no larger than what is written
+  // within an election timeout.
   size_t uncommitted_max_entries = 2048;
   size_t uncommitted_max_bytes = 4 * 1024 * 1024;
   // Appends that have overtaken others on their way, and wait at the follower for those; more are refused as if
   // they had not come. And after so many refusals, or half a heartbeat, what is missing counts as lost.
-  size_t early_max_appends = 64;
-  uint32_t gap_refusals_max = 8;
+  size_t reorder_buffer_max_appends = 64;
+  uint32_t hole_refusals_max = 8;
   size_t reads_max = 4096;
 
   // What stays in the log before the last snapshot, for followers that are a little behind; both bounds hold.

@@ -10,7 +10,7 @@
 //   durable.
 //   3. install: the state machine becomes that of the snapshot `install`, which the caller holds since the
 //      SnapshotReceived of this step. What was applied before is in it.
-//   4. apply: `apply`, in order, each entry once per life of the node; then an Applied event.
+//   4. apply: `apply`, in order, each entry once per incarnation of the node; then an Applied event.
 //
 // A snapshot is durable before the core hears of it (SnapshotTaken, SnapshotReceived), and stays so until a
 // write that names a later one (Persist::new_start) is durable: so the log never begins after what no snapshot
@@ -78,7 +78,7 @@ struct RoleChange {
   Term term{};
 };
 
-// Whom clients should talk to; nobody while `leader` is not set.
+// The node that clients should talk to; none while `leader` is not set.
 struct PublishLeader {
   NodeId leader{};
   Term term{};
@@ -103,7 +103,7 @@ enum class StandReason : uint8_t {
 struct Stand {
   StandReason reason = StandReason::kNoLeader;
   Term term{};             // that it wants to lead in
-  NodeId leader{};         // whom it gives up, which may be itself; or nobody
+  NodeId leader{};         // the leader that it gives up, which may be itself; or none
   uint64_t silent_ns = 0;  // how long it has not heard that one, or a majority; 0: it knows of no leader
 };
 

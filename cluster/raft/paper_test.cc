@@ -36,7 +36,7 @@ TEST(Raft_5_1_Terms, AnOlderTermIsRefusedAndItsSenderStepsDown) {
 
 TEST(Raft_5_2_Election, AVoteIsGivenOncePerTerm) {
   TestCluster cluster(3);
-  const VoteRequest request{.asked_term = Term(5), .last_index = {}, .last_term = {}, .waived_term = {}};
+  const VoteRequest request{.asked_term = Term(5), .last_index = {}, .last_term = {}, .transfer_term = {}};
   for (const uint64_t candidate : {1, 2, 1}) {
     cluster.Inject({.from = NodeId(candidate), .to = NodeId(3), .term = Term(5), .body = request});
   }
@@ -50,7 +50,7 @@ TEST(Raft_5_2_Election, AVoteIsGivenOncePerTerm) {
 
 TEST(Raft_5_2_Election, AVoteSurvivesARestart) {
   TestCluster cluster(3);
-  const VoteRequest request{.asked_term = Term(5), .last_index = {}, .last_term = {}, .waived_term = {}};
+  const VoteRequest request{.asked_term = Term(5), .last_index = {}, .last_term = {}, .transfer_term = {}};
   cluster.Inject({.from = NodeId(1), .to = NodeId(3), .term = Term(5), .body = request});
   cluster.DeliverOnce(1, 3);
   cluster.Crash(3);
@@ -179,7 +179,7 @@ TEST(Raft_5_4_1_ElectionRestriction, ACandidateWithAnOlderLogIsNotElected) {
 TEST(Raft_5_4_2_OlderTerms, AnEntryOfAnOlderTermIsNotCommittedByCounting) {
   Options options;
   options.append_max_entries = 1;
-  options.early_max_appends = 0;  // else the no-op, which came before index 2, would be there with it
+  options.reorder_buffer_max_appends = 0;  // else the no-op, which came before index 2, would be there with it
   TestCluster cluster(5, options);
   cluster.SetLog(1, {.term = Term(3), .voted_for = {}}, {1, 2});
   cluster.SetLog(2, {.term = Term(3), .voted_for = {}}, {1, 2});
@@ -392,13 +392,13 @@ TEST(Raft_5_3_LogReplication, AppendsThatOvertakeEachOtherAreKeptAndThePipelineG
     for (int i = 0; i < 5; ++i) cluster.Propose(1, std::to_string(5 * round + i));
     DeliverBackwards(cluster, 2);
     EXPECT_EQ(cluster.At(2).log().last_index(), cluster.At(1).log().last_index());
-    EXPECT_EQ(cluster.At(2).early_appends(), 0u);
+    EXPECT_EQ(cluster.At(2).reordered_appends(), 0u);
     cluster.Deliver();
     EXPECT_TRUE(cluster.At(1).progress()[1].replicates());
   }
   EXPECT_EQ(cluster.Applied(1).size(), 100u);
-  EXPECT_EQ(cluster.At(2).counters().early_stored, 80u);
-  EXPECT_EQ(cluster.At(1).counters().gaps_sent_again, 0u);
+  EXPECT_EQ(cluster.At(2).counters().reordered_stored, 80u);
+  EXPECT_EQ(cluster.At(1).counters().holes_sent_again, 0u);
   EXPECT_THAT(cluster.violation(), IsEmpty());
 }
 
@@ -409,14 +409,14 @@ TEST(Raft_5_3_LogReplication, WhatIsLostIsSentAgainOnceAndWhatCameAfterItIsNot) 
   cluster.ProposeAndLose(1, "lost");
   for (int i = 0; i < 7; ++i) cluster.Propose(1, std::to_string(i));
   cluster.Deliver();
-  EXPECT_EQ(cluster.At(2).early_appends(), 7u);
-  EXPECT_EQ(cluster.At(1).counters().gaps_sent_again, 0u) << "it may be late";
+  EXPECT_EQ(cluster.At(2).reordered_appends(), 7u);
+  EXPECT_EQ(cluster.At(1).counters().holes_sent_again, 0u) << "it may be late";
   cluster.TickAtDeadline(1);
   ASSERT_EQ(CountInFlight<AppendRequest>(cluster), 1);
   EXPECT_EQ(std::get<AppendRequest>(cluster.network().back().body).entries.size(), 1u);
   cluster.Deliver();
   EXPECT_EQ(cluster.Applied(1).size(), 8u);
-  EXPECT_EQ(cluster.At(1).counters().gaps_sent_again, 1u);
+  EXPECT_EQ(cluster.At(1).counters().holes_sent_again, 1u);
   EXPECT_EQ(cluster.At(1).counters().probes, 0u);
 }
 
@@ -427,7 +427,7 @@ TEST(Raft_5_3_LogReplication, ManyRefusalsSaySoonerThatItIsLost) {
   cluster.ProposeAndLose(1, "lost");
   for (int i = 0; i < 8; ++i) cluster.Propose(1, std::to_string(i));
   cluster.Deliver();
-  EXPECT_EQ(cluster.At(1).counters().gaps_sent_again, 1u);
+  EXPECT_EQ(cluster.At(1).counters().holes_sent_again, 1u);
   EXPECT_EQ(cluster.Applied(1).size(), 9u);
 }
 
@@ -437,11 +437,11 @@ TEST(Raft_5_3_LogReplication, WhatCameEarlyInAFormerTermIsForgotten) {
   cluster.ProposeAndLose(1, "a");
   cluster.Propose(1, "b");
   cluster.DeliverOnce(1, 2);
-  ASSERT_EQ(cluster.At(2).early_appends(), 1u);
+  ASSERT_EQ(cluster.At(2).reordered_appends(), 1u);
   cluster.DropAll();
   cluster.Isolate(1);
   cluster.Elect(3);
-  EXPECT_EQ(cluster.At(2).early_appends(), 0u);
+  EXPECT_EQ(cluster.At(2).reordered_appends(), 0u);
   cluster.Propose(3, "c");
   cluster.Deliver();
   EXPECT_THAT(cluster.Applied(2), IsEmpty()) << "it hears of the commit with the next";

@@ -10,7 +10,7 @@ void Progress::Probe() {
   snapshot_failed_ = false;
   inflight_.clear();
   inflight_bytes_ = 0;
-  gap_ = LogIndex();
+  hole_ = LogIndex();
 }
 
 bool Progress::MaySend(const Options& options) const {
@@ -63,24 +63,24 @@ void Progress::GoBackTo(LogIndex next) {
   Probe();
 }
 
-bool Progress::IsGapInFlight(LogIndex missing) const {
+bool Progress::IsHoleInFlight(LogIndex missing) const {
   return replicates() && missing > match_ && missing < next_;
 }
 
 void Progress::NoteGap(LogIndex missing, LogIndex prev, uint64_t now_ns) {
-  if (missing != gap_) {
-    gap_ = missing;
-    gap_last_ = prev;
-    gap_since_ns_ = now_ns;
-    gap_refusals_ = 0;
-    gap_sent_again_ = false;
+  if (missing != hole_) {
+    hole_ = missing;
+    hole_last_ = prev;
+    hole_since_ns_ = now_ns;
+    hole_refusals_ = 0;
+    hole_sent_again_ = false;
   }
-  gap_last_ = std::min(gap_last_, prev);
-  ++gap_refusals_;
+  hole_last_ = std::min(hole_last_, prev);
+  ++hole_refusals_;
 }
 
-bool Progress::GapPersists(uint64_t now_ns, uint64_t patience_ns, uint32_t refusals_max) const {
-  return gap_open() && (gap_refusals_ >= refusals_max || now_ns - gap_since_ns_ >= patience_ns);
+bool Progress::HolePersists(uint64_t now_ns, uint64_t patience_ns, uint32_t refusals_max) const {
+  return hole_open() && (hole_refusals_ >= refusals_max || now_ns - hole_since_ns_ >= patience_ns);
 }
 
 void Progress::AwaitSnapshot(LogIndex at_least) {
@@ -128,8 +128,8 @@ const char* Progress::BrokenRule(LogIndex last) const {
     if (!inflight_.empty() && inflight_.front().last <= match_) return "an acknowledged append is in flight";
     return sent < next_ ? nullptr : "an append in flight ends behind the next one's beginning";
   }
-  if (gap_ != LogIndex()) return "a hole is noted without a pipeline";
-  if (snapshot_failed_ && !awaits_snapshot()) return "a snapshot failed that nobody waits for";
+  if (hole_ != LogIndex()) return "a hole is noted without a pipeline";
+  if (snapshot_failed_ && !awaits_snapshot()) return "a snapshot failed that this peer does not wait for";
   return inflight_.size() <= (awaits_snapshot() ? 0 : 1) ? nullptr : "more than a probe is in flight";
 }
 

@@ -43,15 +43,15 @@ class Progress {
 
   // A refusal says that the follower lacks `missing`, and has something later. If that is in flight, it is late
   // or lost; the follower keeps the later ones meanwhile, so the pipeline goes on. False: it is not, so probe.
-  bool IsGapInFlight(LogIndex missing) const;
+  bool IsHoleInFlight(LogIndex missing) const;
   // It refused an append after `prev`: up to there it lacks everything, at the least.
   void NoteGap(LogIndex missing, LogIndex prev, uint64_t now_ns);
   // It is more likely lost than late, and was not sent again.
-  bool GapPersists(uint64_t now_ns, uint64_t patience_ns, uint32_t refusals_max) const;
-  LogIndex gap() const { return gap_; }
-  LogIndex gap_last() const { return gap_last_; }
-  bool gap_open() const { return !gap_sent_again_ && IsGapInFlight(gap_); }
-  void GapSentAgain() { gap_sent_again_ = true; }
+  bool HolePersists(uint64_t now_ns, uint64_t patience_ns, uint32_t refusals_max) const;
+  LogIndex hole() const { return hole_; }
+  LogIndex hole_last() const { return hole_last_; }
+  bool hole_open() const { return !hole_sent_again_ && IsHoleInFlight(hole_); }
+  void HoleSentAgain() { hole_sent_again_ = true; }
 
   // It waits for a snapshot at `at_least` or later.
   void AwaitSnapshot(LogIndex at_least);
@@ -87,11 +87,11 @@ class Progress {
   LogIndex snapshot_at_least_;
   std::deque<Inflight> inflight_;
   size_t inflight_bytes_ = 0;
-  LogIndex gap_;  // the last one noted; at or below match_: it is filled
-  LogIndex gap_last_;
-  uint64_t gap_since_ns_ = 0;
-  uint32_t gap_refusals_ = 0;
-  bool gap_sent_again_ = false;
+  LogIndex hole_;  // the last one noted; at or below match_: it is filled
+  LogIndex hole_last_;
+  uint64_t hole_since_ns_ = 0;
+  uint32_t hole_refusals_ = 0;
+  bool hole_sent_again_ = false;
   uint64_t waiting_since_ns_ = 0;  // since the last acknowledgement, or the first send after it
   LogIndex catch_up_to_;           // the round that is under way
   uint64_t catch_up_since_ns_;

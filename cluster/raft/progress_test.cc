@@ -67,25 +67,25 @@ TEST(Progress, WhatIsInFlightAndMissingIsLateBeforeItIsLost) {
   progress.Accepted(LogIndex(1), 0);
   progress.Sent(LogIndex(2), 10, 0);
   progress.Sent(LogIndex(3), 10, 0);
-  EXPECT_FALSE(progress.IsGapInFlight(LogIndex(1))) << "it has this";
-  EXPECT_FALSE(progress.IsGapInFlight(LogIndex(4))) << "it was not sent";
-  ASSERT_TRUE(progress.IsGapInFlight(LogIndex(2)));
+  EXPECT_FALSE(progress.IsHoleInFlight(LogIndex(1))) << "it has this";
+  EXPECT_FALSE(progress.IsHoleInFlight(LogIndex(4))) << "it was not sent";
+  ASSERT_TRUE(progress.IsHoleInFlight(LogIndex(2)));
   progress.NoteGap(LogIndex(2), LogIndex(3), 100);
-  EXPECT_FALSE(progress.GapPersists(149, 50, 3));
-  EXPECT_TRUE(progress.GapPersists(150, 50, 3)) << "for long enough";
+  EXPECT_FALSE(progress.HolePersists(149, 50, 3));
+  EXPECT_TRUE(progress.HolePersists(150, 50, 3)) << "for long enough";
   progress.NoteGap(LogIndex(2), LogIndex(3), 110);
-  EXPECT_FALSE(progress.GapPersists(149, 50, 3));
+  EXPECT_FALSE(progress.HolePersists(149, 50, 3));
   progress.NoteGap(LogIndex(2), LogIndex(2), 120);
-  EXPECT_TRUE(progress.GapPersists(149, 50, 3)) << "said often enough";
-  EXPECT_EQ(progress.gap_last(), LogIndex(2));
-  progress.GapSentAgain();
-  EXPECT_FALSE(progress.GapPersists(1000, 50, 3)) << "once";
+  EXPECT_TRUE(progress.HolePersists(149, 50, 3)) << "said often enough";
+  EXPECT_EQ(progress.hole_last(), LogIndex(2));
+  progress.HoleSentAgain();
+  EXPECT_FALSE(progress.HolePersists(1000, 50, 3)) << "once";
   EXPECT_EQ(progress.state(), Progress::State::kReplicate);
   progress.Accepted(LogIndex(2), 1000);
-  EXPECT_FALSE(progress.gap_open());
+  EXPECT_FALSE(progress.hole_open());
 }
 
-TEST(Progress, WhoAwaitsASnapshotIsSentNothingUntilItHasOne) {
+TEST(Progress, APeerThatAwaitsASnapshotIsSentNothingUntilItHasOne) {
   Options options;
   Progress progress(LogIndex(10), 0);
   progress.AwaitSnapshot(LogIndex(20));

@@ -108,7 +108,7 @@ TEST_F(QuorumCheck, NothingIsSentMeanwhileByWhichALeaderIsHeard) {
       const auto* request = std::get_if<VoteRequest>(&message.body);
       ASSERT_NE(request, nullptr);
       EXPECT_TRUE(request->pre_vote);
-      EXPECT_EQ(request->waived_term, term_);
+      EXPECT_EQ(request->transfer_term, term_);
     }
     if (cluster_.At(1).next_deadline_ns() + kMillisecond > cluster_.At(2).election_deadline_ns()) break;
     cluster_.TickAtDeadline(1);
@@ -139,7 +139,7 @@ TEST_F(QuorumCheck, OneOfFiveIsNoMajority) {
   EXPECT_EQ(five.At(1).role(), Role::kLeader);
 }
 
-TEST_F(QuorumCheck, ItIsTrueToNobodyNotEvenToItself) {
+TEST_F(QuorumCheck, ItConfirmsNoLeaderNotEvenItself) {
   LetItCheck();
   cluster_.Crash(3);
   cluster_.DropAll();
@@ -154,7 +154,7 @@ TEST_F(QuorumCheck, ItIsTrueToNobodyNotEvenToItself) {
 }
 
 // Only hearing a leader ends a suspicion, and a leader hears none.
-TEST_F(QuorumCheck, ItSuspectsNobody) {
+TEST_F(QuorumCheck, ItRecordsNoSuspectedTerm) {
   LetItCheck();
   cluster_.Inject({.from = NodeId(2),
                    .to = NodeId(1),
@@ -210,7 +210,7 @@ TEST_F(QuorumCheck, AConfirmationForAnotherTermIsNone) {
 }
 
 // An acknowledgement that is late when a check begins asks for it again.
-TEST_F(QuorumCheck, NoGapIsFilledMeanwhile) {
+TEST_F(QuorumCheck, NoHoleIsFilledMeanwhile) {
   TestCluster five(5);
   five.Elect(1);
   five.HeartbeatRounds(1, 3);
@@ -224,13 +224,13 @@ TEST_F(QuorumCheck, NoGapIsFilledMeanwhile) {
   five.ProposeAndLose(1, "lost");
   for (int i = 0; i < 9; ++i) five.Propose(1, "late");
   five.DeliverOnce(1, 2);
-  ASSERT_EQ(five.At(2).early_appends(), 9u);
+  ASSERT_EQ(five.At(2).reordered_appends(), 9u);
   five.TickAtDeadline(1);
   ASSERT_TRUE(five.At(1).checks_quorum());
   five.DeliverOnce(2, 1);
   ASSERT_TRUE(five.At(1).checks_quorum());
-  EXPECT_GE(five.At(1).counters().gaps_in_flight, 9u);
-  EXPECT_EQ(five.At(1).counters().gaps_sent_again, 0u);
+  EXPECT_GE(five.At(1).counters().holes_in_flight, 9u);
+  EXPECT_EQ(five.At(1).counters().holes_sent_again, 0u);
 }
 
 TEST_F(QuorumCheck, ATransferIsGivenUpWhenItsTimeIsOver) {
@@ -250,7 +250,7 @@ TEST_F(QuorumCheck, ATransferIsGivenUpWhenItsTimeIsOver) {
 }
 
 // Its process or its host was stopped. How long is known only to who was not.
-TEST_F(QuorumCheck, WhoHasStoodStillAsksFirstToo) {
+TEST_F(QuorumCheck, ALeaderThatStoodStillAsksFirstToo) {
   cluster_.Wait(10 * cluster_.At(1).detector().timeout_ns());
   cluster_.Tick(1);
   EXPECT_TRUE(cluster_.At(1).checks_quorum());
@@ -258,7 +258,7 @@ TEST_F(QuorumCheck, WhoHasStoodStillAsksFirstToo) {
   ItLeadsOn();
 }
 
-TEST_F(QuorumCheck, WhoeverHasAnotherLeaderEndsIt) {
+TEST_F(QuorumCheck, AMemberWithAnotherLeaderEndsIt) {
   cluster_.Isolate(1);
   cluster_.Elect(2);
   cluster_.DropAll();

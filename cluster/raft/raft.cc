@@ -36,7 +36,7 @@ Raft::Raft(Options options, RestoredState restored, uint64_t now_ns, uint64_t ra
   RefreshPeers(now_ns);
   HEDGEROW_CHECK(log_.last_term() <= term_);
   HEDGEROW_CHECK(log_.Has(snapshot_.last));
-  said_role_.term = said_leader_.term = term_;
+  published_role_.term = published_leader_.term = term_;
   const uint64_t timeout_ns = detector_.timeout_ns();
   election_wait_ns_ = timeout_ns + random % timeout_ns;
   election_deadline_ns_ = now_ns + election_wait_ns_;
@@ -68,7 +68,7 @@ void Raft::On(Context& context, const Tick&) {
     DrawElectionDeadline(context);
   } else if (context.now_ns >= election_deadline_ns_) {
     if (role_ != Role::kFollower) detector_.ElectionFailed();
-    SayWhy(context, WhyAfterWaiting());
+    ReportReason(context, WhyAfterWaiting());
     StartPreVote(context);
   } else if (asked_reads_.asking() && context.now_ns >= asked_reads_.asked_ns() + 2 * HeartbeatInterval_ns()) {
     AskLeader(context);
@@ -151,19 +151,19 @@ void Raft::SetRole(Context& context, Role role, NodeId leader) {
   role_ = role;
   leader_ = leader;
   detector_.Watch(context.now_ns, {.term = term_, .leader = leader, .leads = role == Role::kLeader});
-  if (role != said_role_.role || (role != Role::kFollower && term_ != said_role_.term)) {
-    said_role_ = {.role = role, .term = term_};
-    context.out.role_change = said_role_;
+  if (role != published_role_.role || (role != Role::kFollower && term_ != published_role_.term)) {
+    published_role_ = {.role = role, .term = term_};
+    context.out.role_change = published_role_;
   }
-  if (leader == said_leader_.leader && term_ == said_leader_.term) return;
+  if (leader == published_leader_.leader && term_ == published_leader_.term) return;
   // What one leader's appends have shown says nothing about the next one's log. A term has but one.
-  if (term_ != said_leader_.term) {
+  if (term_ != published_leader_.term) {
     verified_ = LogIndex();
-    early_.clear();
+    reorder_buffer_.clear();
   }
-  const bool told = leader.IsSet() || said_leader_.leader.IsSet();
-  said_leader_ = {.leader = leader, .term = term_};
-  if (told) context.out.publish_leader = said_leader_;
+  const bool changed = leader.IsSet() || published_leader_.leader.IsSet();
+  published_leader_ = {.leader = leader, .term = term_};
+  if (changed) context.out.publish_leader = published_leader_;
   LeaderChangedForReads(context);
 }
 

@@ -35,7 +35,7 @@ namespace hedgerow::raft {
 
 class Raft {
  public:
-  // A node starts, or starts again, as a follower of nobody.
+  // A node starts, or starts again, as a follower without a leader.
   Raft(Options options, RestoredState restored, uint64_t now_ns, uint64_t random);
 
   // Adds to `outputs`, which the caller clears between steps.
@@ -71,11 +71,11 @@ class Raft {
   // known that it has left.
   bool votes_itself() const { return self_ != kNoMember && ((configuration().deciding() >> self_) & 1) != 0; }
   bool may_stand() const;
-  // For who knows that the state machine of this node must answer nobody: it votes and acknowledges, and does not stand.
+  // For a host whose state machine must not answer: the node votes and acknowledges, and does not stand.
   void SetMayLead(bool may_lead) { may_lead_ = may_lead; }
   // Fit to be promoted, as its leader sees it (dissertation section 4.2.1).
   bool IsCaughtUp(size_t member, uint64_t now_ns) const;
-  // Messages of those who are members no more (raft_membership.cc).
+  // Messages of former members (raft_membership.cc).
   uint64_t refused_messages() const { return refused_messages_; }
 
   // In this log and not known to be committed, or not durable here though the others have committed it: a disk
@@ -99,10 +99,10 @@ class Raft {
 
   // Since the start.
   struct Counters {
-    uint64_t early_kept = 0;      // appends that came before what they follow, and were kept
-    uint64_t early_stored = 0;    // of them, those that what they follow then reached
-    uint64_t gaps_in_flight = 0;  // refusals that a leader answered by waiting
-    uint64_t gaps_sent_again = 0;
+    uint64_t reordered_kept = 0;    // appends that came before what they follow, and were kept
+    uint64_t reordered_stored = 0;  // of them, those that what they follow then reached
+    uint64_t holes_in_flight = 0;   // refusals that a leader answered by waiting
+    uint64_t holes_sent_again = 0;
     uint64_t probes = 0;  // a leader stopped a pipeline to find out where the logs agree
     uint64_t restarts_seen = 0;  // a follower knew less of its log than it had acknowledged, and was probed
     uint64_t quorum_checks = 0;  // a leader heard no majority for a timeout, and asked whether it still leads
@@ -111,13 +111,13 @@ class Raft {
     uint64_t terms_given_up = 0;  // a candidate saw that its term can have no leader
   };
   const Counters& counters() const { return counters_; }
-  size_t early_appends() const { return early_.size(); }
+  size_t reordered_appends() const { return reorder_buffer_.size(); }
 
-  // For whoever keeps the kernel part in step (cluster/offload/coupling).
+  // For the kernel bridge, which keeps the kernel part in step (cluster/offload/kernel_bridge).
   LogIndex verified() const { return verified_; }
   uint64_t election_deadline_ns() const { return election_deadline_ns_; }
   uint32_t votes() const { return votes_; }
-  // The term in which somebody wants to be elected, as far as this follower can tell, since it last heard its
+  // The term in which a node wants to be elected, as far as this follower has heard since it last heard its
   // leader; or none.
   Term suspected_term() const { return suspected_term_ > term_ ? suspected_term_ : Term(); }
   size_t self() const { return self_; }  // this node's position; HR_RAFT_MAX_MEMBERS: it is no member
@@ -185,7 +185,7 @@ class Raft {
   // raft_election.cc
   void On(Context& context, const LeaderResigns& resigns);
   void On(Context& context, const LeaderStalled& stalled);
-  void SayWhy(Context& context, StandReason reason) const;
+  void ReportReason(Context& context, StandReason reason) const;
   StandReason WhyAfterWaiting() const;
   void StartPreVote(Context& context);
   void AskForPreVotes(Context& context);
@@ -229,7 +229,7 @@ class Raft {
   void LeaderTick(Context& context);
   void SendAgain(Context& context);
   void Refused(Context& context, size_t member, const AppendReply& reply);
-  void FillGap(Context& context, size_t member);
+  void FillHole(Context& context, size_t member);
   void StartHeartbeatRound(Context& context);
   void Replicate(Context& context, size_t member);
   void ReplicateToAll(Context& context);
@@ -284,8 +284,8 @@ class Raft {
 
   Role role_ = Role::kFollower;
   NodeId leader_;
-  RoleChange said_role_;
-  PublishLeader said_leader_;
+  RoleChange published_role_;
+  PublishLeader published_leader_;
 
   // Durability: what was asked for and what was reported.
   struct Write {
@@ -310,13 +310,14 @@ class Raft {
   uint64_t own_vote_sequence_ = 0;
   uint64_t own_vote_asked_ns_ = 0;
   uint64_t own_vote_took_ns_ = 0;  // until it was durable
-  Term waived_term_;     // its leader asked for an election, or gave itself up
+  Term transfer_term_;             // its leader asked for an election, or gave itself up
   NodeId resigned_;      // the last leader whose host said that it is dead; not waited for until a leader is heard
   Term suspected_term_;  // see suspected_term()
 
   // Following.
   LogIndex verified_;                        // our log is known to equal the current leader's up to here
-  std::map<LogIndex, AppendRequest> early_;  // this term's, by what they follow, which is beyond our log's end
+  // This term's appends that came too soon, by what they follow, which is beyond our log's end.
+  std::map<LogIndex, AppendRequest> reorder_buffer_;
 
   // Leading.
   std::vector<Progress> progress_;

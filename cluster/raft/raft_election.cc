@@ -25,12 +25,12 @@ VoteRequest Raft::VoteRequestFor(Term asked_term, bool pre_vote) const {
   return {.asked_term = asked_term,
           .last_index = log_.last_index(),
           .last_term = log_.last_term(),
-          .waived_term = waived_term_,
+          .transfer_term = transfer_term_,
           .pre_vote = pre_vote};
 }
 
-// Before it gives up whom it listened to.
-void Raft::SayWhy(Context& context, StandReason reason) const {
+// Called before the node forgets the leader that it followed.
+void Raft::ReportReason(Context& context, StandReason reason) const {
   context.out.stand = Stand{.reason = reason,
                             .term = term_.Next(),
                             .leader = leader_,
@@ -41,7 +41,7 @@ void Raft::SayWhy(Context& context, StandReason reason) const {
 StandReason Raft::WhyAfterWaiting() const {
   if (role_ != Role::kFollower) return StandReason::kNoLeader;
   if (leader_.IsSet()) return StandReason::kSilentLeader;
-  return waived_term_ > Term() && waived_term_ == term_ ? StandReason::kResigned : StandReason::kNoLeader;
+  return transfer_term_ > Term() && transfer_term_ == term_ ? StandReason::kResigned : StandReason::kNoLeader;
 }
 
 // Dissertation section 9.6: a node that could not win does not raise the term.
@@ -58,7 +58,7 @@ void Raft::AskForPreVotes(Context& context) {
           [&](size_t member) { Send(context, NodeAt(member), VoteRequestFor(term_.Next(), true)); });
 }
 
-// Raft section 5.2. Nobody is asked, and the own vote does not count, before both are durable: a node that
+// Raft section 5.2. The node asks for votes, and counts its own, once term and vote are durable: a node that
 // forgets that it voted for itself could vote again in this term.
 void Raft::StartElection(Context& context) {
   EnterTerm(context, term_.Next(), options_.self);
@@ -109,7 +109,7 @@ void Raft::Handle(Context& context, const Message& message, const VoteRequest& r
                              .candidate = message.from.value(),
                              .last_index = request.last_index.value(),
                              .last_term = request.last_term.value(),
-                             .waived_term = request.waived_term.value()};
+                             .transfer_term = request.transfer_term.value()};
   const bool heard = TrustsLeader(context.now_ns);
   VoteReply reply{.asked_term = request.asked_term, .pre_vote = request.pre_vote};
   if (request.pre_vote) {
@@ -137,7 +137,7 @@ void Raft::Handle(Context& context, const Message& message, const VoteRequest& r
     voted_for_ = message.from;
     PersistHardState(context);
   }
-  // Raft section 5.2: who has given its vote gives the candidate time to win.
+  // Raft section 5.2: a voter that grants waits, so that the candidate can win.
   BecomeFollower(context, term_, leader_);
   DrawElectionDeadline(context);
   reply.granted = true;
@@ -169,8 +169,8 @@ void Raft::Handle(Context& context, const Message& message, const VoteReply& rep
 // Dissertation section 3.10. No pre-vote: the leader itself has judged that this node can win.
 void Raft::Handle(Context& context, const Message& message, const TimeoutNow&) {
   if (role_ != Role::kFollower || leader_ != message.from || !may_stand() || DiskStalls(context.now_ns)) return;
-  waived_term_ = term_;
-  SayWhy(context, StandReason::kAsked);
+  transfer_term_ = term_;
+  ReportReason(context, StandReason::kAsked);
   StartElection(context);
 }
 
@@ -178,10 +178,10 @@ void Raft::On(Context& context, const LeaderResigns& resigns) {
   if (role_ != Role::kFollower || resigns.leader != leader_) return;
   if (resigns.term != term_) return;
   if (!may_stand() || DiskStalls(context.now_ns)) return;
-  waived_term_ = term_;
+  transfer_term_ = term_;
   resigned_ = resigns.leader;
   if (resigns.rank == 0) {
-    SayWhy(context, StandReason::kResigned);
+    ReportReason(context, StandReason::kResigned);
     StartPreVote(context);
     return;
   }

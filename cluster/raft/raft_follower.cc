@@ -32,7 +32,7 @@ void Raft::FollowLeader(Context& context, NodeId leader) {
 // The kernel part hears it earlier, or, by a clock that was read later, after this step's time.
 void Raft::LeaderHeardAt(Context& context, uint64_t heard_ns) {
   heard_ns = std::min(heard_ns, context.now_ns);
-  waived_term_ = suspected_term_ = Term();
+  transfer_term_ = suspected_term_ = Term();
   resigned_ = NodeId();
   given_up_ = 0;
   detector_.LeaderHeard(context.now_ns, heard_ns);
@@ -98,18 +98,20 @@ LogIndex Raft::StoreEntries(Context& context, const AppendRequest& request) {
 // and once its turn has come it is judged like any other of its term, whose end is its own.
 void Raft::KeepEarly(const AppendRequest& request) {
   if (request.entries.empty()) return;
-  if (early_.size() >= options_.early_max_appends && !early_.contains(request.prev_index)) return;
-  counters_.early_kept += early_.insert_or_assign(request.prev_index, request).second;
+  if (reorder_buffer_.size() >= options_.reorder_buffer_max_appends &&
+      !reorder_buffer_.contains(request.prev_index))
+    return;
+  counters_.reordered_kept += reorder_buffer_.insert_or_assign(request.prev_index, request).second;
 }
 
 // Returns up to where the log is the leader's by them; 0: by none.
 LogIndex Raft::StoreEarly(Context& context) {
   LogIndex stored;
-  while (!early_.empty() && early_.begin()->first <= log_.last_index()) {
-    const AppendRequest request = std::move(early_.begin()->second);
-    early_.erase(early_.begin());
+  while (!reorder_buffer_.empty() && reorder_buffer_.begin()->first <= log_.last_index()) {
+    const AppendRequest request = std::move(reorder_buffer_.begin()->second);
+    reorder_buffer_.erase(reorder_buffer_.begin());
     if (!FollowsLog(request)) continue;
-    ++counters_.early_stored;
+    ++counters_.reordered_stored;
     stored = std::max(stored, StoreEntries(context, request));
     verified_ = std::max(verified_, stored);
     AdvanceCommit(context, std::min(request.commit, verified_));

@@ -33,7 +33,8 @@ void Raft::On(Context& context, const KernelAppended& appended) {
   AdvanceCommit(context, std::min(request.commit, verified_));
 }
 
-// Raft section 5.2. A record of the ring may be older than what a later life of the process has promised since.
+// Raft section 5.2. A record of the ring may be older than what a later incarnation of the process has promised
+// since.
 void Raft::On(Context& context, const KernelVoted& voted) {
   if (voted.term < term_) return;
   if (voted.term > term_) BecomeFollower(context, voted.term, NodeId());
@@ -58,7 +59,7 @@ void Raft::On(Context& context, const KernelCounted& counted) {
   ForEach(peers_, [&](size_t member) {
     const KernelCounted::Member& seen = counted.members[member];
     Progress& progress = progress_[member];
-    if (seen.node != NodeAt(member)) return;  // of who had the position before
+    if (seen.node != NodeAt(member)) return;  // of the node that had the position before
     // An answer that reached the process is newer than what the kernel part saw before it.
     if (seen.contact_ns > detector_.peer_heard_ns(member)) {
       detector_.PeerHeard(member, std::min(seen.contact_ns, context.now_ns), seen.loop_seq);

@@ -3,7 +3,6 @@
 // Leading: replication and commitment (Raft section 5.3 and 5.4), heartbeat rounds, the check that a majority
 // still listens (dissertation section 6.2), and leadership transfer (dissertation section 3.10).
 #include <algorithm>
-#include <array>
 
 #include "cluster/raft/check.h"
 #include "cluster/raft/raft.h"
@@ -83,7 +82,7 @@ void Raft::Handle(Context& context, const Message& message, const AppendReply& r
   Progress& progress = progress_[member];
   detector_.PeerHeard(member, context.now_ns, reply.loop_seq);
   if (reply.accepted) {
-    if (reply.index > log_.last_index()) return;  // nobody can hold what was never sent
+    if (reply.index > log_.last_index()) return;  // no follower can hold what was never sent
     if (Acknowledged(context, member, reply.index)) MaybeCommit(context);
     MaybeTransfer(context, member);
   } else {
@@ -106,10 +105,10 @@ void Raft::Refused(Context& context, size_t member, const AppendReply& reply) {
   if (reply.conflict_term == Term() && progress.replicates()) {
     // What it lacked when it said this, it has acknowledged since.
     if (reply.conflict_index <= progress.match()) return;
-    if (progress.IsGapInFlight(reply.conflict_index) && reply.index >= reply.conflict_index) {
-      ++counters_.gaps_in_flight;
+    if (progress.IsHoleInFlight(reply.conflict_index) && reply.index >= reply.conflict_index) {
+      ++counters_.holes_in_flight;
       progress.NoteGap(reply.conflict_index, reply.index, context.now_ns);
-      FillGap(context, member);
+      FillHole(context, member);
       return;
     }
   }
@@ -124,25 +123,25 @@ void Raft::Refused(Context& context, size_t member, const AppendReply& reply) {
 // Packets overtake each other (RFC 9002 section 6.1): what a follower lacks is sent again only after several
 // refusals, or a while after the first, and once; the pipeline goes on, since the follower keeps what came
 // early. If this is lost, too, ForgetLost ends it.
-void Raft::FillGap(Context& context, size_t member) {
+void Raft::FillHole(Context& context, size_t member) {
   Progress& progress = progress_[member];
-  if (!progress.gap_open() || checks_quorum()) return;
+  if (!progress.hole_open() || checks_quorum()) return;
   const uint64_t patience_ns = HeartbeatInterval_ns() / 2;
-  if (!progress.GapPersists(context.now_ns, patience_ns, options_.gap_refusals_max)) {
+  if (!progress.HolePersists(context.now_ns, patience_ns, options_.hole_refusals_max)) {
     resend_due_ns_ = std::min(resend_due_ns_, context.now_ns + patience_ns);
     return;
   }
-  const LogIndex prev = progress.gap().Previous();
+  const LogIndex prev = progress.hole().Previous();
   if (prev < log_.start().index) return;
-  const uint64_t missing = progress.gap_last().Next().value() - progress.gap().value();
+  const uint64_t missing = progress.hole_last().Next().value() - progress.hole().value();
   AppendRequest request{
       .prev_index = prev,
       .prev_term = log_.TermAt(prev),
       .commit = commit_,
-      .entries = log_.Slice(progress.gap(), std::min<uint64_t>(options_.append_max_entries, missing),
+      .entries = log_.Slice(progress.hole(), std::min<uint64_t>(options_.append_max_entries, missing),
                             options_.append_max_bytes)};
-  ++counters_.gaps_sent_again;
-  progress.GapSentAgain();
+  ++counters_.holes_sent_again;
+  progress.HoleSentAgain();
   Send(context, NodeAt(member), std::move(request));
 }
 
@@ -195,7 +194,7 @@ void Raft::CheckQuorum(Context& context) {
     quorum_check_end_ns_ = context.now_ns + detector_.timeout_ns();
     ++counters_.quorum_checks;
   }
-  waived_term_ = term_;  // no node need stick to it, itself included
+  transfer_term_ = term_;  // no node need stick to it, itself included
   heartbeat_due_ns_ = context.now_ns + HeartbeatInterval_ns();
   AskForPreVotes(context);
 }
@@ -203,7 +202,7 @@ void Raft::CheckQuorum(Context& context) {
 // A majority was heard again.
 void Raft::QuorumConfirmed(Context& context) {
   quorum_check_end_ns_ = 0;
-  waived_term_ = Term();
+  transfer_term_ = Term();
   replication_moved_ns_ = context.now_ns;
   StartHeartbeatRound(context);
   ReplicateToAll(context);
@@ -216,8 +215,8 @@ void Raft::LeaderTick(Context& context) {
   if (transfer_target_.IsSet() && context.now_ns >= transfer_deadline_ns_) transfer_target_ = NodeId();
   const bool heard = !detector_.Suspects(context.now_ns);
   if (!heard && (!may_stand() || (checks_quorum() && context.now_ns >= quorum_check_end_ns_))) {
-    waived_term_ = term_;
-    if (may_stand()) SayWhy(context, StandReason::kSilentMajority);
+    transfer_term_ = term_;
+    if (may_stand()) ReportReason(context, StandReason::kSilentMajority);
     BecomeFollower(context, term_, NodeId());
     if (may_stand()) StartPreVote(context);
     return;
@@ -239,7 +238,7 @@ void Raft::SendAgain(Context& context) {
     const bool replicated = progress.replicates();
     progress.ForgetLost(context.now_ns, 2 * HeartbeatInterval_ns());
     counters_.probes += replicated && !progress.replicates();
-    if (progress.gap_open()) FillGap(context, member);
+    if (progress.hole_open()) FillHole(context, member);
     if (progress_[member].snapshot_failed()) AskForSnapshot(context, member);
   });
   ReplicateToAll(context);

@@ -2,10 +2,8 @@
 //
 // Membership: dissertation chapter 4, by joint consensus (section 4.3). One change at a time; learners first,
 // promoted when they have caught up (4.2.1); a leader that is removed leads until its successors have committed
-// that, counts itself no more meanwhile, and then makes way (4.2.2); whoever was removed disturbs nobody
-// (4.2.3).
-#include <algorithm>
-#include <utility>
+// that, does not count itself meanwhile, and then steps down (4.2.2); a removed node does not disturb the
+// cluster (4.2.3).
 
 #include "cluster/raft/check.h"
 #include "cluster/raft/raft.h"
@@ -34,9 +32,9 @@ void Raft::On(Context& context, const ChangeMembership& change) {
 }
 
 // Dissertation section 4.1 wants one change at a time; and the first entry of a leader's own term committed
-// before it makes one, without which a change of a former leader that nobody knows of could be passed over
-// (the mistake found in 2015). With joint majorities that could not happen, but a leader that has not committed
-// an entry of its own does not know whether the last change is done.
+// before it makes one, without which it could overlook a change of a former leader (the mistake found in 2015).
+// With joint majorities that could not happen, but a leader that has not committed an entry of its own does not
+// know whether the last change is done.
 ChangeRefusal Raft::MayChange() const {
   if (role_ != Role::kLeader) return ChangeRefusal::kNotLeader;
   if (transfer_target_.IsSet()) return ChangeRefusal::kTransferring;
@@ -74,7 +72,7 @@ void Raft::ConfigurationChanged(Context& context) {
   context.out.configuration = configuration();
 }
 
-// Who leaves is sent the configuration without it, until that is committed; from then on, nothing.
+// A member that leaves receives the configuration without it until that is committed, and nothing after that.
 void Raft::RefreshPeers(uint64_t now_ns) {
   const Configuration& now = configuration();
   self_ = now.PositionOf(options_.self);
@@ -86,9 +84,9 @@ void Raft::RefreshPeers(uint64_t now_ns) {
   }
   detector_.SetVoters(self_, now.voters, now.next_voters);
   if (role_ != Role::kLeader) return;
-  // Nothing is changed before its leaving is committed, and then it makes way.
+  // A leader that removes itself leads until that entry is committed, and then steps down.
   HEDGEROW_CHECK(self_ != kNoMember);
-  // Who has left and comes back begins anew: what it was waiting for has gone by without it.
+  // A member that left and comes back starts from scratch: what it waited for has passed.
   for (size_t position = 0; position < HR_RAFT_MAX_MEMBERS; ++position) {
     const NodeId id = IsPeer(position) ? NodeAt(position) : NodeId();
     if (followed_[position] == id) continue;
@@ -100,8 +98,8 @@ void Raft::RefreshPeers(uint64_t now_ns) {
 
 // After each step: what follows from the commitment of the latest configuration (dissertation section 4.3). A
 // transfer comes before another entry (section 3.10), which would leave its target with the shorter log: the
-// next leader appends it then, or this one when the transfer is given up. Who is a member no more makes way all
-// the same.
+// next leader appends it then, or this one when the transfer is given up. A leader that is no member
+// steps down all the same.
 void Raft::LeadConfiguration(Context& context) {
   if (role_ != Role::kLeader || !configuration_committed() || commit_ < term_start_) return;
   if (configuration().joint()) {
@@ -112,8 +110,8 @@ void Raft::LeadConfiguration(Context& context) {
   }
 }
 
-// Dissertation section 4.2.2. The most advanced successor need not wait for its election timeout; of several,
-// it is whom leadership was being transferred to, so that two do not stand at once.
+// Dissertation section 4.2.2. The most advanced successor need not wait for its election timeout. Of several,
+// it is the target of a transfer under way, so that two do not stand at once.
 void Raft::HandOver(Context& context) {
   size_t best = kNoMember;
   ForEach(peers_ & configuration().voters, [&](size_t member) {
@@ -127,9 +125,9 @@ void Raft::HandOver(Context& context) {
   BecomeFollower(context, term_, NodeId());
 }
 
-// Dissertation section 4.2.2: a voter whose log says that it is one no more still stands, without a vote of its
-// own, until that is committed. It may be the only one whose log is long enough: those who decide from now on
-// may need the vote of one who has more than they (figure 4.6).
+// Dissertation section 4.2.2: a voter whose log removes it still stands, without a vote of its own, until that
+// entry is committed. It may be the only node with a log that is long enough to win the votes of the new voters
+// (figure 4.6).
 bool Raft::may_stand() const {
   if (!may_lead_) return false;
   if (self_ == kNoMember || votes_itself()) return self_ != kNoMember;
@@ -137,13 +135,13 @@ bool Raft::may_stand() const {
   return ((configurations_.At(configurations_.latest_index().Previous()).deciding() >> self_) & 1) != 0;
 }
 
-// Dissertation section 4.1: requests are taken from whomever, since this node may not have heard yet of a
-// configuration with the sender in it; who has such a one says so by its epoch. If that is no newer than what
-// is committed here, the sender has been removed, or lacks what is committed and can lead nobody. Answers are
-// asked of members alone.
+// Dissertation section 4.1: requests are taken from any node, since this node may not have heard yet of a
+// configuration that contains the sender; the epoch of the request says so. If it is no newer than what is
+// committed here, the sender has been removed, or lacks what is committed and cannot be elected. Answers are
+// taken from members only.
 bool Raft::MayHear(const Message& message) const {
   if (IsPeer(MemberOf(message.from))) return true;
-  // A leader that leaves makes way with its last word, and what is committed may have been heard before it.
+  // The last message of a leader that leaves may come after the news that its removal is committed.
   if (std::holds_alternative<TimeoutNow>(message.body) && message.from == leader_ && message.term == term_)
     return true;
   const bool asks = std::holds_alternative<VoteRequest>(message.body) ||

@@ -2,7 +2,6 @@
 //
 // ReadIndex at leader and follower: dissertation section 6.4 and R8.
 #include <algorithm>
-#include <utility>
 
 #include "cluster/raft/raft.h"
 

@@ -4,8 +4,6 @@
 // its log what they hold, but for a tail. A leader whose log does not reach back to what a follower needs asks
 // for a snapshot to be sent; how it gets there is the caller's business. Nothing here waits for that.
 #include <algorithm>
-#include <utility>
-#include <vector>
 
 #include "cluster/raft/check.h"
 #include "cluster/raft/raft.h"
@@ -76,7 +74,7 @@ void Raft::Install(Context& context, const Snapshot& snapshot) {
                  persist.entries.empty());
   persist.new_start = NewStart{.after = start, .snapshot = snapshot.last, .empties = true};
   log_.RestartAfter(start);
-  early_.clear();
+  reorder_buffer_.clear();
   // Durable, until this write is, is only what the former log had in common with this one.
   durable_index_ = std::min(durable_index_, equal);
   for (Write& write : writes_) write.last = std::min(write.last, equal);

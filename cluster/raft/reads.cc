@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/raft/reads.h"
 
-#include <algorithm>
-#include <utility>
-
 namespace hedgerow::raft {
 
 void MoveExpired(std::deque<LocalRead>& reads, uint64_t now_ns, std::vector<LocalRead>& expired) {
@@ -50,7 +47,7 @@ ReadId FollowerReads::Ask(uint64_t now_ns) {
   asked_.insert(asked_.end(), waiting_.begin(), waiting_.end());
   waiting_.clear();
   asked_ns_ = now_ns;
-  return {.life = life_, .number = number_};
+  return {.incarnation = incarnation_, .number = number_};
 }
 
 void FollowerReads::Forget() {
@@ -60,7 +57,7 @@ void FollowerReads::Forget() {
 
 std::vector<LocalRead> FollowerReads::TakeAnswered(ReadId id) {
   std::vector<LocalRead> answered;
-  if (id != ReadId{.life = life_, .number = number_}) return answered;
+  if (id != ReadId{.incarnation = incarnation_, .number = number_}) return answered;
   answered.assign(asked_.begin(), asked_.end());
   asked_.clear();
   return answered;

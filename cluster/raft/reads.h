@@ -10,7 +10,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <optional>
 #include <vector>
 
 #include "cluster/raft/message.h"
@@ -56,7 +55,7 @@ class LeaderReads {
 
 class FollowerReads {
  public:
-  explicit FollowerReads(uint64_t life) : life_(life) {}
+  explicit FollowerReads(uint64_t incarnation) : incarnation_(incarnation) {}
 
   void Add(LocalRead read) { waiting_.push_back(read); }
   bool asking() const { return !asked_.empty(); }
@@ -74,7 +73,7 @@ class FollowerReads {
   std::vector<LocalRead> TakeAll();
 
  private:
-  uint64_t life_;
+  uint64_t incarnation_;
   uint64_t number_ = 0;
   uint64_t asked_ns_ = 0;
   std::deque<LocalRead> waiting_;

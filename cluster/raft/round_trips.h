@@ -24,7 +24,7 @@ class RoundTrips {
  public:
   void Add(size_t member, uint64_t duration_ns);
 
-  // What hosts added lately is old news when somebody else has led meanwhile; the network is still the same.
+  // What hosts added lately is stale once another node has led; the network is still the same.
   void ForgetDelays();
 
   // The position is another node's from now on.

@@ -48,8 +48,8 @@ void TestCluster::Start(NodeId id) {
     node.disk.snapshot = snapshot.first;
     node.applied = snapshot.second;
   }
-  // With 0 as every draw, a wait is exactly the election timeout. Read ids need distinct lives: time gives
-  // them.
+  // With 0 as every draw, a wait is exactly the election timeout. Read ids need distinct incarnations: time
+  // gives them.
   node.raft = std::make_unique<Raft>(options, node.disk, now_ns_, now_ns_ << 8 | id.value());
   checker_.Started(*node.raft, id);
 }
@@ -221,7 +221,7 @@ void TestCluster::SendSnapshot(uint64_t from, uint64_t to) {
 void TestCluster::Elect(uint64_t id) {
   // A first try may only teach the node the others' term.
   for (int tries = 0; tries < 3 && At(id).role() != Role::kLeader; ++tries) {
-    // Long enough that nobody clings to a former leader.
+    // Long enough for every follower to give up a former leader.
     Wait(2 * options_.election_cap_ns);
     Tick(id);
     Deliver();

@@ -130,7 +130,7 @@ class ReadLog {
   std::vector<uint64_t> refused;
 };
 
-// Whom a leader has no entries for from now on.
+// The peers that need a snapshot from now on.
 class SnapshotsNeeded {
  public:
   explicit SnapshotsNeeded(TestCluster& cluster) {

@@ -46,7 +46,7 @@ class LogIndex {
   uint64_t value_ = 0;
 };
 
-// 0 names nobody.
+// 0 names no node.
 class NodeId {
  public:
   constexpr NodeId() = default;
@@ -120,8 +120,8 @@ struct Member {
   bool operator==(const Member&) const = default;
 };
 
-// Who decides, and who only listens (dissertation chapter 4). Masks are of positions. Whoever is in none is a
-// learner: it gets everything and is never counted.
+// The voters and the learners (dissertation chapter 4). Masks are of positions. A member in none of them is a
+// learner: it receives everything and is never counted.
 struct Configuration {
   uint32_t epoch = 0;             // grows by one with every configuration of a log
   std::vector<Member> members{};  // by position

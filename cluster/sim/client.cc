@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 #include <utility>
-#include <vector>
 
 #include "cluster/sim/membership.h"
 #include "cluster/sim/server.h"
@@ -216,9 +215,9 @@ void Client::Retry(uint64_t id) {
       // Small limits may refuse a request as often as it comes.
       if (stopped_ && !windowed_ && !(found->second.overloaded && world_.plan.settings.differ)) {
         world_.Fail("request ", id, " of client ", address_, " was not answered within ",
-                    kAnsweredWithin_ns / kSecond, " s of fair weather");
+                    kAnsweredWithin_ns / kSecond, " s without faults");
       }
-      // What became of it, nobody will know.
+      // Its outcome stays unknown.
       if (found->second.kind == Kind::kOpen) opening_ = false;
       operations_.erase(found);
       return;
@@ -278,7 +277,7 @@ void Client::Complete(Operation& operation, const kv::Answer& answer) {
       case kv::ResultCode::kMismatch:
         break;
     }
-    // A session that has expired frees its nonce: a ghost of its OPEN opens another, which nobody uses.
+    // A session that has expired frees its nonce: a ghost of its OPEN opens another, which stays unused.
     if (operation.kind != Kind::kOpen) answered_[id] = answer.result;
     if (answered_.size() > kAnsweredMax) answered_.erase(answered_.begin());
     if (operation.kind != Kind::kOpen) session_active_ns_ = std::max(session_active_ns_, operation.invoked_ns);
@@ -305,9 +304,9 @@ void Client::Succeeded(Operation& operation, const kv::Result& result) {
       opening_ = false;
       break;
     case Kind::kIncrement: {
-      const bool told = result.values.size() == 1;
+      const bool observed = result.values.size() == 1;
       world_.history.AnswerCounter(operation.key, operation.record, now_ns,
-                                   told ? static_cast<int64_t>(NumberOf(result.values[0])) : 0);
+                                   observed ? static_cast<int64_t>(NumberOf(result.values[0])) : 0);
       break;
     }
     case Kind::kPut:

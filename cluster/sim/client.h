@@ -16,8 +16,9 @@
 
 namespace hedgerow::sim {
 
-// In fair weather, whatever was before: a cluster that is overloaded by what its last storm left is none. It is fair when
-// the last late datagram has arrived: until then followers may hear from a leader that has stepped down, and vote for nobody.
+// Without faults, whatever was before: a cluster that is overloaded by what its last storm left is none. It is
+// fair when the last late datagram has arrived: until then followers may hear from a leader that has stepped
+// down, and do not vote.
 constexpr uint64_t kAnsweredWithin_ns = 10 * kSecond;
 inline uint64_t AnsweredAfterStorm_ns(const Plan& plan) {
   return kAnsweredWithin_ns + (plan.network.late_ppm > 0 ? plan.network.late_max_ns : 0);

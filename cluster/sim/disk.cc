@@ -23,8 +23,8 @@ void Disk::StartSync() {
   syncing_ = true;
   uint64_t duration_ns = random_.Between(plan_.sync_min_ns, plan_.sync_max_ns);
   if (slow_ns_ > 0) duration_ns += random_.Below(slow_ns_);
-  time_.After(duration_ns, [this, life = life_, writes = unsynced_.size()] {
-    if (life != life_) return;
+  time_.After(duration_ns, [this, incarnation = incarnation_, writes = unsynced_.size()] {
+    if (incarnation != incarnation_) return;
     if (hung_) {
       syncing_ = false;  // begun anew once it is repaired
     } else {
@@ -45,7 +45,7 @@ void Disk::FinishSync(size_t writes) {
 }
 
 void Disk::Crash() {
-  ++life_;
+  ++incarnation_;
   syncing_ = false;
   durable_sequence_ = 0;
   // The kernel had written some of it back, up to somewhere in the middle of a write: a torn tail. Checksums
@@ -94,7 +94,7 @@ raft::RestoredState Disk::Restore() {
   return durable_;
 }
 
-void Disk::BeginAnew(StoredSnapshot beginning) {
+void Disk::Recover(StoredSnapshot beginning) {
   const raft::Snapshot snapshot = beginning.snapshot;
   durable_ = {.hard_state = {.term = snapshot.last.term}, .start = snapshot.last, .snapshot = snapshot};
   snapshots_.clear();
@@ -105,7 +105,7 @@ void Disk::Empty() {
   durable_ = {};
   began_with_.reset();
   snapshots_.clear();
-  ++log_id_;
+  ++copy_id_;
 }
 
 void Disk::PutBack(Copy copy) {

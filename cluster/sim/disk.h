@@ -56,12 +56,12 @@ class Disk {
   const StoredSnapshot* Find(const raft::EntryId& last) const;
 
   // A log that begins with it, and nothing else. While the node is down.
-  void BeginAnew(StoredSnapshot beginning);
-  // Somebody has emptied the folder: what starts in it next begins another log. While the node is down.
+  void Recover(StoredSnapshot beginning);
+  // Empties the folder: the next start begins another log. While the node is down.
   void Empty();
   // Which log it is: another one after Empty.
-  static constexpr uint64_t kFirstLog = 1;
-  uint64_t log_id() const { return log_id_; }
+  static constexpr uint64_t kFirstCopy = 1;
+  uint64_t copy_id() const { return copy_id_; }
 
   void Crash();
   void SetSlow(uint64_t extra_ns) { slow_ns_ = extra_ns; }
@@ -99,8 +99,8 @@ class Disk {
   bool full_ = false;
   bool hung_ = false;
   uint64_t slow_ns_ = 0;
-  uint64_t log_id_ = kFirstLog;  // of its folder: nobody compares those of two nodes
-  uint64_t life_ = 0;            // syncs of a former life never finish
+  uint64_t copy_id_ = kFirstCopy;       // of its folder: those of two nodes are never compared
+  uint64_t incarnation_ = 0;            // syncs of a former incarnation never finish
 };
 
 }  // namespace hedgerow::sim

@@ -43,12 +43,12 @@ std::map<uint64_t, Zone> ZonesOf(const std::vector<RegisterOperation>& operation
     initial->second.written = true;
     initial->second.first_end_ns = 0;
   }
-  // A write without an answer that nobody read may be put at the very end.
+  // A write without an answer that was never read may be put at the very end.
   std::erase_if(zones, [](const auto& zone) { return zone.second.first_end_ns == UINT64_MAX; });
   return zones;
 }
 
-// When somebody was first told that the counter had come as far as `value`; UINT64_MAX: nobody was.
+// When an answer first said that the counter had reached `value`; UINT64_MAX: none did.
 class FirstSeen {
  public:
   explicit FirstSeen(const std::vector<CounterOperation>& operations) {
@@ -76,13 +76,13 @@ class FirstSeen {
 // are in order of time, so giving the earliest to the earliest leaves as few as possible without one.
 CounterFaults CountFaults(const std::vector<CounterOperation>& operations, int64_t final_value) {
   CounterFaults faults;
-  std::set<int64_t> told;
+  std::set<int64_t> seen;
   std::vector<uint64_t> open;
   for (const CounterOperation& operation : operations) {
     if (!operation.increment) continue;
     if (!operation.observed.has_value()) {
       open.push_back(operation.span.invoked_ns);
-    } else if (!told.insert(*operation.observed).second || *operation.observed > final_value) {
+    } else if (!seen.insert(*operation.observed).second || *operation.observed > final_value) {
       ++faults.lost;
     }
   }
@@ -90,7 +90,7 @@ CounterFaults CountFaults(const std::vector<CounterOperation>& operations, int64
   const FirstSeen first_seen(operations);
   size_t used = 0;
   for (int64_t value = 1; value <= final_value; ++value) {
-    if (told.contains(value)) continue;
+    if (seen.contains(value)) continue;
     if (used < open.size() && open[used] <= first_seen.AsFarAs_ns(value)) {
       ++used;
     } else {
@@ -130,7 +130,7 @@ std::string CheckCounter(std::vector<CounterOperation> operations, int64_t final
         "begun by then; it stands at ",
         final_value);
   }
-  // Whoever begins after another has ended sees at least as much; an increment, more.
+  // An operation that begins after another has ended sees at least as much; an increment, more.
   std::erase_if(operations, [](const CounterOperation& operation) { return !operation.observed.has_value(); });
   std::vector<CounterOperation> by_end = operations;
   std::sort(operations.begin(), operations.end(),
@@ -156,7 +156,7 @@ std::string CheckRegister(const std::vector<RegisterOperation>& operations) {
   std::vector<std::pair<uint64_t, const Zone*>> forward;
   std::vector<std::pair<uint64_t, const Zone*>> backward;
   for (const auto& [value, zone] : zones) {
-    if (!zone.written) return absl::StrCat("read ", value, ", which nobody wrote");
+    if (!zone.written) return absl::StrCat("read ", value, ", which was never written");
     if (zone.read && zone.first_read_end_ns < zone.write_begin_ns) {
       return absl::StrCat("read ", value, " before it was written");
     }

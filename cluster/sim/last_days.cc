@@ -14,7 +14,7 @@ constexpr uint64_t kWellWithin_ns = 20 * kSecond;
 constexpr uint64_t kReplacedWithin_ns = 3 * kSecond;
 // What one of the clients asks for meanwhile is committed.
 constexpr uint64_t kCommitsWithin_ns = 2 * kSecond;
-constexpr uint64_t kToldWithin_ns = 5 * kSecond;
+constexpr uint64_t kReportedWithin_ns = 5 * kSecond;
 
 }  // namespace
 
@@ -32,7 +32,8 @@ bool LastDays::Run() {
   return !world_.plan.last_days.folder_put_back || PutFolderBack();
 }
 
-// Three voters at least that follow one leader with all it has, so that one may fail; and nobody else in between.
+// Three voters at least that follow one leader with all it has, so that one may fail; and no other node in
+// between.
 bool LastDays::IsWell() const {
   const Server* const leader = LeaderOf(world_);
   if (leader == nullptr) return false;
@@ -63,7 +64,7 @@ bool LastDays::HangLeadersDisk() {
   if (!run_(kReplacedWithin_ns)) return false;
   const Server* const leader = LeaderOf(world_);
   if (leader == nullptr || leader == &hung) {
-    world_.Fail(leader == nullptr ? "nobody leads " : "the node whose disk hangs still leads ",
+    world_.Fail(leader == nullptr ? "no node leads " : "the node whose disk hangs still leads ",
                 kReplacedWithin_ns / kSecond, " s after the disk of its leader hung");
     return false;
   }
@@ -109,7 +110,7 @@ bool LastDays::PutFolderBack() {
   ++world_.folders_put_back;
   follower->PutFolderBack(std::move(copy), known_copies);
   follower->Start();
-  if (!run_(kToldWithin_ns)) return false;
+  if (!run_(kReportedWithin_ns)) return false;
   const bool still_leads = LeaderOf(world_) == leader && leader->raft().term() == term;
   if (!follower->lost() && still_leads) {
     world_.Fail("node ", follower->id().value(), " has started with an older copy of its folder, and is believed");

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is tried after the weather has cleared, while clients go on: faults that never pass by themselves, one at a time
-// and with everything else well, so that what must follow can be said. A leader whose disk hangs for good is replaced,
-// and entries are committed meanwhile; a follower that starts with an older copy of its folder is not believed.
+// What is tried after the faults have ended, while clients go on: faults that never pass by themselves, one at
+// a time and with everything else well, so that what must follow can be said. A leader whose disk hangs for
+// good is replaced, and entries are committed meanwhile; a follower that starts with an older copy of its
+// folder is not believed.
 
 #pragma once
 
@@ -13,7 +14,7 @@
 
 namespace hedgerow::sim {
 
-// The one of the latest term; null: nobody leads.
+// The one of the latest term; null: no node leads.
 Server* LeaderOf(const World& world);
 
 class LastDays {

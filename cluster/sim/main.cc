@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
-#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
@@ -17,7 +16,7 @@
 
 ABSL_FLAG(uint64_t, seed, 1, "first seed");
 ABSL_FLAG(uint64_t, seeds, 1, "how many seeds");
-ABSL_FLAG(uint64_t, seconds, 30, "simulated seconds of weather per seed");
+ABSL_FLAG(uint64_t, seconds, 30, "simulated seconds with faults per seed");
 ABSL_FLAG(uint64_t, threads, 1, "threads");
 ABSL_FLAG(std::string, bug, "", "plant this mistake; `list` lists them");
 ABSL_FLAG(bool, trace, false, "tell everything that happens (one seed)");
@@ -105,9 +104,9 @@ int Main() {
          static_cast<unsigned long long>(totals.snapshots_installed),
          static_cast<unsigned long long>(totals.transfers_resumed));
   printf("%llu appends came early and were stored, %llu requests not proposed again\n",
-         static_cast<unsigned long long>(totals.appends_early),
+         static_cast<unsigned long long>(totals.appends_reordered),
          static_cast<unsigned long long>(totals.proposals_known));
-  printf("%llu times begun anew, %llu folders emptied\n", static_cast<unsigned long long>(totals.recoveries),
+  printf("%llu recoveries, %llu folders emptied\n", static_cast<unsigned long long>(totals.recoveries),
          static_cast<unsigned long long>(totals.folders_emptied));
   printf("%llu leaders' disks hung for good, %llu folders put back; %llu pieces, %llu datagrams not believed\n",
          static_cast<unsigned long long>(totals.hung_leaders), static_cast<unsigned long long>(totals.folders_put_back),
@@ -124,7 +123,7 @@ int Main() {
 
 int main(int argc, char** argv) {
   absl::SetProgramUsageMessage(
-      "simulates a whole cluster in bad weather: hedgerow-sim --seed N [--seeds N] [--bug NAME]");
+      "simulates a whole cluster under faults: hedgerow-sim --seed N [--seeds N] [--bug NAME]");
   absl::ParseCommandLine(argc, argv);
   return hedgerow::sim::Main();
 }

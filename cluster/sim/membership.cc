@@ -2,11 +2,10 @@
 #include "cluster/sim/membership.h"
 
 #include <bit>
-#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "cluster/sim/server.h"
-#include "cluster/sim/weather.h"
+#include "cluster/sim/faults.h"
 
 namespace hedgerow::sim {
 
@@ -27,7 +26,7 @@ void Membership::Next() {
   });
 }
 
-// Whoever believes that it leads is asked: it may be one of several.
+// Asks a node that believes that it leads: it may be one of several.
 void Membership::Act() {
   std::vector<Server*> leaders;
   for (const auto& server : world_.servers) {
@@ -112,7 +111,7 @@ void Membership::Answered(Server& server, const raft::MembershipAnswer& answer) 
   const uint64_t down_ns = 1 + world_.random.Below(400 * kMillisecond);
   world_.time.After(world_.random.Below(world_.random.Pick<uint64_t>({1, 5, 30}) * kMillisecond),
                     [this, &server, down_ns] {
-                      if (!calm_) world_.weather->CrashFor(server, down_ns, false);
+                      if (!calm_) world_.faults->CrashFor(server, down_ns, false);
                     });
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A simulated administrator: changes the cluster's membership at any time, whatever the weather. Adds nodes as
+// A simulated administrator: changes the cluster's membership at any time, whatever the faults. Adds nodes as
 // learners, promotes them, removes voters (the leader above all), learners and several in one step, replaces
 // one by another, gives addresses; and asks for what must be refused. Nodes that are no members, or no more,
 // run on all the while, with whatever they have in their logs.
@@ -22,7 +22,7 @@ class Membership {
   void Start();
   void Calm() { calm_ = true; }
   void Answered(Server& server, const raft::MembershipAnswer& answer);
-  // Whom a client may take for a member: it heard so some time ago, or never.
+  // A node that a client may take for a member: it heard so some time ago, or never.
   Server& SomeNode();
   void ConfigurationSeen(const raft::Configuration& configuration) { seen_ = configuration; }
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <charconv>
 #include <functional>
-#include <utility>
 
 #include "cluster/sim/membership.h"
 #include "cluster/sim/server.h"
@@ -57,7 +56,7 @@ void MemcachedClient::Act() {
 }
 
 MemcachedClient::Kind MemcachedClient::DrawKind() {
-  // Whoever has one id for everything can only store what is never the same.
+  // A client with one id for everything can only store values that never repeat.
   if (one_frame_id_) return MayReuseId() ? Kind::kSet : Kind::kGet;
   if (!has_counter_) return Kind::kAddCounter;
   if (MayReuseId() && world_.random.Chance(500'000)) return Kind::kToggle;
@@ -179,9 +178,9 @@ void MemcachedClient::Retry(uint64_t id) {
     if (found == operations_.end()) return;
     if (world_.time.now_ns() >= found->second.give_up_ns) {
       if (ReusesId(found->second)) RestId();
-      // It may yet be done as long as a node may hold it, and who reads a toggle must know what it holds.
+      // It may yet be done as long as a node may hold it, and the reader of a toggle must know what it holds.
       if (found->second.kind == Kind::kToggle) reuse_.rests_until_ns += kWindowMax_ns;
-      operations_.erase(found);  // what became of it, nobody will know
+      operations_.erase(found);  // its outcome stays unknown
       return;
     }
     Send(id);

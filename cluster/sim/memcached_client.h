@@ -3,9 +3,10 @@
 // A simulated client of the memcached front end: without a session, its requests are known by its address,
 // their frame ids and their bytes, for as long as the window is (ADR 0014). It sends copies to several nodes as
 // the proxy would, and repeats itself within what the window allows; what it saw goes into the history. Some
-// count their frame ids up, but for one item that they set to one of two values in turn, always with the same id; others
-// use one id for everything, as simple clients do, and never say the same twice. Whoever uses an id again waits until the
-// copies of what it stood for are off the wire, though perhaps not out of some node's socket.
+// count their frame ids up, but for one item that they set to one of two values in turn, always with the same
+// id; others use one id for everything, as simple clients do, and never say the same twice. A client that uses
+// an id again waits until the copies of its former request are off the wire, though perhaps not out of some
+// node's socket.
 
 #pragma once
 

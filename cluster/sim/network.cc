@@ -45,7 +45,7 @@ void Network::SendOn(uint64_t from, uint64_t to, uint64_t delay_max_ns, const st
 void Network::SendDatagram(uint64_t from, uint64_t to, std::string bytes, Kind kind) {
   const Link& link = At(from, to);
   const size_t longest_bytes = FiltersEntriesOf(from) ? kFiltered_bytes : kUnfragmentedMax_bytes;
-  // Whatever the network does with it: somebody else may have recorded it. Not what must not be late (plan.h).
+  // Whatever the network does with it: an attacker may have recorded it. Not what must not be late (plan.h).
   if (sealed_.replay_ppm > 0 && kind != Kind::kForward) {
     Recorded& recorded = recorded_.size() < kRecordedMax ? recorded_.emplace_back()
                                                          : recorded_[random_.Below(recorded_.size())];

@@ -67,7 +67,7 @@ class Network {
   void FilterEntriesOf(uint64_t from, bool filter) { entries_filtered_[from] = filter; }
   bool FiltersEntriesOf(uint64_t from) const { return entries_filtered_[from]; }
 
-  // The weather clears for the end of the run.
+  // The faults are over, for the end of the run.
   void Calm() {
     HoldAcksFor(0);
     links_ = {};

@@ -27,7 +27,7 @@ NetworkPlan DrawNetwork(Random& random) {
 FaultPlan DrawFaults(Random& random) {
   const auto coin = [&random] { return random.Chance(400'000); };
   FaultPlan plan;
-  if (random.Chance(50'000)) return plan;  // fair weather
+  if (random.Chance(50'000)) return plan;  // no faults
   plan.mean_interval_ns = random.Pick<uint64_t>({150, 500, 1500}) * kMillisecond;
   plan.duration_max_ns = random.Pick<uint64_t>({300, 1500, 8000}) * kMillisecond;
   plan.on_leader_ppm = random.Pick<uint64_t>({200'000, 500'000, 800'000});
@@ -76,7 +76,7 @@ void MakeFigureEight(Random& random, Plan& plan) {
   plan.nodes = random.Pick<uint64_t>({3, 3, 5});
   plan.raft.append_max_entries = 1;
   plan.raft.inflight_max_appends = 1;
-  plan.raft.early_max_appends = 0;
+  plan.raft.reorder_buffer_max_appends = 0;
   plan.raft.election_floor_ns = 50 * kMillisecond;
   plan.disk = {.sync_min_ns = 50 * kMicrosecond, .sync_max_ns = 400 * kMicrosecond};
   plan.network = {};
@@ -95,7 +95,7 @@ void MakeJitter(Random& random, Plan& plan) {
   plan.raft.append_max_entries = random.Pick<size_t>({1, 4, 64});
   plan.raft.inflight_max_appends = 32;
   plan.raft.uncommitted_max_entries = random.Pick<uint64_t>({8, 64, 2048});
-  plan.raft.early_max_appends = random.Pick<size_t>({0, 2, 64});
+  plan.raft.reorder_buffer_max_appends = random.Pick<size_t>({0, 2, 64});
   plan.raft.election_floor_ns = 50 * kMillisecond;
   plan.router.forwards_max = random.Pick<size_t>({2, 16, 256});
   plan.network = {};
@@ -221,9 +221,9 @@ Plan DrawPlan(Random& random) {
     plan.memcached.counting_clients = random.Between(1, 2);
     plan.memcached.one_id_clients = random.Between(0, 2);
   }
-  // Elections that never end and logs that no one commits leave nobody who could change anything.
+  // Elections that never end and logs that no one commits leave no leader that could change anything.
   if (!special) plan.membership = DrawMembership(random, plan.nodes);
-  // Who begins anew begins with the members of its file.
+  // A recovered cluster begins with the members of its file.
   if (plan.membership.mean_interval_ns == 0 && random.Chance(400'000)) {
     plan.recovery.mean_interval_ns = random.Pick<uint64_t>({2, 5, 15}) * kSecond;
     plan.recovery.after_election_ppm = random.Pick<uint64_t>({0, 100'000, 300'000});
@@ -233,7 +233,7 @@ Plan DrawPlan(Random& random) {
     plan.network.late_votes_max_ns = kSecond;
     plan.network.late_acks = true;
   }
-  // Nobody puts another in the place of who is LOST, or begins anew: that has runs of its own.
+  // No LOST node is replaced, and the cluster is not recovered: that has runs of its own.
   if (plan.membership.mean_interval_ns == 0 && plan.recovery.mean_interval_ns == 0) {
     plan.faults.empty_folders = plan.faults.mean_interval_ns > 0 && random.Chance(700'000);
   }
@@ -306,7 +306,7 @@ std::string Describe(const Plan& plan) {
   }
   if (plan.clients.other_ppm > 0) absl::StrAppend(&text, "; numbers used twice, ", plan.clients.other_ppm, " ppm");
   if (plan.recovery.mean_interval_ns > 0) {
-    absl::StrAppend(&text, "; begins anew every ", plan.recovery.mean_interval_ns / kSecond, " s");
+    absl::StrAppend(&text, "; recovers every ", plan.recovery.mean_interval_ns / kSecond, " s");
   }
   add(plan.last_days.hung_disk, "last-hung-disk");
   add(plan.last_days.folder_put_back, "last-folder-put-back");

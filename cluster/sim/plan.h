@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What one seed simulates: the size of the cluster, its options, the weather. Each seed draws only some kinds
+// What one seed simulates: the size of the cluster, its options, the faults. Each seed draws only some kinds
 // of faults and their strength (swarm testing, Groce et al., ISSTA 2012): a run in which everything fails all
 // the time rarely gets far enough for the deeper faults.
 
@@ -12,7 +12,7 @@
 
 #include "cluster/kv/request_router.h"
 #include "cluster/kv/settings.h"
-#include "cluster/offload/coupling.h"
+#include "cluster/offload/kernel_bridge.h"
 #include "cluster/raft/options.h"
 #include "cluster/sim/random.h"
 
@@ -105,7 +105,7 @@ struct MembershipPlan {
   uint64_t edit_file_ppm = 0;     // of the members in a node's configuration file, before it starts again
 };
 
-// How often the cluster begins anew with what one node has left (docs/adr/0019).
+// How often the cluster is recovered from what one node has left (docs/adr/0019).
 struct RecoveryPlan {
   uint64_t mean_interval_ns = 0;    // 0: never
   uint64_t after_election_ppm = 0;  // and soon after one, when logs end in different terms
@@ -122,7 +122,7 @@ struct ClientPlan {
   uint64_t other_ppm = 0;  // of writes: another request is sent under the same number
 };
 
-// What is tried once the weather has cleared, while clients go on (last_days.h).
+// What is tried once the faults have ended, while clients go on (last_days.h).
 struct LastDaysPlan {
   bool hung_disk = false;       // of the leader, for good
   bool folder_put_back = false;  // of a follower

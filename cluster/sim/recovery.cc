@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "cluster/kv/beginning.h"
+#include "cluster/kv/recovered_state.h"
 #include "cluster/kv/state_machine.h"
 #include "cluster/raft/check.h"
 #include "cluster/sim/server.h"
@@ -38,7 +38,7 @@ void Recovery::Start() {
   if (world_.plan.recovery.mean_interval_ns > 0) Next();
 }
 
-// Nobody hears what it says from then on; but what was said to it before the cluster began anew still comes.
+// No node hears it from then on; but what was sent to it before the cluster was recovered still arrives.
 void Recovery::Voted(raft::NodeId candidate) {
   if (calm_ || candidate != led_ || alone_) return;
   alone_ = true;
@@ -72,14 +72,14 @@ void Recovery::NewLeader(Server& server) {
       world_.network.KeepHeld();
       world_.network.Heal(leader, deaf);
     }
-    if (!calm_) BeginAnew(worst);
+    if (!calm_) Recover(worst);
   });
 }
 
 void Recovery::Next() {
   world_.time.After(kSecond + world_.random.Below(2 * world_.plan.recovery.mean_interval_ns), [this] {
     if (calm_) return;
-    BeginAnew(/*worst=*/false);
+    Recover(/*worst=*/false);
     Next();
   });
 }
@@ -97,7 +97,7 @@ Server& Recovery::Longest() {
 }
 
 // Any that holds what was committed: what it lacks, and others have, must not come back.
-Server* Recovery::Survivor(bool shortest) {
+Server* Recovery::RecoverySeed(bool shortest) {
   const bool memory = world_.plan.disk.memory;
   // Its log may lack what its kernel part has acknowledged and its process has not fetched.
   if (!memory && !shortest && world_.random.Chance(300'000)) return &Longest();
@@ -123,40 +123,39 @@ const Server* Recovery::Leader() const {
   return leader;
 }
 
-// In one moment: from then on nobody starts with what was before. At worst whoever led can lead again, in the
-// same term and at the same indices, while those who have acknowledged its entries are not there yet, but what
-// they said is.
-void Recovery::BeginAnew(bool worst) {
+// In one moment: from then on no node starts with its former state. At worst the former leader can lead again,
+// in the same term and at the same indices, while the nodes that have acknowledged its entries are not there
+// yet, but their answers are.
+void Recovery::Recover(bool worst) {
   const Server* const led = worst ? Leader() : nullptr;
   for (const auto& server : world_.servers) server->Crash(/*power_cut=*/!world_.plan.disk.memory);
-  Server* const survivor = Survivor(/*shortest=*/led != nullptr);
-  const raft::RestoredState log = survivor != nullptr ? survivor->disk().Restore() : raft::RestoredState();
+  Server* const seed = RecoverySeed(/*shortest=*/led != nullptr);
+  const raft::RestoredState log = seed != nullptr ? seed->disk().Restore() : raft::RestoredState();
   const raft::EntryId last = kv::LastOf(log);
   if (last.index == raft::LogIndex()) {
     for (const auto& server : world_.servers) server->Start();
     return;
   }
-  world_.Trace("the cluster begins anew with what node ", survivor->id().value(), " has, up to ",
+  world_.Trace("the cluster is recovered from what node ", seed->id().value(), " has, up to ",
                last.index.value(), "/", last.term.value());
   ++world_.recoveries;
-  std::unique_ptr<kv::StateMachine> state = survivor->StateOf(log);
+  std::unique_ptr<kv::StateMachine> state = seed->StateOf(log);
   HEDGEROW_CHECK(kv::ApplyAll(log, *state) == raft::LogIndex());
   world_.fingerprints.resize(last.index.value(), state->fingerprint());
   if (world_.fingerprints.back() != state->fingerprint()) {
-    world_.Fail("what begins anew after entry ", last.index.value(),
-                " has another state than who has applied it");
+    world_.Fail("what goes on after entry ", last.index.value(), " has another state than the nodes that have applied it");
   }
   led_ = led != nullptr ? led->id() : raft::NodeId();
   alone_ = false;
-  world_.checker.BeginsAnew(log);
+  world_.checker.Recovers(log);
   world_.network.BeginEpoch();
   const StoredSnapshot beginning{.snapshot = {.last = last, .configuration = AllOf(world_)},
                                  .chunks = std::make_shared<const std::vector<std::string>>(WriteDown(*state))};
-  for (const auto& server : world_.servers) server->BeginAnew(beginning);
+  for (const auto& server : world_.servers) server->Recover(beginning);
   StartAgain(led);
 }
 
-// Who led stands already when those come who make a majority with it.
+// The former leader stands already when the nodes come that make a majority with it.
 void Recovery::StartAgain(const Server* led) {
   size_t soon = world_.servers.size() / 2;
   for (const auto& server : world_.servers) {

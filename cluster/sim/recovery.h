@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A bad day: all nodes are down, and an operator begins anew with what one of them has left (docs/adr/0019). It
-// is the one with the longest log by (term, index), which holds everything that was ever acknowledged, or
-// another one that does; so whatever is lost is a fault. In memory mode one node's process has died and the
-// others' hosts have lost their power, so they are LOST and come back as other incarnations; but never a day on
-// which nobody is left who has all that was committed, since then writes are lost by consent. Packets of the
-// cluster before arrive for seconds after.
+// A bad day: all nodes are down, and an operator recovers the cluster from what one of them has left
+// (docs/adr/0019). It is the one with the longest log by (term, index), which holds everything that was ever
+// acknowledged, or another one that does; so whatever is lost is a fault. In memory mode one node's process has
+// died and the others' hosts have lost their power, so they are LOST and come back as other incarnations; but
+// never a day on which no node is left that has all that was committed, since then writes are lost by consent.
+// Packets of the cluster before arrive for seconds after.
 
 #pragma once
 
@@ -19,22 +19,22 @@ class Recovery {
 
   void Start();
   void Calm() { calm_ = true; }
-  // Somebody leads.
+  // A node leads.
   void NewLeader(Server& server);
-  // Somebody is about to get a vote.
+  // A node is about to get a vote.
   void Voted(raft::NodeId candidate);
 
  private:
   void Next();
-  void BeginAnew(bool worst);
+  void Recover(bool worst);
   Server& Longest();
-  // Null, in memory mode alone: nobody's log has all of it.
-  Server* Survivor(bool shortest);
+  // Null, in memory mode alone: no log has all of it.
+  Server* RecoverySeed(bool shortest);
   const Server* Leader() const;
   void StartAgain(const Server* led);
 
   World& world_;
-  raft::NodeId led_;  // before the cluster began anew at its worst moment, and not since
+  raft::NodeId led_;    // before the cluster was recovered at its worst moment, and not since
   bool alone_ = false;  // it was cut off since, as far as it speaks
   bool calm_ = false;
 };

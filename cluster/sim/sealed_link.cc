@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstring>
 #include <utility>
 
 #include "bpf/abi/peer_abi.h"
@@ -62,7 +61,8 @@ void KnownCopies::KeepOnly(const std::vector<raft::NodeId>& members) {
   });
 }
 
-SealedLink::SealedLink(World& world, raft::NodeId self, KnownCopies& known, kv::Replica& replica, node::Turn& turn)
+SealedLink::SealedLink(World& world, raft::NodeId self, KnownCopies& known, kv::Replica& replica,
+                       node::Turn& turn)
     : world_(world),
       self_(self),
       replica_(replica),
@@ -71,7 +71,7 @@ SealedLink::SealedLink(World& world, raft::NodeId self, KnownCopies& known, kv::
              {.cluster_id = kCluster,
               .key = ClusterKey(world),
               .self = self,
-              .life = world.random.Next() | 1,
+              .incarnation = world.random.Next() | 1,
               .traits = {.durability = world.plan.disk.memory ? wire::PeerTraits::Durability::kMemory
                                                               : wire::PeerTraits::Durability::kDisk,
                          .features = kv::kAllFeatures,

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A simulated node's peers over the real transport (node::Peers): messages travel as the datagrams that nodes send each
-// other, sealed under the cluster's key, numbered, in pieces where they are long; lives are learned by HELLO. Half of
-// the runs have it; in the others messages travel as they are, which leaves more of a run's time to the core.
+// A simulated node's peers over the real transport (node::Peers): messages travel as the datagrams that nodes
+// send each other, sealed under the cluster's key, numbered, in pieces where they are long; incarnations are
+// learned by HELLO. Half of the runs have it; in the others messages travel as they are, which leaves more of a
+// run's time to the core.
 
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -43,13 +43,13 @@ class KnownCopies final : public node::CopyRegister {
   std::map<raft::NodeId, uint64_t> copies_;
 };
 
-// Of one life of a node.
+// Of one incarnation of a node.
 class SealedLink final : private node::DatagramSender, private node::PeerReceiver {
  public:
   // All outlive it.
   SealedLink(World& world, raft::NodeId self, KnownCopies& known, kv::Replica& replica, node::Turn& turn);
 
-  // The replica has everything that former lives have promised.
+  // The replica has everything that former incarnations have promised.
   void Started();
   // Within a turn.
   void Take(uint64_t from, std::string_view bytes, uint64_t arrived_ns);

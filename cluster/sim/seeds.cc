@@ -39,7 +39,7 @@ SeedTotals RunSeeds(const SeedRange& range, const std::function<void(const Repor
       totals.snapshots_installed += report.snapshots_installed;
       totals.transfers_resumed += report.transfers_resumed;
       totals.quorum_checks += report.quorum_checks;
-      totals.appends_early += report.appends_early;
+      totals.appends_reordered += report.appends_reordered;
       totals.proposals_known += report.proposals_known;
       totals.recoveries += report.recoveries;
       totals.folders_emptied += report.folders_emptied;

@@ -41,9 +41,9 @@ struct SeedTotals {
   uint64_t snapshots_installed = 0;
   uint64_t transfers_resumed = 0;
   uint64_t quorum_checks = 0;
-  uint64_t appends_early = 0;
+  uint64_t appends_reordered = 0;
   uint64_t proposals_known = 0;
-  uint64_t recoveries = 0;  // times that the cluster began anew
+  uint64_t recoveries = 0;  // times that the cluster was recovered
   uint64_t folders_emptied = 0;
   uint64_t hung_leaders = 0;      // leaders whose disk hung for good
   uint64_t folders_put_back = 0;  // of followers

@@ -15,7 +15,7 @@
 #include "cluster/sim/membership.h"
 #include "cluster/sim/recovery.h"
 #include "cluster/sim/stranger.h"
-#include "cluster/sim/weather.h"
+#include "cluster/sim/faults.h"
 
 namespace hedgerow::sim {
 namespace {
@@ -44,14 +44,14 @@ Server::Server(World& world, raft::NodeId id)
 
 void Server::Start() {
   if (up() || lost_) return;
-  ++lives_;
+  ++incarnations_;
   known_copies_.CountStart();
   raft::RestoredState restored = disk_.Restore();
   std::unique_ptr<kv::StateMachine> state;
   if (restored.snapshot.last.index > raft::LogIndex())
     state = Load(*disk_.Find(restored.snapshot.last)->chunks);
   kv::ReplicaOptions options = OptionsOf(world_, id_);
-  options.raft.initial = disk_.BeginsWith(FileSays());
+  options.raft.initial = disk_.BeginsWith(ConfiguredMembers());
   replica_.emplace(*this, std::move(options), std::move(restored), std::move(state));
   turn_.emplace(static_cast<node::TurnHost&>(*this), *replica_,
                 world_.plan.disk.memory ? node::Turn::Durability::kMemory : node::Turn::Durability::kDisk);
@@ -63,7 +63,7 @@ void Server::Start() {
   if (MayBeHeard()) world_.checker.Started(raft(), id_);
   armed_ns_ = UINT64_MAX;
   world_.Trace("node ", id_.value(), " starts: ", raft::Describe(id_, raft()));
-  if (world_.plan.kernel.on) StartCoupling();
+  if (world_.plan.kernel.on) StartBridge();
   if (link_.has_value()) {
     link_->Started();
     RunTurn();
@@ -71,12 +71,11 @@ void Server::Start() {
   if (up()) Rearm();
 }
 
-// The members, by the configuration file: the cluster's first ones, or none for a spare; and later perhaps what
-// somebody has made of it, on this node alone. A real node then tells him and does not start until the file is
-// mended.
-raft::Configuration Server::FileSays() {
+// The members, by the configuration file: the cluster's first ones, or none for a spare; and later perhaps an
+// edited version, on this node alone. A real node then reports it and does not start until the file is mended.
+raft::Configuration Server::ConfiguredMembers() {
   const uint64_t edits_ppm = world_.plan.membership.edit_file_ppm;
-  const bool edited = lives_ > 1 && edits_ppm > 0 && world_.random.Chance(edits_ppm);
+  const bool edited = incarnations_ > 1 && edits_ppm > 0 && world_.random.Chance(edits_ppm);
   std::vector<raft::NodeId> voters;
   for (const auto& server : world_.servers) {
     const bool first = id_.value() <= world_.plan.nodes && server->id().value() <= world_.plan.nodes;
@@ -94,34 +93,34 @@ std::unique_ptr<kv::StateMachine> Server::Load(const std::vector<std::string>& c
   return state;
 }
 
-// Transfers know no lives. But nobody hears what is said of one that was installed in a new log.
+// Transfers know no incarnations. But no node hears of one that was installed in a new log.
 void Server::ReceiveSnapshot(const raft::SnapshotReceived& received, const std::vector<std::string>& chunks) {
   if (IsRefusedBy(received.leader)) return;
-  if (coupling_.has_value()) {
-    coupling_->ReceiveSnapshot(received, Load(chunks), *replica_);
+  if (bridge_.has_value()) {
+    bridge_->ReceiveSnapshot(received, Load(chunks), *replica_);
   } else {
     replica_->ReceiveSnapshot(received, Load(chunks));
   }
 }
 
-void Server::StartCoupling() {
+void Server::StartBridge() {
   const KernelPlan& plan = world_.plan.kernel;
   if (!kernel_.has_value()) kernel_.emplace(world_, *this);
   kernel_->kernel().ProcessBegins();
   kernel_->kernel().SetMembers(KernelMembers());
-  coupling_.emplace(kernel_->kernel(),
-                    offload::CouplingOptions{.incarnation = lives_,
-                                             .durability = plan.durability,
-                                             .switches = plan.switches,
-                                             .lease_ns = plan.lease_ns},
-                    [this](std::string_view datagram) { return kernel_->kernel().Decode(datagram); });
+  bridge_.emplace(kernel_->kernel(),
+                  offload::KernelBridgeOptions{.incarnation = incarnations_,
+                                               .durability = plan.durability,
+                                               .switches = plan.switches,
+                                               .lease_ns = plan.lease_ns},
+                  [this](std::string_view datagram) { return kernel_->kernel().Decode(datagram); });
   turning_ = true;
-  const absl::Status adopted = coupling_->Adopt(*replica_);
+  const absl::Status adopted = bridge_->Adopt(*replica_);
   turning_ = false;
   if (!adopted.ok()) world_.Fail("node ", id_.value(), ": ", adopted.ToString());
   if (MayBeHeard()) world_.checker.Adopted(id_);
   kernel_->Attach();
-  turn_->SetCoupling(&*coupling_);
+  turn_->SetBridge(&*bridge_);
   RunTurn();
 }
 
@@ -137,8 +136,8 @@ std::vector<raft::NodeId> Server::KernelMembers() const {
 void Server::ConfigurationIs(const raft::Configuration& configuration) {
   if (raft().role() == raft::Role::kLeader) world_.membership->ConfigurationSeen(configuration);
   if (!kernel_.has_value()) return;
-  world_.time.After(world_.random.Below(5 * kMillisecond), [this, life = lives_] {
-    if (life == lives_ && up()) kernel_->kernel().SetMembers(KernelMembers());
+  world_.time.After(world_.random.Below(5 * kMillisecond), [this, incarnation = incarnations_] {
+    if (incarnation == incarnations_ && up()) kernel_->kernel().SetMembers(KernelMembers());
   });
 }
 
@@ -154,7 +153,7 @@ void Server::Crash(bool power_cut) {
   link_.reset();
   turn_.reset();
   replica_.reset();
-  coupling_.reset();
+  bridge_.reset();
   from_peers_.clear();
   from_clients_.clear();
   posted_.clear();
@@ -173,8 +172,8 @@ void Server::Crash(bool power_cut) {
   }
 }
 
-void Server::BeginAnew(const StoredSnapshot& beginning) {
-  disk_.BeginAnew(beginning);
+void Server::Recover(const StoredSnapshot& beginning) {
+  disk_.Recover(beginning);
   if (kernel_.has_value()) kernel_->PowerCut();
 }
 
@@ -184,7 +183,7 @@ void Server::EmptyFolder() {
   ++world_.folders_emptied;
   if (kernel_.has_value()) kernel_->PowerCut();
   disk_.Empty();
-  known_copies_ = KnownCopies(disk_.log_id());
+  known_copies_ = KnownCopies(disk_.copy_id());
   if (MayBeHeard()) world_.checker.Emptied(id_);
 }
 
@@ -199,19 +198,19 @@ void Server::PutFolderBack(Disk::Copy copy, KnownCopies known_copies) {
 
 // A HELLO_ACK says which log its sender has (docs/WIRE_FORMAT.md). The first one is recorded before anything
 // else of that node is believed; nothing of a node with another one ever is.
-bool Server::Believes(raft::NodeId from, uint64_t log_id) {
-  if (known_copies_.CopyOf(from) == 0) (void)known_copies_.Record(from, log_id);
-  return known_copies_.CopyOf(from) == log_id;
+bool Server::Believes(raft::NodeId from, uint64_t copy_id) {
+  if (known_copies_.CopyOf(from) == 0) (void)known_copies_.Record(from, copy_id);
+  return known_copies_.CopyOf(from) == copy_id;
 }
 
 bool Server::IsRefusedBy(raft::NodeId other) const {
   const Server& peer = *world_.servers[other.value() - 1];
   const uint64_t known = peer.known_copies_.CopyOf(id_);
-  return known != 0 && known != disk_.log_id();
+  return known != 0 && known != disk_.copy_id();
 }
 
 bool Server::MayBeHeard() const {
-  return disk_.log_id() == Disk::kFirstLog && !put_back_;
+  return disk_.copy_id() == Disk::kFirstCopy && !put_back_;
 }
 
 std::unique_ptr<kv::StateMachine> Server::StateOf(const raft::RestoredState& log) {
@@ -223,7 +222,7 @@ void Server::AddCounters() {
   if (!up()) return;
   world_.state_checks += replica_->checks().counters().equal;
   world_.quorum_checks += raft().counters().quorum_checks;
-  world_.appends_early += raft().counters().early_stored;
+  world_.appends_reordered += raft().counters().reordered_stored;
   world_.proposals_known += replica_->proposals().counters.known;
   world_.sessions_evicted += replica_->state().sessions_evicted();
   if (!link_.has_value()) return;
@@ -251,11 +250,11 @@ void Server::Take(Inbox& inbox) {
   }
 }
 
-// Who asks for a peer's life is told in the same answer that the peer knows another log of it; so it has heard
-// nothing of that peer before it is LOST.
-void Server::ArriveFromPeer(raft::Message message, uint64_t log_id) {
+// The answer with a peer's incarnation also says that the peer knows another log of the asker; so the asker has
+// heard nothing of that peer before it is LOST.
+void Server::ArriveFromPeer(raft::Message message, uint64_t copy_id) {
   if (up() && !paused_ && IsRefusedBy(message.from)) IsLost(message.from);
-  if (lost_ || IsRefusedBy(message.from) || !Believes(message.from, log_id)) return;
+  if (lost_ || IsRefusedBy(message.from) || !Believes(message.from, copy_id)) return;
   if (kernel_.has_value() && kernel_->attached()) {
     kernel_->Arrive(std::move(message));
   } else {
@@ -336,8 +335,8 @@ void Server::Wake() {
 void Server::WakeAgain() {
   if (wakes_) return;
   wakes_ = true;
-  world_.time.At(busy_until_ns_, [this, life = lives_] {
-    if (life != lives_ || !up()) return;
+  world_.time.At(busy_until_ns_, [this, incarnation = incarnations_] {
+    if (incarnation != incarnations_ || !up()) return;
     wakes_ = false;
     Wake();
   });
@@ -349,14 +348,14 @@ void Server::RunTurn() {
   last_turn_ns_ = world_.time.now_ns();
   last_turn_tolerated_ns_ = raft().detector().tolerated_pause_ns();
   if (world_.plan.turn_max_ns > 0) busy_until_ns_ = last_turn_ns_ + world_.random.Below(world_.plan.turn_max_ns);
-  if (coupling_.has_value()) coupling_->Awake();
+  if (bridge_.has_value()) bridge_->Awake();
   turn_->Run(last_turn_ns_);
   last_turn_tolerated_ns_ = std::max(last_turn_tolerated_ns_, raft().detector().tolerated_pause_ns());
   turning_ = false;
   if (link_.has_value() && link_->peers().refused_by().IsSet()) return IsLost(link_->peers().refused_by());
   Rearm();
   const bool more = !from_peers_.empty() || !from_clients_.empty() || !posted_.empty();
-  if (more || (coupling_.has_value() && !coupling_->MaySleep())) {
+  if (more || (bridge_.has_value() && !bridge_->MaySleep())) {
     WakeAgain();
   } else if (turn_->holds_writes()) {
     WriteHeldWhenIdle();
@@ -364,8 +363,8 @@ void Server::RunTurn() {
 }
 
 void Server::WriteHeldWhenIdle() {
-  world_.time.At(busy_until_ns_, [this, life = lives_, turns = turns_] {
-    if (life != lives_ || !up() || paused_ || turns != turns_) return;
+  world_.time.At(busy_until_ns_, [this, incarnation = incarnations_, turns = turns_] {
+    if (incarnation != incarnations_ || !up() || paused_ || turns != turns_) return;
     turning_ = true;
     turn_->WriteHeld();
     turning_ = false;
@@ -424,7 +423,7 @@ void Server::BecameLeader() {
     world_.Fail("node ", id_.value(), " begins to lead and takes ", proposals.proposed(),
                 " requests for proposed, which its log has no room for");
   }
-  world_.weather->NewLeader(*this);
+  world_.faults->NewLeader(*this);
   world_.recovery->NewLeader(*this);
 }
 
@@ -459,7 +458,7 @@ void Server::SendToPeer(raft::Message message) {
   const bool is_ack = std::holds_alternative<raft::AppendReply>(message.body);
   world_.network.Send(
       id_.value(), to->id().value(), UINT64_MAX,
-      [to, message = std::move(message), log_id = disk_.log_id()] { to->ArriveFromPeer(message, log_id); },
+      [to, message = std::move(message), copy_id = disk_.copy_id()] { to->ArriveFromPeer(message, copy_id); },
       is_vote  ? Network::Kind::kVote
       : is_ack ? Network::Kind::kAck
                : Network::Kind::kOther);
@@ -468,7 +467,7 @@ void Server::SendToPeer(raft::Message message) {
 void Server::Voted(const raft::Message& message) {
   const auto* vote = std::get_if<raft::VoteReply>(&message.body);
   if (vote == nullptr || vote->pre_vote || !vote->granted) return;
-  world_.weather->Voted(*this);
+  world_.faults->Voted(*this);
   world_.recovery->Voted(message.to);
 }
 
@@ -523,13 +522,13 @@ uint64_t Server::Random() { return world_.random.Next(); }
 
 void Server::Rearm() {
   uint64_t due_ns = replica_->next_deadline_ns();
-  if (coupling_.has_value()) due_ns = std::min(due_ns, coupling_->next_deadline_ns());
+  if (bridge_.has_value()) due_ns = std::min(due_ns, bridge_->next_deadline_ns());
   if (link_.has_value()) due_ns = std::min(due_ns, link_->peers().next_greeting_ns());
   due_ns = std::max(world_.time.now_ns(), due_ns);
   if (due_ns >= armed_ns_) return;
   armed_ns_ = due_ns;
-  world_.time.At(due_ns, [this, life = lives_] {
-    if (life != lives_ || !up()) return;
+  world_.time.At(due_ns, [this, incarnation = incarnations_] {
+    if (incarnation != incarnations_ || !up()) return;
     if (armed_ns_ <= world_.time.now_ns()) armed_ns_ = UINT64_MAX;
     Wake();
   });

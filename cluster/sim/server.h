@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,7 +16,7 @@
 
 #include "cluster/kv/replica.h"
 #include "cluster/node/turn/turn.h"
-#include "cluster/offload/coupling.h"
+#include "cluster/offload/kernel_bridge.h"
 #include "cluster/sim/disk.h"
 #include "cluster/sim/kernel_model.h"
 #include "cluster/sim/sealed_link.h"
@@ -45,14 +44,14 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   // Of its process; or of the host, which forgets what is not on its disk.
   void Crash(bool power_cut);
   // While it is down: its disk holds this from now on, and its kernel nothing.
-  void BeginAnew(const StoredSnapshot& beginning);
+  void Recover(const StoredSnapshot& beginning);
   // Its process ends, and its folder is an older copy when it starts again, which the others should notice.
   void PutFolderBack(Disk::Copy copy, KnownCopies known_copies);
-  // Nobody takes anything from a node with another log, so it is none of those that may not contradict
-  // themselves or each other.
+  // No node believes a node with another log, so it is none of the nodes that may not contradict themselves or
+  // each other.
   bool MayBeHeard() const;
   const KnownCopies& known_copies() const { return known_copies_; }
-  // Its process ends, and somebody removes all that it has stored.
+  // Its process ends, and all that it has stored is removed.
   void EmptyFolder();
   // Whether it has heard this node, and so recorded its log.
   bool Knows(raft::NodeId other) const { return known_copies_.CopyOf(other) != 0; }
@@ -67,7 +66,7 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
 
   // From the network. Nothing reaches a node that is down; what reaches one that stands still waits in its
   // socket.
-  void ArriveFromPeer(raft::Message message, uint64_t log_id);
+  void ArriveFromPeer(raft::Message message, uint64_t copy_id);
   void ArriveDatagram(uint64_t from, const std::string& bytes);
   void ArriveRequest(kv::Request request);
   void ArriveForwardAnswer(raft::NodeId from, kv::Answer answer);
@@ -84,7 +83,7 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   // From and for its kernel part.
   void ArriveFromKernel(uint64_t arrived_ns, raft::Message message);
   void SendToPeer(raft::Message message);
-  void AddCounters();  // of this life to the world's
+  void AddCounters();  // of this incarnation to the world's
   uint64_t last_turn_ns() const { return last_turn_ns_; }
   // What the core tolerated in that turn: the lease is no shorter.
   uint64_t last_turn_tolerated_ns() const { return last_turn_tolerated_ns_; }
@@ -118,15 +117,15 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   void TurnSnapshots() override { snapshots_.Turn(); }
   void FollowReplica() override;
 
-  bool Believes(raft::NodeId from, uint64_t log_id);
+  bool Believes(raft::NodeId from, uint64_t copy_id);
   bool IsRefusedBy(raft::NodeId other) const;
   using Inbox = std::deque<std::function<void()>>;  // what is to be done in the next turn
   void Arrive(Inbox& inbox, std::function<void()> take);
   static void Take(Inbox& inbox);
   void ReceiveFromPeer(uint64_t arrived_ns, raft::Message message);
-  raft::Configuration FileSays();
+  raft::Configuration ConfiguredMembers();
   std::unique_ptr<kv::StateMachine> Load(const std::vector<std::string>& chunks);
-  void StartCoupling();
+  void StartBridge();
   std::vector<raft::NodeId> KernelMembers() const;
   void TakeResignation(const raft::LeaderResigns& hint);
   // It has sent a vote.
@@ -145,13 +144,13 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   Snapshots snapshots_;
   std::optional<KernelModel> kernel_;
   std::optional<kv::Replica> replica_;  // what a crash destroys
-  std::optional<offload::Coupling> coupling_;
+  std::optional<offload::KernelBridge> bridge_;
   std::optional<node::Turn> turn_;
   std::optional<SealedLink> link_;  // where messages travel as datagrams
-  uint64_t lives_ = 0;
+  uint64_t incarnations_ = 0;
   bool paused_ = false;
   bool lost_ = false;
-  KnownCopies known_copies_{Disk::kFirstLog};
+  KnownCopies known_copies_{Disk::kFirstCopy};
   bool put_back_ = false;
   Inbox from_peers_;
   Inbox from_clients_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A simulated administrator who changes the cluster's settings at any time, whatever the weather, at any node that
-// believes that it leads. What the nodes' files say differs, too (SettingsPlan).
+// A simulated administrator that changes the cluster's settings at any time, whatever the faults, at any node
+// that believes that it leads. What the nodes' files say differs, too (SettingsPlan).
 
 #pragma once
 

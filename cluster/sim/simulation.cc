@@ -17,7 +17,7 @@
 #include "cluster/sim/server.h"
 #include "cluster/sim/settings_changes.h"
 #include "cluster/sim/stranger.h"
-#include "cluster/sim/weather.h"
+#include "cluster/sim/faults.h"
 #include "cluster/sim/world.h"
 
 namespace hedgerow::sim {
@@ -27,7 +27,7 @@ World::~World() = default;
 
 namespace {
 
-// After the weather: long enough for the last client to give up, and for ghosts of its packets to come; and
+// After the faults: long enough for the last client to give up, and for ghosts of its packets to come; and
 // then as long as the slowest node needs, within reason.
 constexpr uint64_t kSettleMax_ns = 60 * kSecond;
 
@@ -55,7 +55,7 @@ void Populate(World& world) {
   world.network.DeliverTo([&world](uint64_t from, uint64_t to, const std::string& bytes) {
     world.servers[to - 1]->ArriveDatagram(from, bytes);
   });
-  world.weather = std::make_unique<Weather>(world);
+  world.faults = std::make_unique<Faults>(world);
   world.membership = std::make_unique<Membership>(world);
   world.recovery = std::make_unique<Recovery>(world);
   world.settings = std::make_unique<SettingsChanges>(world);
@@ -74,7 +74,7 @@ void Populate(World& world) {
   for (const auto& server : world.servers) server->Start();
   for (const auto& client : world.clients) client->Start();
   for (const auto& client : world.memcached_clients) client->Start();
-  world.weather->Start();
+  world.faults->Start();
   world.membership->Start();
   world.recovery->Start();
   world.settings->Start();
@@ -133,8 +133,8 @@ void CheckHistory(World& world) {
 void RunToTheEnd(World& world, uint64_t seconds) {
   Populate(world);
   if (!Run(world, world.time.now_ns() + seconds * kSecond)) return;
-  world.Trace("the weather clears");
-  world.weather->Calm();
+  world.Trace("the faults end");
+  world.faults->Calm();
   world.membership->Calm();
   world.recovery->Calm();
   world.settings->Calm();
@@ -195,7 +195,7 @@ Report Simulate(const SimulationOptions& options) {
   report.transfers_resumed = world.transfers_resumed;
   for (const auto& server : world.servers) server->AddCounters();
   report.quorum_checks = world.quorum_checks;
-  report.appends_early = world.appends_early;
+  report.appends_reordered = world.appends_reordered;
   report.proposals_known = world.proposals_known;
   report.state_checks = world.state_checks;
   report.recoveries = world.recoveries;

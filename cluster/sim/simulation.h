@@ -12,7 +12,7 @@ namespace hedgerow::sim {
 
 struct SimulationOptions {
   uint64_t seed = 1;
-  uint64_t seconds = 30;  // of weather; then the world settles
+  uint64_t seconds = 30;  // with faults; then the world settles
   std::function<void(const std::string&)> trace;
 };
 
@@ -41,9 +41,9 @@ struct Report {
   uint64_t snapshots_installed = 0;
   uint64_t transfers_resumed = 0;
   uint64_t quorum_checks = 0;           // a leader asked whether it may go on
-  uint64_t appends_early = 0;    // stored once what they had overtaken had come
+  uint64_t appends_reordered = 0;       // stored once what they had overtaken had come
   uint64_t proposals_known = 0;  // not made, since the log had them
-  uint64_t recoveries = 0;       // times that the cluster began anew
+  uint64_t recoveries = 0;       // times that the cluster was recovered
   uint64_t folders_emptied = 0;
   uint64_t hung_leaders = 0;      // leaders whose disk hung for good
   uint64_t folders_put_back = 0;  // of followers

@@ -6,7 +6,7 @@
 
 #include "cluster/kv/state_loader.h"
 #include "cluster/sim/server.h"
-#include "cluster/sim/weather.h"
+#include "cluster/sim/faults.h"
 
 namespace hedgerow::sim {
 namespace {
@@ -17,7 +17,7 @@ constexpr uint64_t kPatience_ns = 600 * kMillisecond;
 }  // namespace
 
 void Snapshots::Crashed() {
-  ++life_;
+  ++incarnation_;
   left_.clear();
   needed_.clear();
   taking_.reset();
@@ -45,10 +45,11 @@ void Snapshots::Turn() {
 void Snapshots::Begin() {
   taking_ = server_.replica().BeginSnapshot(world_.plan.snapshots.chunk_bytes);
   world_.Trace("node ", server_.id().value(), " begins a snapshot at ", taking_->last.index.value());
-  world_.weather->SnapshotMoment(server_);
-  world_.time.After(world_.random.Below(world_.plan.snapshots.pause_max_ns), [this, life = life_] {
-    if (life == life_) Leave([this] { Slice(); });
-  });
+  world_.faults->SnapshotMoment(server_);
+  world_.time.After(world_.random.Below(world_.plan.snapshots.pause_max_ns),
+                    [this, incarnation = incarnation_] {
+                      if (incarnation == incarnation_) Leave([this] { Slice(); });
+                    });
 }
 
 void Snapshots::Slice() {
@@ -63,8 +64,8 @@ void Snapshots::Slice() {
   }
   const bool more = replica.taking_snapshot();
   const uint64_t pause_ns = world_.random.Below(world_.plan.snapshots.pause_max_ns);
-  world_.time.After(pause_ns, [this, life = life_, more] {
-    if (life != life_) return;
+  world_.time.After(pause_ns, [this, incarnation = incarnation_, more] {
+    if (incarnation != incarnation_) return;
     if (more) return Leave([this] { Slice(); });
     WriteTaken();
   });
@@ -78,7 +79,7 @@ void Snapshots::WriteTaken() {
   server_.disk().PutSnapshot(
       {.snapshot = snapshot, .chunks = std::make_shared<const std::vector<std::string>>(std::move(chunks))});
   ++world_.snapshots_taken;
-  world_.weather->SnapshotMoment(server_);
+  world_.faults->SnapshotMoment(server_);
   Leave([this, snapshot] { server_.replica().Feed(raft::SnapshotTaken{.snapshot = snapshot}); });
 }
 
@@ -169,8 +170,8 @@ void Snapshots::ArrivePiece(raft::NodeId from, const Sending& sending, uint64_t 
   if (receiving_.complete || receiving_.chunks.size() < chunks.size()) return;
   receiving_.complete = true;
   const uint64_t write_ns = world_.random.Below(world_.plan.snapshots.pause_max_ns);
-  world_.time.After(write_ns, [this, life = life_, from, sending] {
-    if (life == life_) Complete(from, sending.number, sending.term, sending.what);
+  world_.time.After(write_ns, [this, incarnation = incarnation_, from, sending] {
+    if (incarnation == incarnation_) Complete(from, sending.number, sending.term, sending.what);
   });
 }
 
@@ -178,14 +179,14 @@ void Snapshots::Complete(raft::NodeId from, uint64_t number, raft::Term term, St
   receiving_ = {};
   if (server_.disk().full()) return;
   server_.disk().PutSnapshot(what);
-  world_.weather->SnapshotMoment(server_);
+  world_.faults->SnapshotMoment(server_);
   Leave([this, from, number, term, what = std::move(what)] { Install(from, number, term, what); });
 }
 
 void Snapshots::Install(raft::NodeId from, uint64_t number, raft::Term term, const StoredSnapshot& what) {
   server_.ReceiveSnapshot({.leader = from, .term = term, .snapshot = what.snapshot}, *what.chunks);
   server_.replica().Settle();
-  world_.weather->SnapshotMoment(server_);
+  world_.faults->SnapshotMoment(server_);
   Server* const peer = world_.servers[from.value() - 1].get();
   world_.network.Send(server_.id().value(), from.value(), UINT64_MAX, [peer, self = server_.id(), number] {
     if (peer->up()) peer->snapshots().ArriveInstalled(self, number);

@@ -69,7 +69,7 @@ class Snapshots {
 
   World& world_;
   Server& server_;
-  uint64_t life_ = 0;
+  uint64_t incarnation_ = 0;
   std::deque<std::function<void()>> left_;
   std::vector<std::pair<raft::NodeId, raft::LogIndex>> needed_;
   std::optional<raft::Snapshot> taking_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Everything one simulation consists of. Servers, clients and weather hold a reference to it and find each
+// Everything one simulation consists of. Servers, clients and faults hold a reference to it and find each
 // other through it; simulation.cc owns it and runs it.
 
 #pragma once
@@ -24,7 +24,7 @@ namespace hedgerow::sim {
 class Server;
 class Client;
 class MemcachedClient;
-class Weather;
+class Faults;
 class Membership;
 class Recovery;
 class SettingsChanges;
@@ -53,7 +53,7 @@ struct World {
   std::vector<std::unique_ptr<Server>> servers;
   std::vector<std::unique_ptr<Client>> clients;
   std::vector<std::unique_ptr<MemcachedClient>> memcached_clients;
-  std::unique_ptr<Weather> weather;
+  std::unique_ptr<Faults> faults;
   std::unique_ptr<Membership> membership;
   std::unique_ptr<Recovery> recovery;
   std::unique_ptr<SettingsChanges> settings;
@@ -78,15 +78,15 @@ struct World {
   uint64_t state_checks = 0;      // comparisons that found a node's state to be the majority's
   uint64_t transfers = 0;
   uint64_t transfers_resumed = 0;
-  uint64_t quorum_checks = 0;         // of lives that have ended
-  uint64_t appends_early = 0;  // of those, too
+  uint64_t quorum_checks = 0;  // of incarnations that have ended
+  uint64_t appends_reordered = 0;  // of those, too
   uint64_t proposals_known = 0;
   uint64_t recoveries = 0;
   uint64_t folders_emptied = 0;
   uint64_t hung_leaders = 0;
   uint64_t folders_put_back = 0;
   uint64_t forged = 0;  // requests under a client's session by the stranger
-  uint64_t sealed_pieces = 0;  // of long messages; of lives that have ended, and so below
+  uint64_t sealed_pieces = 0;  // of long messages; of incarnations that have ended, and so below
   uint64_t sealed_drops = 0;   // datagrams that were not believed
   uint64_t sessions_evicted = 0;
 };

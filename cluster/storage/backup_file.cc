@@ -45,9 +45,9 @@ absl::StatusOr<BackupHeader> Parse(const std::string& path, std::string_view byt
   }
   BackupHeader header;
   header.cluster_id = reader.Number(8);
-  for (Origin* const origin : {&header.of, &header.begins}) {
-    origin->epoch = reader.Number(8);
-    origin->beginning = reader.Number(8);
+  for (RecoveryGeneration* const generation : {&header.of, &header.begins}) {
+    generation->epoch = reader.Number(8);
+    generation->nonce = reader.Number(8);
   }
   header.node = raft::NodeId(reader.Number(8));
   header.last.index = raft::LogIndex(reader.Number(8));
@@ -58,10 +58,10 @@ absl::StatusOr<BackupHeader> Parse(const std::string& path, std::string_view byt
 
 }  // namespace
 
-Origin NextOrigin(const Origin& of) {
+RecoveryGeneration NextGeneration(const RecoveryGeneration& of) {
   std::random_device device;
-  Origin next{.epoch = of.epoch + 1};
-  while (next.beginning == 0) next.beginning = static_cast<uint64_t>(device()) << 32 | device();
+  RecoveryGeneration next{.epoch = of.epoch + 1};
+  while (next.nonce == 0) next.nonce = static_cast<uint64_t>(device()) << 32 | device();
   return next;
 }
 
@@ -70,7 +70,7 @@ std::string EncodeBackupHeader(const BackupHeader& header) {
   AppendNumber(bytes, kBackupVersion, 4);
   AppendNumber(bytes, kBody_bytes, 4);
   for (const uint64_t value :
-       {header.cluster_id, header.of.epoch, header.of.beginning, header.begins.epoch, header.begins.beginning,
+       {header.cluster_id, header.of.epoch, header.of.nonce, header.begins.epoch, header.begins.nonce,
         header.node.value(), header.last.index.value(), header.last.term.value(), header.made_s, uint64_t{0}}) {
     AppendNumber(bytes, value, 8);
   }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A file that a cluster can begin anew with (docs/adr/0019): a header of its own, and behind it a snapshot as
+// A file that a cluster can be recovered from (docs/adr/0019): a header of its own, and behind it a snapshot as
 // in snapshot_file.h, whose checksums cover the contents. `backup` and `recover` write one; `restore` makes a
 // log of it. Little-endian:
 //
-//   magic, format version, length of the rest; cluster, the origin it is of, the origin that begins with it,
-//   node, index, term, when it was made; checksum
+//   magic, format version, length of the rest; cluster, the recovery generation it is of, the recovery
+//   generation that begins with it, node, index, term, when it was made; checksum
 
 #pragma once
 
@@ -27,8 +27,8 @@ inline constexpr size_t kBackupHeader_bytes = 108;
 
 struct BackupHeader {
   uint64_t cluster_id = 0;
-  Origin of{};      // the cluster it was made of
-  Origin begins{};  // the cluster that begins with it
+  RecoveryGeneration of{};      // the cluster it was made of
+  RecoveryGeneration begins{};  // the cluster that begins with it
   raft::NodeId node{};
   raft::EntryId last{};  // what it holds ends here
   uint64_t made_s = 0;   // since 1970, as the node's host had it
@@ -36,8 +36,8 @@ struct BackupHeader {
   bool operator==(const BackupHeader&) const = default;
 };
 
-// The origin after `of`, in which nobody has taken part yet.
-Origin NextOrigin(const Origin& of);
+// The generation after `of`, in which no node has taken part yet.
+RecoveryGeneration NextGeneration(const RecoveryGeneration& of);
 
 std::string EncodeBackupHeader(const BackupHeader& header);
 

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/storage/durable_log.h"
 
-#include <unistd.h>
-
-#include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <optional>
 #include <random>
 
@@ -19,8 +15,8 @@
 namespace hedgerow::storage {
 namespace {
 
-// The highest two bits stay free for those who have to say other things in its place (wire/peer.h).
-uint64_t DrawLogId() {
+// The highest two bits stay free for other values in its place (wire/peer.h).
+uint64_t DrawCopyId() {
   std::random_device device;
   uint64_t drawn = 0;
   while (drawn == 0) drawn = (static_cast<uint64_t>(device()) << 32 | device()) >> 2;
@@ -36,8 +32,8 @@ absl::Status MemoryLostError(const std::string& path) {
       "the log in ", path,
       " was written in memory mode and this host has restarted since: votes and entries that were acknowledged "
       "may be gone. This node must not go on under its identity; the others go on while they are a majority. "
-      "Do not empty the folder: once a majority is lost, `hedgerow cluster recover` begins anew with the member "
-      "that has the most")));
+      "Do not empty the folder: once a majority is lost, `hedgerow cluster recover` makes a cluster of the "
+      "member that has the most")));
 }
 
 }  // namespace
@@ -64,8 +60,8 @@ absl::StatusOr<std::unique_ptr<DurableLog>> DurableLog::Open(const StorageOption
   if (mark.unsynced && mark.boot_id != options.boot_id) return MemoryLostError(options.path);
   if (!exists) {
     header->emplace(LogHeader{.identity = identity,
-                              .log_id = DrawLogId(),
-                              .origin = options.origin,
+                              .copy_id = DrawCopyId(),
+                              .generation = options.generation,
                               .began_with = options.begins_with});
   }
   std::unique_ptr<DurableLog> log(
@@ -79,8 +75,7 @@ absl::StatusOr<std::unique_ptr<DurableLog>> DurableLog::Open(const StorageOption
 
 DurableLog::~DurableLog() {
   if (segments_ == nullptr || !final_error_.ok()) return;
-  // An error here costs the log's validity after a restart of the host in memory mode, which nobody was
-  // promised.
+  // An error here costs the log's validity after a restart of the host in memory mode, which is not promised.
   if (!options_.sync && committed_batch_ > 0 && segments_->Sync()) {
     (void)watermark_.Write({.batch = committed_batch_, .unsynced = false, .boot_id = options_.boot_id});
   }
@@ -90,15 +85,11 @@ DurableLog::~DurableLog() {
 // The header comes last, under its name and as a whole.
 absl::Status DurableLog::Begin() {
   if (absl::Status status = MakeFolder(SegmentFolderOf(options_.path)); !status.ok()) return status;
-  const std::string path = LogHeaderOf(options_.path);
-  const std::string unfinished = path + ".new";
-  if (absl::Status status = WriteSynced(unfinished, EncodeLogHeader(header_)); !status.ok()) return status;
-  if (rename(unfinished.c_str(), path.c_str()) != 0) return FromErrno(path, "make", errno);
-  return SyncFolder(options_.path);
+  return ReplaceSynced(LogHeaderOf(options_.path), EncodeLogHeader(header_));
 }
 
 absl::Status DurableLog::Restore(const Watermark::Value& mark) {
-  absl::StatusOr<ReadLog> found = ReadSegments(options_.path, header_.log_id);
+  absl::StatusOr<ReadLog> found = ReadSegments(options_.path, header_.copy_id);
   if (!found.ok()) return found.status();
   if (!found->damage.empty()) return DamagedError(options_.path, found->damage);
   if (found->state.batch == 0 && mark.batch > 0) return NothingLeftError(options_.path, mark.batch);
@@ -108,7 +99,7 @@ absl::Status DurableLog::Restore(const Watermark::Value& mark) {
   }
   absl::StatusOr<std::unique_ptr<Segments>> segments =
       Segments::Open({.log_path = options_.path,
-                      .log_id = header_.log_id,
+                      .copy_id = header_.copy_id,
                       .file_bytes = options_.segment_bytes,
                       .sync = options_.sync},
                      *found, mark.unsynced ? 0 : mark.batch + 1);

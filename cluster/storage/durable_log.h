@@ -34,8 +34,8 @@ class DurableLog {
 
   raft::RestoredState TakeRestored() { return std::move(restored_); }
   const raft::Configuration& began_with() const { return header_.began_with; }
-  const Origin& origin() const { return header_.origin; }
-  uint64_t log_id() const { return header_.log_id; }
+  const RecoveryGeneration& generation() const { return header_.generation; }
+  uint64_t copy_id() const { return header_.copy_id; }
 
   // Adds to the batch being gathered. Not between a commit that failed and one that succeeds.
   void Gather(const raft::Persist& persist);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The errors of the log, each saying what was found and what to do. Codes: DataLoss, something durable is
-// damaged or missing; ResourceExhausted, no space, which can pass; FailedPrecondition, somebody else's log, or
-// one that this node may not use any more; Unavailable, it is in use; Internal, the operating system refused
+// damaged or missing; ResourceExhausted, no space, which can pass; FailedPrecondition, the log of another node,
+// or one that this node may not use any more; Unavailable, it is in use; Internal, the operating system refused
 // something.
 
 #pragma once
@@ -14,7 +14,7 @@
 namespace hedgerow::storage {
 
 // Marks an error as one of a node that has lost what it promised, though what it finds is whole: it can go on
-// only in a cluster that begins anew (docs/adr/0019).
+// only in a recovered cluster (docs/adr/0019).
 absl::Status AsLost(absl::Status status);
 bool IsLost(const absl::Status& status);
 

@@ -8,7 +8,6 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
@@ -22,7 +21,7 @@ absl::Status MakeFolder(const std::string& path) {
   if (!made && errno != EEXIST) return FromErrno(path, "make", errno);
   const std::string parent = std::filesystem::absolute(path).parent_path();
   const Descriptor folder(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  // A parent that only others can read, who have made the folder, too.
+  // A parent that this user cannot read; its owner has made the folder, too.
   if (!folder.ok() && errno == EACCES && !made) return absl::OkStatus();
   if (!folder.ok() || fsync(folder.get()) != 0) return FromErrno(parent, "sync the folder", errno);
   return absl::OkStatus();

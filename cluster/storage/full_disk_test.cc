@@ -118,13 +118,13 @@ TEST_P(FullDiskTest, WritesWaitInOrderAndGoOnWhenThereIsSpaceAgain) {
   EXPECT_TRUE(Same(OpenOrDie(options())->TakeRestored(), expected));
 }
 
-TEST_P(FullDiskTest, TheFirstWriteOfALifeMayFindTheDiskFull) {
+TEST_P(FullDiskTest, TheFirstWriteOfARunMayFindTheDiskFull) {
   raft::RestoredState expected;
-  for (uint64_t life = 0; life < 3; ++life) {
+  for (uint64_t run = 0; run < 3; ++run) {
     const std::unique_ptr<LogStorage> storage = OpenOrDie(options());
     raft::RestoredState restored = storage->TakeRestored();
     ASSERT_TRUE(Same(restored, expected));
-    Story story(life, std::move(restored));
+    Story story(run, std::move(restored));
     const uint64_t written = WriteUntilFull(*storage, story);
     MakeSpace();
     for (int i = 0; i < 50; ++i) storage->Write(story.Next());
@@ -139,11 +139,11 @@ TEST_P(FullDiskTest, NothingIsLostHoweverOftenItFills) {
   std::mt19937_64 random(5);
   raft::RestoredState expected;
   int times_full = 0;
-  for (uint64_t life = 0; life < 4; ++life) {
+  for (uint64_t run = 0; run < 4; ++run) {
     const std::unique_ptr<LogStorage> storage = OpenOrDie(options());
     raft::RestoredState restored = storage->TakeRestored();
-    ASSERT_TRUE(Same(restored, expected)) << "life " << life << ": " << Describe(restored);
-    Story story(100 + life, std::move(restored));
+    ASSERT_TRUE(Same(restored, expected)) << "run " << run << ": " << Describe(restored);
+    Story story(100 + run, std::move(restored));
     raft::Persist persist;
     for (int round = 0; round < 5; ++round) {
       Fill(random() % 100'000);
@@ -177,8 +177,8 @@ TEST_P(FullDiskTest, AStopWhileItIsFullKeepsWhatWasReported) {
   MakeSpace();
   const raft::RestoredState found = OpenOrDie(options())->TakeRestored();
   Story story(3, {});
-  uint64_t told = 0;
-  while (told < reported) told = story.Next().sequence;
+  uint64_t drawn = 0;
+  while (drawn < reported) drawn = story.Next().sequence;
   for (int i = 0; i < 20 && !Same(story.state(), found); ++i) story.Next();
   EXPECT_TRUE(Same(story.state(), found)) << Describe(found);
 }

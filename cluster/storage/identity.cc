@@ -4,7 +4,6 @@
 #include <zlib.h>
 
 #include <array>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -101,10 +100,10 @@ absl::Status IdentityDamaged(const std::string& folder, const char* what) {
 }  // namespace
 
 std::string EncodeIdentity(const Identity& identity) {
-  std::string lines =
-      absl::StrFormat("cluster %d\nnode %d\nconfigured %d\nepoch %d\nbeginning %016x\nlog %016x\ncopy %016x\nstarts %d\n",
-                      identity.cluster_id, identity.node.value(), identity.configured.value(), identity.origin.epoch,
-                      identity.origin.beginning, identity.log_uuid, identity.copy_id, identity.starts);
+  std::string lines = absl::StrFormat(
+      "cluster %d\nnode %d\nconfigured %d\nepoch %d\nbeginning %016x\nlog %016x\ncopy %016x\nstarts %d\n",
+      identity.cluster_id, identity.node.value(), identity.configured.value(), identity.generation.epoch,
+      identity.generation.nonce, identity.log_uuid, identity.copy_id, identity.starts);
   absl::StrAppend(&lines, "phase ", kPhases[static_cast<size_t>(identity.phase)], "\n");
   if (identity.phase == Identity::Phase::kMoving)
     absl::StrAppend(&lines, "moved_from ", identity.moved_from.value(), "\n");
@@ -124,13 +123,13 @@ std::optional<Identity> DecodeIdentity(std::string_view text) {
   if (end == std::string_view::npos || text.substr(end) != LastLine(text.substr(0, end))) return std::nullopt;
   Lines lines(text.substr(0, end));
   Identity identity;
-  const bool whole = lines.TakeNumber("cluster", identity.cluster_id) && lines.TakeNode("node", identity.node) &&
-                     lines.TakeNode("configured", identity.configured) &&
-                     lines.TakeNumber("epoch", identity.origin.epoch) &&
-                     lines.TakeHex("beginning", identity.origin.beginning) &&
-                     lines.TakeHex("log", identity.log_uuid) && lines.TakeHex("copy", identity.copy_id) &&
-                     lines.TakeNumber("starts", identity.starts) && TakePhase(lines, identity) &&
-                     TakeKernel(lines, identity);
+  const bool whole =
+      lines.TakeNumber("cluster", identity.cluster_id) && lines.TakeNode("node", identity.node) &&
+      lines.TakeNode("configured", identity.configured) &&
+      lines.TakeNumber("epoch", identity.generation.epoch) &&
+      lines.TakeHex("beginning", identity.generation.nonce) && lines.TakeHex("log", identity.log_uuid) &&
+      lines.TakeHex("copy", identity.copy_id) && lines.TakeNumber("starts", identity.starts) &&
+      TakePhase(lines, identity) && TakeKernel(lines, identity);
   if (!whole || !identity.node.IsSet()) return std::nullopt;
   raft::NodeId by;
   if (lines.TakeNode("unknown_to", by)) identity.unknown_to = by;

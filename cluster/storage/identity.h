@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whose folder it is: one small text file, `identity`, beside the log. It names the cluster, the node and this copy of
-// the log, counts the node's starts, and keeps what must outlive a process beside the log: the copies that the other
-// members have, what the kernel may hold, and that the node is LOST (docs/adr/0033). Each write replaces the whole file,
-// so it is never half there. Used by cluster/node (IdentityKeeper, rejoin) and by beginning.h.
+// Whose folder it is: one small text file, `identity`, beside the log. It names the cluster, the node and this
+// copy of the log, counts the node's starts, and keeps what must outlive a process beside the log: the copies
+// that the other members have, what the kernel may hold, and that the node is LOST (docs/adr/0033). Each write
+// replaces the whole file, so it is never half there. Used by cluster/node (IdentityKeeper, rejoin) and by
+// restore_log.h.
 
 #pragma once
 
@@ -35,10 +36,11 @@ struct Identity {
   raft::NodeId node{};
   // What the configuration file calls the node: another id than `node` once it has come back under a new one.
   raft::NodeId configured{};
-  // Of one that was restored or came back under a new id: which beginning of the cluster its log is to be of.
-  Origin origin{};
+  // Of one that was restored or came back under a new id: which recovery generation of the cluster its log is
+  // to be of.
+  RecoveryGeneration generation{};
   uint64_t log_uuid = 0;  // of the replicated log, as the cluster's first leader drew it; 0: not heard of yet
-  uint64_t copy_id = 0;   // of this copy of it (LogStorage::log_id); 0: it was never opened
+  uint64_t copy_id = 0;   // of this copy of it (LogStorage::copy_id); 0: it was never opened
   uint64_t starts = 0;    // of the node on this copy
   Phase phase = Phase::kReady;
   raft::NodeId moved_from{};
@@ -46,7 +48,8 @@ struct Identity {
   // id). Empty: it holds none.
   std::string kernel_holds{};
   bool kernel_lost = false;  // they are gone: no start brings them back
-  // This copy is not the one that the member had, or not its latest state: who found that out; 0 is the host.
+  // This copy is not the one that the member had, or not its latest state: the node that found that out; 0 is
+  // the host.
   std::optional<raft::NodeId> unknown_to{};
   std::map<raft::NodeId, uint64_t> copies{};  // of the other members
 

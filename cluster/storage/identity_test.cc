@@ -45,7 +45,7 @@ Identity Full() {
   return {.cluster_id = ~uint64_t{0},
           .node = NodeId(7),
           .configured = NodeId(2),
-          .origin = {.epoch = 3, .beginning = ~uint64_t{0}},
+          .generation = {.epoch = 3, .nonce = ~uint64_t{0}},
           .log_uuid = 0x1234'5678'9abc'def0,
           .copy_id = 99,
           .starts = 4,

@@ -11,10 +11,8 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "cluster/storage/log_reader.h"
 #include "cluster/storage/log_storage.h"
 #include "cluster/storage/records.h"
@@ -29,7 +27,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr StoredIdentity kIdentity = {.cluster_id = kTestCluster, .node = kTestNode};
-constexpr size_t kHeaderSealed_bytes = 28;  // of a file: magic, log id, salt, checksum
+constexpr size_t kHeaderSealed_bytes = 28;  // of a file: magic, copy id, salt, checksum
 constexpr size_t kPayload_bytes = 3003;     // with what is around it a multiple of a record's alignment
 
 struct Span {
@@ -157,9 +155,9 @@ TEST_F(LogDamageTest, WhatFollowsATornEndIsWrittenInItsPlace) {
             bytes_.substr(0, spans_.back().begin + 5'000) + std::string(6'000, '\xee'));
   WriteFile(copy.log() + "/watermark", marks_.back());
   raft::RestoredState expected = states_[states_.size() - 2];
-  for (uint64_t life = 0; life < 3; ++life) {
+  for (uint64_t run = 0; run < 3; ++run) {
     const std::unique_ptr<LogStorage> storage = OpenOrDie(options(copy));
-    ASSERT_TRUE(Same(storage->TakeRestored(), expected)) << life;
+    ASSERT_TRUE(Same(storage->TakeRestored(), expected)) << run;
     const raft::Persist persist = {.sequence = 1,
                                    .entries = {TestEntry(expected.entries.size() + 1, 1, "after")}};
     storage->Write(persist);
@@ -344,7 +342,7 @@ TEST_F(LogDamageTest, AnOlderCopyOfItsFilesIsRefused) {
   ExpectRefused(OpenTwice(folder_), "it ends with batch 6, though batch 7 was durable");
 }
 
-// Under the node's own identity: only the log id tells.
+// Under the node's own identity: only the copy id tells.
 TEST_F(LogDamageTest, AnotherLogsFilesAreNotRead) {
   WriteLog(5, 100);
   const TestFolder other;

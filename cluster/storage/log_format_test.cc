@@ -30,7 +30,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr StoredIdentity kIdentity = {.cluster_id = kTestCluster, .node = kTestNode};
-constexpr Origin kOrigin = {.epoch = 5, .beginning = 55};
+constexpr RecoveryGeneration kGeneration = {.epoch = 5, .nonce = 55};
 
 std::map<std::string, std::string> Everything(const std::string& folder) {
   std::map<std::string, std::string> files;
@@ -45,7 +45,7 @@ class LogFormatTest : public ::testing::Test {
   StorageOptions Options() const {
     StorageOptions options = TestOptions(folder_, true);
     options.begins_with = raft::Configuration::OfVoters({raft::NodeId(1), raft::NodeId(2), raft::NodeId(3)});
-    options.origin = kOrigin;
+    options.generation = kGeneration;
     return options;
   }
   // Parts of files by their name in the log's folder.
@@ -81,13 +81,13 @@ TEST_F(LogFormatTest, TheGoldenLogIsReadAndGoesOn) {
     const std::unique_ptr<LogStorage> storage = OpenOrDie(Options());
     EXPECT_TRUE(Same(storage->TakeRestored(), Expected()));
     EXPECT_EQ(storage->began_with().voters, 0b111u);
-    EXPECT_EQ(storage->origin(), kOrigin);
-    EXPECT_EQ(storage->log_id(), 0x1234'5678u);
+    EXPECT_EQ(storage->generation(), kGeneration);
+    EXPECT_EQ(storage->copy_id(), 0x1234'5678u);
     storage->Write({.sequence = 1, .entries = {TestEntry(4, 3, "three")}});
     ASSERT_TRUE(AwaitDurable(*storage, 1));
   }
   const std::unique_ptr<LogStorage> again = OpenOrDie(Options());
-  EXPECT_EQ(again->log_id(), 0x1234'5678u);
+  EXPECT_EQ(again->copy_id(), 0x1234'5678u);
   raft::RestoredState longer = Expected();
   longer.entries.push_back(TestEntry(4, 3, "three"));
   EXPECT_TRUE(Same(again->TakeRestored(), longer));
@@ -117,14 +117,14 @@ TEST_F(LogFormatTest, WhatThisProgramWritesIsAsDocumented) {
   const std::optional<LogHeader> header = *ReadLogHeader(folder_.log(), kIdentity);
   ASSERT_TRUE(header.has_value());
   LogHeader same = *header;
-  same.log_id = 0x1234'5678;
+  same.copy_id = 0x1234'5678;
   EXPECT_EQ(EncodeLogHeader(same), golden["log-header"]);
   const FoundSegment file = FilesOf(folder_)[0];
   const std::string bytes = ReadFile(file.path);
   const std::string& expected = golden["segments/0000000000000001"];
   ASSERT_EQ(file.records.end, expected.size());
   EXPECT_EQ(bytes.substr(0, 8), expected.substr(0, 8));
-  const SegmentContents documented = LookInto(expected, same.log_id);
+  const SegmentContents documented = LookInto(expected, same.copy_id);
   ASSERT_NE(documented.salt, 0u);
   std::string sealed;
   std::string_view rest = std::string_view(bytes).substr(kPage_bytes);
@@ -149,7 +149,7 @@ TEST_F(LogFormatTest, AFolderOfAFormerFormatIsRefusedAndNotTouched) {
   for (int time = 0; time < 2; ++time) {
     for (const absl::Status& status : {LogStorage::Open(Options(), kIdentity).status(),
                                        ReadStoppedLog(Options(), kIdentity, ReadThrough).status(),
-                                       ReadOriginOfStopped(Options(), kIdentity).status()}) {
+                                       ReadGenerationOfStopped(Options(), kIdentity).status()}) {
       EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
       EXPECT_THAT(std::string(status.message()), HasSubstr("is of a format before 8"));
       EXPECT_THAT(std::string(status.message()), HasSubstr("take a backup with it"));
@@ -173,7 +173,7 @@ TEST_F(LogFormatTest, TheFormatBeforeIsRefusedAndNotTouched) {
 
 TEST_F(LogFormatTest, ALaterFormatIsNamedAndNotTouched) {
   OpenOrDie(Options());
-  WriteFile(LogHeaderOf(folder_.log()), EncodeLogHeader({.format_version = kFormatVersion + 1, .log_id = 1}));
+  WriteFile(LogHeaderOf(folder_.log()), EncodeLogHeader({.format_version = kFormatVersion + 1, .copy_id = 1}));
   const std::map<std::string, std::string> before = Everything(folder_.path());
   const absl::Status status = LogStorage::Open(Options(), kIdentity).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
@@ -185,9 +185,9 @@ TEST_F(LogFormatTest, ALaterFormatIsNamedAndNotTouched) {
 // The header is made last, under its name at once.
 TEST_F(LogFormatTest, ALogWhoseMakingWasCutShortIsMadeAnew) {
   std::filesystem::create_directories(folder_.segments());
-  WriteFile(LogHeaderOf(folder_.log()) + ".new", "hrl");
+  WriteFile(LogHeaderOf(folder_.log()) + ".unfinished", "hrl");
   WriteFile(folder_.log() + "/watermark", "");
-  EXPECT_NE(OpenOrDie(Options())->log_id(), 0u);
+  EXPECT_NE(OpenOrDie(Options())->copy_id(), 0u);
   EXPECT_TRUE(Same(OpenOrDie(Options())->TakeRestored(), {}));
 }
 

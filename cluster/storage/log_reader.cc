@@ -173,7 +173,7 @@ absl::StatusOr<std::optional<LogHeader>> ReadLogHeader(const std::string& log_pa
 // The newest records hold if the log is whole with nothing but what stands in the files that they follow each
 // other in: then what is missing before them is what a snapshot has made superfluous. Where a file has
 // something broken in its midst they do not begin with a file.
-absl::StatusOr<ReadLog> ReadSegments(const std::string& log_path, uint64_t log_id) {
+absl::StatusOr<ReadLog> ReadSegments(const std::string& log_path, uint64_t copy_id) {
   const std::string folder = SegmentFolderOf(log_path);
   std::deque<FoundSegment> files;
   std::vector<Piece> pieces;
@@ -182,7 +182,7 @@ absl::StatusOr<ReadLog> ReadSegments(const std::string& log_path, uint64_t log_i
   for (const std::filesystem::directory_entry& entry : std::filesystem::directory_iterator(folder, error)) {
     const absl::StatusOr<std::string> bytes = ReadSegment(entry.path().native());
     if (!bytes.ok()) return bytes.status();
-    const SegmentContents contents = LookInto(*bytes, log_id);
+    const SegmentContents contents = LookInto(*bytes, copy_id);
     const FoundSegment& file = files.emplace_back(
         FoundSegment{.path = entry.path().native(), .bytes = bytes->size(), .salt = contents.salt});
     for (const RecordRange& range : contents.ranges) {

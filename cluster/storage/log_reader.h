@@ -14,7 +14,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cluster/raft/types.h"
 #include "cluster/storage/records.h"
@@ -45,6 +44,6 @@ std::string LogHeaderOf(const std::string& log_path);
 absl::StatusOr<std::optional<LogHeader>> ReadLogHeader(const std::string& log_path,
                                                        const StoredIdentity& expected);
 // Of the log with this id. Batch 0 in `state`: not even a beginning can be read. Internal: a file cannot be read.
-absl::StatusOr<ReadLog> ReadSegments(const std::string& log_path, uint64_t log_id);
+absl::StatusOr<ReadLog> ReadSegments(const std::string& log_path, uint64_t copy_id);
 
 }  // namespace hedgerow::storage

@@ -22,7 +22,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr uint64_t kLogId = 77;
+constexpr uint64_t kCopyId = 77;
 
 class LogReaderTest : public ::testing::Test {
  protected:
@@ -32,7 +32,7 @@ class LogReaderTest : public ::testing::Test {
   }
   void Begin(const std::string& name) {
     path_ = folder_.segments() + "/" + name;
-    segment_ = *MakeSegment(path_, kLogId, 64 * 1024, false);
+    segment_ = *MakeSegment(path_, kCopyId, 64 * 1024, false);
     end_ = kPage_bytes;
   }
   // The batch after the last one, in which `state` says nothing but what is unusual.
@@ -61,7 +61,7 @@ class LogReaderTest : public ::testing::Test {
     Put({TestEntry(4, 3, "x")}, 2);
   }
   ReadLog Read() const {
-    absl::StatusOr<ReadLog> log = ReadSegments(folder_.log(), kLogId);
+    absl::StatusOr<ReadLog> log = ReadSegments(folder_.log(), kCopyId);
     EXPECT_TRUE(log.ok()) << log.status();
     return *std::move(log);
   }

@@ -11,7 +11,7 @@
 
 #include "cluster/raft/check.h"
 #include "cluster/raft/log.h"
-#include "cluster/storage/beginning.h"
+#include "cluster/storage/restore_log.h"
 #include "cluster/storage/errors.h"
 
 namespace hedgerow::storage {
@@ -82,7 +82,7 @@ void LogStorage::Write(raft::Persist persist) {
     ++statistics_.queue_length;
     statistics_.queue_bytes += Bytes(persist);
     if (statistics_.queue_bytes > options_.queue_max_bytes) ++statistics_.queue_over_bound;
-    if (failed_) return;  // nobody will come for it
+    if (failed_) return;  // it is never fetched
     if (options_.sync || committing_ || !queue_.empty()) {
       queue_.push_back(std::move(persist));
       return;
@@ -221,7 +221,8 @@ void LogStorage::Account(const std::vector<raft::Persist>& batch, uint64_t durat
   if (log_->wants_spare()) compactor_.PrepareSpare();
 }
 
-// The flag comes second: who sees the descriptor readable before it looks again, and finds the flag then.
+// The flag comes second: a reader that sees the descriptor readable before it polls again, and finds the flag
+// then.
 void LogStorage::Signal() {
   (void)eventfd_write(event_.get(), 1);  // it fails only at its upper bound, and is readable then
   signalled_.store(true, std::memory_order_release);

@@ -52,10 +52,10 @@ class LogStorage {
   raft::RestoredState TakeRestored();
   // What the log began with, whatever StorageOptions::begins_with says by now.
   const raft::Configuration& began_with() const { return began_with_; }
-  // Which beginning of its cluster the log is of.
-  const Origin& origin() const { return log_->origin(); }
+  // Which recovery generation of its cluster the log is of.
+  const RecoveryGeneration& generation() const { return log_->generation(); }
   // Which log it is: drawn when it began, never 0.
-  uint64_t log_id() const { return log_->log_id(); }
+  uint64_t copy_id() const { return log_->copy_id(); }
   // Never refuses and never waits for the disk. Sequences must grow. Without sync it is durable on return, as a
   // rule: a full disk sends it to the thread, and so does a next file that is not ready yet.
   void Write(raft::Persist persist);
@@ -94,7 +94,7 @@ class LogStorage {
   const StorageOptions options_;
   const Descriptor event_;
   std::atomic<bool> signalled_ = false;  // event_ may be readable
-  // Belongs to whoever has set committing_, and before the thread starts to nobody.
+  // Belongs to the thread that has set committing_, and before the writer starts to none.
   const std::unique_ptr<DurableLog> log_;
   const SnapshotFolder snapshots_;
   LogCompactor compactor_;

@@ -16,7 +16,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <utility>
 
 #include "cluster/raft/check.h"
 #include "cluster/storage/log_storage.h"

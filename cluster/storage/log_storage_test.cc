@@ -64,12 +64,12 @@ TEST_P(LogStorageTest, WhatItBeganWithIsRecordedOnce) {
 }
 
 TEST_P(LogStorageTest, ALogKeepsItsIdAndNoOtherHasIt) {
-  const uint64_t first = OpenOrDie(options())->log_id();
+  const uint64_t first = OpenOrDie(options())->copy_id();
   EXPECT_NE(first, 0u);
   EXPECT_EQ(first >> 62, 0u) << "what else is said in its place needs those";
-  EXPECT_EQ(OpenOrDie(options())->log_id(), first);
+  EXPECT_EQ(OpenOrDie(options())->copy_id(), first);
   std::filesystem::remove_all(folder_.log());
-  EXPECT_NE(OpenOrDie(options())->log_id(), first) << "the folder was emptied";
+  EXPECT_NE(OpenOrDie(options())->copy_id(), first) << "the folder was emptied";
 }
 
 TEST_P(LogStorageTest, ALogThatJoinedStaysOneThatJoined) {
@@ -81,12 +81,12 @@ TEST_P(LogStorageTest, ALogThatJoinedStaysOneThatJoined) {
 
 TEST_P(LogStorageTest, ARestartRestoresWhatWasWritten) {
   raft::RestoredState expected;
-  for (uint64_t life = 0; life < 5; ++life) {
+  for (uint64_t run = 0; run < 5; ++run) {
     const std::unique_ptr<LogStorage> storage = OpenOrDie(options());
     raft::RestoredState restored = storage->TakeRestored();
     ASSERT_TRUE(Same(restored, expected))
-        << "life " << life << ": " << Describe(restored) << " instead of " << Describe(expected);
-    Story story(life, std::move(restored));
+        << "run " << run << ": " << Describe(restored) << " instead of " << Describe(expected);
+    Story story(run, std::move(restored));
     raft::Persist persist;
     for (int i = 0; i < 500; ++i) {
       persist = story.Next();
@@ -153,7 +153,7 @@ TEST_P(LogStorageTest, ATruncationIsDurableWithWhatReplacesIt) {
     EXPECT_EQ(state.entries[2], TestEntry(3, 1, "old"));
     EXPECT_EQ(state.entries[3], TestEntry(4, 2, "new"));
     EXPECT_EQ(state.entries[4], TestEntry(5, 2, ""));
-    // Of what another life wrote, and all of it.
+    // Of what another run wrote, and all of it.
     storage->Write({.sequence = 1, .truncate_from = raft::LogIndex(1)});
     ASSERT_TRUE(AwaitDurable(*storage, 1));
   }
@@ -189,13 +189,13 @@ TEST_P(LogStorageTest, AFolderThatCannotBeMadeIsNamed) {
 
 TEST_P(LogStorageTest, ModesMayChangeBetweenRuns) {
   raft::RestoredState expected;
-  for (int life = 0; life < 4; ++life) {
+  for (int run = 0; run < 4; ++run) {
     StorageOptions options = this->options();
-    options.sync = options.sync != (life % 2 == 1);
+    options.sync = options.sync != (run % 2 == 1);
     const std::unique_ptr<LogStorage> storage = OpenOrDie(options);
     raft::RestoredState restored = storage->TakeRestored();
     ASSERT_TRUE(Same(restored, expected));
-    Story story(static_cast<uint64_t>(life), std::move(restored));
+    Story story(static_cast<uint64_t>(run), std::move(restored));
     raft::Persist persist;
     for (int i = 0; i < 50; ++i) {
       persist = story.Next();
@@ -260,9 +260,9 @@ TEST_P(LogStorageTest, AnyOtherFailedWriteIsFinalAndNothingMoreIsReported) {
   }
   const raft::RestoredState found = OpenOrDie(options())->TakeRestored();
   Story story(8, {});
-  uint64_t told = 0;
-  while (told < durable) told = story.Next().sequence;
-  while (!Same(story.state(), found) && told < durable + 1000) told = story.Next().sequence;
+  uint64_t drawn = 0;
+  while (drawn < durable) drawn = story.Next().sequence;
+  while (!Same(story.state(), found) && drawn < durable + 1000) drawn = story.Next().sequence;
   EXPECT_TRUE(Same(story.state(), found)) << Describe(found);
 }
 

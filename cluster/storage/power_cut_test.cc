@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A power cut at every point of a log's life: between any two calls that change its files, and in the midst of
+// A power cut at every point of a log's run: between any two calls that change its files, and in the midst of
 // each. Whatever of the unsynced sectors and names it leaves, the log opens, and is one that it had since the
 // last batch that was reported; and it goes on from there to the next cut. Processes are killed in between,
-// whose last batch is in the page cache only. HR_POWER_CUT_SEEDS says how many times four lives.
+// whose last batch is in the page cache only. HR_POWER_CUT_SEEDS says how many times four runs.
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -31,8 +31,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr StoredIdentity kIdentity = {.cluster_id = kTestCluster, .node = kTestNode};
-constexpr int kLives = 4;          // one after the other, each from what a cut has left of the one before
-constexpr uint64_t kBatches = 20;  // of a life
+constexpr int kRuns = 4;           // one after the other, each from what a cut has left of the one before
+constexpr uint64_t kBatches = 20;  // of a run
 constexpr int kCutsAtEachPoint = 3;
 constexpr uint64_t kSeeds = 4;
 
@@ -51,11 +51,11 @@ StorageOptions Options(const std::string& log) {
   return options;
 }
 
-// One life of a log in `log`, on a recorded disk. Which batch of it is written, and which is reported, is
+// One run of a log in `log`, on a recorded disk. Which batch of it is written, and which is reported, is
 // noted.
-class Life {
+class Run {
  public:
-  Life(const std::string& log, raft::RestoredState before, uint64_t seed, Lies lies) : before_(log) {
+  Run(const std::string& log, raft::RestoredState before, uint64_t seed, Lies lies) : before_(log) {
     states_.push_back(before);
     RecordDisk(log, lies);
     std::mt19937_64 random(seed);
@@ -168,17 +168,17 @@ Happened LiveAndCut(uint64_t seeds, Lies lies) {
     auto folder = std::make_unique<TestFolder>();
     fs::create_directories(folder->log());
     raft::RestoredState state;
-    for (int life = 0; life < kLives; ++life) {
-      Life lived(folder->log(), std::move(state), random(), lies);
-      lived.CutEverywhere(random, happened);
+    for (int run = 0; run < kRuns; ++run) {
+      Run this_run(folder->log(), std::move(state), random(), lies);
+      this_run.CutEverywhere(random, happened);
       if (happened.wrong > 0) {
-        happened.first_wrong = absl::StrCat("seed ", seed, ", life ", life, ": ", happened.first_wrong);
+        happened.first_wrong = absl::StrCat("seed ", seed, ", run ", run, ": ", happened.first_wrong);
         return happened;
       }
       auto next = std::make_unique<TestFolder>();
-      fs::copy(lived.left() + "/log", next->log(), fs::copy_options::recursive);
+      fs::copy(this_run.left() + "/log", next->log(), fs::copy_options::recursive);
       folder = std::move(next);
-      state = lived.found();
+      state = this_run.found();
     }
   }
   return happened;

@@ -166,9 +166,9 @@ std::string EncodeLogHeader(const LogHeader& header) {
   std::string body;
   AppendNumber(body, header.identity.cluster_id, 8);
   AppendNumber(body, header.identity.node.value(), 8);
-  AppendNumber(body, header.log_id, 8);
-  AppendNumber(body, header.origin.epoch, 8);
-  AppendNumber(body, header.origin.beginning, 8);
+  AppendNumber(body, header.copy_id, 8);
+  AppendNumber(body, header.generation.epoch, 8);
+  AppendNumber(body, header.generation.nonce, 8);
   body += raft::EncodeConfiguration(header.began_with);
   std::string bytes(kHeaderMagic);
   AppendNumber(bytes, header.format_version, 4);
@@ -191,11 +191,11 @@ std::optional<LogHeader> ParseLogHeader(std::string_view bytes) {
   RecordReader reader(body);
   header.identity.cluster_id = reader.Number(8);
   header.identity.node = raft::NodeId(reader.Number(8));
-  header.log_id = reader.Number(8);
-  header.origin.epoch = reader.Number(8);
-  header.origin.beginning = reader.Number(8);
+  header.copy_id = reader.Number(8);
+  header.generation.epoch = reader.Number(8);
+  header.generation.nonce = reader.Number(8);
   std::optional<raft::Configuration> began_with = raft::DecodeConfiguration(reader.Rest());
-  if (!reader.Complete() || !began_with.has_value() || header.log_id == 0) return std::nullopt;
+  if (!reader.Complete() || !began_with.has_value() || header.copy_id == 0) return std::nullopt;
   header.began_with = *std::move(began_with);
   return header;
 }

@@ -21,7 +21,6 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "cluster/raft/types.h"
 #include "cluster/storage/storage_options.h"
 
@@ -35,8 +34,8 @@ struct LogHeader {
   uint32_t format_version = kFormatVersion;
   StoredIdentity identity{};
   // Which log it is: drawn when it began, never 0. Its node's peers remember it.
-  uint64_t log_id = 0;
-  Origin origin{};
+  uint64_t copy_id = 0;
+  RecoveryGeneration generation{};
   raft::Configuration began_with{};  // without members: the node joined a cluster that was there
 };
 

@@ -79,8 +79,8 @@ TEST(RecordsTest, ARecordOfAnotherUseOfItsFileIsNotRead) {
 
 TEST(RecordsTest, ALogHeaderComesBackAsItWasAndAnyFlippedBitOfItIsSeen) {
   LogHeader header = {.identity = {.cluster_id = uint64_t{1} << 62, .node = raft::NodeId(7)},
-                      .log_id = 0x3edc'ba98'7654'3210,
-                      .origin = {.epoch = 3, .beginning = ~uint64_t{0}},
+                      .copy_id = 0x3edc'ba98'7654'3210,
+                      .generation = {.epoch = 3, .nonce = ~uint64_t{0}},
                       .began_with = raft::Configuration::OfVoters({raft::NodeId(2), raft::NodeId(9)})};
   header.began_with.members[0].address = "10.0.0.2:4802";
   const std::string bytes = EncodeLogHeader(header);
@@ -88,8 +88,8 @@ TEST(RecordsTest, ALogHeaderComesBackAsItWasAndAnyFlippedBitOfItIsSeen) {
   ASSERT_TRUE(back.has_value());
   EXPECT_EQ(back->format_version, kFormatVersion);
   EXPECT_EQ(back->identity, header.identity);
-  EXPECT_EQ(back->log_id, header.log_id);
-  EXPECT_EQ(back->origin, header.origin);
+  EXPECT_EQ(back->copy_id, header.copy_id);
+  EXPECT_EQ(back->generation, header.generation);
   EXPECT_EQ(back->began_with, header.began_with);
   for (size_t bit = 0; bit < 8 * bytes.size(); ++bit) {
     std::string flipped = bytes;
@@ -98,7 +98,7 @@ TEST(RecordsTest, ALogHeaderComesBackAsItWasAndAnyFlippedBitOfItIsSeen) {
   }
   for (size_t size = 0; size < bytes.size(); ++size)
     EXPECT_FALSE(ParseLogHeader(std::string_view(bytes).substr(0, size)).has_value());
-  header.log_id = 0;
+  header.copy_id = 0;
   EXPECT_FALSE(ParseLogHeader(EncodeLogHeader(header)).has_value()) << "0 is none";
 }
 
@@ -106,10 +106,10 @@ TEST(RecordsTest, OfALaterFormatOnlyTheVersionIsRead) {
   const std::optional<LogHeader> back =
       ParseLogHeader(EncodeLogHeader({.format_version = kFormatVersion + 1,
                                       .identity = {.cluster_id = 1, .node = raft::NodeId(1)},
-                                      .log_id = 5}));
+                                      .copy_id = 5}));
   ASSERT_TRUE(back.has_value());
   EXPECT_EQ(back->format_version, kFormatVersion + 1);
-  EXPECT_EQ(back->log_id, 0u);
+  EXPECT_EQ(back->copy_id, 0u);
 }
 
 // Two persists of one batch, of which the second takes back what the first has appended.

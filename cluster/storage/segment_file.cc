@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <filesystem>
 #include <optional>
 #include <random>
 
@@ -24,9 +23,9 @@ constexpr size_t kSealed_bytes = kMagic.size() + 2 * 8;
 // Zeros of a new file are synced in pieces, so that the log's own sync does not wait behind all of them.
 constexpr size_t kPiece_bytes = 512 * 1024;
 
-std::string EncodeHeader(uint64_t log_id, uint64_t salt) {
+std::string EncodeHeader(uint64_t copy_id, uint64_t salt) {
   std::string bytes(kMagic);
-  AppendNumber(bytes, log_id, 8);
+  AppendNumber(bytes, copy_id, 8);
   AppendNumber(bytes, salt, 8);
   AppendNumber(bytes, Checksum(bytes, ""), 4);
   bytes.resize(kPage_bytes);
@@ -34,12 +33,12 @@ std::string EncodeHeader(uint64_t log_id, uint64_t salt) {
 }
 
 // 0: it was torn when it was written, or it is of another log.
-uint64_t SaltOf(std::string_view bytes, uint64_t log_id) {
+uint64_t SaltOf(std::string_view bytes, uint64_t copy_id) {
   if (bytes.size() < kPage_bytes || !bytes.starts_with(kMagic)) return 0;
   RecordReader reader(bytes.substr(kMagic.size(), 2 * 8 + 4));
   const uint64_t of = reader.Number(8);
   const uint64_t salt = reader.Number(8);
-  return of == log_id && reader.Number(4) == Checksum(bytes.substr(0, kSealed_bytes), "") ? salt : 0;
+  return of == copy_id && reader.Number(4) == Checksum(bytes.substr(0, kSealed_bytes), "") ? salt : 0;
 }
 
 uint64_t DrawSalt() {
@@ -62,15 +61,15 @@ absl::Status FillWithZeros(const Descriptor& file, const std::string& path, size
 
 // On the disk before the first record is written: else a power cut could leave the former use's header above
 // records that the new one has partly written over, which would look like damage.
-absl::StatusOr<OpenSegment> Begin(Descriptor file, const std::string& path, uint64_t log_id) {
+absl::StatusOr<OpenSegment> Begin(Descriptor file, const std::string& path, uint64_t copy_id) {
   OpenSegment segment{.file = std::move(file), .salt = DrawSalt()};
-  if (absl::Status status = WriteAt(segment.file, path, EncodeHeader(log_id, segment.salt), 0); !status.ok())
+  if (absl::Status status = WriteAt(segment.file, path, EncodeHeader(copy_id, segment.salt), 0); !status.ok())
     return status;
   if (fdatasync(segment.file.get()) != 0) return FromErrno(path, "sync", errno);
   return segment;
 }
 
-absl::StatusOr<OpenSegment> Make(const std::string& path, uint64_t log_id, size_t bytes, bool written) {
+absl::StatusOr<OpenSegment> Make(const std::string& path, uint64_t copy_id, size_t bytes, bool written) {
   Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!file.ok()) return FromErrno(path, "make", errno);
   // Only a disk that is full matters: without the call a file grows as it is written to.
@@ -79,7 +78,7 @@ absl::StatusOr<OpenSegment> Make(const std::string& path, uint64_t log_id, size_
   if (written) {
     if (absl::Status status = FillWithZeros(file, path, bytes); !status.ok()) return status;
   }
-  absl::StatusOr<OpenSegment> segment = Begin(std::move(file), path, log_id);
+  absl::StatusOr<OpenSegment> segment = Begin(std::move(file), path, copy_id);
   if (!segment.ok()) return segment.status();
   if (absl::Status status = SyncParent(path); !status.ok()) return status;
   return segment;
@@ -117,16 +116,16 @@ std::optional<RecordRange> FindRange(std::string_view bytes, uint64_t salt, size
 
 std::string SegmentFolderOf(const std::string& log_path) { return log_path + "/segments"; }
 
-absl::StatusOr<OpenSegment> MakeSegment(const std::string& path, uint64_t log_id, size_t bytes, bool written) {
-  absl::StatusOr<OpenSegment> segment = Make(path, log_id, bytes, written);
+absl::StatusOr<OpenSegment> MakeSegment(const std::string& path, uint64_t copy_id, size_t bytes, bool written) {
+  absl::StatusOr<OpenSegment> segment = Make(path, copy_id, bytes, written);
   if (!segment.ok()) (void)unlink(path.c_str());
   return segment;
 }
 
-absl::StatusOr<OpenSegment> RecycleSegment(const std::string& path, uint64_t log_id) {
+absl::StatusOr<OpenSegment> RecycleSegment(const std::string& path, uint64_t copy_id) {
   Descriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC));
   if (!file.ok()) return FromErrno(path, "open", errno);
-  return Begin(std::move(file), path, log_id);
+  return Begin(std::move(file), path, copy_id);
 }
 
 absl::Status WriteAt(const Descriptor& file, const std::string& path, std::string_view bytes, size_t place) {
@@ -155,8 +154,8 @@ absl::StatusOr<std::string> ReadSegment(const std::string& path) {
   return bytes;
 }
 
-SegmentContents LookInto(std::string_view bytes, uint64_t log_id) {
-  SegmentContents contents{.salt = SaltOf(bytes, log_id)};
+SegmentContents LookInto(std::string_view bytes, uint64_t copy_id) {
+  SegmentContents contents{.salt = SaltOf(bytes, copy_id)};
   if (contents.salt == 0) return contents;
   size_t place = kPage_bytes;
   uint64_t after = 0;

@@ -32,9 +32,9 @@ struct OpenSegment {
 
 // A file that was not there, of this size, with its name durable. `written`: its blocks are, too, so that a
 // sync of what is written to it later has only those bytes to write. It is removed again if that fails.
-absl::StatusOr<OpenSegment> MakeSegment(const std::string& path, uint64_t log_id, size_t bytes, bool written);
+absl::StatusOr<OpenSegment> MakeSegment(const std::string& path, uint64_t copy_id, size_t bytes, bool written);
 // A file in which nothing is needed any more.
-absl::StatusOr<OpenSegment> RecycleSegment(const std::string& path, uint64_t log_id);
+absl::StatusOr<OpenSegment> RecycleSegment(const std::string& path, uint64_t copy_id);
 
 // All of `bytes`, from `place` on.
 absl::Status WriteAt(const Descriptor& file, const std::string& path, std::string_view bytes, size_t place);
@@ -55,6 +55,6 @@ struct SegmentContents {
   // More than one: something between them is not as it was written. None: nothing was written in this use.
   std::vector<RecordRange> ranges{};
 };
-SegmentContents LookInto(std::string_view bytes, uint64_t log_id);
+SegmentContents LookInto(std::string_view bytes, uint64_t copy_id);
 
 }  // namespace hedgerow::storage

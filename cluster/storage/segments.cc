@@ -107,8 +107,8 @@ absl::Status Segments::PrepareSpare() {
     ++next_name_;
   }
   absl::StatusOr<OpenSegment> made =
-      recycled ? RecycleSegment(file->path, options_.log_id)
-               : MakeSegment(file->path, options_.log_id, options_.file_bytes, options_.sync);
+      recycled ? RecycleSegment(file->path, options_.copy_id)
+               : MakeSegment(file->path, options_.copy_id, options_.file_bytes, options_.sync);
   if (!made.ok()) {
     if (recycled) (void)unlink(file->path.c_str());
     return made.status();

@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,7 +33,7 @@ class Segments {
 
   struct Options {
     std::string log_path;
-    uint64_t log_id = 0;
+    uint64_t copy_id = 0;
     size_t file_bytes = 0;
     bool sync = false;  // an append is durable when it returns
   };

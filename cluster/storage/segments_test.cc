@@ -31,7 +31,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr uint64_t kLogId = 77;
+constexpr uint64_t kCopyId = 77;
 constexpr size_t kFile_bytes = 16 * 1024;
 
 // Batches of one entry each, of 3 KB: three in a file.
@@ -48,13 +48,14 @@ class SegmentsTest : public ::testing::TestWithParam<bool> {
     const ReadLog found = Read();
     ASSERT_EQ(found.damage, "");
     absl::StatusOr<std::unique_ptr<Segments>> segments = Segments::Open(
-        {.log_path = folder_.log(), .log_id = kLogId, .file_bytes = kFile_bytes, .sync = GetParam()}, found, 0);
+        {.log_path = folder_.log(), .copy_id = kCopyId, .file_bytes = kFile_bytes, .sync = GetParam()}, found,
+        0);
     ASSERT_TRUE(segments.ok()) << segments.status();
     segments_ = *std::move(segments);
     tail_.Restore(found.state, found.raft.entries);
   }
   ReadLog Read() const {
-    absl::StatusOr<ReadLog> log = ReadSegments(folder_.log(), kLogId);
+    absl::StatusOr<ReadLog> log = ReadSegments(folder_.log(), kCopyId);
     EXPECT_TRUE(log.ok()) << log.status();
     return *std::move(log);
   }
@@ -112,7 +113,7 @@ TEST_P(SegmentsTest, ABatchLargerThanAFileHasOneOfItsOwn) {
   for (const std::string& file : Files()) EXPECT_EQ(std::filesystem::file_size(file), kFile_bytes) << file;
 }
 
-TEST_P(SegmentsTest, WhoMayNotWaitIsToldThatThereIsNoNextFile) {
+TEST_P(SegmentsTest, AnAppendThatMayNotWaitFailsWithoutANextFile) {
   ASSERT_EQ(segments_->PrepareSpare(), absl::OkStatus());
   EXPECT_FALSE(segments_->wants_spare());
   Append(1);
@@ -152,13 +153,13 @@ TEST_P(SegmentsTest, NothingOfAnEarlierUseIsRead) {
   for (const std::string& file : Files()) {
     if (file == current) continue;
     const std::string before = ReadFile(file);
-    ASSERT_EQ(LookInto(before, kLogId).ranges.size(), 1u);
-    const absl::StatusOr<OpenSegment> again = RecycleSegment(file, kLogId);
+    ASSERT_EQ(LookInto(before, kCopyId).ranges.size(), 1u);
+    const absl::StatusOr<OpenSegment> again = RecycleSegment(file, kCopyId);
     ASSERT_TRUE(again.ok()) << again.status();
     const std::string after = ReadFile(file);
     EXPECT_EQ(after.substr(kPage_bytes), before.substr(kPage_bytes)) << "its records are still there";
-    EXPECT_TRUE(LookInto(after, kLogId).ranges.empty());
-    EXPECT_NE(LookInto(after, kLogId).salt, LookInto(before, kLogId).salt);
+    EXPECT_TRUE(LookInto(after, kCopyId).ranges.empty());
+    EXPECT_NE(LookInto(after, kCopyId).salt, LookInto(before, kCopyId).salt);
   }
 }
 
@@ -185,7 +186,7 @@ TEST(MemorySegmentsTest, TheFileWithWhatWasSyncedLastStays) {
   const TestFolder folder;
   HEDGEROW_CHECK(MakeFolder(folder.log()).ok() && MakeFolder(folder.segments()).ok());
   const std::unique_ptr<Segments> segments =
-      *Segments::Open({.log_path = folder.log(), .log_id = kLogId, .file_bytes = kFile_bytes}, {}, 0);
+      *Segments::Open({.log_path = folder.log(), .copy_id = kCopyId, .file_bytes = kFile_bytes}, {}, 0);
   LogTail tail;
   const auto append = [&](uint64_t index) {
     raft::Persist persist;

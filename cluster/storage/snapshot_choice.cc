@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <optional>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "cluster/storage/errors.h"

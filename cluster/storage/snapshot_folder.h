@@ -2,7 +2,8 @@
 //
 // The folder `snapshots` beside the log: which snapshots there are, and how one comes to be there as a whole or
 // not at all. A file's name says what it is of; what is still being written has another ending and is removed
-// at the next start. Used by LogStorage and by who writes or receives a snapshot, each in a thread of its own.
+// at the next start. Used by LogStorage and by the writers and receivers of snapshots, each in a thread of its
+// own.
 
 #pragma once
 

@@ -6,7 +6,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -329,13 +328,13 @@ INSTANTIATE_TEST_SUITE_P(Modes, NewStartTest, ::testing::Bool(),
 
 TEST_P(NewStartTest, ARestartRestoresALogWithNewStarts) {
   raft::RestoredState expected;
-  for (uint64_t life = 0; life < 5; ++life) {
+  for (uint64_t run = 0; run < 5; ++run) {
     const std::unique_ptr<LogStorage> storage = OpenOrDie(options());
     raft::RestoredState restored = storage->TakeRestored();
     ASSERT_TRUE(Same(restored, expected))
-        << "life " << life << ": " << Describe(restored) << " instead of " << Describe(expected);
+        << "run " << run << ": " << Describe(restored) << " instead of " << Describe(expected);
     ASSERT_EQ(restored.snapshot.last, expected.snapshot.last);
-    Story story(life, std::move(restored), /*with_snapshots=*/true);
+    Story story(run, std::move(restored), /*with_snapshots=*/true);
     raft::Persist persist;
     for (int i = 0; i < 500; ++i) {
       persist = story.Next();

@@ -66,7 +66,7 @@ absl::Status SnapshotWriter::Write() {
   while (status.ok() && Next(chunk)) status = file->Append(chunk);
   if (status.ok()) {
     absl::MutexLock lock(&mutex_);
-    if (!finishing_ || !queue_.empty()) status = absl::CancelledError("nobody wants it any more");
+    if (!finishing_ || !queue_.empty()) status = absl::CancelledError("it was abandoned");
   }
   if (status.ok()) status = file->Finish();
   if (status.ok()) status = folder_.Publish(file->path(), header_.snapshot.last);

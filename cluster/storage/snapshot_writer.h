@@ -34,7 +34,7 @@ class SnapshotWriter {
   void Append(std::string chunk);
   // No chunk follows.
   void Finish();
-  // Nobody wants it any more; the result will be Cancelled, unless it was published already. Does not wait.
+  // Gives it up: the result will be Cancelled, unless it was published already. Does not wait.
   void Abandon();
   uint64_t backlog_bytes() const;
   // Of the file, once it is published.

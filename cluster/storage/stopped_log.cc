@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cluster/storage/beginning.h"
+#include "cluster/storage/restore_log.h"
 #include "cluster/storage/errors.h"
 #include "cluster/storage/log_reader.h"
 #include "cluster/storage/snapshot_folder.h"
@@ -69,14 +69,14 @@ absl::StatusOr<StoppedLog> ReadStoppedLog(const StorageOptions& options, const S
   if (absl::Status status = CheckFinished(options.path); !status.ok()) return status;
   absl::StatusOr<Watermark> lock = Watermark::Open(options.path, /*must_exist=*/true);
   if (!lock.ok()) return lock.status();
-  StoppedLog log{.lock = *std::move(lock), .origin = header->origin, .log_id = header->log_id};
+  StoppedLog log{.lock = *std::move(lock), .generation = header->generation, .copy_id = header->copy_id};
   const Watermark::Value mark = log.lock.value();
   if (mark.unsynced && mark.boot_id != (options.boot_id.empty() ? KernelBootId() : options.boot_id)) {
     log.doubts.push_back(
         "it was written in memory mode and this host has restarted since: what was not on its disk by then is "
         "gone");
   }
-  absl::StatusOr<ReadLog> found = ReadSegments(options.path, header->log_id);
+  absl::StatusOr<ReadLog> found = ReadSegments(options.path, header->copy_id);
   if (!found.ok()) return found.status();
   if (!found->damage.empty()) log.doubts.push_back(absl::StrCat("its newest part is damaged: ", found->damage));
   const uint64_t written = std::max(mark.batch, found->last_batch_seen);
@@ -103,10 +103,11 @@ absl::StatusOr<StoppedLog> ReadStoppedLog(const StorageOptions& options, const S
   return log;
 }
 
-absl::StatusOr<Origin> ReadOriginOfStopped(const StorageOptions& options, const StoredIdentity& expected) {
+absl::StatusOr<RecoveryGeneration> ReadGenerationOfStopped(const StorageOptions& options,
+                                                           const StoredIdentity& expected) {
   const absl::StatusOr<LogHeader> header = HeaderOf(options, expected);
   if (!header.ok()) return header.status();
-  return header->origin;
+  return header->generation;
 }
 
 }  // namespace hedgerow::storage

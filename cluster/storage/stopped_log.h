@@ -18,9 +18,9 @@
 namespace hedgerow::storage {
 
 struct StoppedLog {
-  Watermark lock;  // nobody starts a node on the folder as long as this is there
-  Origin origin{};
-  uint64_t log_id = 0;
+  Watermark lock;  // no node can start on the folder as long as this is there
+  RecoveryGeneration generation{};
+  uint64_t copy_id = 0;
   raft::RestoredState raft{};
   raft::EntryId last{};
   std::vector<std::string> doubts{};  // sentences: why something may be missing that was acknowledged
@@ -32,7 +32,8 @@ struct StoppedLog {
 absl::StatusOr<StoppedLog> ReadStoppedLog(const StorageOptions& options, const StoredIdentity& expected,
                                           const LoadSnapshot& load);
 
-// Which beginning of its cluster the log is of, and nothing else.
-absl::StatusOr<Origin> ReadOriginOfStopped(const StorageOptions& options, const StoredIdentity& expected);
+// Which recovery generation of its cluster the log is of, and nothing else.
+absl::StatusOr<RecoveryGeneration> ReadGenerationOfStopped(const StorageOptions& options,
+                                                           const StoredIdentity& expected);
 
 }  // namespace hedgerow::storage

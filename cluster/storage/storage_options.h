@@ -15,12 +15,13 @@
 
 namespace hedgerow::storage {
 
-// Which beginning of its cluster a log belongs to (docs/adr/0019). All 0: it was never recovered or restored.
-struct Origin {
+// Which recovery generation of its cluster a log belongs to (docs/adr/0019). All 0: it was never recovered or
+// restored.
+struct RecoveryGeneration {
   uint64_t epoch = 0;      // grows with each recovery; announcements carry it
-  uint64_t beginning = 0;  // drawn at random, so that two recoveries to one epoch are not one cluster
+  uint64_t nonce = 0;      // drawn at random, so that two recoveries to one epoch are not one cluster
 
-  bool operator==(const Origin&) const = default;
+  bool operator==(const RecoveryGeneration&) const = default;
 };
 
 struct StorageOptions {
@@ -45,7 +46,7 @@ struct StorageOptions {
   // Names the host's present run; empty is the kernel's boot id.
   std::string boot_id;
   // What a log says of itself that is made anew. One that is there keeps its own.
-  Origin origin{};
+  RecoveryGeneration generation{};
 };
 
 // A log that is not this one's is refused.

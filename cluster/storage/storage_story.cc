@@ -30,7 +30,7 @@ TestFolder::~TestFolder() {
 std::vector<FoundSegment> FilesOf(const TestFolder& folder) {
   const auto header = ReadLogHeader(folder.log(), {.cluster_id = kTestCluster, .node = kTestNode});
   HEDGEROW_CHECK(header.ok() && header->has_value());
-  absl::StatusOr<ReadLog> log = ReadSegments(folder.log(), (*header)->log_id);
+  absl::StatusOr<ReadLog> log = ReadSegments(folder.log(), (*header)->copy_id);
   HEDGEROW_CHECK(log.ok() && log->damage.empty());
   return std::move(log->files);
 }

@@ -28,12 +28,12 @@ int main(int argc, char** argv) {
 
   constexpr uint64_t kInFlight = 32;
   uint64_t written = 0;
-  uint64_t said = 0;
+  uint64_t reported = 0;
   while (true) {
     const uint64_t durable = storage->TakeDurable();
-    if (durable > said) {
-      said = durable;
-      if (write(STDOUT_FILENO, &said, sizeof(said)) != sizeof(said)) return 1;
+    if (durable > reported) {
+      reported = durable;
+      if (write(STDOUT_FILENO, &reported, sizeof(reported)) != sizeof(reported)) return 1;
     }
     if (written < durable + kInFlight) {
       hedgerow::raft::Persist persist = story.Next();

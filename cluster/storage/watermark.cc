@@ -44,7 +44,7 @@ std::string Encode(const Watermark::Value& value) {
 std::string KernelBootId() {
   std::string boot_id;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot_id);
-  return boot_id;
+  return boot_id.empty() ? "unknown" : boot_id;
 }
 
 absl::StatusOr<Watermark> Watermark::Open(const std::string& path, bool must_exist) {
@@ -53,7 +53,7 @@ absl::StatusOr<Watermark> Watermark::Open(const std::string& path, bool must_exi
   watermark.file_ = Descriptor(open(watermark.path_.c_str(), O_RDWR | O_CLOEXEC | create, 0600));
   if (!watermark.file_.ok()) {
     if (errno == ENOENT) {
-      return DamagedError(path, "the file `watermark` is missing, so nobody can say whether the rest is whole");
+      return DamagedError(path, "the file `watermark` is missing, so it is unknown whether the rest is whole");
     }
     return FromErrno(watermark.path_, "open", errno);
   }

@@ -18,7 +18,7 @@
 
 namespace hedgerow::storage {
 
-// Of the host's present run, as the kernel says it.
+// The kernel's name of the host's present run; "unknown" where it cannot be read, never empty.
 std::string KernelBootId();
 
 class Watermark {

@@ -6,7 +6,6 @@
 #include <zlib.h>
 
 #include <cerrno>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "cluster/storage/errors.h"

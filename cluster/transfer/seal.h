@@ -9,7 +9,6 @@
 #include <cstdint>
 #include <string>
 
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "bpf/abi/siphash_abi.h"
 #include "cluster/api/transfer.pb.h"

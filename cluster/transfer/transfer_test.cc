@@ -127,7 +127,7 @@ TEST_F(TransferTest, WhatIsNotNeededIsNotSent) {
   EXPECT_EQ(FilesAtReceiver(), 0u);
 }
 
-TEST_F(TransferTest, ALeaderWhoseTermIsOverIsToldSo) {
+TEST_F(TransferTest, ALeaderWhoseTermIsOverLearnsIt) {
   Take(At(500, 3), 3000);
   const std::unique_ptr<Sender> sender = NewSender();
   sender->Send(OfferOfFormerTerm(At(500, 3)));
@@ -136,7 +136,7 @@ TEST_F(TransferTest, ALeaderWhoseTermIsOverIsToldSo) {
   EXPECT_EQ(receiver_->statistics().refused, 3u) << "as often as it was tried";
 }
 
-TEST_F(TransferTest, ALeaderWhoseTermIsOverEndsNobodysTransfer) {
+TEST_F(TransferTest, ALeaderWhoseTermIsOverEndsNoOtherTransfer) {
   Take(At(500, 3), 4000);
   Take(At(600, 3), 10);
   const std::unique_ptr<Sender> slow = SendSlowly(At(500, 3), 1'000'000, 200'000);
@@ -167,6 +167,22 @@ TEST_F(TransferTest, AConnectionFromElsewhereIsRefusedBeforeItIsAsked) {
   EXPECT_EQ(receiver_->statistics().source, 1u);
   EXPECT_EQ(receiver_->statistics().unauthenticated, 0u);
   EXPECT_EQ(receiver_->statistics().begun, 0u);
+}
+
+TEST_F(TransferTest, ACallerIsKnownByItsIpv6AddressToo) {
+  Take(At(500, 3), 10);
+  receiver_.reset();
+  address_ = absl::StrCat("[::1]:", 20000 + getpid() % 20000);
+  Listen();
+  for (const char* source : {"::2", "::1"}) {
+    calls_from_ = *net::IpAddress::Parse(source);
+    const std::unique_ptr<Sender> sender = NewSender(0, 1, 1);
+    sender->Send(OfferOf(At(500, 3)));
+    EXPECT_EQ(AwaitEnd().ok(), calls_from_.is_loopback()) << source;
+    absl::MutexLock lock(&mutex_);
+    ended_.clear();
+  }
+  EXPECT_EQ(receiver_->statistics().source, 1u);
 }
 
 TEST_F(TransferTest, UnauthenticatedCallersThatSendNothingKeepNoOtherOut) {
@@ -215,7 +231,7 @@ TEST_F(TransferTest, UnauthenticatedCallersThatOnlyConnectAreShownOut) {
   EXPECT_TRUE(channel->WaitForStateChange(GRPC_CHANNEL_READY, in(10))) << "it may stay for ever";
 }
 
-TEST_F(TransferTest, NobodyThereIsAFailure) {
+TEST_F(TransferTest, AMissingReceiverIsAFailure) {
   Take(At(500, 3), 10);
   receiver_.reset();
   const std::unique_ptr<Sender> sender = NewSender();

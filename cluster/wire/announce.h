@@ -7,7 +7,6 @@
 #pragma once
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -29,7 +28,7 @@ struct Announcement {
   uint64_t cluster_id = 0;
   uint64_t cluster_epoch = 0;
   raft::Term term{};
-  uint64_t sequence = 0;                     // one counter of the node's, from 1 in each life
+  uint64_t sequence = 0;                     // one counter of the node's, from 1 in each incarnation
   std::array<uint8_t, 16> leader_address{};  // IPv6, or IPv4 mapped into ::ffff:0:0/96; network order
   uint16_t leader_port = 0;                  // host order
   uint32_t holds_ms = 0;                     // what it was sent before so long it does not hold; 0: not said

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cluster/kv/bytes.h"
+#include "cluster/wire/hkv_trailer.h"
 
 namespace hedgerow::wire {
 namespace {
@@ -21,6 +22,9 @@ constexpr uint32_t kPatienceMax_us = 60'000'000;
 
 // By number.
 constexpr std::array<std::string_view, kHkvDrops> kDropNames = {"none", "too_short", "magic", "an_answer", "source"};
+
+constexpr std::array<std::string_view, kHkvDenials> kDenialNames = {"none",  "anonymous", "unproven",
+                                                                     "clock", "read",      "write"};
 
 // The bytes that pair answer and request, as far as they are there.
 uint64_t NumberAt(std::string_view datagram, size_t offset) {
@@ -150,7 +154,7 @@ std::optional<HkvRequest> GetRequest(ByteReader& reader) {
   HkvRequest request;
   const HkvRequestRow* const row = FindHkvRequest(reader.Get<uint8_t>());
   const auto flags = reader.Get<uint8_t>();
-  if (row == nullptr || flags != 0) return std::nullopt;
+  if (row == nullptr || (flags & ~kHkvAuthenticated) != 0) return std::nullopt;
   request.kind = row->kind;
   request.patience_us = reader.Get<uint32_t>();
   request.client_id = reader.Get<uint64_t>();
@@ -183,6 +187,7 @@ bool Has(const HkvAnswer& answer, HkvOutcome outcome) {
 // What Encode writes; more than a datagram if it cannot be written.
 size_t Size_bytes(const HkvAnswer& answer) {
   size_t size = kHkvAnswerHeader_bytes;
+  if (answer.status == HkvStatus::kDenied) size += 2 + answer.denied_key.size();
   if (Has(answer, HkvOutcome::kSession)) size += sizeof(kv::SessionName);
   if (Has(answer, HkvOutcome::kValue)) size += 2 + answer.value.size();
   if (Has(answer, HkvOutcome::kValues)) {
@@ -205,6 +210,12 @@ HkvParse ParseHkvRequest(std::string_view datagram) {
   }
   if (reader.Get<uint8_t>() != kHkvVersion) return Refuse(datagram, HkvStatus::kUnknownVersion, kHkvVersion);
   if (datagram.size() > kHkvMax_bytes) return Refuse(datagram, HkvStatus::kMalformed, 0);
+  if (HasHkvTrailer(datagram)) {
+    const std::optional<HkvTrailer> trailer = FindHkvTrailer(datagram);
+    if (!trailer.has_value()) return Refuse(datagram, HkvStatus::kMalformed, 0);
+    reader = ByteReader(datagram.substr(0, datagram.size() - trailer->size_bytes()));
+    reader.Get<uint16_t>();  // magic and version
+  }
   HkvParse parse{.request = GetRequest(reader)};
   if (!parse.request.has_value()) return Refuse(datagram, HkvStatus::kMalformed, 0);
   return parse;
@@ -212,7 +223,9 @@ HkvParse ParseHkvRequest(std::string_view datagram) {
 
 std::optional<HkvAnswer> ParseHkvAnswer(std::string_view datagram) {
   if (datagram.size() > kHkvMax_bytes) return std::nullopt;
-  ByteReader reader(datagram);
+  const bool tagged = HasHkvTrailer(datagram);
+  if (tagged && datagram.size() < kHkvAnswerHeader_bytes + kHkvTag_bytes) return std::nullopt;
+  ByteReader reader(tagged ? datagram.substr(0, datagram.size() - kHkvTag_bytes) : datagram);
   HkvAnswer answer;
   if (reader.Get<uint8_t>() != kHkvMagic) return std::nullopt;
   answer.version = reader.Get<uint8_t>();
@@ -227,8 +240,12 @@ std::optional<HkvAnswer> ParseHkvAnswer(std::string_view datagram) {
   (HasHint(answer) ? answer.hint : answer.pushback) = reader.Get<uint32_t>();
   answer.client_id = reader.Get<uint64_t>();
   answer.seq = reader.Get<uint64_t>();
-  // Flags and what is reserved.
-  if (reader.Get<uint64_t>() != 0) return std::nullopt;
+  // Flags, and what is reserved: its first byte is the lowest.
+  if ((reader.Get<uint64_t>() & ~uint64_t{kHkvAuthenticated}) != 0) return std::nullopt;
+  if (answer.status == HkvStatus::kDenied) {
+    answer.denial = static_cast<HkvDenial>(reader.Get<uint8_t>());
+    answer.denied_key = reader.GetText<uint8_t>(kv::kKeyMax_bytes);
+  }
   if (Has(answer, HkvOutcome::kSession)) {
     answer.session = reader.Get<uint64_t>();
     answer.token = reader.Get<uint64_t>();
@@ -268,9 +285,9 @@ std::string Encode(const HkvRequest& request) {
   return writer.Take();
 }
 
-std::string Encode(const HkvAnswer& answer) {
+std::string Encode(const HkvAnswer& answer, size_t reserved_bytes) {
   size_t size = Size_bytes(answer);
-  const bool fits = size <= kHkvMax_bytes;
+  const bool fits = size + reserved_bytes <= kHkvMax_bytes;
   if (!fits) size = kHkvAnswerHeader_bytes;
   ByteWriter writer(size);
   writer.Put(kHkvMagic);
@@ -282,6 +299,10 @@ std::string Encode(const HkvAnswer& answer) {
   writer.Put(answer.seq);
   writer.Put(uint64_t{0});  // flags and what is reserved
   if (!fits) return writer.Take();
+  if (answer.status == HkvStatus::kDenied) {
+    writer.Put(static_cast<uint8_t>(answer.denial));
+    writer.PutText<uint8_t>(answer.denied_key);
+  }
   if (Has(answer, HkvOutcome::kSession)) {
     writer.Put(answer.session);
     writer.Put(answer.token);
@@ -341,6 +362,11 @@ HkvStatus StatusOf(kv::ResultCode code) {
 std::string_view Name(HkvStatus status) {
   const HkvStatusRow* const row = FindHkvStatus(static_cast<uint8_t>(status));
   return row != nullptr ? row->name : "unknown";
+}
+
+std::string_view Name(HkvDenial denial) {
+  const auto index = static_cast<size_t>(denial);
+  return index < kDenialNames.size() ? kDenialNames[index] : "unknown";
 }
 
 std::string_view Name(HkvDrop drop) {

@@ -2,8 +2,8 @@
 //
 // The client's protocol, hkv version 2: requests and answers as datagrams (docs/WIRE_FORMAT.md; hkv_table.h has its
 // operations). The node's
-// front end parses requests and encodes answers, clients the other way round. Nothing here is authenticated and
-// anything may arrive, so a request that is none is either answered with what is wrong or dropped, by rules
+// front end parses requests and encodes answers, clients the other way round. What proves a client is hkv_trailer.h's. Anything
+// may arrive, so a request that is none is either answered with what is wrong or dropped, by rules
 // that never let a node answer a node. All functions are pure and may run in any thread.
 
 #pragma once
@@ -25,9 +25,10 @@ constexpr size_t kHkvRequestHeader_bytes = 40;
 constexpr size_t kHkvAnswerHeader_bytes = 32;
 constexpr uint8_t kHkvMagic = 0x48;
 constexpr uint8_t kHkvVersion = 2;
-// The flags of requests and answers. An authenticated trailer follows the body; every other bit is 0. This version of the
-// parsers knows no trailer, and takes no datagram with one.
+// The flags of requests and answers. An authenticated trailer follows the body (hkv_trailer.h); every other bit is 0.
 constexpr uint8_t kHkvAuthenticated = 0x01;
+constexpr size_t kHkvRequestFlagsOffset = 3;
+constexpr size_t kHkvAnswerFlagsOffset = 24;
 constexpr uint16_t kHkvPort = 4801;
 // As the client_id of a WRITE: it stands for itself, and its seq is a nonce.
 constexpr uint64_t kHkvNoSession = 0;
@@ -61,6 +62,8 @@ struct HkvAnswer {
   uint64_t session = 0;               // OPEN with kOk
   uint64_t token = 0;                 // the same
   std::string value{};                // GET with kOk
+  HkvDenial denial{};                 // kDenied
+  std::string denied_key{};           // the same: the key for which the right is missing, else empty
   std::vector<std::string> values{};  // WRITE, CANCEL with kOk: one for each operation of the write
 
   bool operator==(const HkvAnswer&) const = default;
@@ -82,17 +85,18 @@ struct HkvParse {
   std::optional<HkvAnswer> answer{};
   HkvDrop drop = HkvDrop::kNone;
 };
+// With a trailer, the request before it: whether the tag is right is the caller's to see.
 HkvParse ParseHkvRequest(std::string_view datagram);
 
-// Nothing if it is no answer of this version to a request; or kUnknownVersion of any version, which all write alike.
+// The same of an answer's tag. Nothing if it is no answer of this version to a request; or kUnknownVersion of any version, which all write alike.
 std::optional<HkvAnswer> ParseHkvAnswer(std::string_view datagram);
 
 // Empty if the request passes 1,232 bytes, 64 operations, or a key's 250 bytes.
 std::string Encode(const HkvRequest& request);
 
-// Never longer than 1,232 bytes: what would be is said to be kTooLarge instead. Fields that the kind and status
-// do not have are left out.
-std::string Encode(const HkvAnswer& answer);
+// Never longer than 1,232 bytes less those that are reserved, for a tag: what would be is said to be kTooLarge instead. Fields
+// that the kind and status do not have are left out.
+std::string Encode(const HkvAnswer& answer, size_t reserved_bytes = 0);
 
 // The command of a request that writes; none of its strings are left in `request`.
 kv::Command CommandOf(HkvRequest&& request);
@@ -105,5 +109,6 @@ HkvStatus StatusOf(kv::ResultCode code);
 // For metrics and messages: "not_leader", "an_answer".
 std::string_view Name(HkvStatus status);
 std::string_view Name(HkvDrop drop);
+std::string_view Name(HkvDenial denial);
 
 }  // namespace hedgerow::wire

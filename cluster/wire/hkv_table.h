@@ -31,6 +31,7 @@ enum class HkvStatus : uint8_t {
   kMalformed = 8,
   kUnknownVersion = 9,
   kTooLarge = 10,
+  kDenied = 11,
 };
 
 // What a request has behind its header.
@@ -41,6 +42,16 @@ enum class HkvOutcome : uint8_t { kSession, kValue, kValues };
 enum class HkvClientId : uint8_t { kZero, kSessionOrZero, kRandom };
 // What an answer's `hint` is.
 enum class HkvHint : uint8_t { kPushback, kLeader, kVersion };
+// Why a request was DENIED, in the answer's body. An answer for the first two has no tag, and a client with a key takes none without: they are for
+// the eyes of whoever sets it up.
+enum class HkvDenial : uint8_t {
+  kAnonymous = 1,  // requests without a trailer are not served
+  kUnproven = 2,   // no client has this name, or its key makes another tag
+  kClock = 3,      // the client's clock and the node's differ by more than 20 s
+  kRead = 4,       // the client may not read the key in the body
+  kWrite = 5,      // nor write it
+};
+constexpr size_t kHkvDenials = 6;
 
 struct HkvRequestRow {
   HkvKind kind;
@@ -110,6 +121,8 @@ constexpr std::array kHkvStatusRows = {
                  "`hint` is the version that this node speaks; the answer itself says that of the request"},
     HkvStatusRow{HkvStatus::kTooLarge, "too_large", HkvHint::kPushback,
                  "the answer would not fit a datagram; a WRITE (of very many increments) was done all the same"},
+    HkvStatusRow{HkvStatus::kDenied, "denied", HkvHint::kPushback,
+                 "the client may not do it, or has not proved itself; nothing was done by this copy"},
 };
 constexpr size_t kHkvStatuses = kHkvStatusRows.size();
 

@@ -45,7 +45,7 @@ std::string Table(absl::string_view head, const std::vector<std::string>& rows) 
   return absl::StrCat("\n", head, "\n", line, "\n", absl::StrJoin(rows, "\n"), "\n\n");
 }
 
-std::string ClientIdInWords(HkvClientId client_id) {
+std::string ClientIdText(HkvClientId client_id) {
   switch (client_id) {
     case HkvClientId::kZero:
       return "0";
@@ -57,7 +57,7 @@ std::string ClientIdInWords(HkvClientId client_id) {
   return "";
 }
 
-std::string BodyInWords(HkvBody body) {
+std::string BodyText(HkvBody body) {
   switch (body) {
     case HkvBody::kEmpty:
       return "nothing";
@@ -69,7 +69,7 @@ std::string BodyInWords(HkvBody body) {
   return "";
 }
 
-std::string OutcomeInWords(HkvOutcome outcome) {
+std::string OutcomeText(HkvOutcome outcome) {
   switch (outcome) {
     case HkvOutcome::kSession:
       return "session (8), token (8)";
@@ -81,7 +81,7 @@ std::string OutcomeInWords(HkvOutcome outcome) {
   return "";
 }
 
-std::string FieldInWords(HkvField field) {
+std::string FieldText(HkvField field) {
   switch (field) {
     case HkvField::kNone:
       return "";
@@ -101,8 +101,8 @@ TEST(HkvTable, ThePageHasEveryRequest) {
   std::vector<std::string> rows;
   for (const HkvRequestRow& row : kHkvRequests) {
     rows.push_back(absl::StrCat("| ", static_cast<int>(row.kind), " | ", std::string(row.name), " | ",
-                                ClientIdInWords(row.client_id), " | ", BodyInWords(row.body), " | ",
-                                OutcomeInWords(row.outcome), " | ", row.writes ? "yes" : "no", " |"));
+                                ClientIdText(row.client_id), " | ", BodyText(row.body), " | ",
+                                OutcomeText(row.outcome), " | ", row.writes ? "yes" : "no", " |"));
   }
   EXPECT_THAT(TextOf("docs/WIRE_FORMAT.md"),
               HasSubstr(Table("| kind | request | client_id | body | answer with OK | goes through the log |", rows)));
@@ -113,7 +113,7 @@ TEST(HkvTable, ThePageHasEveryOperation) {
   for (const HkvOperationRow& row : kHkvOperations) {
     std::vector<std::string> fields;
     for (const HkvField field : row.fields) {
-      if (field != HkvField::kNone) fields.push_back(FieldInWords(field));
+      if (field != HkvField::kNone) fields.push_back(FieldText(field));
     }
     rows.push_back(absl::StrCat("| ", static_cast<int>(row.kind), " | ", std::string(row.name), " | ",
                                 fields.empty() ? "nothing" : absl::StrJoin(fields, ", "), " | ",

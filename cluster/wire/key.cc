@@ -59,7 +59,7 @@ std::string FormatKey(const Key& key) {
   return hex;
 }
 
-Key DeriveClusterKey(const Key& cluster_key, uint64_t epoch, uint64_t beginning) {
+Key DeriveClusterKey(const Key& cluster_key, uint64_t epoch, uint64_t nonce) {
   if (epoch == 0) return cluster_key;
   const hr_siphash_key siphash_key = SipHashKey(cluster_key);
   Key key;
@@ -68,7 +68,7 @@ Key DeriveClusterKey(const Key& cluster_key, uint64_t epoch, uint64_t beginning)
     writer.PutText<uint8_t>(kEpochPurpose);
     writer.Put(static_cast<uint8_t>(half + 1));
     writer.Put(epoch);
-    writer.Put(beginning);
+    writer.Put(nonce);
     const uint64_t hash = hr_siphash(&siphash_key, writer.view().data(), writer.view().size());
     for (size_t i = 0; i < 8; ++i) key.bytes[half * 8 + i] = static_cast<uint8_t>(hash >> (8 * i));
   }

@@ -29,9 +29,9 @@ absl::StatusOr<Key> ParseKey(std::string_view hex);
 // 32 small hexadecimal digits: for the one command that prints a proxy's key.
 std::string FormatKey(const Key& key);
 
-// What nodes of a cluster that has begun anew prove their words with (docs/adr/0019). `epoch` 0: the key
-// itself. One beginning's key tells nothing of another's.
-Key DeriveClusterKey(const Key& cluster_key, uint64_t epoch, uint64_t beginning);
+// What nodes of a recovered cluster seal with (docs/adr/0019). `epoch` 0: the key
+// itself. One generation's key tells nothing of another's.
+Key DeriveClusterKey(const Key& cluster_key, uint64_t epoch, uint64_t nonce);
 
 // The form in which SipHash takes it.
 hr_siphash_key SipHashKey(const Key& key);

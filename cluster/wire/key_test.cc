@@ -25,15 +25,15 @@ TEST(Key, IsTwoLittleEndianNumbersForSipHash) {
   EXPECT_EQ(key.k1, 0x0f0e0d0c0b0a0908u);
 }
 
-TEST(Key, OfEachBeginningIsAnother) {
+TEST(Key, EachRecoveryGenerationHasItsOwn) {
   const Key key = *ParseKey(kHex);
   EXPECT_EQ(DeriveClusterKey(key, 0, 0), key) << "as it was configured: nothing was ever recovered";
   std::vector<Key> keys = {key};
-  for (const auto& [epoch, beginning] :
+  for (const auto& [epoch, nonce] :
        {std::pair<uint64_t, uint64_t>(1, 5), {1, 6}, {2, 5}, {uint64_t{1} << 40, 5}}) {
-    const Key derived = DeriveClusterKey(key, epoch, beginning);
-    EXPECT_EQ(derived, DeriveClusterKey(key, epoch, beginning));
-    for (const Key& other : keys) EXPECT_NE(derived, other) << epoch << " " << beginning;
+    const Key derived = DeriveClusterKey(key, epoch, nonce);
+    EXPECT_EQ(derived, DeriveClusterKey(key, epoch, nonce));
+    for (const Key& other : keys) EXPECT_NE(derived, other) << epoch << " " << nonce;
     keys.push_back(derived);
   }
   // On every node of whatever version: what has begun under it must go on.

@@ -20,8 +20,8 @@ constexpr size_t kAppendFlagsOffset = kPeerHeader_bytes + offsetof(hr_peer_appen
 // By number.
 constexpr std::array<std::string_view, kDropReasons> kReasonNames = {
     "none",     "too_short",    "magic", "version",     "length",    "other_cluster", "other_node",
-    "tag",      "config_epoch", "kind",  "malformed",   "no_member", "life_unknown",  "other_life",
-    "replayed", "too_old",      "nonce", "hello_limit", "other_log",
+    "tag",      "config_epoch", "kind",  "malformed",   "no_member", "incarnation_unknown",  "other_incarnation",
+    "replayed", "too_old",      "nonce", "hello_limit", "foreign_log",
     "other_durability", "piece", "source"};
 
 template <typename Body, typename Variant>
@@ -39,7 +39,7 @@ std::string_view Name(DropReason reason) {
 }
 
 PeerCodec::PeerCodec(const PeerIdentity& identity) : identity_(identity), key_(SipHashKey(identity.key)) {
-  HEDGEROW_CHECK(identity.life != 0);
+  HEDGEROW_CHECK(identity.incarnation != 0);
   HEDGEROW_CHECK(identity.self.IsSet() && identity.self.value() <= std::numeric_limits<uint32_t>::max());
 }
 
@@ -60,7 +60,7 @@ std::string PeerCodec::SealBody(raft::NodeId to, raft::Term term, uint32_t confi
   writer.Put(static_cast<uint16_t>(size));
   writer.Put(uint64_t{0});  // the tag, below
   writer.Put(identity_.cluster_id);
-  writer.Put(identity_.life);
+  writer.Put(identity_.incarnation);
   writer.Put(DrawNumber());
   writer.Put(static_cast<uint32_t>(identity_.self.value()));
   writer.Put(static_cast<uint32_t>(to.value()));
@@ -127,7 +127,7 @@ Opened PeerCodec::Open(std::string_view datagram, bool proven) const {
   Opened opened;
   PeerHeader& header = opened.header;
   header.kind = static_cast<hr_peer_kind>(kind);
-  header.from_life = reader.Get<uint64_t>();
+  header.from_incarnation = reader.Get<uint64_t>();
   header.packet_number = reader.Get<uint64_t>();
   header.from = raft::NodeId(reader.Get<uint32_t>());
   header.to = raft::NodeId(reader.Get<uint32_t>());
@@ -139,7 +139,8 @@ Opened PeerCodec::Open(std::string_view datagram, bool proven) const {
   if (!header.from.IsSet() || header.from == identity_.self) return Drop(DropReason::kNoMember);
   if (kind == 0 || kind >= HR_PEER_KINDS) return Drop(DropReason::kKind);
   const auto reserved = reader.Get<uint32_t>();
-  if (reserved != 0 || header.from_life == 0 || header.packet_number == 0) return Drop(DropReason::kMalformed);
+  if (reserved != 0 || header.from_incarnation == 0 || header.packet_number == 0)
+    return Drop(DropReason::kMalformed);
   opened.body = GetBody(reader, header.kind);
   if (!reader.done()) return Drop(DropReason::kMalformed);
   return opened;

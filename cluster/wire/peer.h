@@ -2,7 +2,8 @@
 //
 // What nodes say to each other as datagrams: bpf/abi/peer_abi.h and a body. PeerCodec seals what this process
 // sends and opens what it receives; opening checks everything that needs no memory of earlier datagrams, and
-// PeerLives (peer_lives.h) the rest. Used by the node's transport, in its loop's thread; not thread-safe.
+// PeerIncarnations (peer_incarnations.h) the rest. Used by the node's transport, in its loop's thread; not
+// thread-safe.
 
 #pragma once
 
@@ -33,30 +34,30 @@ constexpr size_t kPeerDatagramMax_bytes = HR_PEER_DATAGRAM_MAX_BYTES;  // of wha
 constexpr size_t kAppendFixed_bytes = kPeerHeader_bytes + sizeof(hr_peer_append);
 constexpr size_t kAppendEntryFixed_bytes = 21;
 
-// In the header of a HELLO: its sender has lost what it promised, and will never take part as itself again.
-// Nobody answers for it; who hears it may say so to an operator, and believes nothing else for it.
+// In the header of a HELLO: its sender has lost what it promised, and will never take part as itself again. It
+// gets no answer; a node that hears it may report it to an operator, and believes nothing else for it.
 inline constexpr raft::Term kLostTerm{UINT64_MAX};
 
-// In the header of a HELLO_ACK: its sender has recorded another log of whoever asked, or knows of a later state of
-// it, and will never believe this one under that id.
-inline constexpr raft::Term kOtherLogTerm{UINT64_MAX - 1};
-// In the header of a HELLO_ACK: whoever asked is no member by the configuration that is committed at its sender, whose
-// epoch stands in the header. The sender is no peer of it, and says nothing else.
+// In the header of a HELLO_ACK: its sender has recorded another log of the node that asked, or knows of a later
+// state of it, and never believes this one under that id.
+inline constexpr raft::Term kForeignLogTerm{UINT64_MAX - 1};
+// In the header of a HELLO_ACK: the node that asked is no member by the configuration that is committed at its
+// sender, whose epoch stands in the header. The sender is no peer of it, and says nothing else.
 inline constexpr raft::Term kRemovedTerm{UINT64_MAX - 2};
 
 // Otherwise the term of a HELLO and of a HELLO_ACK says which log its sender has. Programs from before there
-// were log ids look at neither, and put their term there, which is less than all of these.
-inline constexpr uint64_t kLogIdMark = uint64_t{1} << 63;
-inline constexpr uint64_t kLogIds = uint64_t{1} << 62;  // they are 1 to this, less one
+// were copy ids look at neither, and put their term there, which is less than all of these.
+inline constexpr uint64_t kCopyIdMark = uint64_t{1} << 63;
+inline constexpr uint64_t kCopyIds = uint64_t{1} << 62;  // they are 1 to this, less one
 
-constexpr raft::Term SayLogId(uint64_t log_id) { return raft::Term(kLogIdMark | log_id); }
+constexpr raft::Term CopyIdTerm(uint64_t copy_id) { return raft::Term(kCopyIdMark | copy_id); }
 
 inline constexpr size_t kBuildMax_bytes = 63;
 
 // What a node must have in common with its peers, or says that it can do; in every HELLO and HELLO_ACK.
 struct PeerTraits {
-  enum class Durability : uint8_t { kUnsaid = 0, kDisk = 1, kMemory = 2 };
-  Durability durability = Durability::kUnsaid;
+  enum class Durability : uint8_t { kUnknown = 0, kDisk = 1, kMemory = 2 };
+  Durability durability = Durability::kUnknown;
   uint32_t features = 0;  // bits (kv/features.h); an unknown one means nothing
   // The least and the greatest version of this protocol that the sender speaks; 0: it does not say.
   uint16_t version_min = 0;
@@ -68,8 +69,8 @@ struct PeerTraits {
 };
 
 // What a node found in its folder when it started: how often it has started on its log by now, and the term and
-// last entry that it had then. All that it promised in former lives is in it, or the folder is an older copy that
-// somebody has put back.
+// last entry that it had then. All that it promised in former incarnations is in it, or the folder is an older
+// copy that was put back.
 struct Started {
   uint64_t starts = 0;  // 0: it does not say (a program from before, or a LOST node)
   raft::Term term{};
@@ -104,10 +105,11 @@ struct ForwardAnswer {
   kv::Result result{};  // kResult
 };
 
-// A dying leader's last word, said by its kernel: who should stand for election at once, and who after whom.
-// Or, where its loop only waits for a processor, that it is late: then nobody resigns, and nobody is named.
+// A dying leader's last message, sent by its kernel: the nodes that should stand for election at once, in
+// order. Or, where its loop only waits for a processor, that it is late: then it does not resign, and names no
+// node.
 struct Resign {
-  uint64_t incarnation = 0;  // the life of the leader that resigns
+  uint64_t incarnation = 0;  // of the leader that resigns
   raft::NodeId leader{};
   bool late = false;
   std::vector<raft::NodeId> successors{};  // at most HR_PEER_SUCCESSORS
@@ -128,7 +130,7 @@ using PeerBody = std::variant<Hello, HelloAck, raft::VoteRequest, raft::VoteRepl
 
 struct PeerHeader {
   hr_peer_kind kind = HR_PEER_HELLO;
-  uint64_t from_life = 0;
+  uint64_t from_incarnation = 0;
   uint64_t packet_number = 0;
   raft::NodeId from{};
   raft::NodeId to{};  // not set: every peer
@@ -137,9 +139,9 @@ struct PeerHeader {
 };
 
 // Of a HELLO or HELLO_ACK; 0: it says none.
-constexpr uint64_t LogIdIn(const PeerHeader& header) {
-  const uint64_t said = header.term.value();
-  return said >= kLogIdMark && said - kLogIdMark < kLogIds ? said - kLogIdMark : 0;
+constexpr uint64_t CopyIdIn(const PeerHeader& header) {
+  const uint64_t value = header.term.value();
+  return value >= kCopyIdMark && value - kCopyIdMark < kCopyIds ? value - kCopyIdMark : 0;
 }
 
 enum class DropReason : uint8_t {
@@ -155,13 +157,13 @@ enum class DropReason : uint8_t {
   kKind = HR_PEER_DROP_KIND,
   kMalformed = HR_PEER_DROP_MALFORMED,
   kNoMember = HR_PEER_DROP_NO_MEMBER,
-  kLifeUnknown = HR_PEER_DROP_LIFE_UNKNOWN,
-  kOtherLife = HR_PEER_DROP_OTHER_LIFE,
+  kIncarnationUnknown = HR_PEER_DROP_INCARNATION_UNKNOWN,
+  kOtherIncarnation = HR_PEER_DROP_OTHER_INCARNATION,
   kReplayed = HR_PEER_DROP_REPLAYED,
   kTooOld = HR_PEER_DROP_TOO_OLD,
   kNonce = HR_PEER_DROP_NONCE,
   kHelloLimit = HR_PEER_DROP_HELLO_LIMIT,
-  kOtherLog = HR_PEER_DROP_OTHER_LOG,
+  kForeignLog = HR_PEER_DROP_FOREIGN_LOG,
   kOtherDurability = HR_PEER_DROP_OTHER_DURABILITY,
   kPiece = HR_PEER_DROP_PIECE,
   kSource = HR_PEER_DROP_SOURCE,
@@ -183,7 +185,7 @@ struct PeerIdentity {
   uint64_t cluster_id = 0;
   Key key{};
   raft::NodeId self{};        // 1..2^32-1
-  uint64_t life = 0;          // drawn at random when the process starts, never 0
+  uint64_t incarnation = 0;   // drawn at random when the process starts, never 0
   uint32_t config_epoch = 0;  // at first: see PeerCodec::SetConfigEpoch
   PeerTraits traits{};        // for the transport's HELLOs; the codec writes what it is given
 };
@@ -203,7 +205,7 @@ class PeerCodec {
   // order, each sealed with a packet number of its own. A shorter message is its own datagram.
   std::vector<std::string> Split(std::string_view sealed);
 
-  // What may be believed of a datagram before PeerLives::Admit has looked at it: nothing yet.
+  // What may be believed of a datagram before PeerIncarnations::Admit has looked at it: nothing yet.
   Opened Open(std::string_view datagram) const;
   // The same of one whose tag this node's kernel part has found right, in memory that only the kernel writes.
   Opened OpenProven(std::string_view datagram) const;
@@ -211,7 +213,7 @@ class PeerCodec {
   // The configuration that this node goes by from now on; the core's messages carry their own.
   void SetConfigEpoch(uint32_t epoch) { identity_.config_epoch = epoch; }
 
-  uint64_t life() const { return identity_.life; }
+  uint64_t incarnation() const { return identity_.incarnation; }
   uint64_t packet_number() const { return packet_number_; }  // of the last datagram sealed; 0: none yet
 
   // From now on numbers come from `draw`: a counter that others (a node's kernel programs) draw from, too.

@@ -36,8 +36,8 @@ void GetReserved(ByteReader& reader) {
 constexpr uint8_t kTraitsFormat = 1;
 constexpr size_t kExtensionFixed_bytes = 2 * sizeof(uint16_t) + sizeof(uint64_t) + 1;
 
-// Behind the features stands what their length says, so that a later program can say more to this one. A node that
-// says nothing of its version (LOST, or asking as whom it is to come back) says nothing there.
+// Behind the features stands what their length says, so that a later program can say more to this one. A node
+// that says nothing of its version (LOST, or asking under which id it comes back) says nothing there.
 uint16_t Extension_bytes(const PeerTraits& traits) {
   if (traits.version_max == 0) return 0;
   return static_cast<uint16_t>(kExtensionFixed_bytes + traits.build.size());
@@ -106,12 +106,14 @@ Started GetStarted(ByteReader& reader) {
 }
 
 void PutReadId(ByteWriter& writer, const raft::ReadId& id) {
-  writer.Put(id.life);
+  writer.Put(id.incarnation);
   writer.Put(id.number);
 }
 
 // Braces evaluate from left to right, so the fields below are read in the order of the wire.
-raft::ReadId GetReadId(ByteReader& reader) { return {.life = GetNumber(reader), .number = GetNumber(reader)}; }
+raft::ReadId GetReadId(ByteReader& reader) {
+  return {.incarnation = GetNumber(reader), .number = GetNumber(reader)};
+}
 
 raft::Entry GetEntry(ByteReader& reader) {
   raft::Entry entry{.term = GetTerm(reader), .index = GetIndex(reader)};
@@ -137,7 +139,7 @@ raft::AppendRequest GetAppend(ByteReader& reader) {
   }
   body.entries.reserve(count);
   for (size_t i = 0; i < count && reader.ok(); ++i) body.entries.push_back(GetEntry(reader));
-  // Whoever believes the batch term does not look at the entries.
+  // A reader that believes the batch term does not look at the entries.
   if (batch_term != BatchTerm(body)) reader.Fail();
   return body;
 }
@@ -146,7 +148,7 @@ raft::VoteRequest GetVoteRequest(ByteReader& reader) {
   raft::VoteRequest body{.asked_term = GetTerm(reader),
                          .last_index = GetIndex(reader),
                          .last_term = GetTerm(reader),
-                         .waived_term = GetTerm(reader),
+                         .transfer_term = GetTerm(reader),
                          .pre_vote = GetFlag(reader)};
   GetReserved(reader);
   return body;
@@ -161,7 +163,7 @@ raft::AppendReply GetAppendReply(ByteReader& reader) {
   return body;
 }
 
-// Successors stand before the first 0; what follows it is 0. Who is late names none.
+// Successors stand before the first 0; what follows it is 0. A leader that is late names none.
 Resign GetResign(ByteReader& reader) {
   Resign body{.incarnation = GetNumber(reader), .leader = raft::NodeId(reader.Get<uint32_t>())};
   const auto late = reader.Get<uint32_t>();
@@ -257,7 +259,7 @@ void PutBody(ByteWriter& writer, const raft::VoteRequest& body) {
   writer.Put(body.asked_term.value());
   writer.Put(body.last_index.value());
   writer.Put(body.last_term.value());
-  writer.Put(body.waived_term.value());
+  writer.Put(body.transfer_term.value());
   PutFlag(writer, body.pre_vote);
   PutReserved(writer);
 }

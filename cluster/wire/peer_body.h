@@ -6,9 +6,7 @@
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 #include <type_traits>
-#include <variant>
 
 #include "cluster/kv/bytes.h"
 #include "cluster/wire/peer.h"

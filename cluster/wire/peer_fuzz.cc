@@ -13,7 +13,7 @@
 #include "bpf/abi/siphash_abi.h"
 #include "cluster/kv/bytes.h"
 #include "cluster/wire/peer.h"
-#include "cluster/wire/peer_lives.h"
+#include "cluster/wire/peer_incarnations.h"
 
 namespace {
 
@@ -23,11 +23,15 @@ using hedgerow::wire::PeerCodec;
 using hedgerow::wire::PeerIdentity;
 
 constexpr uint64_t kCluster = 7;
-constexpr uint64_t kLife = 99;
+constexpr uint64_t kIncarnation = 99;
 const hedgerow::wire::Key kKey = {.bytes = {1, 2, 3}};
 
 PeerIdentity Identity(uint64_t node) {
-  return {.cluster_id = kCluster, .key = kKey, .self = NodeId(node), .life = kLife, .config_epoch = 0};
+  return {.cluster_id = kCluster,
+          .key = kKey,
+          .self = NodeId(node),
+          .incarnation = kIncarnation,
+          .config_epoch = 0};
 }
 
 std::string Datagram(uint8_t kind, uint64_t term, std::string_view body) {
@@ -39,7 +43,7 @@ std::string Datagram(uint8_t kind, uint64_t term, std::string_view body) {
   writer.Put(static_cast<uint16_t>(size));
   writer.Put(uint64_t{0});
   writer.Put(kCluster);
-  writer.Put(kLife);
+  writer.Put(kIncarnation);
   writer.Put(uint64_t{1});
   writer.Put(uint32_t{2});
   writer.Put(uint32_t{1});
@@ -76,9 +80,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string datagram = Datagram(kind, term, WithoutHint(kind, bytes.substr(9)));
   PeerCodec sender(Identity(2));
   if (sender.Seal(NodeId(1), opened.header.term, opened.body) != datagram) abort();
-  hedgerow::wire::PeerLives lives(NodeId(1), {NodeId(1), NodeId(2)}, [] { return uint64_t{5}; });
-  lives.NonceFor(NodeId(2), 0);
-  lives.Admit(opened, 0);
+  hedgerow::wire::PeerIncarnations incarnations(NodeId(1), {NodeId(1), NodeId(2)}, [] { return uint64_t{5}; });
+  incarnations.NonceFor(NodeId(2), 0);
+  incarnations.Admit(opened, 0);
   PeerCodec again(Identity(2));
   const auto message = TakeMessage(NodeId(1), opened);
   if (message.has_value() && again.Seal(*message) != datagram) abort();

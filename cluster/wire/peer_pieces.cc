@@ -61,9 +61,9 @@ PeerPieces::Sender& PeerPieces::SenderOf(const PeerHeader& header) {
   const auto found = std::find_if(senders_.begin(), senders_.end(),
                                   [&](const Sender& sender) { return sender.id == header.from; });
   Sender& sender = found != senders_.end() ? *found : senders_.emplace_back(Sender{.id = header.from});
-  if (sender.incarnation != header.from_life) {
+  if (sender.incarnation != header.from_incarnation) {
     counters_.incomplete += sender.messages.size();
-    sender = {.id = header.from, .incarnation = header.from_life};
+    sender = {.id = header.from, .incarnation = header.from_incarnation};
   }
   return sender;
 }

@@ -37,8 +37,8 @@ class PeerPieces {
     std::string message{};  // whole, if this was its last missing piece; else empty
   };
 
-  // A piece whose datagram, with this header, PeerCodec has opened and PeerLives has admitted. kPiece: it does
-  // not go with the earlier pieces of its message (and these stay), or the message is itself a piece.
+  // A piece whose datagram, with this header, PeerCodec has opened and PeerIncarnations has admitted. kPiece:
+  // it does not go with the earlier pieces of its message (and these stay), or the message is itself a piece.
   Taken Take(const PeerHeader& header, Piece piece);
   // This peer's messages are given up.
   void Forget(raft::NodeId peer);

@@ -13,7 +13,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cluster/wire/peer_lives.h"
+#include "cluster/wire/peer_incarnations.h"
 
 namespace hedgerow::wire {
 namespace {
@@ -27,7 +27,7 @@ PeerIdentity Identity(uint64_t node, uint64_t incarnation = kIncarnation) {
   return {.cluster_id = 7,
           .key = {.bytes = {1, 2, 3}},
           .self = NodeId(node),
-          .life = incarnation,
+          .incarnation = incarnation,
           .config_epoch = 3};
 }
 
@@ -251,10 +251,10 @@ TEST_F(PeerPiecesTest, APeerThatIsForgottenLeavesNothing) {
 
 // A message's own number is lower than those of its pieces, and is looked at when the last of them has come.
 TEST_F(PeerPiecesTest, TheReplayWindowIsWideEnoughForManyLargeMessagesOutOfOrder) {
-  PeerLives lives(NodeId(1), {NodeId(2)}, [] { return uint64_t{5}; });
-  lives.NonceFor(NodeId(2), 1);
-  const std::string ack = sender_.Seal(NodeId(1), SayLogId(9), HelloAck{.nonce = 5});
-  ASSERT_EQ(lives.Admit(receiver_.Open(ack), 1), DropReason::kNone);
+  PeerIncarnations incarnations(NodeId(1), {NodeId(2)}, [] { return uint64_t{5}; });
+  incarnations.NonceFor(NodeId(2), 1);
+  const std::string ack = sender_.Seal(NodeId(1), CopyIdTerm(9), HelloAck{.nonce = 5});
+  ASSERT_EQ(incarnations.Admit(receiver_.Open(ack), 1), DropReason::kNone);
   std::vector<std::string> datagrams;
   for (int i = 0; i < 8; ++i) {
     for (std::string& piece : Pieces(60'000)) datagrams.push_back(std::move(piece));
@@ -262,11 +262,11 @@ TEST_F(PeerPiecesTest, TheReplayWindowIsWideEnoughForManyLargeMessagesOutOfOrder
   std::shuffle(datagrams.begin(), datagrams.end(), std::mt19937(3));
   size_t whole = 0;
   for (const std::string& datagram : datagrams) {
-    ASSERT_EQ(lives.Admit(receiver_.Open(datagram), 2), DropReason::kNone);
+    ASSERT_EQ(incarnations.Admit(receiver_.Open(datagram), 2), DropReason::kNone);
     const std::string message = Take(datagram).message;
     if (message.empty()) continue;
     ++whole;
-    EXPECT_EQ(lives.Admit(receiver_.Open(message), 2), DropReason::kNone);
+    EXPECT_EQ(incarnations.Admit(receiver_.Open(message), 2), DropReason::kNone);
   }
   EXPECT_EQ(whole, 8u);
 }

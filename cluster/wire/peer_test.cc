@@ -25,11 +25,15 @@ using raft::Term;
 
 const Key kKey = {.bytes = {9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 1, 2, 3, 4, 5, 6}};
 constexpr uint64_t kCluster = 0x5152535455565758;
-constexpr uint64_t kLife = 0x6162636465666768;
+constexpr uint64_t kIncarnation = 0x6162636465666768;
 constexpr size_t kTagOffset = 8;
 
 PeerIdentity Identity(uint64_t node) {
-  return {.cluster_id = kCluster, .key = kKey, .self = NodeId(node), .life = kLife, .config_epoch = 3};
+  return {.cluster_id = kCluster,
+          .key = kKey,
+          .self = NodeId(node),
+          .incarnation = kIncarnation,
+          .config_epoch = 3};
 }
 
 // Node 2 speaks to node 1.
@@ -64,7 +68,7 @@ std::vector<PeerBody> Bodies() {
       raft::VoteRequest{.asked_term = Term(3),
                         .last_index = LogIndex(4),
                         .last_term = Term(5),
-                        .waived_term = Term(6),
+                        .transfer_term = Term(6),
                         .pre_vote = true},
       raft::VoteReply{.asked_term = Term(7), .pre_vote = false, .granted = true},
       raft::VoteReply{.asked_term = Term(7), .pre_vote = true, .granted = false},
@@ -78,8 +82,8 @@ std::vector<PeerBody> Bodies() {
       raft::AppendReply{.accepted = true, .index = LogIndex(8), .conflict_term = {}, .conflict_index = {}},
       raft::Heartbeat{.round = 11, .commit = LogIndex(12), .election_timeout_ns = 13},
       raft::HeartbeatReply{.round = 14, .verified = LogIndex(15), .loop_seq = 98},
-      raft::ReadIndexRequest{.id = {.life = 16, .number = 17}},
-      raft::ReadIndexReply{.id = {.life = 18, .number = 19}, .index = LogIndex(20)},
+      raft::ReadIndexRequest{.id = {.incarnation = 16, .number = 17}},
+      raft::ReadIndexReply{.id = {.incarnation = 18, .number = 19}, .index = LogIndex(20)},
       raft::TimeoutNow{},
       Forward{.tag = 21, .age_ns = 22, .patience_ns = 23, .hops = 1, .command = "command"},
       Result(),
@@ -119,7 +123,7 @@ TEST(PeerCodec, EveryKindSurvivesTheJourney) {
     EXPECT_EQ(opened.header.kind, static_cast<int>(body.index() + 1));
     EXPECT_EQ(opened.header.from, NodeId(2));
     EXPECT_EQ(opened.header.to, NodeId(1));
-    EXPECT_EQ(opened.header.from_life, kLife);
+    EXPECT_EQ(opened.header.from_incarnation, kIncarnation);
     EXPECT_EQ(opened.header.packet_number, sender.packet_number());
     EXPECT_EQ(opened.header.term, Term(42));
     ASSERT_EQ(opened.body.index(), body.index());
@@ -142,10 +146,10 @@ TEST(PeerCodec, WhatANodeStartedWithIsSaidOrTakesNoRoom) {
     const Opened opened = Receiver().Open(datagram);
     ASSERT_TRUE(opened.ok()) << Name(opened.reason);
     const auto* const hello = std::get_if<Hello>(&opened.body);
-    const Started& said = hello != nullptr ? hello->started : std::get<HelloAck>(opened.body).started;
-    EXPECT_EQ(said.starts, 3u);
-    EXPECT_EQ(said.term, Term(4));
-    EXPECT_EQ(said.last, LogIndex(5));
+    const Started& started = hello != nullptr ? hello->started : std::get<HelloAck>(opened.body).started;
+    EXPECT_EQ(started.starts, 3u);
+    EXPECT_EQ(started.term, Term(4));
+    EXPECT_EQ(started.last, LogIndex(5));
     for (size_t i = 0; i < 8; ++i) ASSERT_EQ(datagram[kPeerHeader_bytes + 16 + i], i == 0 ? 3 : 0);
     EXPECT_EQ(Receiver().Open(Forged(datagram, kPeerHeader_bytes + 16, 0)).reason, DropReason::kMalformed)
         << "it says that it does not say";
@@ -195,7 +199,7 @@ TEST(PeerCodec, WhatVersion4SealedIsOpenedAndWhatIsSealedIsWhatItOpens) {
     const Opened opened = Receiver().Open(golden[i]);
     ASSERT_TRUE(opened.ok()) << i << " " << Name(opened.reason);
     EXPECT_EQ(opened.body.index(), bodies[i].index());
-    EXPECT_EQ(LogIdIn(opened.header), 0u) << "it says no log";
+    EXPECT_EQ(CopyIdIn(opened.header), 0u) << "it says no log";
   }
   const raft::Message message{
       .from = NodeId(2), .to = NodeId(1), .term = Term(42), .config_epoch = 3, .body = Append()};
@@ -215,17 +219,17 @@ TEST(PeerCodec, WhatAnEarlierVersionSealedIsRefusedByName) {
   }
 }
 
-// Of a HELLO and its answer the programs before there were log ids do not look at the term.
-TEST(PeerCodec, ALogIdChangesNothingThatProgramsWithoutOneLookAt) {
+// Of a HELLO and its answer the programs before there were copy ids do not look at the term.
+TEST(PeerCodec, ACopyIdChangesNothingThatProgramsWithoutOneLookAt) {
   const std::vector<std::string> golden = OfVersion(4);
   ASSERT_GE(golden.size(), 2u);
   PeerCodec sender = Sender();
   constexpr size_t kTermOffset = offsetof(hr_peer_header, term);
   for (size_t i = 0; i < 2; ++i) {
-    std::string datagram = sender.Seal(NodeId(1), SayLogId(77), Bodies()[i]);
+    std::string datagram = sender.Seal(NodeId(1), CopyIdTerm(77), Bodies()[i]);
     const Opened opened = Receiver().Open(datagram);
     ASSERT_TRUE(opened.ok());
-    EXPECT_EQ(LogIdIn(opened.header), 77u);
+    EXPECT_EQ(CopyIdIn(opened.header), 77u);
     datagram.replace(kTagOffset, 8, golden[i], kTagOffset, 8);
     datagram.replace(kTermOffset, 8, golden[i], kTermOffset, 8);
     EXPECT_EQ(datagram, golden[i]);
@@ -264,7 +268,7 @@ TEST(PeerCodec, TheHeaderIsTheStructOfTheKernelPrograms) {
   EXPECT_EQ(header.kind, HR_PEER_HELLO);
   EXPECT_EQ(header.bytes, 80);
   EXPECT_EQ(header.cluster_id, kCluster);
-  EXPECT_EQ(header.from_life, kLife);
+  EXPECT_EQ(header.from_incarnation, kIncarnation);
   EXPECT_EQ(header.packet_number, 2u);
   EXPECT_EQ(header.from, 2u);
   EXPECT_EQ(header.to, 1u);
@@ -396,7 +400,7 @@ TEST(PeerCodec, EveryReasonIsSaidForWhatItMeans) {
   EXPECT_EQ(reason(PeerCodec(other).Seal(NodeId(1), Term(42), Hello{.nonce = 1})), DropReason::kTag);
 }
 
-TEST(PeerCodec, ALifeOfZeroIsMalformed) {
+TEST(PeerCodec, AnIncarnationOfZeroIsMalformed) {
   std::string datagram = Sender().Seal(NodeId(1), Term(42), Hello{});
   std::memset(datagram.data() + 24, 0, 8);
   EXPECT_EQ(Receiver().Open(Forged(datagram, 24, 0)).reason, DropReason::kMalformed);
@@ -443,7 +447,7 @@ TEST(PeerCodec, NotLeaderCarriesNoResult) {
   EXPECT_EQ(std::get<ForwardAnswer>(opened.body).result, kv::Result{});
 }
 
-TEST(PeerCodec, NumbersItsDatagramsFromOneToWhomever) {
+TEST(PeerCodec, NumbersItsDatagramsFromOneOverAllReceivers) {
   PeerCodec sender = Sender();
   EXPECT_EQ(sender.packet_number(), 0u);
   for (uint64_t number = 1; number <= 5; ++number) {
@@ -501,7 +505,7 @@ TEST(PeerCodec, ASuccessorAfterTheLastIsMalformed) {
 }
 
 // Programs of this version that do not know of it drop it as malformed, and wait as they would.
-TEST(PeerCodec, WhoIsLateNamesNobodyAndIsNothingElse) {
+TEST(PeerCodec, AStalledLeaderNamesNoSuccessor) {
   const Resign body{.incarnation = 25, .leader = NodeId(2), .late = true};
   const std::string late = Sender().Seal(NodeId(1), Term(1), body);
   const Opened opened = Receiver().Open(late);
@@ -554,7 +558,7 @@ TEST(DropReason, HasANameOfItsOwn) {
   EXPECT_EQ(Name(DropReason::kTooShort), "too_short");
   EXPECT_EQ(Name(DropReason::kReplayed), "replayed");
   EXPECT_EQ(Name(DropReason::kHelloLimit), "hello_limit");
-  EXPECT_EQ(Name(DropReason::kOtherLog), "other_log");
+  EXPECT_EQ(Name(DropReason::kForeignLog), "foreign_log");
   EXPECT_EQ(Name(DropReason::kPiece), "piece");
   EXPECT_EQ(Name(static_cast<DropReason>(200)), "unknown");
 }

@@ -2,12 +2,11 @@
 //
 // Which of a sender's packet numbers were seen: exact for the last 4,096 below the highest, and what lies
 // further back counts as seen. Reordering within that costs nothing; a recorded datagram is worth nothing. One
-// per peer, in PeerLives. The idea is RFC 6479's (a ring of words instead of a shifted bitmap).
+// per peer, in PeerIncarnations. The idea is RFC 6479's (a ring of words instead of a shifted bitmap).
 
 #pragma once
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
 
 namespace hedgerow::wire {

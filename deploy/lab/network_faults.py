@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Network faults between the hosts of a lab: packets are lost, doubled, held back and overtake each other, on chosen links in
-chosen directions. A program of ours in the switch (bpf/lab/weather.bpf.c), on every kernel alike: netem is not on every
+chosen directions. A program of ours in the switch (bpf/lab/network_faults.bpf.c), on every kernel alike: netem is not on every
 kernel, knows no pairs of hosts, and draws no lots that can be drawn again.
 
     with Lab("mine", replicas=3) as lab, NetworkFaults(lab) as network_faults:
@@ -28,15 +28,15 @@ from deploy.lab.servers.load import bpf_object
 
 Link = tuple[str, str]  # names of hosts: from, to
 
-# bpf/lab/weather_abi.h
+# bpf/lab/network_faults_abi.h
 _PAIR, _LINK = struct.Struct("=II"), struct.Struct("=QIIIHHQQQQQ")
 _MILLION = 1_000_000
 DELAYS_MS = tuple(0.5 * 2**index for index in range(8))
 _LEAVES, _LEAF_BASE, _FRAME_BYTES = 256, 0x10, 1600
 
 _BLOCK = 0x5EA  # the switch's ports share one filter
-_NEAR, _FAR = "weather0", "weather1"  # the delay line's ends
-_MAPS = {"weather_links": "links", "weather_line": "line"}
+_NEAR, _FAR = "faults0", "faults1"  # the delay line's ends
+_MAPS = {"faults_links": "links", "faults_line": "line"}
 _GOLDEN, _MASK = 0x9E3779B97F4A7C15, 2**64 - 1
 
 
@@ -198,7 +198,7 @@ class NetworkFaults:
         hosts = [name for name, host in lab.hosts.items() if host.has_port]
         for name in hosts:
             lab.switch(["tc", "qdisc", "add", "dev", name, "egress_block", str(_BLOCK), "clsact"])
-        lab.switch(["tc", "filter", "add", "block", str(_BLOCK), "bpf", "da", "obj", str(bpf_object("lab_weather")), "sec",
+        lab.switch(["tc", "filter", "add", "block", str(_BLOCK), "bpf", "da", "obj", str(bpf_object("lab_network_faults")), "sec",
                     "tc"])
         self._ports = {name: lab.switch_index(name) for name in hosts}
         self._maps = _maps_of(_program_of(lab.switch(["tc", "filter", "show", "block", str(_BLOCK)])))

@@ -9,7 +9,7 @@ import pytest
 from deploy.lab import network_faults
 from deploy.lab.network_faults import DELAYS_MS, Counted, Rule, draw, lost_numbers, seed_of
 
-ABI = Path(__file__).resolve().parents[2] / "bpf" / "lab" / "weather_abi.h"
+ABI = Path(__file__).resolve().parents[2] / "bpf" / "lab" / "network_faults_abi.h"
 
 
 def constant(name: str) -> int:
@@ -17,12 +17,12 @@ def constant(name: str) -> int:
 
 
 def test_python_and_the_program_agree_on_the_numbers():
-    assert constant("HR_WEATHER_DELAY_CLASSES") == len(DELAYS_MS)
-    assert constant("HR_WEATHER_SHORTEST_NS") == DELAYS_MS[0] * 1e6
-    assert constant("HR_WEATHER_LEAVES") == network_faults._LEAVES
-    assert constant("HR_WEATHER_LEAF_BASE") == network_faults._LEAF_BASE
-    assert constant("HR_WEATHER_FRAME_BYTES") == network_faults._FRAME_BYTES
-    assert constant("HR_WEATHER_MILLION") == network_faults._MILLION
+    assert constant("HR_FAULTS_DELAY_CLASSES") == len(DELAYS_MS)
+    assert constant("HR_FAULTS_SHORTEST_NS") == DELAYS_MS[0] * 1e6
+    assert constant("HR_FAULTS_LEAVES") == network_faults._LEAVES
+    assert constant("HR_FAULTS_LEAF_BASE") == network_faults._LEAF_BASE
+    assert constant("HR_FAULTS_FRAME_BYTES") == network_faults._FRAME_BYTES
+    assert constant("HR_FAULTS_MILLION") == network_faults._MILLION
     assert len(Rule().packed()) == 64
 
 
@@ -57,5 +57,5 @@ def test_counts_add_up():
 
 def test_the_delay_line_has_a_leaf_for_whoever_waits():
     lines = list(network_faults._delay_line("x"))
-    assert len(lines) == 1 + len(DELAYS_MS) * constant("HR_WEATHER_LEAVES")
+    assert len(lines) == 1 + len(DELAYS_MS) * constant("HR_FAULTS_LEAVES")
     assert "classid 1:10 htb rate 3200000bps" in lines[1] and "rate 25000bps" in lines[-1]

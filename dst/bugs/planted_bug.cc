@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Plants the mistake that HEDGEROW_SEEDED_BUG names (`hedgerow-sim --bug list` lists them) before main begins:
-// main's thread runs the node's loop, and with it all of raft, kv and coupling. Linked into hedgerow-node-bugs
+// main's thread runs the node's loop, and with it all of raft, kv and bridge. Linked into hedgerow-node-bugs
 // alone.
 #include <cstdio>
 #include <cstdlib>

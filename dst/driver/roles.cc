@@ -2,7 +2,6 @@
 #include "dst/driver/roles.h"
 
 #include <cstddef>
-#include <vector>
 
 #include <bpf/bpf.h>
 

@@ -135,7 +135,7 @@ class Doctor {
     }
     if (config != nullptr) {
       struct stat info {};
-      // Its owner may be the daemon's user, who is not known here.
+      // Its owner may be the daemon's user, which is not known here.
       const std::string strange =
           stat(file.c_str(), &info) == 0 ? operate::WhyNotFollowed(info, file, info.st_uid) : std::string();
       if (!strange.empty()) open.push_back(absl::StrCat(file, " ", strange));

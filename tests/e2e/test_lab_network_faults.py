@@ -176,6 +176,6 @@ def test_the_switch_is_as_before_when_the_faults_end():
         before = lab.switch(["tc", "qdisc", "show"])
         with NetworkFaults(lab) as network_faults:
             network_faults.change([("client", "a")], seed=1, lost=1.0)
-            assert "clsact" in lab.switch(["tc", "qdisc", "show"]) and "weather0" in shown()
-        assert lab.switch(["tc", "qdisc", "show"]) == before and "weather0" not in shown()
+            assert "clsact" in lab.switch(["tc", "qdisc", "show"]) and "faults0" in shown()
+        assert lab.switch(["tc", "qdisc", "show"]) == before and "faults0" not in shown()
         assert len(arrivals(lab, "client", "a", 20)) == 20

@@ -73,7 +73,7 @@ def test_what_only_a_kernel_has_acknowledged_outlives_the_process():
             lab.heal(absent.host.name)
             assert leader_of(cluster) is holder, "the other one lacks the write"
             assert read(lab, holder, b"key") == value
-            adopted += holder.status()["counters"].get("coupling.adopted", 0)
+            adopted += holder.status()["counters"].get("kernel_bridge.adopted", 0)
             leader.start()
         assert adopted >= KILLS, "the log had it: nothing was shown"
 

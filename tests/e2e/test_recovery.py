@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A cluster on a bad day: nodes that have lost their memory, a majority that is gone, and beginning anew with what is left."""
+"""A cluster on a bad day: nodes that have lost their memory, a majority that is gone, and a recovery from what is left."""
 
 import contextlib
 import dataclasses

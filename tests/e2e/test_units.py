@@ -210,7 +210,7 @@ def test_nodes_of_the_unit_serve_with_all_offloads_elect_and_come_back(scratch):
                 assert client.get(b"key") == b"value"
             for node in nodes:
                 assert node.host.stop(node.process, timeout=20) == 0, node.log_tail()
-                assert not node.pins.exists(), "what it owed nobody is gone from the kernel"
+                assert not node.pins.exists(), "a node that ended in order owes nothing, and leaves no pins"
 
 
 def test_neither_unit_can_remove_what_the_other_has_pinned(scratch):

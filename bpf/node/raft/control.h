@@ -105,10 +105,10 @@ HR_INLINE enum hr_node_control_result hr_node_control_view(struct hr_node_view *
   return HR_NODE_INVALID;
 }
 
-/* The window's own lock is held. Of a life that is known already, what was seen stays seen. */
-HR_INLINE void hr_node_window_begin(struct hr_node_window *window, __u64 life, __u64 floor) {
-  if (window->life == life && life && window->highest > floor) floor = window->highest;
-  window->life = life;
+/* The window's own lock is held. Of an incarnation that is known already, what was seen stays seen. */
+HR_INLINE void hr_node_window_begin(struct hr_node_window *window, __u64 incarnation, __u64 floor) {
+  if (window->incarnation == incarnation && incarnation && window->highest > floor) floor = window->highest;
+  window->incarnation = incarnation;
   window->floor = floor;
   window->highest = floor;
   for (__u32 i = 0; i < HR_NODE_WINDOW_NUMBERS / 64; ++i) window->seen[i] = 0;

@@ -29,7 +29,7 @@ HR_INLINE int hr_node_header_fits(const struct hr_peer_header *header, __u32 byt
   return header->magic == HR_PEER_MAGIC && header->version == HR_PEER_VERSION && header->bytes == bytes &&
          header->cluster_id == cluster_id && (header->to == 0 || header->to == self) && header->from != 0 &&
          header->from != self && header->kind != 0 && header->kind < HR_PEER_KINDS && header->reserved == 0 &&
-         header->from_life != 0 && header->packet_number != 0;
+         header->from_incarnation != 0 && header->packet_number != 0;
 }
 
 /* An entry: term (8), index (8), kind (1), payload_bytes (4), payload. */
@@ -135,7 +135,7 @@ HR_INLINE enum hr_node_verdict hr_node_decide(struct hr_node_view *view, __u32 k
                                               union hr_node_reply *reply, struct hr_node_spoken *spoken) {
   enum hr_node_verdict verdict = HR_NODE_PASS;
 
-  if (!view->incarnation) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_FENCED); /* nobody to speak for yet */
+  if (!view->incarnation) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_FENCED); /* no process to speak for yet */
   if (config_epoch != view->config_epoch) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_EPOCH);
   switch (kind) {
     case HR_PEER_HEARTBEAT:

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The protocol's small decisions: may this vote be given, may this batch be appended, does this acknowledgement
- * move the commit index. Plain C without loops the verifier cannot bound, compiled twice: natively into the
- * Raft core, its tests and the simulator, and by clang for the kernel programs. Whoever decides, decides here.
- * All functions are pure; the caller holds whatever lock protects the state.
+ * The protocol's small decisions: may this vote be given, may this batch be appended, does this acknowledgement move
+ * the commit index. Plain C without loops the verifier cannot bound, compiled twice: natively into the Raft core, its
+ * tests and the simulator, and by clang for the kernel programs. Every decision is made here. All functions are pure;
+ * the caller holds whatever lock protects the state.
  */
 #pragma once
 
@@ -13,7 +13,7 @@
 
 #define HR_RAFT_MAX_MEMBERS 8
 
-/* The part of a node's state that the decisions read. Node 0 is nobody. */
+/* The part of a node's state that the decisions read. Node 0 is no node. */
 struct hr_raft_state {
   __u64 term;
   __u64 voted_for;
@@ -27,7 +27,7 @@ struct hr_raft_vote_request {
   __u64 candidate;
   __u64 last_index;
   __u64 last_term;
-  __u64 waived_term; /* the leader of this term asked for an election; 0: nobody did */
+  __u64 transfer_term; /* the leader of this term asked for an election; 0: none did */
 };
 
 struct hr_raft_append {
@@ -54,13 +54,13 @@ HR_INLINE int hr_raft_log_up_to_date(const struct hr_raft_state* state, __u64 la
 }
 
 /*
- * Dissertation section 4.2.3: who has heard a leader within the smallest election timeout takes no part in an
- * election, unless that leader asked for it (transfer, section 3.10; or a leader that resigns). For
- * availability only: nothing safe depends on it.
+ * Dissertation section 4.2.3: a node that has heard a leader within the smallest election timeout takes no part in an
+ * election, unless that leader asked for it (transfer, section 3.10; or a leader that resigns). For availability
+ * only: nothing safe depends on it.
  */
 HR_INLINE int hr_raft_sticky(const struct hr_raft_state* state, const struct hr_raft_vote_request* request,
                                  int leader_heard) {
-  return leader_heard && request->waived_term < state->term;
+  return leader_heard && request->transfer_term < state->term;
 }
 
 /* Dissertation section 9.6. Promises nothing and changes nothing, so it may be given to several. */
@@ -109,7 +109,7 @@ HR_INLINE __u32 hr_raft_count(__u32 mask) {
 }
 
 /*
- * More than half of the voters (bit masks over member positions; who is no voter does not count). This and what follows
+ * More than half of the voters (bit masks over member positions; other members do not count). This and what follows
  * is written without branches: a verifier follows both sides of each, and hr_raft_quorum_value would have 80 of them.
  */
 HR_INLINE int hr_raft_is_quorum(__u32 members, __u32 voters) {

@@ -38,12 +38,12 @@ enum hr_node_may {
   HR_NODE_MAY_APPEND = 8,    /* store and acknowledge appends: memory mode */
   HR_NODE_MAY_COUNT = 16,    /* leader: count acknowledgements */
 };
-/* Whoever may do one of these has the log's end, and the vote. */
+/* The side that may do one of these owns the log's end, and the vote. */
 #define HR_NODE_OWNS_LOG (HR_NODE_MAY_APPEND | HR_NODE_MAY_GRANT)
 
 /*
- * What a leader's or candidate's kernel knows of one member, by its position. Whose position it is stands here, under the
- * lock, and not only in the map of addresses: the masks and who they are about change in one critical section (R0).
+ * What a leader's or candidate's kernel knows of one member, by its position. Whose position it is stands here, under
+ * the lock, and not only in the map of addresses: the masks and their members change in one critical section (R0).
  */
 struct hr_node_member {
   __u64 match;      /* acknowledged in this term */
@@ -51,7 +51,7 @@ struct hr_node_member {
   __u64 replied_ns; /* when that answer came */
   __u64 loop_seq;   /* its loop's, as it last said */
   __u64 contact_ns; /* when loop_seq was last seen to change: progress, not an echo */
-  __u32 node;       /* id; 0: nobody */
+  __u32 node;       /* id; 0: no member */
   __u32 reserved;
 };
 
@@ -63,7 +63,7 @@ struct hr_node_member {
  * process takes them back with HR_NODE_FENCE before it promises or changes anything.
  */
 struct hr_node_view {
-  __u64 incarnation; /* the process's life, which its datagrams carry; 0: none yet */
+  __u64 incarnation; /* of the process, which its datagrams carry; 0: none yet */
   struct hr_raft_state raft;
   __u64 verified;      /* the log is known to equal the leader's of this term up to here */
   __u64 leader_commit; /* what that leader has said to be committed */
@@ -90,11 +90,11 @@ HR_STATIC_ASSERT(sizeof(struct hr_node_view) % 8 == 0, "hr_node_view");
 
 /*
  * Datagrams of one sender that were seen, as cluster/wire/replay_window.h; an element with a lock of its own, one for
- * each position. `life` 0: not known yet; such a sender's datagrams are left to the process.
+ * each position. `incarnation` 0: not known yet; such a sender's datagrams are left to the process.
  */
 #define HR_NODE_WINDOW_NUMBERS 4096
 struct hr_node_window {
-  __u64 life;
+  __u64 incarnation;
   __u64 floor;
   __u64 highest;
   __u64 seen[HR_NODE_WINDOW_NUMBERS / 64];
@@ -152,15 +152,15 @@ enum hr_node_control_result {
 struct hr_node_control {
   __u32 operation;   /* enum hr_node_operation */
   __u32 result;      /* out; enum hr_node_control_result */
-  __u64 incarnation; /* who asks */
+  __u64 incarnation; /* of the process that asks */
   struct hr_node_view view; /* OPEN and LEASE: in; always: out */
 };
 
-/* The other control program's: from now on this member lives this life, and all numbers up to `floor` are old. */
+/* The other control program's: from now on this member is in this incarnation, and all numbers up to `floor` are old. */
 struct hr_node_window_control {
   __u32 position;
   __u32 result; /* out; enum hr_node_control_result */
-  __u64 life;
+  __u64 incarnation;
   __u64 floor;
 };
 
@@ -188,7 +188,7 @@ enum hr_node_event {
   HR_NODE_EVENT_PASSED_BATCH = 19, /* no entries, or of several terms */
   HR_NODE_EVENT_PASSED_SIZE = 20,
   HR_NODE_EVENT_PASSED_RING_FULL = 21,
-  HR_NODE_EVENT_PASSED_LIFE = 22, /* of a life that is not the known one */
+  HR_NODE_EVENT_PASSED_INCARNATION = 22, /* of an incarnation that is not the known one */
   HR_NODE_EVENT_PASSED_MALFORMED = 23, /* for the process to count */
   HR_NODE_EVENT_DROPPED_TAG = 24,
   HR_NODE_EVENT_DROPPED_REPLAYED = 25,

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the loader tells a node's kernel programs: who they are, where the members are, and how a datagram for several
- * of them is marked. bpf/node reads it; cluster/offload/bpf_kernel writes it. The state that they share is in
- * bpf/node/raft/node_abi.h.
+ * What the loader gives a node's kernel programs: their identity, the addresses of the members, and the mark of a
+ * datagram for several of them. bpf/node reads it; cluster/offload/bpf_kernel writes it. The state that they share is
+ * in bpf/node/raft/node_abi.h.
  */
 #pragma once
 
@@ -27,7 +27,7 @@ enum hr_node_peer_flag {
 /* A member by its position. Written by the process only; a reader may see half of a change, which costs a datagram. */
 struct hr_node_peer {
   struct hr_address address;
-  __u32 node; /* id; 0: nobody */
+  __u32 node; /* id; 0: no member */
   __u16 port_be;
   __u16 flags;  /* enum hr_node_peer_flag */
   __u8 mac[12]; /* as a frame begins: the next hop's, and that of the interface itself */
@@ -40,13 +40,13 @@ HR_STATIC_ASSERT(sizeof(struct hr_node_peer) == 40, "hr_node_peer");
  * awake (bpf/node/raft/take.h, hr_node_only_wakes). Each word has a cache line of its own. Not pinned: a new process begins with
  * a new one.
  */
-struct hr_node_attention {
+struct hr_node_doorbell {
   __u64 awake; /* the process's: it will look at `moved` before it sleeps */
   __u64 unused[7];
   __u64 moved; /* the programs': grows whenever something moved that the process should look at */
   __u64 unused_too[7];
 };
-HR_STATIC_ASSERT(sizeof(struct hr_node_attention) == 128, "hr_node_attention");
+HR_STATIC_ASSERT(sizeof(struct hr_node_doorbell) == 128, "hr_node_doorbell");
 
 /* Whose pinned maps these are. Written last when they are made: without it nothing was ever accepted. */
 struct hr_node_about {

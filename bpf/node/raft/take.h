@@ -156,8 +156,8 @@ HR_INLINE struct hr_node_member *hr_node_sender(struct hr_node_view *view, struc
 
 /*
  * Raft sections 5.2 and 5.4.1, dissertation section 9.6. HR_NODE_ANSWER with VOTE_GRANTED: the record is submitted.
- * Who has left is the process's to refuse (dissertation section 4.2.3): a vote here would make a leader of whom the process
- * does not hear, and a pre-vote would keep it one.
+ * The process refuses former members (dissertation section 4.2.3): a vote here would elect a leader that the process
+ * does not hear, and a pre-vote would keep it.
  */
 HR_INLINE enum hr_node_verdict hr_node_take_vote_request(struct hr_node_view *view, struct hr_node_taken *taken,
                                                          const struct hr_peer_vote_request *request,
@@ -166,7 +166,7 @@ HR_INLINE enum hr_node_verdict hr_node_take_vote_request(struct hr_node_view *vi
                                        .candidate = taken->from,
                                        .last_index = request->last_index,
                                        .last_term = request->last_term,
-                                       .waived_term = request->waived_term};
+                                       .transfer_term = request->transfer_term};
   struct hr_raft_state state = view->raft;
   enum hr_raft_verdict verdict;
   int heard;

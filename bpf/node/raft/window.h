@@ -13,7 +13,7 @@ enum hr_node_window_verdict {
   HR_NODE_WINDOW_NEW = 0,
   HR_NODE_WINDOW_SEEN = 1,
   HR_NODE_WINDOW_TOO_OLD = 2,
-  HR_NODE_WINDOW_OTHER_LIFE = 3,
+  HR_NODE_WINDOW_OTHER_INCARNATION = 3,
 };
 
 /* The words between the highest number and `number` begin anew; what the highest's own word says above it is 0 already. */
@@ -31,15 +31,15 @@ HR_INLINE void hr_node_window_advance(struct hr_node_window *window, __u64 numbe
 }
 
 /*
- * HR_NODE_WINDOW_NEW once for each number of the known life; remembers it. Of the last 4,096 numbers those that share
+ * HR_NODE_WINDOW_NEW once for each number of the known incarnation; remembers it. Of the last 4,096 numbers those that share
  * the word of the next highest are forgotten up to 63 early: they count as too old.
  */
 HR_INLINE enum hr_node_window_verdict hr_node_window_take(
-    struct hr_node_window *window, __u64 life, __u64 number) {
+    struct hr_node_window *window, __u64 incarnation, __u64 number) {
   __u64 bit = 1ull << (number & 63);
   __u64 *word;
 
-  if (!life || window->life != life) return HR_NODE_WINDOW_OTHER_LIFE;
+  if (!incarnation || window->incarnation != incarnation) return HR_NODE_WINDOW_OTHER_INCARNATION;
   if (number <= window->floor) return HR_NODE_WINDOW_TOO_OLD;
   if (number > window->highest) {
     hr_node_window_advance(window, number);

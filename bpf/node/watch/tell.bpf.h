@@ -86,7 +86,7 @@ HR_INLINE int hr_make_resign(const struct hr_watch_standing* standing, int late)
   header->bytes = HR_RESIGN_BYTES;
   header->tag = 0;
   header->cluster_id = watch_config.cluster_id;
-  header->from_life = standing->incarnation;
+  header->from_incarnation = standing->incarnation;
   header->packet_number = __sync_fetch_and_add(&drawn->packet_number, 1) + 1;
   header->from = watch_config.self;
   header->to = 0;

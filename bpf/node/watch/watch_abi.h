@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the watch over a node's process shares with that process: who is watched and how it died, the node's
- * clock, and whom the clock tells that the leader resigns. Read and written by bpf/node/watch's programs and by
- * cluster/offload/watch. None of it is pinned: each life of a process has its own.
+ * What the watch over a node's process shares with that process: the watched process and how it died, the node's
+ * clock, and the nodes that the clock informs when the leader resigns. Read and written by bpf/node/watch's programs
+ * and by cluster/offload/watch. None of it is pinned: each incarnation of a process has its own.
  */
 #pragma once
 
@@ -26,7 +26,7 @@ enum hr_watch_cause {
  * compare-and-swap.
  */
 struct hr_watch {
-  __u64 incarnation; /* 0: nobody is watched */
+  __u64 incarnation; /* 0: no process is watched */
   __u64 started_ns;  /* when the process began, of CLOCK_BOOTTIME: a number is reused, this is not */
   __u64 dead_ns;     /* CLOCK_MONOTONIC; 0: it lives */
   __u32 tgid;        /* in the first namespace of processes */
@@ -83,9 +83,9 @@ struct hr_watch_clock {
 HR_STATIC_ASSERT(sizeof(struct hr_watch_clock) == 160, "hr_watch_clock");
 
 /*
- * Map `node_plan`, one element, mapped into the process, which writes it as a sequence lock: `version` is odd
- * while it writes. A plan of another term, or one that is being written, counts as empty: whoever hears RESIGN
- * then waits for its own election timeout.
+ * Map `node_plan`, one element, mapped into the process, which writes it as a sequence lock: `version` is odd while
+ * it writes. A plan of another term, or one that is being written, counts as empty: a follower that hears RESIGN then
+ * waits for its own election timeout.
  */
 struct hr_watch_plan {
   __u64 version;
@@ -106,7 +106,7 @@ struct hr_watch_target {
   struct hr_address address;
   struct hr_address source;
   struct hr_siphash_key key; /* the proxy's; a peer's is the cluster's */
-  __u32 ifindex;             /* the link towards it; 0: nobody, or it cannot be reached */
+  __u32 ifindex;             /* the link towards it; 0: no node, or it cannot be reached */
   __u16 port_be;
   __u16 source_port_be;
 };

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The maps of the watch, with who writes each. The programs that note a death include only this file: none of
+ * The maps of the watch, with the writer of each. The programs that note a death include only this file: none of
  * these maps has a lock.
  */
 #pragma once

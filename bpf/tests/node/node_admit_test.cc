@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // What is believed: frames that are none of the program's business, and peer datagrams that are cut, forged,
-// replayed, too long, or of another cluster, node, life, epoch or place. Nothing of it may change the state.
+// replayed, too long, or of another cluster, node, incarnation, epoch or place. Nothing of it may change the
+// state.
 #include <arpa/inet.h>
 
 #include <cstring>
@@ -77,7 +78,7 @@ TEST_P(NodeAdmitTest, WhatTheHeaderSaysMustFit) {
   ExpectPassed(SendChanged([](auto& header) { header.kind = HR_PEER_KINDS; }), HR_NODE_EVENT_PASSED_MALFORMED);
   ExpectPassed(SendChanged([](auto& header) { header.reserved = 1; }), HR_NODE_EVENT_PASSED_MALFORMED);
   ExpectPassed(SendChanged([](auto& header) { header.packet_number = 0; }), HR_NODE_EVENT_PASSED_MALFORMED);
-  ExpectPassed(SendChanged([](auto& header) { header.from_life = 0; }), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(SendChanged([](auto& header) { header.from_incarnation = 0; }), HR_NODE_EVENT_PASSED_MALFORMED);
   EXPECT_EQ(SendChanged([](auto& header) { header.to = 0; }).action, XDP_TX) << "to the whole cluster";
 }
 
@@ -130,10 +131,10 @@ TEST_P(NodeAdmitTest, AForgedDatagramIsDroppedWhereverItClaimsToBeFrom) {
   forged.back() ^= 1;
   const Outcome moved = Run(PacketBuilder(AddressOf(kLeader, ipv6()), self).Udp(9, kPeerPort, forged).Build());
   EXPECT_EQ(moved.action, XDP_DROP);
-  Bytes stranger = SealPeer(PeerHead(HR_PEER_FORWARD, 99, 1), Bytes(8));
-  ExpectPassed(Send(kLeader, stranger), HR_NODE_EVENT_PASSED_MALFORMED);
-  stranger.back() ^= 1;
-  EXPECT_EQ(Send(kLeader, stranger).action, XDP_DROP);
+  Bytes unknown = SealPeer(PeerHead(HR_PEER_FORWARD, 99, 1), Bytes(8));
+  ExpectPassed(Send(kLeader, unknown), HR_NODE_EVENT_PASSED_MALFORMED);
+  unknown.back() ^= 1;
+  EXPECT_EQ(Send(kLeader, unknown).action, XDP_DROP);
 }
 
 // Every single bit: of the key there is one, and nothing else may pass.
@@ -165,23 +166,23 @@ TEST_P(NodeAdmitTest, AReplayedNumberIsDropped) {
   EXPECT_EQ(Send(kLeader, Heartbeat(69)).action, XDP_TX) << "the order does not matter";
   EXPECT_EQ(Send(kLeader, Heartbeat(5000)).action, XDP_TX);
   ExpectDropped(Send(kLeader, Heartbeat(70)), HR_NODE_EVENT_DROPPED_TOO_OLD);
-  kernel().SetLife(PositionOf(kLeader), LifeOf(kLeader), 6000);
+  kernel().SetIncarnation(PositionOf(kLeader), IncarnationOf(kLeader), 6000);
   ExpectDropped(Send(kLeader, Heartbeat(6000)), HR_NODE_EVENT_DROPPED_TOO_OLD);
   EXPECT_EQ(Send(kLeader, Heartbeat(6001)).action, XDP_TX);
 }
 
-TEST_P(NodeAdmitTest, ALifeThatIsNotKnownIsTheProcesss) {
-  kernel().SetLife(PositionOf(kLeader), 0, 0);
-  ExpectPassed(Send(kLeader, Heartbeat(1)), HR_NODE_EVENT_PASSED_LIFE);
-  kernel().SetLife(PositionOf(kLeader), LifeOf(kLeader) + 1, 0);
-  ExpectPassed(Send(kLeader, Heartbeat(1)), HR_NODE_EVENT_PASSED_LIFE);
-  kernel().SetLife(PositionOf(kLeader), LifeOf(kLeader), 0);
+TEST_P(NodeAdmitTest, AnIncarnationThatIsNotKnownIsTheProcesss) {
+  kernel().SetIncarnation(PositionOf(kLeader), 0, 0);
+  ExpectPassed(Send(kLeader, Heartbeat(1)), HR_NODE_EVENT_PASSED_INCARNATION);
+  kernel().SetIncarnation(PositionOf(kLeader), IncarnationOf(kLeader) + 1, 0);
+  ExpectPassed(Send(kLeader, Heartbeat(1)), HR_NODE_EVENT_PASSED_INCARNATION);
+  kernel().SetIncarnation(PositionOf(kLeader), IncarnationOf(kLeader), 0);
   EXPECT_EQ(Send(kLeader, Heartbeat(1)).action, XDP_TX);
 }
 
 // Else a flood of them would cost the process a look at each.
-TEST_P(NodeAdmitTest, AForgedDatagramOfALifeThatIsNotKnownEndsHere) {
-  kernel().SetLife(PositionOf(kLeader), LifeOf(kLeader) + 1, 0);
+TEST_P(NodeAdmitTest, AForgedDatagramOfAnIncarnationThatIsNotKnownEndsHere) {
+  kernel().SetIncarnation(PositionOf(kLeader), IncarnationOf(kLeader) + 1, 0);
   Bytes forged = Heartbeat(1);
   forged.back() ^= 1;
   ExpectDropped(Send(kLeader, forged), HR_NODE_EVENT_DROPPED_TAG);

@@ -26,7 +26,7 @@ class NodeControlTest : public NodeTest {
   hr_node_control Request(uint32_t operation) {
     hr_node_control request{};
     request.operation = operation;
-    request.incarnation = kOwnLife;
+    request.incarnation = kOwnIncarnation;
     request.view = node().View();
     return request;
   }
@@ -60,37 +60,37 @@ TEST_P(NodeControlTest, EveryOperationIsTheNativeOne) {
   EXPECT_EQ(Expect(Request(HR_NODE_FENCE)), HR_NODE_DONE);
   EXPECT_EQ(Expect(granting), HR_NODE_DONE);
   hr_node_control stale = Request(HR_NODE_FENCE);
-  stale.incarnation = kOwnLife + 1;
+  stale.incarnation = kOwnIncarnation + 1;
   EXPECT_EQ(Expect(stale), HR_NODE_STALE);
   stale.operation = HR_NODE_ADOPT;
   EXPECT_EQ(Expect(stale), HR_NODE_DONE);
-  EXPECT_EQ(node().View().incarnation, kOwnLife + 1);
+  EXPECT_EQ(node().View().incarnation, kOwnIncarnation + 1);
   EXPECT_EQ(node().View().may, 0u);
   hr_node_control none = Request(99);
-  none.incarnation = kOwnLife + 1;
+  none.incarnation = kOwnIncarnation + 1;
   EXPECT_EQ(Expect(none), HR_NODE_INVALID);
 }
 
-TEST_P(NodeControlTest, ALifeBeginsAnEmptyWindow) {
+TEST_P(NodeControlTest, AnIncarnationBeginsAnEmptyWindow) {
   hr_node_window window{};
   for (auto& word : window.seen) word = ~0ull;
   node().SetWindow(2, window);
-  kernel().SetLife(2, 7, 1234);
+  kernel().SetIncarnation(2, 7, 1234);
   window = kernel().ReadWindow(2);
-  EXPECT_EQ(window.life, 7u);
+  EXPECT_EQ(window.incarnation, 7u);
   EXPECT_EQ(window.floor, 1234u);
   EXPECT_EQ(window.highest, 1234u);
   for (const uint64_t word : window.seen) EXPECT_EQ(word, 0u);
 }
 
 // The process has seen more than the kernel, or less, while no program was attached.
-TEST_P(NodeControlTest, WhatWasSeenOfALifeStaysSeen) {
-  kernel().SetLife(2, 7, 1234);
-  kernel().SetLife(2, 7, 2000);
+TEST_P(NodeControlTest, WhatWasSeenOfAnIncarnationStaysSeen) {
+  kernel().SetIncarnation(2, 7, 1234);
+  kernel().SetIncarnation(2, 7, 2000);
   EXPECT_EQ(kernel().ReadWindow(2).floor, 2000u);
-  kernel().SetLife(2, 7, 100);
+  kernel().SetIncarnation(2, 7, 100);
   EXPECT_EQ(kernel().ReadWindow(2).floor, 2000u);
-  kernel().SetLife(2, 8, 100);
+  kernel().SetIncarnation(2, 8, 100);
   EXPECT_EQ(kernel().ReadWindow(2).floor, 100u);
 }
 

@@ -60,7 +60,7 @@ TEST_P(NodeCountTest, R6_ALearnerIsCountedAndNeverDecides) {
 }
 
 // The map of members may still say where somebody was who has left, and the position may be another's by now.
-TEST_P(NodeCountTest, R0_WhoseAPositionIsStandsInTheState) {
+TEST_P(NodeCountTest, R0_TheStateNamesTheNodeOfEachPosition) {
   Lead();
   Change1([](auto& view) {
     view.members[PositionOf(2)].node = 9;

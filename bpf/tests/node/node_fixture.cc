@@ -117,8 +117,8 @@ void NodeTest::SetUp() {
 void NodeTest::Reset() {
   node_->SetView(FollowerView(MonotonicNs()));
   for (uint32_t node = 1; node <= kNodes; ++node) {
-    kernel().SetLife(PositionOf(node), 0, 0);  // else what was seen of this life stays seen
-    kernel().SetLife(PositionOf(node), LifeOf(node), 0);
+    kernel().SetIncarnation(PositionOf(node), 0, 0);  // else what was seen of this incarnation stays seen
+    kernel().SetIncarnation(PositionOf(node), IncarnationOf(node), 0);
   }
   node_->TakeAll();
   kernel().Release(kernel().ProducerPosition());
@@ -158,7 +158,7 @@ NodeTest::Outcome NodeTest::Run(const Bytes& frame) {
   EXPECT_EQ(outcome.header.tag, hr_siphash_sealed(&kNodeKey, answer.payload.data(), answer.payload.size()));
   EXPECT_EQ(outcome.header.bytes, answer.payload.size());
   EXPECT_EQ(outcome.header.packet_number, numbered + 1);
-  EXPECT_EQ(outcome.header.from_life, kOwnLife);
+  EXPECT_EQ(outcome.header.from_incarnation, kOwnIncarnation);
   EXPECT_EQ(outcome.header.from, kSelf);
   EXPECT_EQ(outcome.header.to, asked_header.from);
   EXPECT_EQ(outcome.header.cluster_id, kNodeCluster);

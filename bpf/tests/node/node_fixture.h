@@ -2,8 +2,8 @@
 //
 // What the tests of a node's kernel programs stand on: the real BpfKernel for a node on IPv4 or IPv6, one call
 // that runs the XDP program on a frame through BPF_PROG_TEST_RUN, and what came of it. State is set by plain
-// updates, as only a test may do. Every case begins with FollowerView, the lives of all peers known, and an
-// empty ring.
+// updates, as only a test may do. Every case begins with FollowerView, the incarnations of all peers known, and
+// an empty ring.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -83,7 +83,7 @@ class NodeTest : public ::testing::TestWithParam<bool> {
   // Passed to the process for this reason, with nothing changed and nothing in the ring.
   void ExpectPassed(const Outcome& outcome, hr_node_event why);
   hr_node_control Control(hr_node_operation operation, const hr_node_view* view = nullptr,
-                          uint64_t incarnation = kOwnLife);
+                          uint64_t incarnation = kOwnIncarnation);
 
   uint64_t number_ = 0;
   LoadedNode* node_ = nullptr;

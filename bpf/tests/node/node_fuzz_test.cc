@@ -59,7 +59,7 @@ hr_node_view RandomView(Draw& draw, uint64_t now_ns) {
   hr_node_view view{};
   // Long ago is 1, not `now_ns` less something: a machine may have just begun.
   const auto time = [&] { return draw.OneIn(3) ? 1 : (draw.OneIn(2) ? now_ns - 1000 : now_ns + kFar_ns); };
-  view.incarnation = draw.OneIn(20) ? 0 : kOwnLife;
+  view.incarnation = draw.OneIn(20) ? 0 : kOwnIncarnation;
   view.raft.term = draw.Near(kTerm);
   view.raft.voted_for = draw.Below(4);
   view.raft.leader = draw.OneIn(4) ? draw.Below(6) : kLeader;
@@ -100,7 +100,7 @@ hr_node_view RandomView(Draw& draw, uint64_t now_ns) {
 
 hr_node_window RandomWindow(Draw& draw, uint32_t node, uint64_t number) {
   hr_node_window window{};
-  window.life = draw.OneIn(20) ? draw.Below(3) : LifeOf(node);
+  window.incarnation = draw.OneIn(20) ? draw.Below(3) : IncarnationOf(node);
   window.floor = draw.OneIn(8) ? number + draw.Below(3) - 1 : 0;
   window.highest = std::max<uint64_t>(window.floor,
                                       draw.OneIn(3) ? number + draw.Below(6000) - 3000 : draw.Near(number - 1));
@@ -115,7 +115,7 @@ Bytes RandomBody(Draw& draw, uint32_t kind) {
           hr_peer_vote_request{.asked_term = draw.Near(kTerm + 1),
                                .last_index = draw.Near(kLastIndex),
                                .last_term = draw.Near(kTerm),
-                               .waived_term = draw.OneIn(3) ? draw.Near(kTerm) : 0,
+                               .transfer_term = draw.OneIn(3) ? draw.Near(kTerm) : 0,
                                .pre_vote = static_cast<uint32_t>(draw.OneIn(30) ? 2 : draw.Below(2)),
                                .reserved = draw.OneIn(40) ? 1u : 0u});
     case HR_PEER_VOTE_REPLY:
@@ -163,7 +163,7 @@ Bytes RandomFrame(Draw& draw, hr_peer_header header, bool ipv6) {
   if (draw.OneIn(4)) header.term = draw.Near(kTerm);
   if (draw.OneIn(10)) header.to = static_cast<uint32_t>(draw.Below(3));
   if (draw.OneIn(40)) header.config_epoch = static_cast<uint32_t>(draw());
-  if (draw.OneIn(40)) header.from_life = draw();
+  if (draw.OneIn(40)) header.from_incarnation = draw();
   if (draw.OneIn(80)) header.cluster_id = draw();
   if (draw.OneIn(80)) header.reserved = 1;
   Bytes datagram = SealPeer(header, body);
@@ -284,7 +284,7 @@ std::string NodeFuzzTest::RunCase(uint64_t seed, const Distort& distort) {
   Case made = Make(seed, begin_ns);
   for (uint32_t node = 2; node <= kNodes; ++node) {
     const uint32_t position = PositionOf(node);
-    if (node != made.from) made.state.windows[position].life = 0;
+    if (node != made.from) made.state.windows[position].incarnation = 0;
     if (node == made.from || last_from_ == node) node_->SetWindow(position, made.state.windows[position]);
   }
   last_from_ = made.from;

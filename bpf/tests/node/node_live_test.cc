@@ -83,15 +83,15 @@ std::unique_ptr<BpfKernel> OpenKernel(bool ipv6) {
   if (!kernel.ok()) return nullptr;
   for (uint32_t node = 1; node <= kNodes; ++node) {
     (*kernel)->SetMember(PositionOf(node), MemberOf(node, ipv6));
-    (*kernel)->SetLife(PositionOf(node), LifeOf(node), 0);
+    (*kernel)->SetIncarnation(PositionOf(node), IncarnationOf(node), 0);
   }
   hr_node_control adopt{};
   adopt.operation = HR_NODE_ADOPT;
-  adopt.incarnation = kOwnLife;
+  adopt.incarnation = kOwnIncarnation;
   (*kernel)->Control(adopt);
   hr_node_control open{};
   open.operation = HR_NODE_OPEN;
-  open.incarnation = kOwnLife;
+  open.incarnation = kOwnIncarnation;
   open.view = FollowerView(MonotonicNs());
   (*kernel)->Control(open);
   EXPECT_EQ(open.result, uint32_t{HR_NODE_DONE});

@@ -59,7 +59,7 @@ hr_peer_header PeerHead(uint8_t kind, uint32_t from, uint64_t number, uint64_t t
   header.version = HR_PEER_VERSION;
   header.kind = kind;
   header.cluster_id = kNodeCluster;
-  header.from_life = LifeOf(from);
+  header.from_incarnation = IncarnationOf(from);
   header.packet_number = number;
   header.from = from;
   header.to = kSelf;
@@ -113,7 +113,7 @@ Bytes PeerFrame(uint32_t from, const Bytes& datagram, bool ipv6) {
 
 hr_node_view FollowerView(uint64_t now_ns) {
   hr_node_view view{};
-  view.incarnation = kOwnLife;
+  view.incarnation = kOwnIncarnation;
   view.raft = {.term = kTerm, .voted_for = 0, .leader = kLeader, .last_index = kLastIndex, .last_term = kTerm};
   view.verified = kLastIndex;
   view.election_timeout_ns = kSecond_ns / 20;

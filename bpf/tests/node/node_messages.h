@@ -21,10 +21,10 @@ inline constexpr uint16_t kPeerPort = 4802;
 inline constexpr uint32_t kEpoch = 3;
 inline constexpr uint64_t kTerm = 5;
 inline constexpr uint64_t kLastIndex = 10;
-inline constexpr uint64_t kOwnLife = 0x1111;
+inline constexpr uint64_t kOwnIncarnation = 0x1111;
 
 inline uint32_t PositionOf(uint32_t node) { return node - 1; }
-inline uint64_t LifeOf(uint32_t node) { return 0x1000 * node + 0x111; }
+inline uint64_t IncarnationOf(uint32_t node) { return 0x1000 * node + 0x111; }
 std::string AddressOf(uint32_t node, bool ipv6);
 hr_node_peer MemberOf(uint32_t node, bool ipv6);
 hr_node_config NodeConfig(bool ipv6);

@@ -69,7 +69,7 @@ Bytes AnswerDatagram(NodeState& state, const hr_node_datagram& asked, const hr_n
   header.version = HR_PEER_VERSION;
   header.kind = static_cast<uint8_t>(asked.header.kind + 1);
   header.cluster_id = state.config.cluster_id;
-  header.from_life = spoken.incarnation;
+  header.from_incarnation = spoken.incarnation;
   header.packet_number = ++state.packet_number;
   header.from = state.config.self;
   header.to = asked.header.from;
@@ -157,14 +157,14 @@ uint32_t Fault(NodeState& state, const Udp& udp, const hr_node_datagram& datagra
       ntohs(member.port_be) != udp.source_port)
     return HR_NODE_EVENT_PASSED_SOURCE;
   result.taken_from = position;
-  switch (
-      hr_node_window_take(&state.windows[position], datagram.header.from_life, datagram.header.packet_number)) {
+  switch (hr_node_window_take(&state.windows[position], datagram.header.from_incarnation,
+                              datagram.header.packet_number)) {
     case HR_NODE_WINDOW_SEEN:
       return HR_NODE_EVENT_DROPPED_REPLAYED;
     case HR_NODE_WINDOW_TOO_OLD:
       return HR_NODE_EVENT_DROPPED_TOO_OLD;
-    case HR_NODE_WINDOW_OTHER_LIFE:
-      return HR_NODE_EVENT_PASSED_LIFE;
+    case HR_NODE_WINDOW_OTHER_INCARNATION:
+      return HR_NODE_EVENT_PASSED_INCARNATION;
     case HR_NODE_WINDOW_NEW:
       break;
   }

@@ -51,7 +51,7 @@ class NodeRaceTest : public NodeTest {
         const hr_peer_vote_request request{.asked_term = term,
                                            .last_index = view.raft.last_index + 5,
                                            .last_term = view.raft.last_term,
-                                           .waived_term = 0,
+                                           .transfer_term = 0,
                                            .pre_vote = 0,
                                            .reserved = 0};
         if (send(HR_PEER_VOTE_REQUEST, BodyBytes(request), term) == XDP_TX) ++answered_;

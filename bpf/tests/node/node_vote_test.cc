@@ -13,7 +13,7 @@ class NodeVoteTest : public NodeTest {
     return {.asked_term = term,
             .last_index = last_index,
             .last_term = kTerm,
-            .waived_term = 0,
+            .transfer_term = 0,
             .pre_vote = pre_vote,
             .reserved = 0};
   }
@@ -42,7 +42,7 @@ TEST_P(NodeVoteTest, APreVoteIsAnsweredAndPromisesNothing) {
   EXPECT_TRUE(node().TakeAll().empty());
 }
 
-TEST_P(NodeVoteTest, WhoHeardTheLeaderLatelyGivesNone) {
+TEST_P(NodeVoteTest, ANodeThatHeardTheLeaderLatelyGivesNone) {
   Change1([](auto& view) {
     view.heard_ns = MonotonicNs();
     view.election_timeout_ns = 60'000'000'000;
@@ -52,7 +52,7 @@ TEST_P(NodeVoteTest, WhoHeardTheLeaderLatelyGivesNone) {
   EXPECT_EQ(ignored.action, XDP_DROP);
   EXPECT_EQ(ignored.events, (std::map<int, int64_t>{{HR_NODE_EVENT_VOTE_IGNORED, 1}}));
   hr_peer_vote_request waived = Request(kTerm + 1, false);
-  waived.waived_term = kTerm;
+  waived.transfer_term = kTerm;
   ExpectVote(Ask(waived), HR_NODE_EVENT_VOTE_GRANTED, true, kTerm + 1, kTerm + 1);
 }
 
@@ -108,7 +108,7 @@ TEST_P(NodeVoteTest, AMalformedRequestIsTheProcesss) {
 }
 
 // Its process would not hear of a leader that it has voted for here, and one that doubts would go on for ever.
-TEST_P(NodeVoteTest, WhoHasLeftIsTheProcesssToRefuse) {
+TEST_P(NodeVoteTest, TheProcessRefusesFormerMembers) {
   Change1([](auto& view) { view.members[PositionOf(kPeer)].node = 0; });
   ExpectPassed(Ask(Request(kTerm + 1, true)), HR_NODE_EVENT_PASSED_NO_MEMBER);
   ExpectPassed(Ask(Request(kTerm + 1, false)), HR_NODE_EVENT_PASSED_NO_MEMBER);

@@ -13,7 +13,7 @@
 namespace hedgerow::node {
 namespace {
 
-// By the monotonic clock: somebody may set the wall clock meanwhile.
+// By the monotonic clock: the wall clock may be set meanwhile.
 gpr_timespec DeadlineAfter(absl::Duration patience) {
   return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
                       gpr_time_from_nanos(absl::ToInt64Nanoseconds(patience), GPR_TIMESPAN));

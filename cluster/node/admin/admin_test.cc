@@ -185,7 +185,7 @@ TEST_F(NodeAdminTest, ASecondServerOnTheSameSocketIsRefused) {
   EXPECT_TRUE(Connect()->GetStatus().ok()) << "the first one is unharmed";
 }
 
-TEST(NodeAdminClient, NobodyThereIsUnavailable) {
+TEST(NodeAdminClient, AMissingServerIsUnavailable) {
   const auto client = AdminClient::Connect("/tmp/hedgerow-no-such-node.sock");
   EXPECT_EQ(client.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(client.status().message()), HasSubstr("hedgerow-node is not running"));

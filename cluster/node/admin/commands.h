@@ -34,7 +34,7 @@ int RunTransfer(const Call& call);
 int RunTransfer(const Call& call, absl::Duration patience);
 // A large store takes its time.
 inline constexpr absl::Duration kSnapshotPatience = absl::Minutes(10);
-// Snapshots that this life of the node has failed to take.
+// Snapshots that this incarnation of the node has failed to take.
 uint64_t SnapshotFailuresOf(const v1::NodeStatus& status);
 int RunSnapshot(const Call& call);
 int RunSnapshot(const Call& call, absl::Duration patience);

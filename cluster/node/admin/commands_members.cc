@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// hedgerow-node members: who the members are, and changes of membership. A change is asked for at the leader's
+// hedgerow-node members: lists the members, and changes the membership. A change is asked for at the leader's
 // socket and waited for; the cluster goes on with it whether anybody waits or not.
 #include <algorithm>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -156,8 +155,8 @@ absl::StatusOr<v1::NodeStatus> Rejoin(AdminClient& client, uint64_t was, uint64_
     const v1::Member* const after = Find(*status, as);
     if (before == nullptr) return status;  // done before
     if (after == nullptr) return absl::AbortedError(absl::StrCat("node ", as, " is no member any more"));
-    // The first change leaves the lost one no address; who was added for another place is not to take this
-    // one's.
+    // The first change leaves the lost member no address. A member that was added for another place must not
+    // take its place.
     if (!before->address().empty()) {
       return absl::FailedPreconditionError(absl::StrCat("node ", as,
                                                         " is a member already, and not in the place of node ",

@@ -3,12 +3,10 @@
 // hedgerow-node settings: the limits that hold on all nodes, and changes of them. A change is asked for at the
 // leader's socket and waited for; the cluster goes on with it whether anybody waits or not.
 #include <algorithm>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "cluster/api/node.pb.h"
 #include "cluster/node/admin/commands.h"

@@ -221,7 +221,7 @@ TEST_F(NodeCommandsTest, ATransferThatTheNodeRefusesFails) {
   EXPECT_EQ(refused.err, "node 2 leads; ask it\n");
 }
 
-TEST_F(NodeCommandsTest, ATransferThatNobodyTakesUpFailsAfterAWhile) {
+TEST_F(NodeCommandsTest, ATransferThatNoNodeTakesUpFailsAfterAWhile) {
   Serve();
   control_.Stay();
   std::ostringstream out;
@@ -296,7 +296,7 @@ TEST_F(NodeCommandsTest, TheConfigurationNamesTheSocket) {
   EXPECT_EQ(Node({"status", "--config", config_}).exit_code, kExitOk);
 }
 
-TEST_F(NodeCommandsTest, OnlyWhoSaysThatItIsLostComesBackAsAnother) {
+TEST_F(NodeCommandsTest, OnlyANodeThatReportsItselfLostComesBackAsAnother) {
   Serve();
   const Outcome refused = Node({"members", "rejoin", "2", "7", "--socket", socket_});
   EXPECT_EQ(refused.exit_code, kExitFailure);
@@ -308,7 +308,7 @@ TEST_F(NodeCommandsTest, OnlyWhoSaysThatItIsLostComesBackAsAnother) {
 }
 
 // A healthy member is not removed for a slip of the finger.
-TEST_F(NodeCommandsTest, NobodyComesBackAsWhoIsAMemberAlready) {
+TEST_F(NodeCommandsTest, ANodeDoesNotComeBackUnderAMembersId) {
   Serve();
   NodeStatus status = FakeStatus();
   status.peers[0].lost = true;
@@ -319,7 +319,7 @@ TEST_F(NodeCommandsTest, NobodyComesBackAsWhoIsAMemberAlready) {
   EXPECT_TRUE(control_.changes().empty());
 }
 
-TEST_F(NodeCommandsTest, WhoIsLostComesBackInTwoChangesAndNotTwice) {
+TEST_F(NodeCommandsTest, ALostNodeComesBackInTwoChangesAndNotTwice) {
   Serve();
   NodeStatus status = FakeStatus();
   status.peers[0].lost = true;
@@ -375,7 +375,7 @@ TEST_F(NodeCommandsTest, ProxyKeyPrintsTheDerivedKeyAlone) {
               HasSubstr("\"key\": \"" + key + "\""));
 }
 
-TEST_F(NodeCommandsTest, ProxyKeyRefusesANameThatNobodyAnnouncesTo) {
+TEST_F(NodeCommandsTest, ProxyKeyRefusesANameThatGetsNoAnnouncements) {
   const Outcome done = Node({"proxy-key", "--config", config_, "web"});
   EXPECT_EQ(done.exit_code, kExitFailure);
   EXPECT_THAT(done.out, IsEmpty());

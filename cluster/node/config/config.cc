@@ -69,7 +69,7 @@ void TakeEpoch(const std::string& text, NodeConfig& config) {
   const std::vector<std::string> parts = absl::StrSplit(text, '/');
   if (parts.size() != 2) return;
   HEDGEROW_CHECK(absl::SimpleAtoi(parts[0], &config.cluster_epoch));
-  HEDGEROW_CHECK(absl::SimpleHexAtoi(parts[1], &config.beginning));
+  HEDGEROW_CHECK(absl::SimpleHexAtoi(parts[1], &config.recovery_nonce));
 }
 
 NodeConfig FromFile(const v1::NodeConfigFile& file, const config::Locations& locations) {
@@ -84,6 +84,13 @@ NodeConfig FromFile(const v1::NodeConfigFile& file, const config::Locations& loc
       file.durability() == v1::DURABILITY_MODE_MEMORY ? Durability::kMemory : Durability::kDisk;
   config.data_dir = file.data_dir();
   config.serve = AddressOf(file.serve());
+  config.anonymous = file.anonymous();
+  for (const v1::NamedClientEntry& client : file.named_clients()) {
+    config.named_clients.push_back({.name = client.name(),
+                                    .key_file = client.key_file(),
+                                    .read = {client.read().begin(), client.read().end()},
+                                    .write = {client.write().begin(), client.write().end()}});
+  }
   if (locations.Has("clients")) config.clients = NetworksOf(file.clients());
   if (locations.Has("peer_clients")) config.peer_clients = NetworksOf(file.peer_clients());
   config.admin_socket = file.admin_socket();
@@ -119,7 +126,8 @@ NodeConfig FromFile(const v1::NodeConfigFile& file, const config::Locations& loc
     config.memcached = {.listen = AddressOf(file.memcached().listen()),
                         .value_max_bytes = file.memcached().value_max(),
                         .rate_per_s = file.memcached().rate(),
-                        .once_in_window = file.memcached().once_in_window()};
+                        .once_in_window = file.memcached().once_in_window(),
+                        .anonymous = file.memcached().anonymous()};
     if (locations.Has("memcached.clients")) config.memcached.clients = NetworksOf(file.memcached().clients());
   }
   TakeSettings(file, locations, config);
@@ -137,6 +145,12 @@ NodeConfig Parse(absl::string_view text, operate::Reader reader, config::Locatio
           [&config](const wire::Key& key) { config.cluster_key = key; });
   ReadKey(file.announce_key_file(), "announce_key_file", reader, locations, errors,
           [&config](const wire::Key& key) { config.announce_key = key; });
+  for (size_t i = 0; i < config.named_clients.size(); ++i) {
+    NamedClientConfig& client = config.named_clients[i];
+    if (!client.key_file.empty()) config.read_from.push_back(client.key_file);
+    ReadKey(client.key_file, absl::StrCat("named_clients[", i, "].key_file"), reader, locations, errors,
+            [&client](const wire::Key& key) { client.key = key; });
+  }
   CheckNodeConfig(config, locations, errors);
   CompleteNodeConfig(config, locations);
   return config;
@@ -201,19 +215,19 @@ absl::Status NodeConfig::CheckMembers(const raft::Configuration& began_with,
         "join: this node has joined a cluster that has not added it yet (its log in ", data_dir,
         " was begun with `join: on`), and the configuration file wants it to begin one: put `join: on` back"));
   }
-  const std::vector<uint64_t> said = IdsOf(members), began = IdsOf(began_with.members);
-  // Who has left stays in the log's configuration until the next one; in nobody's list.
+  const std::vector<uint64_t> listed = IdsOf(members), began = IdsOf(began_with.members);
+  // A member that has left stays in the log's configuration until the next one, but in no list of members.
   std::vector<raft::Member> staying = latest.members;
   std::erase_if(staying, [&latest](const raft::Member& member) {
     return ((latest.leaving >> member.position) & 1) != 0;
   });
   const std::vector<uint64_t> now = IdsOf(staying);
-  if (said == began || said == now) return absl::OkStatus();
+  if (listed == began || listed == now) return absl::OkStatus();
   const bool changed = now != began;
   return absl::FailedPreconditionError(absl::StrCat(
       "members: the log in ", data_dir, " began with the members ", absl::StrJoin(began, ", "),
       changed ? absl::StrCat(" and has ", absl::StrJoin(now, ", "), " by now") : std::string(),
-      ", and the configuration file has ", absl::StrJoin(said, ", "),
+      ", and the configuration file has ", absl::StrJoin(listed, ", "),
       ". A cluster that has begun changes its members with `hedgerow-node members`, never in a file: put ",
       absl::StrJoin(began, ", "), changed ? absl::StrCat(" or ", absl::StrJoin(now, ", ")) : std::string(),
       " back"));

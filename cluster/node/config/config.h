@@ -84,6 +84,7 @@ struct MemcachedConfig {
   uint64_t rate_per_s = 0;             // of one client's socket at one node; 0 or too much: MemcachedRateMax
   bool once_in_window = false;         // incr, decr, append and prepend are served
   net::Networks clients = net::PrivateNetworks();  // the sources that are served
+  bool anonymous = false;  // served though hkv serves named clients alone: this protocol cannot name any
 
   bool on() const { return listen.port != 0; }
 };
@@ -91,6 +92,15 @@ struct MemcachedConfig {
 // So that a client that counts its frame ids up cannot have used all of them within the window and what may be
 // added to it, though it asks all members: docs/adr/0014.
 uint64_t MemcachedRateMax(size_t members, uint64_t window_ns);
+
+// A client of hkv that proves itself, and the prefixes of the keys that it may read and write.
+struct NamedClientConfig {
+  std::string name{};
+  std::string key_file{};
+  wire::Key key{};
+  std::vector<std::string> read{};
+  std::vector<std::string> write{};
+};
 
 struct NodeConfig {
   uint64_t cluster_id = 0;  // 1 to 2^63 - 1
@@ -103,7 +113,9 @@ struct NodeConfig {
   std::string data_dir = "/var/lib/hedgerow-node";
   NetAddress serve{};  // to bind: the own member's, or the unspecified address with its port
   net::Networks clients = net::PrivateNetworks();  // the sources that hkv serves
-  // Other sources than members' addresses from which peers are heard. None: a few a second are, of any (peer_sources.h).
+  bool anonymous = true;                           // hkv serves clients that do not prove themselves
+  std::vector<NamedClientConfig> named_clients{};  // those that do
+  // Other sources than members' addresses from which peers are heard. Not set: any, up to a rate (Peers::SetSources).
   std::optional<net::Networks> peer_clients{};
   std::string admin_socket = "/run/hedgerow-node/admin.sock";
   std::string monitor_socket{};  // empty: none
@@ -125,11 +137,11 @@ struct NodeConfig {
   uint32_t features = kv::kAllFeatures;  // that are announced; no key: tests have nodes that can do less
   MemcachedConfig memcached{};
 
-  // Not of the file but of the log, once that is open (docs/adr/0019): which beginning of the cluster this is.
-  // `cluster_key` is that beginning's then. Before, what a log of one that joins is made as:
+  // Not of the file but of the log, once that is open (docs/adr/0019): which recovery generation of the cluster
+  // this is. `cluster_key` is that generation's then. Before, what a log of one that joins is made as:
   // `beginning`, or FollowRejoin, says it.
   uint64_t cluster_epoch = 0;
-  uint64_t beginning = 0;
+  uint64_t recovery_nonce = 0;
 
   // The entry of `members` that is this node.
   const MemberConfig& own() const;
@@ -140,9 +152,8 @@ struct NodeConfig {
   // Of a configuration that no change has made, addresses are what this file says; later they are the log's to
   // say.
   void Readdress(raft::Configuration& configuration) const;
-  // `members` and `join` against what the log began with and has by now (raft::BeginsWith): a file that says
-  // another thing was edited by somebody who expects something of it that it does not do. FailedPrecondition
-  // says what to do.
+  // `members` and `join` against what the log began with and has by now (raft::BeginsWith): a file that differs
+  // was edited in the hope of a change that it does not make. FailedPrecondition says what to do.
   absl::Status CheckMembers(const raft::Configuration& began_with, const raft::Configuration& latest) const;
 };
 

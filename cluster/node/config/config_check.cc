@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
+#include "cluster/kv/command.h"
 #include "config/scalar.h"
 
 namespace hedgerow::node {
@@ -49,6 +50,7 @@ class Checker : config::Checks {
     Election();
     Memcached();
     Clients();
+    NamedClients();
   }
 
  private:
@@ -229,6 +231,51 @@ class Checker : config::Checks {
                            listens, " (", address.ToString(), ") is ",
                            address.is_unspecified() ? "every address of this host"
                                                     : "no private address: the Internet may reach it"));
+  }
+
+  void NamedClients() {
+    FirstSeen names;
+    for (size_t i = 0; i < config_.named_clients.size(); ++i) {
+      const NamedClientConfig& client = config_.named_clients[i];
+      const std::string path = absl::StrCat("named_clients[", i, "]");
+      if (!client.name.empty()) Unique(names, client.name, path + ".name", "a name no other client has");
+      if (client.read.empty() && client.write.empty()) {
+        Add(path, "a client without rights, expected prefixes of keys in `read` or `write`, such as `read: [\"app/\"]`, or "
+                  "`[\"\"]` for all keys");
+      }
+      KeyOfItsOwn(i, path + ".key_file");
+      Prefixes(client.read, path + ".read");
+      Prefixes(client.write, path + ".write");
+    }
+    if (config_.anonymous) return;
+    if (config_.named_clients.empty())
+      Add("anonymous", "got \"off\", expected clients in `named_clients`: nothing could be served");
+    if (config_.memcached.on() && !config_.memcached.anonymous) {
+      Add("memcached",
+          "got memcached's protocol, by which no client can prove itself, and `anonymous: off`: expected `anonymous: on` in "
+          "this block, which serves whoever `memcached.clients` lists, or no such block");
+    }
+  }
+
+  // What one client knows must help it neither as another one nor against nodes and proxies.
+  void KeyOfItsOwn(size_t i, const std::string& path) {
+    const wire::Key& key = config_.named_clients[i].key;
+    if (key == wire::Key()) return;  // its file has an error of its own
+    const bool of_cluster = key == config_.cluster_key || key == config_.announce_key;
+    const bool of_client = std::any_of(config_.named_clients.begin(), config_.named_clients.begin() + static_cast<ptrdiff_t>(i),
+                                       [&key](const NamedClientConfig& other) { return other.key == key; });
+    if (of_cluster || of_client) {
+      Add(path, absl::StrCat("got the same key as ", of_cluster ? "the cluster" : "another client",
+                             ", expected one that this client alone has"));
+    }
+  }
+
+  void Prefixes(const std::vector<std::string>& prefixes, const std::string& path) {
+    for (size_t i = 0; i < prefixes.size(); ++i) {
+      if (prefixes[i].size() <= kv::kKeyMax_bytes) continue;
+      Add(absl::StrCat(path, "[", i, "]"), absl::StrCat("got ", prefixes[i].size(), " bytes, expected at most the ",
+                                                        kv::kKeyMax_bytes, " of a key"));
+    }
   }
 
   const NodeConfig& config_;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The rules that span several values of a node's configuration: who is a member, what must differ, what must
-// agree. Called by config.cc once every value was found sound by itself.
+// The rules that span several values of a node's configuration: the members, what must differ, what must agree.
+// Called by config.cc once every value was found sound by itself.
 
 #pragma once
 

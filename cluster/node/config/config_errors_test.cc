@@ -3,6 +3,8 @@
 // One row for every way a node's configuration can be wrong: a sound file with one line exchanged, and the
 // whole error line that must come of it. And what no error may say.
 
+#include <filesystem>
+#include <fstream>
 #include <string>
 
 #include <gmock/gmock.h>
@@ -145,7 +147,7 @@ n.yaml:7:8: serve: got "0.0.0.0:4800", expected 10.0.0.1:4801, as the member 1 s
      R"(5:1: unknown key "frobnicate", expected one of cluster_id, cluster_key, cluster_key_file, announce_key, )"
       R"(announce_key_file, node, join, beginning, durability, data_dir, serve, admin_socket, monitor_socket, )"
       R"(monitor_group, metrics_listen, members, proxies, )"
-      R"(election, sessions, offloads, spin, waiting_max, snapshots, memcached, clients, peer_clients)"},
+      R"(election, sessions, offloads, spin, waiting_max, snapshots, memcached, clients, peer_clients, anonymous, named_clients)"},
     {"BeginningWithoutJoin", "durability: disk", "beginning: 1/61b68ac4e140c840",
      "5:12: beginning: expected it with `join: on` alone: what a restored log is of stands in the log"},
     {"BeginningOfEpochZero", "durability: disk", "join: on\nbeginning: 0/61b68ac4e140c840",
@@ -263,6 +265,47 @@ TEST(NodeConfigErrors, AListOfClientsHasNetworksOnly) {
   EXPECT_THAT(errors("clients: []"), ElementsAre(HasSubstr("clients: got 0 entries, expected a list of 1 to 64")));
   EXPECT_THAT(errors("clients: any"), ElementsAre(HasSubstr("clients: got a single value, expected a list")));
   EXPECT_THAT(errors("peer_clients: [10.0.0.0/33]"), ElementsAre(HasSubstr("a prefix of IPv4 has 0 to 32 bits")));
+}
+
+TEST(NodeConfigErrors, NamedClientsHaveRightsAndNamesOfTheirOwn) {
+  const std::string path = testing::TempDir() + "hedgerow-client-key";
+  std::ofstream(path) << "a0112233445566778899aabbccddeeff\n";
+  std::filesystem::permissions(path, std::filesystem::perms::owner_read);
+  const auto errors = [&path](absl::string_view more) {
+    return ErrorsOf(absl::StrCat(kSound, absl::StrReplaceAll(more, {{"KEY", path}}), "\n"));
+  };
+  EXPECT_THAT(errors("anonymous: off\nnamed_clients: [{name: web, key_file: KEY, read: [\"\"]}]"), testing::IsEmpty());
+  EXPECT_THAT(errors("named_clients: [{name: web, key_file: KEY}]"),
+              ElementsAre(HasSubstr("named_clients[0]: a client without rights, expected prefixes")));
+  EXPECT_THAT(errors("named_clients: [{name: web, key_file: KEY, read: [a]}, {name: web, key_file: KEY, read: [b]}]"),
+              ElementsAre(HasSubstr("named_clients[1].name: got \"web\", expected a name no other client has"),
+                          HasSubstr("named_clients[1].key_file: got the same key as another client")));
+  EXPECT_THAT(ErrorsOf(absl::StrCat(
+                  absl::StrReplaceAll(kSound, {{"cluster_key: 0011", "cluster_key: a011"}}),
+                  absl::StrReplaceAll("named_clients: [{name: web, key_file: KEY, read: [a]}]\n", {{"KEY", path}}))),
+              ElementsAre(HasSubstr("named_clients[0].key_file: got the same key as the cluster, expected one that this client")));
+  EXPECT_THAT(errors("named_clients: [{name: web, key_file: /nowhere/key, read: [a]}]"),
+              ElementsAre(HasSubstr("named_clients[0].key_file: the file \"/nowhere/key\" cannot be opened")));
+  EXPECT_THAT(errors(absl::StrCat("named_clients: [{name: web, key_file: KEY, write: [", std::string(251, 'x'), "]}]")),
+              ElementsAre(HasSubstr("named_clients[0].write[0]: got 251 bytes, expected at most the 250 of a key")));
+  std::filesystem::permissions(path, std::filesystem::perms::others_read, std::filesystem::perm_options::add);
+  EXPECT_THAT(errors("named_clients: [{name: web, key_file: KEY, read: [a]}]"),
+              ElementsAre(HasSubstr("can be read by everybody (mode 0404), expected mode 0600 or 0640")));
+  std::filesystem::remove(path);
+}
+
+TEST(NodeConfigErrors, WithoutAnonymousClientsOthersAreStated) {
+  EXPECT_THAT(ErrorsOf(absl::StrCat(kSound, "anonymous: off\n")),
+              ElementsAre(HasSubstr("anonymous: got \"off\", expected clients in `named_clients`")));
+  const std::string path = testing::TempDir() + "hedgerow-client-key-2";
+  std::ofstream(path) << "a0112233445566778899aabbccddeeff\n";
+  std::filesystem::permissions(path, std::filesystem::perms::owner_read);
+  const std::string named =
+      absl::StrCat(kSound, "anonymous: off\nnamed_clients: [{name: web, key_file: ", path, ", read: [\"\"]}]\n");
+  EXPECT_THAT(ErrorsOf(absl::StrCat(named, "memcached: {listen: \"10.0.0.1:11211\"}\n")),
+              ElementsAre(HasSubstr("memcached: got memcached's protocol, by which no client can prove itself")));
+  EXPECT_THAT(ErrorsOf(absl::StrCat(named, "memcached: {listen: \"10.0.0.1:11211\", anonymous: on}\n")), testing::IsEmpty());
+  std::filesystem::remove(path);
 }
 
 TEST(NodeConfigErrors, WhatServesEverywhereLeavesNoAddressOfItsPort) {

@@ -125,7 +125,7 @@ TEST(NodeConfig, TheMembersOfAClusterThatHasBegunAreNotTheFilesToChange) {
 }
 
 // It is in the log's configuration until the next change, and an operator strikes it from the file at once.
-TEST(NodeConfig, WhoHasLeftNeedNotStandInTheFile) {
+TEST(NodeConfig, AFormerMemberNeedNotStandInTheFile) {
   const raft::Configuration began = Members({1, 2, 3}, 0);
   raft::Configuration now = Members({1, 2, 3, 4}, 4);
   now.voters = 0b1101;
@@ -162,7 +162,7 @@ TEST(NodeConfig, AddressesAreTheFilesUntilMembersHaveChanged) {
   EXPECT_EQ(members.members[1].address, "10.0.0.99:1");
 }
 
-TEST(NodeConfig, WhoJoinsAClusterThatHasBegunAnewSaysWhichBeginning) {
+TEST(NodeConfig, AJoinerOfARecoveredClusterNamesItsRecoveryGeneration) {
   NodeConfig config = Sound(R"(
 cluster_id: 7
 cluster_key: 00112233445566778899aabbccddeeff
@@ -173,7 +173,7 @@ members: [{id: 4, peer: "10.0.0.4:4802", serve: "10.0.0.4:4801"}]
 )");
   EXPECT_TRUE(config.join);
   EXPECT_EQ(config.cluster_epoch, 3u);
-  EXPECT_EQ(config.beginning, ~uint64_t{0});
+  EXPECT_EQ(config.recovery_nonce, ~uint64_t{0});
 }
 
 TEST(NodeConfig, EveryKeyArrives) {

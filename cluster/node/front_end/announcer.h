@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tells the proxies who leads while this node does: at once when it is elected, then with its heartbeats,
-// because an announcement may be lost and a proxy may be new. What it says is ordered by (term, sequence), so
-// nothing old can take a leader's place. On the loop's thread.
+// Announces this node to the proxies while it leads: at once when it is elected, then with its heartbeats,
+// because an announcement may be lost and a proxy may be new. Announcements are ordered by (term, sequence), so
+// an old one cannot replace a newer leader. On the loop's thread.
 
 #pragma once
 

@@ -2,19 +2,27 @@
 #include "cluster/node/front_end/front_end.h"
 
 #include <cstring>
+#include <ctime>
 #include <utility>
 
 namespace hedgerow::node {
 namespace {
 
 // ReplyTo::way: the client's address in the first two words, the local one that it asked in the last two. way[2]: the port,
-// the request's kind above it, and at the top whether it is a node's (peers.cc).
+// the request's kind above it, then the key that has proved it, and at the top whether it is a node's (peers.cc).
 constexpr int kKindShift = 16;
+constexpr int kProvedByShift = 24;
 
-kv::ReplyTo ReplyToClient(const Datagram& datagram, const wire::HkvRequest& request) {
+kv::ReplyTo ReplyToClient(const Datagram& datagram, const wire::HkvRequest& request, ClientAccess::KeyNumber proved_by) {
   kv::ReplyTo reply_to{.client = request.client_id, .request = request.seq, .way = WayBack(datagram)};
-  reply_to.way[2] |= static_cast<uint64_t>(request.kind) << kKindShift;
+  reply_to.way[2] |= static_cast<uint64_t>(request.kind) << kKindShift | uint64_t{proved_by} << kProvedByShift;
   return reply_to;
+}
+
+uint64_t UnixNow_ms() {
+  timespec now{};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1000 + static_cast<uint64_t>(now.tv_nsec) / 1'000'000;
 }
 
 }  // namespace
@@ -52,8 +60,10 @@ std::optional<kv::Request> FrontEnd::Take(const Datagram& datagram) {
   }
   ++counters_.requests;
   wire::HkvRequest& asked = *parsed.request;
+  ClientAccess::KeyNumber proved_by = 0;
+  if (!MayAsk(datagram, asked, proved_by)) return std::nullopt;
   kv::Request request;
-  request.reply_to = ReplyToClient(datagram, asked);
+  request.reply_to = ReplyToClient(datagram, asked, proved_by);
   request.patience_ns = wire::Patience_ns(asked);
   if (wire::RowOf(asked.kind).writes) {
     request.command = wire::CommandOf(std::move(asked));
@@ -63,41 +73,69 @@ std::optional<kv::Request> FrontEnd::Take(const Datagram& datagram) {
   return request;
 }
 
+// Answers what is denied: with a tag if the client has proved itself, and never with more bytes than were asked with.
+bool FrontEnd::MayAsk(const Datagram& datagram, const wire::HkvRequest& asked, ClientAccess::KeyNumber& proved_by) {
+  const ClientAccess::Verdict verdict = access_->Judge(datagram.bytes, asked, UnixNow_ms());
+  proved_by = verdict.proved_by;
+  counters_.authenticated += proved_by != 0;
+  if (!verdict.denied) return true;
+  ++counters_.denied[static_cast<size_t>(verdict.why)];
+  Send(datagram.to, datagram.from,
+       {.kind = asked.kind,
+        .status = wire::HkvStatus::kDenied,
+        .client_id = asked.client_id,
+        .seq = asked.seq,
+        .denial = verdict.why,
+        .denied_key = verdict.key},
+       proved_by);
+  return false;
+}
+
+void FrontEnd::SetNamedClients(bool anonymous, std::vector<NamedClient> named) {
+  const ClientAccess::KeyNumber first = access_->next_number();
+  access_before_ = std::exchange(access_, std::make_unique<ClientAccess>(anonymous, std::move(named), first));
+}
+
 void FrontEnd::Answer(const kv::Answer& answer, uint32_t pushback) {
   const auto [from, to] = EndsOf(answer.reply_to);
-  wire::HkvAnswer said;
-  said.kind = static_cast<wire::HkvKind>(static_cast<uint8_t>(answer.reply_to.way[2] >> kKindShift));
-  said.client_id = answer.reply_to.client;
-  said.seq = answer.reply_to.request;
+  wire::HkvAnswer reply;
+  reply.kind = static_cast<wire::HkvKind>(static_cast<uint8_t>(answer.reply_to.way[2] >> kKindShift));
+  reply.client_id = answer.reply_to.client;
+  reply.seq = answer.reply_to.request;
   switch (answer.kind) {
     case kv::Answer::Kind::kResult:
-      said.status = wire::StatusOf(answer.result.code);
-      said.session = answer.result.session;
-      said.token = answer.result.token;
-      said.values = answer.result.values;
+      reply.status = wire::StatusOf(answer.result.code);
+      reply.session = answer.result.session;
+      reply.token = answer.result.token;
+      reply.values = answer.result.values;
       break;
     case kv::Answer::Kind::kValue:
-      said.status = answer.value.has_value() ? wire::HkvStatus::kOk : wire::HkvStatus::kNotFound;
-      said.value = answer.value.value_or("");
+      reply.status = answer.value.has_value() ? wire::HkvStatus::kOk : wire::HkvStatus::kNotFound;
+      reply.value = answer.value.value_or("");
       break;
     case kv::Answer::Kind::kNotLeader:
-      said.status = wire::HkvStatus::kNotLeader;
-      said.hint = static_cast<uint32_t>(answer.leader_hint.value());
+      reply.status = wire::HkvStatus::kNotLeader;
+      reply.hint = static_cast<uint32_t>(answer.leader_hint.value());
       break;
     case kv::Answer::Kind::kItems:  // the other front end's (memcached_front_end.h)
       break;
   }
   // Another copy of what found a bound reached would find it, too.
-  if (said.status == wire::HkvStatus::kOverloaded) pushback = wire::kHkvNeverHedge;
-  if (said.status != wire::HkvStatus::kNotLeader) said.pushback = pushback;
-  counters_.asked_for_no_hedge += said.pushback == wire::kHkvNeverHedge;
-  counters_.asked_for_later_hedge += said.pushback != 0 && said.pushback != wire::kHkvNeverHedge;
-  Send(from, to, said);
+  if (reply.status == wire::HkvStatus::kOverloaded) pushback = wire::kHkvNeverHedge;
+  if (reply.status != wire::HkvStatus::kNotLeader) reply.pushback = pushback;
+  counters_.asked_for_no_hedge += reply.pushback == wire::kHkvNeverHedge;
+  counters_.asked_for_later_hedge += reply.pushback != 0 && reply.pushback != wire::kHkvNeverHedge;
+  Send(from, to, reply, static_cast<ClientAccess::KeyNumber>(answer.reply_to.way[2] >> kProvedByShift));
 }
 
-void FrontEnd::Send(const NetAddress& from, const NetAddress& to, const wire::HkvAnswer& answer) {
+// To a client whose key is gone meanwhile, a reload ago, nothing can be said that it would believe.
+void FrontEnd::Send(const NetAddress& from, const NetAddress& to, const wire::HkvAnswer& answer,
+                    ClientAccess::KeyNumber proved_by) {
   ++counters_.answers[static_cast<size_t>(answer.status)];
-  socket_.SendFrom(from, to, wire::Encode(answer));
+  if (proved_by == 0) return socket_.SendFrom(from, to, wire::Encode(answer));
+  const wire::Key* key = access_->Find(proved_by);
+  if (key == nullptr && access_before_ != nullptr) key = access_before_->Find(proved_by);
+  if (key != nullptr) socket_.SendFrom(from, to, wire::SealHkvAnswer(wire::Encode(answer, wire::kHkvTag_bytes), *key));
 }
 
 }  // namespace hedgerow::node

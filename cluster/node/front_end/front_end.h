@@ -8,10 +8,13 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "cluster/kv/request_router.h"
+#include "cluster/node/front_end/client_access.h"
 #include "cluster/node/net/udp_socket.h"
 #include "cluster/raft/types.h"
 #include "cluster/wire/hkv.h"
@@ -27,10 +30,16 @@ class FrontEnd {
     std::array<uint64_t, wire::kHkvStatuses> answers{};  // by HkvStatus
     uint64_t asked_for_no_hedge = 0;                     // of these
     uint64_t asked_for_later_hedge = 0;
+    std::array<uint64_t, wire::kHkvDenials> denied{};  // of these, by HkvDenial
+    uint64_t authenticated = 0;                        // requests that a named client has proved
   };
 
   // `clients`: the sources that are served; it outlives this.
-  FrontEnd(UdpSocket& socket, const net::Networks& clients) : socket_(socket), clients_(clients) {}
+  FrontEnd(UdpSocket& socket, const net::Networks& clients, bool anonymous, std::vector<NamedClient> named)
+      : socket_(socket), clients_(clients), access_(std::make_unique<ClientAccess>(anonymous, std::move(named))) {}
+
+  // From now on; what waits for an answer gets it under the key that has proved it.
+  void SetNamedClients(bool anonymous, std::vector<NamedClient> named);
 
   std::optional<kv::Request> Take(const Datagram& datagram);
   // `pushback` is what else it says (Pushback); OVERLOADED asks for no hedge by itself.
@@ -39,10 +48,14 @@ class FrontEnd {
   const Counters& counters() const { return counters_; }
 
  private:
-  void Send(const NetAddress& from, const NetAddress& to, const wire::HkvAnswer& answer);
+  void Send(const NetAddress& from, const NetAddress& to, const wire::HkvAnswer& answer,
+            ClientAccess::KeyNumber proved_by = 0);
+  bool MayAsk(const Datagram& datagram, const wire::HkvRequest& asked, ClientAccess::KeyNumber& proved_by);
 
   UdpSocket& socket_;
   const net::Networks& clients_;
+  std::unique_ptr<const ClientAccess> access_;
+  std::unique_ptr<const ClientAccess> access_before_;
   Counters counters_;
 };
 

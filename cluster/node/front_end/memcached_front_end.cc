@@ -77,7 +77,7 @@ MemcachedFrontEnd::MemcachedFrontEnd(const NodeConfig& config, std::unique_ptr<U
 // Never faster than the file says, which may say less than what the members and the window allow.
 void MemcachedFrontEnd::Follow(size_t members, const kv::MemcachedLimits& limits) {
   memory_bytes_ = limits.memory_bytes;
-  if (members == 0) return;  // it joins, and has heard of nobody yet
+  if (members == 0) return;  // it joins, and knows no member yet
   const uint64_t per_s = RateOf(config_, members, limits.window.window_ns);
   if (per_s == rate_per_s_) return;
   rate_per_s_ = per_s;
@@ -146,12 +146,13 @@ std::optional<kv::Request> MemcachedFrontEnd::Take(const Datagram& datagram, uin
   memcached::Request& asked = *parsed.request;
   ++counters_.requests[static_cast<size_t>(asked.verb)];
   if (asked.verb == Verb::kVersion) {
-    Say(now_ns, datagram.to, datagram.from, asked.id,
+    SendReply(
+        now_ns, datagram.to, datagram.from, asked.id,
         {.outcome = Outcome::kOther, .text = std::string("VERSION ") + operate::kVersion + "-hedgerow\r\n"});
     return std::nullopt;
   }
   if (asked.verb == Verb::kStats) {
-    Say(now_ns, datagram.to, datagram.from, asked.id, SayStats(now_ns, state));
+    SendReply(now_ns, datagram.to, datagram.from, asked.id, StatsReply(now_ns, state));
     return std::nullopt;
   }
   kv::Request request;
@@ -171,36 +172,36 @@ std::optional<kv::Request> MemcachedFrontEnd::Take(const Datagram& datagram, uin
 void MemcachedFrontEnd::Answer(uint64_t now_ns, const kv::Answer& answer) {
   const kv::ReplyTo& to = answer.reply_to;
   const auto verb = static_cast<Verb>(static_cast<uint8_t>(to.way[2] >> kVerbShift));
-  memcached::Said said;
+  memcached::Reply reply;
   switch (answer.kind) {
     case kv::Answer::Kind::kResult:
-      said = memcached::SayResult(verb, answer.result);
+      reply = memcached::ResultReply(verb, answer.result);
       break;
     case kv::Answer::Kind::kItems:
-      said = memcached::SayItems(verb, to.client, answer.items);
+      reply = memcached::ItemsReply(verb, to.client, answer.items);
       break;
     case kv::Answer::Kind::kNotLeader:
     case kv::Answer::Kind::kValue:
-      said = memcached::SayNoLeader();
+      reply = memcached::NoLeaderReply();
       break;
   }
   if ((to.way[2] & kNoReply) != 0) {
-    ++counters_.answers[static_cast<size_t>(said.outcome)];
+    ++counters_.answers[static_cast<size_t>(reply.outcome)];
     ++counters_.no_reply;
     return;
   }
   const auto [local, client] = EndsOf(to);
-  Say(now_ns, local, client, static_cast<uint16_t>(to.request), said);
+  SendReply(now_ns, local, client, static_cast<uint16_t>(to.request), reply);
 }
 
 // Only gets have answers so long that they can be refused, and those change nothing.
-void MemcachedFrontEnd::Say(uint64_t now_ns, const NetAddress& from, const NetAddress& to, uint16_t id,
-                            const memcached::Said& said) {
-  if (paced_.Answer(now_ns, from, to, memcached::Datagrams(id, said.text), Sender())) {
-    ++counters_.answers[static_cast<size_t>(said.outcome)];
+void MemcachedFrontEnd::SendReply(uint64_t now_ns, const NetAddress& from, const NetAddress& to, uint16_t id,
+                                  const memcached::Reply& reply) {
+  if (paced_.Answer(now_ns, from, to, memcached::Datagrams(id, reply.text), Sender())) {
+    ++counters_.answers[static_cast<size_t>(reply.outcome)];
     return;
   }
-  const memcached::Said refused = memcached::SayOverloaded();
+  const memcached::Reply refused = memcached::OverloadedReply();
   ++counters_.answers[static_cast<size_t>(refused.outcome)];
   socket_->SendFrom(from, to, memcached::Datagrams(id, refused.text).front());
 }
@@ -216,15 +217,15 @@ PacedAnswers::Send MemcachedFrontEnd::Sender() {
   };
 }
 
-memcached::Said MemcachedFrontEnd::SayStats(uint64_t now_ns, const kv::MemcachedState& state) const {
+memcached::Reply MemcachedFrontEnd::StatsReply(uint64_t now_ns, const kv::MemcachedState& state) const {
   uint64_t changes = 0;
   for (size_t verb = 0; verb <= static_cast<size_t>(Verb::kPrepend); ++verb)
     changes += counters_.requests[verb];
   const uint64_t gets = counters_.requests[static_cast<size_t>(Verb::kGet)] +
                         counters_.requests[static_cast<size_t>(Verb::kGets)];
-  memcached::Said said{.outcome = Outcome::kOther};
-  const auto line = [&said](const char* name, const std::string& value) {
-    said.text += std::string("STAT ") + name + " " + value + "\r\n";
+  memcached::Reply reply{.outcome = Outcome::kOther};
+  const auto line = [&reply](const char* name, const std::string& value) {
+    reply.text += std::string("STAT ") + name + " " + value + "\r\n";
   };
   line("pid", std::to_string(getpid()));
   line("uptime", std::to_string((now_ns - opened_ns_) / 1'000'000'000));
@@ -235,8 +236,8 @@ memcached::Said MemcachedFrontEnd::SayStats(uint64_t now_ns, const kv::Memcached
   line("limit_maxbytes", std::to_string(memory_bytes_));
   line("cmd_get", std::to_string(gets));
   line("cmd_set", std::to_string(changes));
-  said.text += "END\r\n";
-  return said;
+  reply.text += "END\r\n";
+  return reply;
 }
 
 std::string MemcachedFrontEnd::Note() const {

@@ -26,8 +26,7 @@
 
 namespace hedgerow::node {
 
-// From a client's datagram to when nobody waits any more: the protocol says nothing of it, and this is the
-// proxy's own deadline.
+// How long a client waits for its answer. The protocol does not define it; this is the proxy's own deadline.
 constexpr uint64_t kMemcachedPatience_ns = 2'000'000'000;
 
 class MemcachedFrontEnd {
@@ -37,7 +36,7 @@ class MemcachedFrontEnd {
     std::array<uint64_t, memcached::kRefusals> refusals{};  // by Refusal
     std::array<uint64_t, memcached::kDrops> drops{};        // by Drop
     std::array<uint64_t, memcached::kOutcomes> answers{};   // by Outcome; those of noreply, too
-    uint64_t no_reply = 0;                                  // of these, said to nobody
+    uint64_t no_reply = 0;                                  // of these, answered by nothing
   };
   using Taker = std::function<void(uint64_t arrived_ns, kv::Request request)>;
 
@@ -74,8 +73,9 @@ class MemcachedFrontEnd {
   PacedAnswers::Send Sender();
   bool Refuse(const Datagram& datagram, memcached::Refusal refusal, const std::string& answer);
   bool WithinRate(const Datagram& datagram, uint64_t now_ns);
-  void Say(uint64_t now_ns, const NetAddress& from, const NetAddress& to, uint16_t id, const memcached::Said& said);
-  memcached::Said SayStats(uint64_t now_ns, const kv::MemcachedState& state) const;
+  void SendReply(uint64_t now_ns, const NetAddress& from, const NetAddress& to, uint16_t id,
+                 const memcached::Reply& reply);
+  memcached::Reply StatsReply(uint64_t now_ns, const kv::MemcachedState& state) const;
 
   MemcachedConfig config_;
   memcached::Limits limits_;

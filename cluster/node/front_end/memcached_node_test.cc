@@ -223,7 +223,7 @@ TEST_P(MemcachedNodeTest, LargeValuesComeInNumberedDatagrams) {
   EXPECT_EQ(client_.Ask(leader(), "get a\r\n"), "END\r\n");
 }
 
-TEST_P(MemcachedNodeTest, AnItemEndsThoughNobodyWrites) {
+TEST_P(MemcachedNodeTest, AnItemEndsWithoutWrites) {
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_EQ(client_.Ask(leader(), "set k 0 3 1\r\nx\r\n"), "STORED\r\n");
   EXPECT_EQ(client_.Ask(follower(), "set absolute 0 " + std::to_string(time(nullptr) + 3600) + " 1\r\nx\r\n"),
@@ -237,7 +237,7 @@ TEST_P(MemcachedNodeTest, AnItemEndsThoughNobodyWrites) {
   EXPECT_EQ(client_.Ask(follower(2), "get absolute\r\n"), "VALUE absolute 0 1\r\nx\r\nEND\r\n");
 }
 
-TEST_P(MemcachedNodeTest, WhatNobodyWaitsForIsDoneAndNotAnswered) {
+TEST_P(MemcachedNodeTest, AnAbandonedRequestIsDoneAndNotAnswered) {
   EXPECT_EQ(client_.Ask(follower(), "set k 0 0 1 noreply\r\nx\r\n", 200), "");
   EXPECT_TRUE(
       Eventually([this] { return client_.Ask(leader(), "get k\r\n") == "VALUE k 0 1\r\nx\r\nEND\r\n"; }));

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Answers of more datagrams than a client's socket has room for. A socket that nobody has configured holds 212,992 bytes of
-// packets (net.core.rmem_default), an answer of memcached's up to a megabyte: sent at once, its end is dropped, and so it is
-// each time the client asks again. So the first datagrams leave at once and the others in slices, as the loop turns. A client has
-// one queue, however many such answers it has asked for. Memory is bounded, of a client and in all: what would
-// pass a bound is not queued at all, and its client is told so. Owned by the memcached front end, on the loop's thread.
+// Answers of more datagrams than a client's socket has room for. A socket with the kernel's default holds
+// 212,992 bytes of packets (net.core.rmem_default), an answer of memcached's up to a megabyte: sent at once,
+// its end is dropped, and so it is each time the client asks again. So the first datagrams leave at once and
+// the others in slices, as the loop turns. A client has one queue, however many such answers it has asked for.
+// Memory is bounded, of a client and in all: what would pass a bound is not queued at all, and its client is
+// told so. Owned by the memcached front end, on the loop's thread.
 
 #pragma once
 

@@ -120,7 +120,7 @@ TEST_F(PacedAnswersTest, AllQueuesTogetherAreBounded) {
   EXPECT_EQ(paced_.counters().refused, 1u);
 }
 
-TEST_F(PacedAnswersTest, ATurnSendsABoundedNumberAndNobodyIsPassedOverTwice) {
+TEST_F(PacedAnswersTest, ATurnSendsABoundedNumberAndNoClientIsPassedOverTwice) {
   const size_t clients = 2 * PacedAnswers::kTurnMax / PacedAnswers::kSlice;
   for (uint16_t client = 1; client <= clients; ++client) EXPECT_TRUE(Answer(0, client, PacedAnswers::kAtOnce + 8));
   Left();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What this node says to whoever hedges for its clients. Hedging is for a replica that is slower than it should
-// be; one that has too much to do becomes slower by every copy that its queue gets, and so do the others it
-// would be sent to, since they ask this one or are asked by it. So with a queue that is a quarter full a node
-// asks for hedges no sooner than the queue takes at the present rate (Little's law), and with half of it full
-// for none. Pure; used by the node's loop for each answer to a client. What is said is forgotten after a second
-// (docs/WIRE_FORMAT.md), so nothing has to be taken back.
+// What this node asks of the proxies and clients that hedge. Hedging is for a replica that is slower than it
+// should be; one that has too much to do becomes slower by every copy that its queue gets, and so do the others
+// it would be sent to, since they ask this one or are asked by it. So with a queue that is a quarter full a
+// node asks for hedges no sooner than the queue takes at the present rate (Little's law), and with half of it
+// full for none. Pure; used by the node's loop for each answer to a client. What is said is forgotten after a
+// second (docs/WIRE_FORMAT.md), so nothing has to be taken back.
 
 #pragma once
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Until when something is waited for, by the monotonic clock: somebody may set the wall clock meanwhile. Used by the
-// commands, and by whatever else of a node waits outside its loop.
+// The end of a wait, by the monotonic clock: the wall clock may be set meanwhile. Used by the commands and by
+// everything else of a node that waits outside its loop.
 
 #pragma once
 

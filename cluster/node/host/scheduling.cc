@@ -19,7 +19,7 @@ namespace hedgerow::node {
 namespace {
 
 constexpr char kFile[] = "/proc/self/autogroup";
-// The kernel takes one such change in 100 ms from all who are not CAP_SYS_ADMIN.
+// The kernel takes one such change in 100 ms from all processes without CAP_SYS_ADMIN.
 constexpr int kTriesMax = 10;
 constexpr absl::Duration kBetweenTries = absl::Milliseconds(100);
 

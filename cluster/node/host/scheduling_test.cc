@@ -63,7 +63,7 @@ TEST(Scheduling, ASessionOfItsOwnGetsTheProcesssNiceValue) {
   EXPECT_THAT(AfterwardsIn(/*own_session=*/true, 7), AnyOf("", EndsWith(" nice 7")));
 }
 
-TEST(Scheduling, NobodyElsesSessionIsChanged) {
+TEST(Scheduling, AnotherProcesssSessionIsNotChanged) {
   const std::string before = Autogroup();
   EXPECT_EQ(AfterwardsIn(/*own_session=*/false, 3), before);
   EXPECT_EQ(Autogroup(), before);

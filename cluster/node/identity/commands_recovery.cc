@@ -8,21 +8,19 @@
 #include <iostream>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "cluster/api/node.pb.h"
 #include "cluster/node/admin/admin_client.h"
 #include "cluster/node/config/config.h"
 #include "cluster/node/identity/rejoin.h"
 #include "cluster/node/identity/recovery_seed.h"
 #include "cluster/storage/backup_file.h"
-#include "cluster/storage/beginning.h"
+#include "cluster/storage/restore_log.h"
 #include "cluster/transfer/load_state.h"
 
 namespace hedgerow::node {
@@ -78,17 +76,17 @@ absl::StatusOr<v1::RestoreReport> Examine(const storage::Backup& backup) {
   return report;
 }
 
-// What the members begin with decides who is a majority. Files that differ could make two of them.
+// The members in the files decide what a majority is. Files that differ could make two majorities.
 absl::Status CheckMembers(const storage::Backup& backup, const NodeConfig& config) {
   const std::vector<uint64_t> had = VotersOf(backup.snapshot->header().snapshot.configuration);
-  const std::vector<uint64_t> said = VotersOf(ConfigurationOf(config));
-  if (had == said) return absl::OkStatus();
+  const std::vector<uint64_t> listed = VotersOf(ConfigurationOf(config));
+  if (had == listed) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "members: the backup has ", absl::StrJoin(had, ", "), ", and the configuration file has ",
-      absl::StrJoin(said, ", "),
-      ". All that begin anew must begin with the same members, or there may be two clusters. If they are to "
-      "be ",
-      absl::StrJoin(said, ", "),
+      absl::StrJoin(listed, ", "),
+      ". All members of the recovered cluster must begin with the same members, or there may be two clusters. "
+      "If they are to be ",
+      absl::StrJoin(listed, ", "),
       ", see that the configuration files of all of them say so, and give --other-members on each"));
 }
 
@@ -99,9 +97,9 @@ absl::StatusOr<v1::RestoreReport> Restore(const NodeConfig& config, const std::s
   // With its own entry alone in its file it would be a cluster, with the others' key.
   if (config.join) {
     return absl::FailedPreconditionError(
-        "join is on, and who joins a cluster gets everything from its leader: nothing is to be restored. "
-        "`beginning` in its file says which beginning of the cluster it joins. If this node is to begin with "
-        "the others, take `join` out of its file and list all members");
+        "join is on, and a node that joins a cluster gets everything from its leader: nothing is to be restored. "
+        "`beginning` in its file says which recovery generation of the cluster it joins. If this node is to "
+        "begin with the others, take `join` out of its file and list all members");
   }
   absl::StatusOr<storage::Backup> backup = storage::OpenBackup(path);
   if (!backup.ok()) return backup.status();
@@ -110,27 +108,28 @@ absl::StatusOr<v1::RestoreReport> Restore(const NodeConfig& config, const std::s
   if (!report.ok()) return report;
   backup = storage::OpenBackup(path);  // from its beginning
   if (!backup.ok()) return backup.status();
-  storage::Origin origin = backup->header.begins;
-  if (epoch != 0 && epoch < origin.epoch) {
-    return absl::InvalidArgumentError(absl::StrCat("--epoch: got ", epoch, ", expected ", origin.epoch,
+  storage::RecoveryGeneration generation = backup->header.begins;
+  if (epoch != 0 && epoch < generation.epoch) {
+    return absl::InvalidArgumentError(absl::StrCat("--epoch: got ", epoch, ", expected ", generation.epoch,
                                                    " or more: epoch ", backup->header.of.epoch, " was before"));
   }
-  if (epoch != 0) origin.epoch = epoch;
+  if (epoch != 0) generation.epoch = epoch;
   const absl::Status begun =
-      storage::BeginLog(config.data_dir, {.cluster_id = config.cluster_id, .node = config.self}, origin,
-                        *backup->snapshot, ConfigurationOf(config));
+      storage::RestoreLog(config.data_dir, {.cluster_id = config.cluster_id, .node = config.self}, generation,
+                          *backup->snapshot, ConfigurationOf(config));
   if (!begun.ok()) return begun;
   report->set_data_dir(config.data_dir);
   report->set_node(config.self.value());
   report->set_index(backup->header.last.index.value());
-  report->set_cluster_epoch(origin.epoch);
-  report->set_beginning(absl::StrFormat("%016x", origin.beginning));
+  report->set_cluster_epoch(generation.epoch);
+  report->set_beginning(absl::StrFormat("%016x", generation.nonce));
   return report;
 }
 
 std::string RestoreText(const v1::RestoreReport& report, const NodeConfig& config, const std::string& path) {
   std::string text = absl::StrFormat(
-      "node %d of cluster %d begins anew after entry %d, with %d keys and %d sessions, in cluster epoch %d\n",
+      "node %d of the recovered cluster %d goes on after entry %d, with %d keys and %d sessions, in cluster "
+      "epoch %d\n",
       report.node(), config.cluster_id, report.index(), report.keys(), report.sessions(),
       report.cluster_epoch());
   if (config.members.size() > 1) {
@@ -149,20 +148,21 @@ v1::RecoverReport ReportOf(const NodeConfig& config, const RecoverySeed& seed) {
   report.set_last_index(seed.log.last.index.value());
   report.set_last_term(seed.log.last.term.value());
   report.set_snapshot_index(seed.log.raft.snapshot.last.index.value());
-  report.set_cluster_epoch(seed.log.origin.epoch);
+  report.set_cluster_epoch(seed.log.generation.epoch);
   for (const std::string& doubt : seed.log.doubts) report.add_doubts(doubt);
   report.set_keys(seed.state->values());
   report.set_sessions(seed.state->sessions());
   return report;
 }
 
-// The file says who begins anew, and may be older than the log: who has come since is not in it, and who has
-// gone still is.
+// The file names the members of the recovered cluster, and may be older than the log: members that were added
+// since are missing in it, and removed ones are still there.
 std::string MembersText(const NodeConfig& config, const RecoverySeed& seed) {
   const std::vector<uint64_t> by_log = VotersOf(MembersOf(seed.log.raft, config));
   const std::vector<uint64_t> by_file = VotersOf(ConfigurationOf(config));
-  std::string text = absl::StrCat("  the members that begin anew are those of the configuration file: ",
-                                  absl::StrJoin(by_file, ", "), "\n");
+  std::string text =
+      absl::StrCat("  the members of the recovered cluster are those of the configuration file: ",
+                   absl::StrJoin(by_file, ", "), "\n");
   if (by_log != by_file) {
     absl::StrAppend(&text, "  IN DOUBT: by its log the voters were ", absl::StrJoin(by_log, ", "),
                     ". Say in the file who is to begin, with all addresses, the same on all of them\n");
@@ -192,7 +192,7 @@ std::string RecoverText(const v1::RecoverReport& report, const NodeConfig& confi
   return text;
 }
 
-// The cluster's id, so that nobody's fingers do it by themselves.
+// Asks for the cluster's id, so that it is not confirmed by habit.
 bool Agreed(const Call& call, const NodeConfig& config, std::istream& in) {
   if (call.arguments.Has("yes")) return true;
   call.err << "Type the cluster's id (" << config.cluster_id << ") to go on: " << std::flush;
@@ -247,7 +247,7 @@ int RunRecover(const Call& call, std::istream& in) {
     return call.Fail(operate::kExitFailure, "this log holds nothing that a cluster could begin with");
   if (!call.arguments.json()) call.err << text;
   if (!Agreed(call, *config, in)) return call.Fail(operate::kExitFailure, "nothing was written");
-  const absl::StatusOr<storage::BackupHeader> header = WriteBeginning(path, *config, *seed);
+  const absl::StatusOr<storage::BackupHeader> header = WriteRecoveryBackup(path, *config, *seed);
   if (!header.ok()) return call.Fail(header.status());
   report.set_file(path);
   report.set_begins_epoch(header->begins.epoch);

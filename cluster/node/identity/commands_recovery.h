@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The commands for a cluster that begins anew: they work on files of nodes that do not run. docs/cluster.md
+// The commands for a recovered cluster: they work on files of nodes that do not run. docs/cluster.md
 // tells when, docs/adr/0019 why so. main.cc runs them in place of what commands.h has under their names.
 
 #pragma once

@@ -26,11 +26,11 @@ bool IsWithin(const fs::path& inner, const fs::path& outer) {
 
 }  // namespace
 
-HostMemory::HostMemory(const std::string& admin_socket, const std::string& data_dir, uint64_t log_id) {
+HostMemory::HostMemory(const std::string& admin_socket, const std::string& data_dir, uint64_t copy_id) {
   const fs::path folder = fs::path(admin_socket).parent_path();
   std::error_code error;
   if (folder.empty() || !fs::is_directory(folder, error) || IsWithin(folder, data_dir)) return;
-  path_ = (folder / absl::StrFormat("started-%016x", log_id)).string();
+  path_ = (folder / absl::StrFormat("started-%016x", copy_id)).string();
 }
 
 uint64_t HostMemory::starts() const {

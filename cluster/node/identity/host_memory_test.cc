@@ -26,8 +26,8 @@ class HostMemoryTest : public testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  HostMemory Of(uint64_t log_id, const std::string& socket = "/run/admin.sock") const {
-    return {folder_ + socket, folder_ + "/data", log_id};
+  HostMemory Of(uint64_t copy_id, const std::string& socket = "/run/admin.sock") const {
+    return {folder_ + socket, folder_ + "/data", copy_id};
   }
 
   std::string folder_;

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
@@ -11,6 +10,7 @@
 #include "absl/time/time.h"
 #include "cluster/node/identity/host_memory.h"
 #include "cluster/storage/errors.h"
+#include "cluster/storage/watermark.h"
 
 namespace hedgerow::node {
 namespace {
@@ -67,13 +67,6 @@ absl::StatusOr<storage::Identity> ReadOrCreate(const NodeConfig& config) {
 
 }  // namespace
 
-std::string BootId() {
-  std::string line;
-  std::ifstream file("/proc/sys/kernel/random/boot_id");
-  std::getline(file, line);
-  return line.empty() ? "unknown" : line;
-}
-
 absl::Status CheckKnown(const std::string& folder, const storage::Identity& identity) {
   if (!identity.unknown_to.has_value()) return absl::OkStatus();
   if (!identity.unknown_to->IsSet()) {
@@ -93,7 +86,7 @@ absl::StatusOr<std::unique_ptr<IdentityKeeper>> IdentityKeeper::Open(const NodeC
   if (absl::Status owner = storage::CheckOwner(config.data_dir, *identity, config.cluster_id, config.self); !owner.ok())
     return owner;
   if (absl::Status known = CheckKnown(config.data_dir, *identity); !known.ok()) return known;
-  if (boot_id.empty()) boot_id = BootId();
+  if (boot_id.empty()) boot_id = storage::KernelBootId();
   return std::unique_ptr<IdentityKeeper>(new IdentityKeeper(config.data_dir, std::move(boot_id), *std::move(identity)));
 }
 

@@ -13,7 +13,6 @@
 #include <optional>
 #include <string>
 #include <thread>
-#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -101,8 +100,5 @@ class IdentityKeeper final : public CopyRegister {
 
 // Why a node with this identity is LOST; OK: it is not.
 absl::Status CheckKnown(const std::string& folder, const storage::Identity& identity);
-
-// The kernel's name of the host's present run.
-std::string BootId();
 
 }  // namespace hedgerow::node

@@ -63,7 +63,7 @@ TEST_F(IdentityKeeperTest, WhatIsRecordedIsThereAtTheNextStart) {
   }
 }
 
-TEST_F(IdentityKeeperTest, WhoIsNoMemberAnyMoreIsForgottenAndTheOthersAreNot) {
+TEST_F(IdentityKeeperTest, AFormerMemberIsForgottenAndTheOthersAreNot) {
   const auto keeper = OpenOrDie();
   for (const uint64_t id : {2, 3, 4}) ASSERT_EQ(RecordNow(*keeper, id, 10 * id), absl::OkStatus());
   keeper->KeepOnly({NodeId(2), NodeId(4), NodeId(5)});
@@ -148,9 +148,9 @@ TEST_F(IdentityKeeperTest, ADamagedOneAndAnothersAreRefused) {
   EXPECT_TRUE(absl::IsDataLoss(IdentityKeeper::Open(config_).status()));
 }
 
-TEST_F(IdentityKeeperTest, WhoWasToldIsLostAtEveryStart) {
-  const absl::Status told = OpenOrDie()->MarkUnknown(NodeId(3));
-  for (const absl::Status& status : {told, IdentityKeeper::Open(config_).status()}) {
+TEST_F(IdentityKeeperTest, ANodeMarkedUnknownIsLostAtEveryStart) {
+  const absl::Status marked = OpenOrDie()->MarkUnknown(NodeId(3));
+  for (const absl::Status& status : {marked, IdentityKeeper::Open(config_).status()}) {
     EXPECT_TRUE(storage::IsLost(status));
     EXPECT_THAT(std::string(status.message()), HasSubstr("node 3 has recorded another"));
     EXPECT_THAT(std::string(status.message()), HasSubstr("hedgerow cluster members rejoin"));

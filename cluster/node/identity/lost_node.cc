@@ -21,10 +21,10 @@ namespace hedgerow::node {
 namespace {
 
 constexpr size_t kSocketBuffer_bytes = 256 * 1024;
-constexpr uint64_t kTellEvery_ns = 1'000'000'000;
+constexpr uint64_t kReportEvery_ns = 1'000'000'000;
 constexpr int kNap_ms = 200;
 constexpr size_t kCandidatesMax = 4;
-constexpr size_t kToldMax = size_t{2} * HR_RAFT_MAX_MEMBERS;
+constexpr size_t kReportedToMax = size_t{2} * HR_RAFT_MAX_MEMBERS;
 constexpr uint64_t kAskAgain_ns = 100'000'000;
 
 uint64_t Monotonic_ns() {
@@ -47,25 +47,25 @@ bool Decides(const raft::Configuration& configuration, const raft::Member& membe
 }  // namespace
 
 struct LostNode::Left {
-  storage::Origin origin;
+  storage::RecoveryGeneration generation;
   raft::Configuration configuration;
 };
 
-// What the others go by: they believe no key but that of the cluster's beginning, and may be others by now than
-// those of the file.
+// What the others go by: they believe no key but that of the cluster's recovery generation, and may be others
+// by now than those of the file.
 LostNode::Left LostNode::WhatIsLeft(const NodeConfig& config) {
   const storage::StoredIdentity identity = {.cluster_id = config.cluster_id, .node = config.self};
   storage::StorageOptions options;
   options.path = config.data_dir;
-  Left left{.origin = {.epoch = config.cluster_epoch, .beginning = config.beginning},
+  Left left{.generation = {.epoch = config.cluster_epoch, .nonce = config.recovery_nonce},
             .configuration = config.Initial()};
-  // The state in the snapshot is nobody's business here.
+  // The state in the snapshot is not needed here.
   const auto pass = [](storage::SnapshotReader&) { return absl::OkStatus(); };
   if (const auto log = storage::ReadStoppedLog(options, identity, pass); log.ok()) {
-    left.origin = log->origin;
+    left.generation = log->generation;
     left.configuration = MembersOf(log->raft, config);
-  } else if (const auto origin = storage::ReadOriginOfStopped(options, identity); origin.ok()) {
-    left.origin = *origin;
+  } else if (const auto generation = storage::ReadGenerationOfStopped(options, identity); generation.ok()) {
+    left.generation = *generation;
   }
   return left;
 }
@@ -76,9 +76,9 @@ LostNode::LostNode(NodeConfig config, std::string why, Left left)
     : config_([&config, &left] {
         // As Node::Create makes it of the log.
         config.cluster_key =
-            wire::DeriveClusterKey(config.cluster_key, left.origin.epoch, left.origin.beginning);
-        config.cluster_epoch = left.origin.epoch;
-        config.beginning = left.origin.beginning;
+            wire::DeriveClusterKey(config.cluster_key, left.generation.epoch, left.generation.nonce);
+        config.cluster_epoch = left.generation.epoch;
+        config.recovery_nonce = left.generation.nonce;
         return std::move(config);
       }()),
       configuration_(std::move(left.configuration)),
@@ -87,7 +87,7 @@ LostNode::LostNode(NodeConfig config, std::string why, Left left)
   codec_ = std::make_unique<wire::PeerCodec>(wire::PeerIdentity{.cluster_id = config_.cluster_id,
                                                                 .key = config_.cluster_key,
                                                                 .self = config_.self,
-                                                                .life = DrawNotZero(),
+                                                                .incarnation = DrawNotZero(),
                                                                 .config_epoch = configuration_.epoch});
   for (const raft::Member& member : configuration_.members) {
     const absl::StatusOr<NetAddress> address = NetAddress::Parse(member.address);
@@ -95,7 +95,7 @@ LostNode::LostNode(NodeConfig config, std::string why, Left left)
     if (member.id == config_.self || left_it || !address.ok()) continue;
     others_.push_back({.id = member.id, .address = *address, .position = member.position});
   }
-  // It has joined, and its log does not say whom.
+  // It has joined, and its log does not name the members.
   for (const MemberConfig& member : config_.members) {
     if (configuration_.members.empty() && member.id != config_.self)
       others_.push_back({.id = member.id, .address = member.peer});
@@ -115,12 +115,12 @@ void LostNode::RequestStop() {
 }
 
 void LostNode::Run() {
-  uint64_t tell_at_ns = 0;
+  uint64_t report_at_ns = 0;
   while (!stop_requested_.load(std::memory_order_relaxed) && !rejoin_.has_value()) {
     const uint64_t now_ns = Monotonic_ns();
-    if (socket_ != nullptr && now_ns >= tell_at_ns) {
+    if (socket_ != nullptr && now_ns >= report_at_ns) {
       Tell();
-      tell_at_ns = now_ns + kTellEvery_ns;
+      report_at_ns = now_ns + kReportEvery_ns;
     }
     std::array<pollfd, 2> ready = {
         pollfd{.fd = wake_.fd(), .events = POLLIN, .revents = 0},
@@ -133,11 +133,11 @@ void LostNode::Run() {
 void LostNode::Tell() {
   const absl::MutexLock lock(&mutex_);
   for (const PeerState& peer : others_) {
-    const auto tell = [&](const NetAddress& address) {
+    const auto report = [&](const NetAddress& address) {
       socket_->Send(address, codec_->Seal(peer.id, wire::kLostTerm, wire::Hello{.nonce = DrawNotZero()}));
     };
-    tell(peer.address);
-    if (peer.seen_at.port != 0) tell(peer.seen_at);
+    report(peer.address);
+    if (peer.seen_at.port != 0) report(peer.seen_at);
   }
   socket_->Flush();
 }
@@ -158,30 +158,30 @@ void LostNode::Listen(uint64_t now_ns) {
   }
 }
 
-// The log may be older than the members are: that of a folder that was put back, or of a node that was added and
-// has heard of nobody. So those who speak to this node are told as well.
+// The log may be older than the members are: that of a folder that was put back, or of a node that was added
+// and knows no member. So the senders of datagrams to this node are informed as well.
 std::vector<PeerState>::iterator LostNode::FindOrMeet(raft::NodeId id, const NetAddress& address) {
   const auto found =
       std::find_if(others_.begin(), others_.end(), [id](const PeerState& other) { return other.id == id; });
-  if (found != others_.end() || others_.size() >= kToldMax) return found;
+  if (found != others_.end() || others_.size() >= kReportedToMax) return found;
   others_.push_back({.id = id, .address = address});
   return others_.end() - 1;
 }
 
-// A member greets who was added at this address. What greets may be a recording, so it is asked, as that
-// member; only somebody who counts it among the members answers, and only now (Peers::Take).
+// A member greets the node that was added at this address. The greeting may be a recording, so the sender is
+// asked, as that member. Only a node that counts it among the members answers, and only now (Peers::Take).
 void LostNode::TakeForAnother(const Datagram& datagram, uint64_t now_ns) {
   uint32_t to = 0;
   if (datagram.bytes.size() < wire::kPeerHeader_bytes) return;
   std::memcpy(&to, datagram.bytes.data() + offsetof(hr_peer_header, to), sizeof(to));
   const raft::NodeId as(to);
-  if (configuration_.Find(as) != nullptr) return;  // somebody else's
+  if (configuration_.Find(as) != nullptr) return;  // the address is another member's
   auto found = candidates_.find(as);
   if (found == candidates_.end()) {
     const wire::PeerIdentity identity{
-        .cluster_id = config_.cluster_id, .key = config_.cluster_key, .self = as, .life = DrawNotZero()};
+        .cluster_id = config_.cluster_id, .key = config_.cluster_key, .self = as, .incarnation = DrawNotZero()};
     auto codec = std::make_unique<wire::PeerCodec>(identity);
-    if (!codec->Open(datagram.bytes).ok()) return;  // who does not have the key takes nobody's place
+    if (!codec->Open(datagram.bytes).ok()) return;  // a sender without the key takes no place
     if (candidates_.size() >= kCandidatesMax) candidates_.erase(candidates_.begin());
     found = candidates_.emplace(as, Candidate{.codec = std::move(codec)}).first;
   }
@@ -190,7 +190,8 @@ void LostNode::TakeForAnother(const Datagram& datagram, uint64_t now_ns) {
   if (!opened.ok()) return;
   if (const auto* ack = std::get_if<wire::HelloAck>(&opened.body)) {
     const bool fresh = candidate.nonce != 0 && ack->nonce == candidate.nonce;
-    if (fresh) rejoin_ = {.as = as, .origin = {.epoch = config_.cluster_epoch, .beginning = config_.beginning}};
+    if (fresh)
+      rejoin_ = {.as = as, .generation = {.epoch = config_.cluster_epoch, .nonce = config_.recovery_nonce}};
     return;
   }
   if (!std::holds_alternative<wire::Hello>(opened.body) || now_ns < candidate.asked_ns + kAskAgain_ns) return;
@@ -207,7 +208,7 @@ absl::StatusOr<NodeStatus> LostNode::Status() {
   status.node = config_.self;
   status.uptime_ns = now_ns - started_ns_;
   status.cluster_epoch = config_.cluster_epoch;
-  status.beginning = config_.beginning;
+  status.recovery_nonce = config_.recovery_nonce;
   status.lost = why_;
   size_t voters = 0;
   for (const raft::Member& member : configuration_.members) {
@@ -218,12 +219,12 @@ absl::StatusOr<NodeStatus> LostNode::Status() {
   }
   const absl::MutexLock lock(&mutex_);
   for (const PeerState& peer : others_) {
-    PeerStatus& said = status.peers.emplace_back();
-    said.id = peer.id;
-    said.address = peer.address;
-    said.lost = peer.SaysLost(now_ns);
+    PeerStatus& reported = status.peers.emplace_back();
+    reported.id = peer.id;
+    reported.address = peer.address;
+    reported.lost = peer.ReportsLost(now_ns);
     const uint64_t heard_ns = std::max(peer.heard_ns, peer.lost_ns);
-    if (heard_ns != 0) said.heard_ago_ns = now_ns - std::min(now_ns, heard_ns);
+    if (heard_ns != 0) reported.heard_ago_ns = now_ns - std::min(now_ns, heard_ns);
   }
   if (voters != 0) status.cluster_lost = WhyClusterLost(status, voters);
   return status;

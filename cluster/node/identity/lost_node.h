@@ -2,9 +2,9 @@
 //
 // What runs in place of a node that has lost what it promised (memory mode after a crash of its host): it
 // serves its status and metrics, tells the other members with a HELLO now and then, and does nothing else. It
-// votes for nobody, acknowledges nothing and answers no client, because it has no log that it could do so with.
-// Once the cluster has another member at this node's address, which an administrator asks for (`members
-// rejoin`), it ends: the node comes back as that one. main.cc runs it.
+// does not vote, acknowledges nothing and answers no client, because it has no log to do so with. Once the
+// cluster has another member at this node's address, which an administrator asks for (`members rejoin`), it
+// ends: the node comes back as that one. main.cc runs it.
 
 #pragma once
 
@@ -33,10 +33,11 @@ namespace hedgerow::node {
 
 class LostNode final : public NodeControl {
  public:
-  // `why`: what Node::Create said (storage::IsLost). Without its peer socket it tells nobody, and says so.
+  // `why`: what Node::Create said (storage::IsLost). Without its peer socket it cannot report itself, and says
+  // so.
   LostNode(NodeConfig config, std::string why);
 
-  // Until RequestStop, or until it knows as whom it is to come back.
+  // Until RequestStop, or until it knows the id under which it comes back.
   void Run();
   std::optional<Rejoin> rejoin() const { return rejoin_; }
   // Any thread, or a signal handler.
@@ -55,7 +56,7 @@ class LostNode final : public NodeControl {
 
  private:
   struct Left;
-  // Somebody greets another member at this address: is it one? It answers nobody else's questions.
+  // A sender that greets another member at this address. A member answers that one's questions only.
   struct Candidate {
     std::unique_ptr<wire::PeerCodec> codec;
     uint64_t nonce = 0;

@@ -6,7 +6,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <string>
@@ -38,14 +37,14 @@ TEST_P(EmptiedFolderTest, IsNotTakenForANewLog) {
   const uint64_t session = Open(leader);
   for (uint64_t seq = 1; seq <= 3; ++seq) EXPECT_EQ(Increment(leader, session, seq), std::to_string(seq));
   const uint64_t victim = leader % 3 + 1;
-  const auto life = [&] {
+  const auto incarnation = [&] {
     for (const PeerStatus& peer : StatusOf(leader).peers) {
-      if (peer.id.value() == victim) return peer.life;
+      if (peer.id.value() == victim) return peer.incarnation;
     }
     return uint64_t{0};
   };
   Stop(victim);
-  const uint64_t before = life();
+  const uint64_t before = incarnation();
   EXPECT_NE(before, 0u);
   MoveAway(victim);
 
@@ -65,18 +64,19 @@ TEST_P(EmptiedFolderTest, IsNotTakenForANewLog) {
   EXPECT_TRUE(storage::IsLost(ended)) << ended;
   EXPECT_THAT(std::string(ended.message()), HasSubstr("has recorded another"));
   EXPECT_TRUE(storage::IsLost(Node::Create(ConfigOf(victim)).status())) << "however often it is started";
-  EXPECT_EQ(life(), before) << "nothing of it was believed";
+  EXPECT_EQ(incarnation(), before) << "nothing of it was believed";
   EXPECT_EQ(Increment(leader, session, 4), "4");
 
   std::filesystem::remove_all(ConfigOf(victim).data_dir);
   std::filesystem::rename(ConfigOf(victim).data_dir + ".before", ConfigOf(victim).data_dir);
   Start(victim);
   EXPECT_EQ(Increment(WaitForLeader(), session, 5), "5");
-  EXPECT_TRUE(Eventually([&] { return life() != before; })) << "with its own log it is a member as before";
+  EXPECT_TRUE(Eventually([&] { return incarnation() != before; }))
+      << "with its own log it is a member as before";
 }
 
 // All of them at once have no log that anybody remembers.
-TEST_P(EmptiedFolderTest, AClusterThatBeginsAgainRemembersNobody) {
+TEST_P(EmptiedFolderTest, AClusterThatIsSetUpAgainRemembersNoCopies) {
   WaitForLeader();
   for (uint64_t id = 1; id <= 3; ++id) Stop(id);
   for (uint64_t id = 1; id <= 3; ++id) {
@@ -151,7 +151,7 @@ TEST_P(FolderThatWentBackTest, TheOthersRememberALaterStart) {
   EXPECT_EQ(Increment(WaitForLeader(), session, 4), "4") << "with its latest folder it is a member as before";
 }
 
-// The copy was made in the midst of the node's last life, so it counts as many starts.
+// The copy was made in the midst of the node's last incarnation, so it counts as many starts.
 TEST_P(FolderThatWentBackTest, ItsLeaderRemembersWhatItAcknowledged) {
   const uint64_t leader = WaitForLeader();
   const uint64_t session = Open(leader);
@@ -215,13 +215,13 @@ TEST_P(LostNodeTest, SaysSoAndTellsTheOthersAndDoesNothing) {
   const uint64_t first = leader % 3 + 1;
   const uint64_t second = first % 3 + 1;
   lose(first);
-  const auto said_by = [&](uint64_t id, uint64_t of) {
+  const auto reported_by = [&](uint64_t id, uint64_t of) {
     for (const PeerStatus& peer : StatusOf(id).peers) {
       if (peer.id.value() == of) return peer.lost;
     }
     return false;
   };
-  EXPECT_TRUE(Eventually([&] { return said_by(leader, first); }));
+  EXPECT_TRUE(Eventually([&] { return reported_by(leader, first); }));
   EXPECT_EQ(StatusOf(leader).cluster_lost, "") << "two of three go on";
   EXPECT_TRUE(StatusOf(leader).ready);
   const absl::StatusOr<NodeStatus> own = lost[0]->Status();
@@ -233,7 +233,7 @@ TEST_P(LostNodeTest, SaysSoAndTellsTheOthersAndDoesNothing) {
   EXPECT_TRUE(absl::IsUnimplemented(lost[0]->OpenBackup().status()));
 
   lose(second);
-  EXPECT_TRUE(Eventually([&] { return said_by(leader, second); }));
+  EXPECT_TRUE(Eventually([&] { return reported_by(leader, second); }));
   EXPECT_THAT(StatusOf(leader).cluster_lost, HasSubstr("of 3 nodes, 2 have lost what they promised"));
   EXPECT_TRUE(Eventually([&] { return !lost[0]->Status()->cluster_lost.empty(); }));
   for (const auto& node : lost) node->RequestStop();
@@ -258,7 +258,7 @@ TEST_P(LostNodeTest, GoesByTheMembersOfItsLog) {
 }
 
 // It has joined, and its folder was emptied: its log names nobody, and its file but itself.
-TEST_P(LostNodeTest, TellsThoseWhoSpeakToItIfItsLogNamesNobody) {
+TEST_P(LostNodeTest, InformsSendersWhereItsLogNamesNoMembers) {
   const uint64_t leader = WaitForLeader();
   const uint64_t lost = leader % 3 + 1;
   Stop(lost);
@@ -288,18 +288,18 @@ TEST_P(LostNodeTest, TellsAMemberThatItsLogDoesNotName) {
   for (const uint64_t id : {uint64_t{9}, lost % 3 + 1}) {
     const std::unique_ptr<UdpSocket> socket = AnySocket();
     wire::PeerCodec member(
-        {.cluster_id = 7, .key = ConfigOf(lost).cluster_key, .self = raft::NodeId(id), .life = 1000});
+        {.cluster_id = 7, .key = ConfigOf(lost).cluster_key, .self = raft::NodeId(id), .incarnation = 1000});
     EXPECT_TRUE(Eventually([&] {
       socket->Send(members_[lost - 1].peer,
-                   member.Seal(raft::NodeId(lost), wire::SayLogId(5), wire::Hello{.nonce = 9}));
+                   member.Seal(raft::NodeId(lost), wire::CopyIdTerm(5), wire::Hello{.nonce = 9}));
       socket->Flush();
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
-      bool told = false;
+      bool reported = false;
       for (const Datagram& datagram : socket->Receive(Now_ns())) {
         const wire::Opened opened = member.Open(datagram.bytes);
-        told = told || (opened.ok() && opened.header.term == wire::kLostTerm);
+        reported = reported || (opened.ok() && opened.header.term == wire::kLostTerm);
       }
-      return told;
+      return reported;
     })) << id;
   }
   node.RequestStop();
@@ -307,7 +307,7 @@ TEST_P(LostNodeTest, TellsAMemberThatItsLogDoesNotName) {
 }
 
 // As a file with a wrong address would have a member greet it.
-TEST_P(LostNodeTest, TakesNobodysIdThatItsLogNames) {
+TEST_P(LostNodeTest, TakesNoIdThatItsLogNames) {
   const uint64_t leader = WaitForLeader();
   const uint64_t lost = leader % 3 + 1;
   const uint64_t other = lost % 3 + 1;
@@ -316,11 +316,13 @@ TEST_P(LostNodeTest, TakesNobodysIdThatItsLogNames) {
   std::thread thread([&node] { node.Run(); });
   const std::unique_ptr<UdpSocket> socket = AnySocket();
   const auto asked_as = [&](uint64_t id) {
-    wire::PeerCodec greets(
-        {.cluster_id = 7, .key = ConfigOf(lost).cluster_key, .self = raft::NodeId(leader), .life = 1000 + id});
+    wire::PeerCodec greets({.cluster_id = 7,
+                            .key = ConfigOf(lost).cluster_key,
+                            .self = raft::NodeId(leader),
+                            .incarnation = 1000 + id});
     for (int i = 0; i < 20; ++i) {
       socket->Send(members_[lost - 1].peer,
-                   greets.Seal(raft::NodeId(id), wire::SayLogId(5), wire::Hello{.nonce = 9}));
+                   greets.Seal(raft::NodeId(id), wire::CopyIdTerm(5), wire::Hello{.nonce = 9}));
       socket->Flush();
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
       for (const Datagram& datagram : socket->Receive(Now_ns())) {

@@ -8,13 +8,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "cluster/kv/beginning.h"
+#include "cluster/kv/recovered_state.h"
 #include "cluster/node/identity/identity_keeper.h"
 #include "cluster/raft/configuration.h"
 #include "cluster/storage/errors.h"
 #include "cluster/storage/folder.h"
 #include "cluster/storage/identity.h"
 #include "cluster/storage/snapshot_file.h"
+#include "cluster/storage/watermark.h"
 #include "cluster/transfer/load_state.h"
 
 namespace hedgerow::node {
@@ -40,12 +41,12 @@ void AddDoubts(const std::string& folder, storage::StoppedLog& log) {
                                       identity.ok() ? "there is no file `identity`" : identity.status().message()));
     return;
   }
-  const storage::Identity& said = **identity;
-  if (said.kernel_lost) {
+  const storage::Identity& recorded = **identity;
+  if (recorded.kernel_lost) {
     log.doubts.push_back(
         "it is LOST: the kernel held entries that it had acknowledged, and they are gone; to start it brings "
         "nothing back");
-  } else if (said.kernel_holds == BootId()) {
+  } else if (recorded.kernel_holds == storage::KernelBootId()) {
     log.doubts.push_back(
         "its process was killed, and the kernel may hold entries that it had acknowledged and the log lacks: "
         "if the node "
@@ -53,7 +54,7 @@ void AddDoubts(const std::string& folder, storage::StoppedLog& log) {
         "answered in its last half millisecond may be with the others alone");
   }
   // A folder that was restored and never started names no copy yet.
-  if (said.unknown_to.has_value() || (said.copy_id != 0 && said.copy_id != log.log_id)) {
+  if (recorded.unknown_to.has_value() || (recorded.copy_id != 0 && recorded.copy_id != log.copy_id)) {
     log.doubts.push_back(
         "its folder was emptied or put back (another member has recorded another copy of the log, or the host or a "
         "member a later state of this one; or `identity` is of another one), and what it acknowledged before is not "
@@ -65,7 +66,7 @@ void AddDoubts(const std::string& folder, storage::StoppedLog& log) {
 
 raft::Configuration ConfigurationOf(const NodeConfig& config) {
   NodeConfig all = config;
-  all.join = false;  // a cluster that begins anew has nobody to be joined
+  all.join = false;  // a recovered cluster has no members yet to join
   return all.Initial();
 }
 
@@ -89,11 +90,11 @@ absl::StatusOr<RecoverySeed> ReadRecoverySeed(const NodeConfig& config) {
   return RecoverySeed{.log = *std::move(log), .state = std::move(state)};
 }
 
-absl::StatusOr<storage::BackupHeader> WriteBeginning(const std::string& path, const NodeConfig& config,
-                                                     RecoverySeed& seed) {
+absl::StatusOr<storage::BackupHeader> WriteRecoveryBackup(const std::string& path, const NodeConfig& config,
+                                                          RecoverySeed& seed) {
   const storage::BackupHeader header{.cluster_id = config.cluster_id,
-                                     .of = seed.log.origin,
-                                     .begins = storage::NextOrigin(seed.log.origin),
+                                     .of = seed.log.generation,
+                                     .begins = storage::NextGeneration(seed.log.generation),
                                      .node = config.self,
                                      .last = seed.log.last,
                                      .made_s = static_cast<uint64_t>(time(nullptr))};
@@ -114,8 +115,8 @@ raft::Configuration MembersOf(const raft::RestoredState& log, const NodeConfig& 
   if (!log.snapshot.configuration.members.empty()) latest = log.snapshot.configuration;
   for (const raft::Entry& entry : log.entries) {
     if (entry.index <= log.snapshot.last.index || entry.kind != raft::EntryKind::kConfiguration) continue;
-    if (auto said = raft::DecodeConfiguration(entry.payload.view()); said.has_value())
-      latest = *std::move(said);
+    if (auto decoded = raft::DecodeConfiguration(entry.payload.view()); decoded.has_value())
+      latest = *std::move(decoded);
   }
   config.Readdress(latest);
   return latest;

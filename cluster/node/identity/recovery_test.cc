@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whole nodes in one process: a cluster is backed up while it serves, recovered from a seed, and begun
-// anew; what belongs to the one before counts for nothing.
+// Whole nodes in one process: a cluster is backed up while it serves, and recovered from a backup or a seed;
+// what belongs to the cluster before counts for nothing.
 
 #include <algorithm>
 #include <chrono>
@@ -28,7 +28,7 @@
 #include "cluster/node/status/status_message.h"
 #include "cluster/node/identity/recovery_seed.h"
 #include "cluster/storage/backup_file.h"
-#include "cluster/storage/beginning.h"
+#include "cluster/storage/restore_log.h"
 #include "cluster/storage/errors.h"
 #include "cluster/storage/identity.h"
 #include "cluster/wire/announce.h"
@@ -68,8 +68,8 @@ class RecoveryTest : public NodeTest {
     const NodeConfig config = ConfigOf(id);
     const absl::StatusOr<storage::Backup> backup = storage::OpenBackup(path);
     if (!backup.ok()) return backup.status();
-    return storage::BeginLog(config.data_dir, {.cluster_id = config.cluster_id, .node = config.self},
-                             backup->header.begins, *backup->snapshot, ConfigurationOf(config));
+    return storage::RestoreLog(config.data_dir, {.cluster_id = config.cluster_id, .node = config.self},
+                               backup->header.begins, *backup->snapshot, ConfigurationOf(config));
   }
   // Since the last time.
   std::set<uint64_t> EpochsAnnounced() {
@@ -79,8 +79,8 @@ class RecoveryTest : public NodeTest {
       const std::vector<Datagram>& batch = proxy_socket_->Receive(Now_ns());
       quiet = batch.empty() ? quiet + 1 : 0;
       for (const Datagram& datagram : batch) {
-        const std::optional<wire::Announcement> said = wire::OpenAnnouncement(datagram.bytes, key);
-        if (said.has_value()) epochs.insert(said->cluster_epoch);
+        const std::optional<wire::Announcement> announcement = wire::OpenAnnouncement(datagram.bytes, key);
+        if (announcement.has_value()) epochs.insert(announcement->cluster_epoch);
       }
       if (batch.empty()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     }
@@ -146,8 +146,8 @@ TEST_P(RecoveryTest, ABackupTakenWhileServingIsWhatWasAnsweredByThen) {
   EXPECT_EQ(Increment(next, session, 4), "4");
 }
 
-// Its key is that of the beginning, which `status` says.
-TEST_P(RecoveryTest, ANodeJoinsAClusterThatHasBegunAnewOnceItsFileSaysWhichBeginning) {
+// Its key is that of the recovery generation, which `status` says.
+TEST_P(RecoveryTest, ANodeJoinsARecoveredClusterOnceItsFileNamesTheGeneration) {
   const uint64_t before = WaitForLeader();
   EXPECT_EQ(Increment(before, Open(before), 1), "1");
   Backup(before, Path("backup"));
@@ -172,7 +172,7 @@ TEST_P(RecoveryTest, ANodeJoinsAClusterThatHasBegunAnewOnceItsFileSaysWhichBegin
   {
     const Running deaf(*silent);  // and says nothing, since it knows nobody else
     EXPECT_TRUE(Eventually([&] { return CounterIn(*deaf.node->Status(), "peer_dropped", "tag") > 3; }));
-    EXPECT_FALSE(caught_up()) << "it uses the key of the first beginning";
+    EXPECT_FALSE(caught_up()) << "it uses the key of generation 0";
   }
   std::filesystem::remove_all(silent->data_dir);  // nobody has heard of this log
 
@@ -188,7 +188,7 @@ TEST_P(RecoveryTest, ANodeJoinsAClusterThatHasBegunAnewOnceItsFileSaysWhichBegin
 }
 
 // With its own entry alone in its file it would have been a majority, under the key that all of them have.
-TEST_P(RecoveryTest, WhoJoinsDoesNotBegin) {
+TEST_P(RecoveryTest, AJoinerDoesNotBegin) {
   const uint64_t leader = WaitForLeader();
   EXPECT_EQ(Increment(leader, Open(leader), 1), "1");
   Backup(leader, Path("backup"));
@@ -213,8 +213,8 @@ TEST_P(RecoveryTest, AllBeginWithTheMembersOfTheFileUnlessTold) {
   EXPECT_NE(refused.exit_code, 0);
   EXPECT_THAT(refused.err, HasSubstr("the backup has 1, 2, 3, and the configuration file has 1, 2"));
   EXPECT_FALSE(std::filesystem::exists(Path("1")));
-  const Outcome told = Command({"restore", "--config", file, "--from", Path("backup"), "--other-members"});
-  EXPECT_EQ(told.exit_code, 0) << told.err;
+  const Outcome restored = Command({"restore", "--config", file, "--from", Path("backup"), "--other-members"});
+  EXPECT_EQ(restored.exit_code, 0) << restored.err;
 }
 
 // A session that was opened after the backup is unknown in the next cluster, and stays that.
@@ -251,8 +251,10 @@ TEST_P(RecoveryTest, AnnouncementsCarryTheEpoch) {
 
 TEST_P(RecoveryTest, WhatANewerProgramSaysIsCountedAndChangesNothing) {
   const uint64_t leader = WaitForLeader();
-  wire::PeerCodec newer(
-      {.cluster_id = 7, .key = ConfigOf(1).cluster_key, .self = raft::NodeId(leader % 3 + 1), .life = 5});
+  wire::PeerCodec newer({.cluster_id = 7,
+                         .key = ConfigOf(1).cluster_key,
+                         .self = raft::NodeId(leader % 3 + 1),
+                         .incarnation = 5});
   std::string datagram = newer.Seal(raft::NodeId(leader), raft::Term(1'000'000), wire::Hello{.nonce = 9});
   datagram[4] = static_cast<char>(datagram[4] + 1);  // the version
   const std::unique_ptr<UdpSocket> socket = AnySocket();
@@ -263,7 +265,7 @@ TEST_P(RecoveryTest, WhatANewerProgramSaysIsCountedAndChangesNothing) {
   EXPECT_EQ(WaitForLeader(), leader);
 }
 
-TEST_P(RecoveryTest, WhoIsOfTheClusterBeforeIsHeardByNobody) {
+TEST_P(RecoveryTest, ANodeOfTheClusterBeforeIsNotHeard) {
   const uint64_t leader = WaitForLeader();
   const uint64_t session = Open(leader);
   EXPECT_EQ(Increment(leader, session, 1), "1");
@@ -286,8 +288,8 @@ TEST_P(RecoveryTest, WhoIsOfTheClusterBeforeIsHeardByNobody) {
   EXPECT_EQ(before.cluster_epoch, 0u);
   EXPECT_FALSE(before.ready);
   EXPECT_FALSE(before.leader.IsSet());
-  for (const PeerStatus& peer : before.peers) EXPECT_EQ(peer.life, 0u) << peer.id.value();
-  for (const PeerStatus& peer : StatusOf(1).peers) EXPECT_EQ(peer.life != 0, peer.id.value() != 3);
+  for (const PeerStatus& peer : before.peers) EXPECT_EQ(peer.incarnation, 0u) << peer.id.value();
+  for (const PeerStatus& peer : StatusOf(1).peers) EXPECT_EQ(peer.incarnation != 0, peer.id.value() != 3);
 }
 
 TEST_P(RecoveryTest, ASurvivorsLogIsAllThatTheNextClusterHas) {
@@ -300,10 +302,11 @@ TEST_P(RecoveryTest, ASurvivorsLogIsAllThatTheNextClusterHas) {
     absl::StatusOr<RecoverySeed> seed = ReadRecoverySeed(ConfigOf(leader));
     ASSERT_TRUE(seed.ok()) << seed.status();
     EXPECT_THAT(seed->log.doubts, IsEmpty());
-    const auto header = WriteBeginning(Path("beginning"), ConfigOf(leader), *seed);
+    const auto header = WriteRecoveryBackup(Path("beginning"), ConfigOf(leader), *seed);
     ASSERT_TRUE(header.ok()) << header.status();
     EXPECT_EQ(header->begins.epoch, 1u);
-    EXPECT_TRUE(absl::IsAlreadyExists(WriteBeginning(Path("beginning"), ConfigOf(leader), *seed).status()));
+    EXPECT_TRUE(
+        absl::IsAlreadyExists(WriteRecoveryBackup(Path("beginning"), ConfigOf(leader), *seed).status()));
   }
   for (uint64_t id = 1; id <= 3; ++id) {
     EXPECT_TRUE(absl::IsAlreadyExists(Restore(id, Path("beginning")))) << "not over a log";
@@ -318,7 +321,7 @@ TEST_P(RecoveryTest, ASurvivorsLogIsAllThatTheNextClusterHas) {
 }
 
 // Its file may have the members that it began with, or itself alone.
-TEST_P(RecoveryTest, WhoBeginsAnewAndWhoWasThereIsSaid) {
+TEST_P(RecoveryTest, TheNewAndTheFormerMembersAreNamed) {
   const uint64_t leader = WaitForLeader();
   EXPECT_EQ(Increment(leader, Open(leader), 1), "1");
   const uint64_t gone = leader % 3 + 1;

@@ -66,7 +66,7 @@ absl::Status BeginRejoin(const NodeConfig& config, raft::NodeId called, const Re
   storage::Identity next{.cluster_id = config.cluster_id,
                          .node = rejoin.as,
                          .configured = called,
-                         .origin = rejoin.origin,
+                         .generation = rejoin.generation,
                          .phase = storage::Identity::Phase::kMoving,
                          .moved_from = config.self};
   if (absl::Status status = storage::WriteIdentity(config.data_dir, next); !status.ok()) return status;
@@ -86,7 +86,7 @@ absl::Status FollowRejoin(NodeConfig& config) {
   if (identity.node == identity.configured) return absl::OkStatus();
   const raft::NodeId as = identity.node;
   const raft::NodeId called = config.self;
-  // The file may still name somebody who had the id and was removed long ago.
+  // The file may still name a former member with this id that was removed long ago.
   std::erase_if(config.members,
                 [&](const MemberConfig& member) { return member.id == as && member.id != called; });
   for (MemberConfig& member : config.members) {
@@ -96,8 +96,8 @@ absl::Status FollowRejoin(NodeConfig& config) {
             [](const MemberConfig& a, const MemberConfig& b) { return a.id < b.id; });
   config.self = as;
   config.join = true;
-  config.cluster_epoch = identity.origin.epoch;
-  config.beginning = identity.origin.beginning;
+  config.cluster_epoch = identity.generation.epoch;
+  config.recovery_nonce = identity.generation.nonce;
   return absl::OkStatus();
 }
 

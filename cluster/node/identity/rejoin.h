@@ -6,8 +6,6 @@
 
 #pragma once
 
-#include <string>
-
 #include "absl/status/status.h"
 #include "cluster/node/config/config.h"
 #include "cluster/raft/types.h"
@@ -15,17 +13,18 @@
 
 namespace hedgerow::node {
 
-// As whom, and in which cluster: the log that it begins is of the same beginning as the one that is lost.
+// Under which id, and in which cluster: the log that it begins is of the same recovery generation as the one
+// that is lost.
 struct Rejoin {
   raft::NodeId as{};
-  storage::Origin origin{};
+  storage::RecoveryGeneration generation{};
 
   bool operator==(const Rejoin&) const = default;
 };
 
-// Moves everything in the folder of `config`, which is the member's that was LOST, to `lost-as-ID` in it, and says in a
-// new identity who the node is. `called`: by the configuration file. What is cut short is finished by FollowRejoin at the
-// next start.
+// Moves everything in the folder of `config`, which is the member's that was LOST, to `lost-as-ID` in it, and
+// records the node's id in a new identity. `called`: by the configuration file. What is cut short is finished
+// by FollowRejoin at the next start.
 absl::Status BeginRejoin(const NodeConfig& config, raft::NodeId called, const Rejoin& rejoin);
 
 // If the node has rejoined: `config` becomes the one of the member that it is now, which joins. To be called

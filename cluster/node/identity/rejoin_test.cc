@@ -83,8 +83,9 @@ TEST_F(RejoinTest, ItIsAnotherMemberFromThenOnAndWhatWasThereIsKept) {
   ASSERT_EQ(storage::CreateIdentity(folder_, lost), absl::OkStatus());
   Put("watermark", "mark");
   Put("segments/0000000000000001", "current");
-  ASSERT_EQ(BeginRejoin(Config(), NodeId(2), {.as = NodeId(7), .origin = {.epoch = 3, .beginning = ~uint64_t{0}}}),
-            absl::OkStatus());
+  ASSERT_EQ(
+      BeginRejoin(Config(), NodeId(2), {.as = NodeId(7), .generation = {.epoch = 3, .nonce = ~uint64_t{0}}}),
+      absl::OkStatus());
   EXPECT_THAT(Names(), testing::ElementsAre("identity", "lost-as-2"));
   EXPECT_EQ(Get("lost-as-2/watermark"), "mark");
   EXPECT_EQ(Get("lost-as-2/segments/0000000000000001"), "current");
@@ -96,7 +97,7 @@ TEST_F(RejoinTest, ItIsAnotherMemberFromThenOnAndWhatWasThereIsKept) {
     EXPECT_TRUE(config.join);
     EXPECT_THAT(IdsOf(config), testing::ElementsAre(1, 3, 7));
     EXPECT_EQ(config.cluster_epoch, 3u);
-    EXPECT_EQ(config.beginning, ~uint64_t{0});
+    EXPECT_EQ(config.recovery_nonce, ~uint64_t{0});
   }
 
   // Lost once more, it becomes the third.

@@ -31,8 +31,8 @@ inline std::unique_ptr<UdpSocket> AnySocket(size_t buffer_bytes = 1 << 20, size_
   return UdpSocket::Bind(address, buffer_bytes, datagram_max_bytes).value();
 }
 
-// For a node: nobody else's, in UDP and TCP. All of 127.0.0.0/8 is loopback, so each process takes one of its
-// own; a port of 127.0.0.1 that is found free may be a stranger's connection by the time it is bound.
+// An address for a node that no other process has, in UDP and TCP. All of 127.0.0.0/8 is loopback, so each
+// process takes one of its own. A port of 127.0.0.1 that is found free may be taken by the time it is bound.
 inline NetAddress FreeAddress() {
   static uint16_t port = 20'000;
   const auto pid = static_cast<uint32_t>(getpid());

@@ -61,7 +61,7 @@ TEST_F(UdpSocketTest, OneThatCannotBeSentDoesNotStopTheOthers) {
   ASSERT_EQ(b_->Receive(Now_ns()).size(), 1u);
 }
 
-TEST_F(UdpSocketTest, WhoListensEverywhereAnswersBothFamilies) {
+TEST_F(UdpSocketTest, ASocketOnAllAddressesAnswersBothFamilies) {
   NetAddress everywhere = Loopback("[::]:1");
   everywhere.port = 0;
   const std::unique_ptr<UdpSocket> server = UdpSocket::Bind(everywhere, 1 << 20, 2048).value();

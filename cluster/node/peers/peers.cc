@@ -51,9 +51,9 @@ bool SameForAll(const raft::Message& a, const raft::Message& b) {
   return false;
 }
 
-// Its sender may live another life than the one that is known, and is asked for it.
+// Its sender may be in another incarnation than the one that is known, and is asked for it.
 bool MayBeNew(wire::DropReason reason, const wire::Opened& opened) {
-  return reason == wire::DropReason::kLifeUnknown || reason == wire::DropReason::kOtherLife ||
+  return reason == wire::DropReason::kIncarnationUnknown || reason == wire::DropReason::kOtherIncarnation ||
          (reason == wire::DropReason::kNone && std::holds_alternative<wire::Hello>(opened.body));
 }
 
@@ -82,7 +82,7 @@ Peers::Peers(DatagramSender& socket, const wire::PeerIdentity& identity, CopyReg
       traits_(identity.traits),
       copies_(copies),
       codec_(identity),
-      lives_(identity.self, {}, std::move(draw)) {}
+      incarnations_(identity.self, {}, std::move(draw)) {}
 
 PeerState* Peers::Find(raft::NodeId id) {
   const auto found =
@@ -98,22 +98,22 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiv
 void Peers::TakeAdmitted(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver) {
   wire::Opened opened = codec_.Open(datagram.bytes);
   wire::DropReason reason = opened.reason;
-  if (opened.ok() && Find(opened.header.from) == nullptr) reason = TakeStranger(opened, datagram, now_ns);
+  if (opened.ok() && Find(opened.header.from) == nullptr) reason = TakeUnknownPeer(opened, datagram, now_ns);
   if (reason == wire::DropReason::kNone) {
     const auto* const ack = std::get_if<wire::HelloAck>(&opened.body);
     const bool went_back = ack != nullptr && WentBack(opened.header, ack->started, receiver);
-    reason = lives_.Admit(opened, now_ns, went_back);
+    reason = incarnations_.Admit(opened, now_ns, went_back);
   }
-  // Of a member only: a stranger's word is no answer to a nonce of this node, and may be a recorded one.
+  // Of a member only: an unknown peer's word is no answer to a nonce of this node, and may be a recorded one.
   if (reason == wire::DropReason::kConfigEpoch && opened.header.term == wire::kRemovedTerm &&
       Find(opened.header.from) != nullptr)
-    removal_ = {.by = opened.header.from, .epoch = opened.header.config_epoch, .told_ns = now_ns};
+    removal_ = {.by = opened.header.from, .epoch = opened.header.config_epoch, .heard_ns = now_ns};
   if (const auto* ack = std::get_if<wire::HelloAck>(&opened.body); ack != nullptr) {
-    const bool answers = reason == wire::DropReason::kNone || reason == wire::DropReason::kOtherLog;
+    const bool answers = reason == wire::DropReason::kNone || reason == wire::DropReason::kForeignLog;
     if (answers) reason = TakeTraits(opened.header.from, ack->traits, reason, now_ns);
     if (reason == wire::DropReason::kNone) reason = Met(opened.header.from, now_ns);
     if (reason == wire::DropReason::kNone) ++addresses_version_;  // it answers where this came from
-    if (reason == wire::DropReason::kOtherLog && opened.header.term == wire::kOtherLogTerm &&
+    if (reason == wire::DropReason::kForeignLog && opened.header.term == wire::kForeignLogTerm &&
         !IsOfAnotherCluster(ack->traits))
       refused_by_ = opened.header.from;
   }
@@ -129,8 +129,7 @@ void Peers::TakeAdmitted(const Datagram& datagram, uint64_t now_ns, PeerReceiver
       if (peer != nullptr) peer->lost_ns = now_ns;
       return;
     }
-    // A LOST node asks as whom it is to come back (it says no log): what is not committed may be gone back
-    // from.
+    // A LOST node asks under which id it comes back (it reports no log): what is not committed may be undone.
     if (opened.header.term == raft::Term() && epoch_ != committed_epoch_) {
       ++counters_.drops[static_cast<size_t>(wire::DropReason::kConfigEpoch)];
       return;
@@ -146,8 +145,8 @@ void Peers::TakeAdmitted(const Datagram& datagram, uint64_t now_ns, PeerReceiver
   TakeBody(opened, datagram.arrived_ns, receiver);
 }
 
-// `answered`: this is the answer to a fresh question, so the member is there now. Whatever else is believed may be
-// a copy that somebody relays, and only leads back to the configuration's address.
+// `answered`: this is the answer to a fresh question, so the member is there now. Any other datagram may be a
+// relayed copy, and only leads back to the configuration's address.
 void Peers::Heard(PeerState& peer, const Datagram& datagram, bool answered) {
   peer.heard_ns = datagram.arrived_ns;
   if (datagram.from == peer.address) {
@@ -173,11 +172,11 @@ void Peers::TakeBody(wire::Opened& opened, uint64_t arrived_ns, PeerReceiver& re
   if (const auto* forward = std::get_if<wire::Forward>(&opened.body)) {
     TakeForward(opened.header, *forward, arrived_ns, receiver);
   } else if (auto* answer = std::get_if<wire::ForwardAnswer>(&opened.body)) {
-    kv::Answer said;
-    said.kind = answer->kind == wire::ForwardAnswer::Kind::kResult ? kv::Answer::Kind::kResult
-                                                                   : kv::Answer::Kind::kNotLeader;
-    said.result = std::move(answer->result);
-    receiver.Receive(opened.header.from, answer->tag, said);
+    kv::Answer result;
+    result.kind = answer->kind == wire::ForwardAnswer::Kind::kResult ? kv::Answer::Kind::kResult
+                                                                     : kv::Answer::Kind::kNotLeader;
+    result.result = std::move(answer->result);
+    receiver.Receive(opened.header.from, answer->tag, result);
   } else if (const auto* resign = std::get_if<wire::Resign>(&opened.body)) {
     TakeResign(opened.header, *resign, receiver);
   } else if (std::optional<raft::Message> message = wire::TakeMessage(self_, opened)) {
@@ -206,9 +205,9 @@ std::optional<raft::Message> Peers::Decode(std::string_view datagram) const {
   return opened.ok() ? wire::TakeMessage(self_, opened) : std::nullopt;
 }
 
-// Who is not named is not to stand at once; the others, or its own timeout, will find a leader.
+// A node that is not named does not stand at once; the others, or its own timeout, will find a leader.
 void Peers::TakeResign(const wire::PeerHeader& header, const wire::Resign& resign, PeerReceiver& receiver) {
-  if (resign.leader != header.from || resign.incarnation != header.from_life) return;
+  if (resign.leader != header.from || resign.incarnation != header.from_incarnation) return;
   if (resign.late) return receiver.Receive(raft::LeaderStalled{.leader = resign.leader, .term = header.term});
   const auto place = std::find(resign.successors.begin(), resign.successors.end(), self_);
   if (place == resign.successors.end()) return;
@@ -217,7 +216,7 @@ void Peers::TakeResign(const wire::PeerHeader& header, const wire::Resign& resig
                                        .rank = static_cast<uint32_t>(place - resign.successors.begin())});
 }
 
-// A stranger, or who has left, has one of its own beyond all masks.
+// An unknown peer, or a member that has left, has a bit of its own beyond all masks.
 uint32_t Peers::PositionBit(raft::NodeId id) {
   const PeerState* const peer = Find(id);
   return 1u << (peer == nullptr ? HR_RAFT_MAX_MEMBERS : peer->position);
@@ -251,7 +250,7 @@ uint32_t Peers::CopyReaches() const {
   return reaches;
 }
 
-// The peers to whom the same goes as in pending_[first], as a mask; their messages are taken out of the queue
+// The peers that get the same message as pending_[first], as a mask; their messages are taken out of the queue
 // (their `to` is unset). A message is never sent ahead of an earlier one to the same peer.
 uint32_t Peers::TakeGroup(size_t first) {
   const uint32_t own = PositionBit(pending_[first].message.to);
@@ -318,8 +317,8 @@ void Peers::SendTo(raft::NodeId to, raft::Term term, const wire::PeerBody& body)
 
 void Peers::SendSealed(raft::NodeId to, std::string bytes) {
   const PeerState* peer = Find(to);
-  if (const Stranger* const stranger = FindStranger(to); peer == nullptr && stranger != nullptr) {
-    peer = &stranger->state;
+  if (const UnknownPeer* const unknown = FindUnknownPeer(to); peer == nullptr && unknown != nullptr) {
+    peer = &unknown->state;
   }
   SendSealed(peer == nullptr ? NetAddress() : peer->reached_at(), std::move(bytes));
 }

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The other nodes, over UDP (docs/WIRE_FORMAT.md): seals what the replica sends them, opens what they send,
-// asks them for their lives, and counts what is not believed. A peer whose life is not known yet gets what is
-// sent to it all the same: whether it can believe this node is its own business. On the loop's thread.
+// asks them for their incarnations, and counts what is not believed. A peer whose incarnation is not known yet
+// gets what is sent to it all the same: whether it can believe this node is its own business. On the loop's
+// thread.
 //
 // A member is reached at the address of the configuration, or where it answers instead. A HELLO is answered to
-// where it came from, and its sender is asked there as well; only the living member can answer that question, so
-// what answers it is a path to the member. A member that starts at another address is thus reached there before
-// the configuration says so, also where the others are no majority without it.
+// where it came from, and its sender is asked there as well; only the living member can answer that question,
+// so what answers it is a path to the member. A member that starts at another address is thus reached there
+// before the configuration says so, also where the others are no majority without it.
 
 #pragma once
 
@@ -25,7 +26,7 @@
 #include "cluster/node/net/udp_socket.h"
 #include "cluster/raft/types.h"
 #include "cluster/wire/peer.h"
-#include "cluster/wire/peer_lives.h"
+#include "cluster/wire/peer_incarnations.h"
 #include "cluster/wire/peer_pieces.h"
 #include "net/networks.h"
 
@@ -54,11 +55,12 @@ struct PeerState {
     return incompatible_ns > heard_ns && now_ns < incompatible_ns + kLostPatience_ns;
   }
   const NetAddress& reached_at() const { return answers_at.port != 0 ? answers_at : address; }
-  bool SaysLost(uint64_t now_ns) const { return lost_ns > heard_ns && now_ns < lost_ns + kLostPatience_ns; }
+  bool ReportsLost(uint64_t now_ns) const { return lost_ns > heard_ns && now_ns < lost_ns + kLostPatience_ns; }
   static constexpr uint64_t kLostPatience_ns = 10'000'000'000;
 };
 
-// What a member has promised this node, so that its log must hold it in whichever life. Term not set: nothing.
+// What a member has promised this node, so that its log must hold it in whichever incarnation. Term not set:
+// nothing.
 struct Promised {
   raft::Term term{};
   raft::LogIndex last{};
@@ -71,7 +73,7 @@ Promised PromisedBy(const raft::Raft& raft, raft::NodeId peer);
 kv::ReplyTo ReplyToNode(raft::NodeId node, uint64_t tag);
 std::optional<raft::NodeId> NodeOf(const kv::ReplyTo& reply_to);
 
-// Who gets what other nodes say: the replica, or what keeps it and the kernel of one mind. Not settled here.
+// Receives the messages of other nodes: the replica, or the kernel bridge. Not settled here.
 class PeerReceiver {
  public:
   virtual ~PeerReceiver() = default;
@@ -88,23 +90,24 @@ class Peers {
   struct Counters {
     std::array<uint64_t, wire::kDropReasons> drops{};  // by DropReason
     uint64_t too_large = 0;                            // could not be sealed
-    uint64_t nowhere = 0;       // to somebody whose address is not known, or not any more
-    uint64_t refused = 0;       // datagrams of those who have left, or never were members
+    uint64_t nowhere = 0;       // to a node whose address is not known, or no longer
+    uint64_t refused = 0;       // datagrams of former members, or of nodes that never were members
     uint64_t bad_commands = 0;  // a forwarded command that is none
     uint64_t broadcasts = 0;    // datagrams that the kernel copies to several peers
     uint64_t split = 0;         // messages that left in pieces
     uint64_t pieces = 0;        // those pieces
   };
 
-  // Nobody is known yet. `copies` says which copy of the log this node has, and records which ones the others have.
+  // No peer is known yet. `copies` says which copy of the log this node has, and records the copies of the
+  // others.
   Peers(DatagramSender& socket, const wire::PeerIdentity& identity, CopyRegister& copies,
         std::function<uint64_t()> draw);
 
-  // The others from now on, with what this node's configuration says; nothing is sent to anybody else, but
-  // answers to strangers. A stranger is somebody whose configuration is newer than what is committed here
-  // (`committed_epoch`), and who may be a member that this node has not heard of: its requests are heard.
-  // The kernel copies nothing before SetBroadcast has said to whom. Once this node's configuration is
-  // committed, the logs of those who are no members by it are forgotten.
+  // Sets the other members, by this node's configuration. Nothing is sent to other nodes but answers to unknown
+  // peers. The configuration of an unknown peer is newer than what is committed here (`committed_epoch`), so it
+  // may be a member that this node has not heard of: its requests are heard. The kernel copies nothing before
+  // SetBroadcast has named the receivers. Once this node's configuration is committed, the logs of nodes that
+  // are no members by it are forgotten.
   void SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t committed_epoch, uint64_t now_ns);
 
   // Where datagrams may come from: `members`, the addresses of the configuration file, beside those of SetMembers and where
@@ -127,7 +130,7 @@ class Peers {
   void Send(const kv::Forward& forward);
   void Answer(raft::NodeId node, const kv::Answer& answer);
   void Greet(uint64_t now_ns);
-  uint64_t next_greeting_ns() const { return lives_.next_ask_ns(); }
+  uint64_t next_greeting_ns() const { return incarnations_.next_ask_ns(); }
 
   // The kernel copies a datagram whose mark is `mark` and a mask of members, by their positions, to all of
   // those; `reachable` are the ones whose link address it knows. Mask 0, as at the start: it copies nothing.
@@ -136,7 +139,7 @@ class Peers {
     broadcast_reachable_ = reachable;
   }
 
-  // Who has recorded another log of this node, whose folder somebody has emptied then: it must end, and is
+  // The member that has recorded another log of this node, whose folder was emptied then: it must end, and is
   // LOST.
   raft::NodeId refused_by() const { return refused_by_; }
   // Why a member is not heard: its copy cannot be recorded.
@@ -146,7 +149,7 @@ class Peers {
   struct Removal {
     raft::NodeId by{};
     uint32_t epoch = 0;  // of that configuration
-    uint64_t told_ns = 0;
+    uint64_t heard_ns = 0;
   };
   std::optional<Removal> RemovedBy(uint64_t now_ns) const;
   // Whether they still take it for a member, once more.
@@ -157,15 +160,15 @@ class Peers {
   uint32_t AgreedFeatures() const;
 
   void SetTerm(raft::Term term) { term_ = term; }  // what the transport's own datagrams say
-  // Once everything is there that former lives have promised; until then this node says nothing of it.
+  // Once everything is there that former incarnations have promised; until then this node says nothing of it.
   void SetStarted(raft::Term term, raft::LogIndex last) {
     started_ = {.starts = copies_.starts(), .term = term, .last = last};
   }
   const std::vector<PeerState>& states() const { return others_; }
-  uint64_t LifeOf(raft::NodeId peer) const { return lives_.LifeOf(peer); }
-  uint64_t HighestNumberOf(raft::NodeId peer) const { return lives_.HighestOf(peer); }
+  uint64_t IncarnationOf(raft::NodeId peer) const { return incarnations_.IncarnationOf(peer); }
+  uint64_t HighestNumberOf(raft::NodeId peer) const { return incarnations_.HighestOf(peer); }
   // The kernel has seen numbers up to this one, and will see no more.
-  void NumbersSeen(raft::NodeId peer, uint64_t highest) { lives_.SeenUpTo(peer, highest); }
+  void NumbersSeen(raft::NodeId peer, uint64_t highest) { incarnations_.SeenUpTo(peer, highest); }
   void DrawNumbersFrom(std::function<uint64_t()> draw) { codec_.DrawFrom(std::move(draw)); }
   const Counters& counters() const { return counters_; }
   const wire::PeerPieces::Counters& received_pieces() const { return pieces_.counters(); }
@@ -176,12 +179,12 @@ class Peers {
     bool followed = false;  // an append: the next one to the same peer leaves with it and begins where it ends
   };
 
-  struct Stranger {
+  struct UnknownPeer {
     PeerState state;
     uint32_t epoch = 0;  // the latest it has said
   };
   // All members of a configuration that this node has not heard of: whichever of them leads must reach it.
-  static constexpr size_t kStrangersMax = HR_RAFT_MAX_MEMBERS;
+  static constexpr size_t kUnknownPeersMax = HR_RAFT_MAX_MEMBERS;
 
   // Datagrams of unlisted sources that are opened in a second.
   static constexpr uint32_t kIntroductionsPerSecond = 1000;
@@ -191,9 +194,9 @@ class Peers {
   PeerState* Find(raft::NodeId id);
   uint32_t CopyReaches() const;
   void Heard(PeerState& peer, const Datagram& datagram, bool answered);
-  Stranger* FindStranger(raft::NodeId id);
-  wire::DropReason TakeStranger(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns);
-  void TellRemoved(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns);
+  UnknownPeer* FindUnknownPeer(raft::NodeId id);
+  wire::DropReason TakeUnknownPeer(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns);
+  void NotifyRemoved(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns);
   void TakePiece(wire::Opened& opened, const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver);
   void Forget(raft::NodeId id);
   void TakeBody(wire::Opened& opened, uint64_t arrived_ns, PeerReceiver& receiver);
@@ -224,7 +227,7 @@ class Peers {
   raft::NodeId refused_by_;
   Removal removal_;
   std::vector<PeerState> others_;
-  std::vector<Stranger> strangers_;
+  std::vector<UnknownPeer> unknown_peers_;
   std::vector<NetAddress> members_in_file_;
   std::optional<net::Networks> listed_;
   uint64_t addresses_version_ = 0;
@@ -233,7 +236,7 @@ class Peers {
   uint32_t epoch_ = 0;
   uint32_t committed_epoch_ = 0;
   wire::PeerCodec codec_;
-  wire::PeerLives lives_;
+  wire::PeerIncarnations incarnations_;
   wire::PeerPieces pieces_;
   raft::Term term_;
   wire::Started started_;

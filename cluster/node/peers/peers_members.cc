@@ -24,7 +24,7 @@ void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t c
   broadcast_reachable_ = 0;
   codec_.SetConfigEpoch(epoch);
   for (PeerState& peer : others_) {
-    lives_.Add(peer.id);
+    incarnations_.Add(peer.id);
     Remember(peer.id, now_ns);
     for (const PeerState& known : before) {
       if (known.id != peer.id) continue;
@@ -41,17 +41,17 @@ void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t c
       peer.seen_at = known.seen_at;
     }
   }
-  std::erase_if(strangers_, [this](const Stranger& stranger) {
-    if (Find(stranger.state.id) != nullptr) return true;
-    if (stranger.epoch > committed_epoch_) return false;
-    Forget(stranger.state.id);
+  std::erase_if(unknown_peers_, [this](const UnknownPeer& unknown) {
+    if (Find(unknown.state.id) != nullptr) return true;
+    if (unknown.epoch > committed_epoch_) return false;
+    Forget(unknown.state.id);
     return true;
   });
   for (const PeerState& known : before) {
     if (Find(known.id) == nullptr) Forget(known.id);
   }
-  // One that is not committed may be gone back from, and then who was left out is a member with its log of
-  // before.
+  // A configuration that is not committed may be undone, and then a node that it left out is a member with its
+  // former log.
   if (epoch != committed_epoch) return;
   std::vector<raft::NodeId> members;
   for (const PeerState& peer : others_) members.push_back(peer.id);
@@ -71,8 +71,8 @@ std::vector<NetAddress> Peers::MemberAddresses() const {
       if (address.port != 0) addresses.push_back(address);
   };
   for (const PeerState& peer : others_) add(peer);
-  for (const Stranger& stranger : strangers_)
-    if (lives_.LifeOf(stranger.state.id) != 0) add(stranger.state);
+  for (const UnknownPeer& unknown : unknown_peers_)
+    if (incarnations_.IncarnationOf(unknown.state.id) != 0) add(unknown.state);
   return addresses;
 }
 
@@ -87,8 +87,8 @@ bool Peers::MayComeFrom(const NetAddress& source, uint64_t now_ns) {
   if (std::any_of(others_.begin(), others_.end(), is_at_source)) return true;
   if (std::any_of(members_in_file_.begin(), members_in_file_.end(), is_source)) return true;
   if (listed_.has_value()) return listed_->Contains(source.bytes);
-  const auto is_stranger = [&is_at_source](const Stranger& stranger) { return is_at_source(stranger.state); };
-  if (std::any_of(strangers_.begin(), strangers_.end(), is_stranger)) return true;
+  const auto is_stranger = [&is_at_source](const UnknownPeer& unknown) { return is_at_source(unknown.state); };
+  if (std::any_of(unknown_peers_.begin(), unknown_peers_.end(), is_stranger)) return true;
   if (now_ns >= introductions_until_ns_) {
     introductions_until_ns_ = now_ns + 1'000'000'000;
     introductions_left_ = kIntroductionsPerSecond;
@@ -99,37 +99,38 @@ bool Peers::MayComeFrom(const NetAddress& source, uint64_t now_ns) {
 }
 
 void Peers::Forget(raft::NodeId id) {
-  lives_.Remove(id);
+  incarnations_.Remove(id);
   pieces_.Forget(id);
 }
 
-// Of a new member. One that was a stranger until now has said which log it has, but nobody has recorded it.
+// Of a new member. An unknown peer that becomes one has reported its log already, but that is not recorded yet.
 void Peers::Remember(raft::NodeId id, uint64_t now_ns) {
   const uint64_t known = copies_.CopyOf(id);
-  lives_.Remember(id, known);
-  const uint64_t said = lives_.LogOf(id);
-  if (said == 0 || said == known) return;
+  incarnations_.Remember(id, known);
+  const uint64_t reported = incarnations_.CopyOf(id);
+  if (reported == 0 || reported == known) return;
   if (known == 0) {
     (void)Met(id, now_ns);
   } else {
-    lives_.Forget(id, now_ns);  // it is to answer again
+    incarnations_.Forget(id, now_ns);  // it is to answer again
   }
 }
 
 // A member has said which log it has. Until that is recorded nothing else of it may count: this node may be the
 // only one that knows when it comes back with another.
 wire::DropReason Peers::Met(raft::NodeId id, uint64_t now_ns) {
-  const uint64_t said = lives_.LogOf(id);
-  if (said == 0 || Find(id) == nullptr) return wire::DropReason::kNone;
-  const absl::Status recorded = copies_.Record(id, said);
+  const uint64_t reported = incarnations_.CopyOf(id);
+  if (reported == 0 || Find(id) == nullptr) return wire::DropReason::kNone;
+  const absl::Status recorded = copies_.Record(id, reported);
   const bool pending = absl::IsUnavailable(recorded);
   if (!pending) recorded_ = recorded;
   if (recorded.ok()) {
-    lives_.Remember(id, said);
+    incarnations_.Remember(id, reported);
     return wire::DropReason::kNone;
   }
-  lives_.Forget(id, now_ns, pending ? wire::PeerLives::kAskFloor_ns : wire::PeerLives::kAskCap_ns);
-  return wire::DropReason::kLifeUnknown;
+  incarnations_.Forget(id, now_ns,
+                       pending ? wire::PeerIncarnations::kAskFloor_ns : wire::PeerIncarnations::kAskCap_ns);
+  return wire::DropReason::kIncarnationUnknown;
 }
 
 bool Peers::IsOfAnotherCluster(const wire::PeerTraits& its) const {
@@ -155,9 +156,9 @@ wire::DropReason Peers::Compare(const wire::PeerTraits& its, std::string& why) c
         "is of another cluster that was set up under the same ids: its log is %016x, and this node's %016x. Stop the node "
         "that does not belong here, and give it another data_dir or another cluster_id",
         its.log_uuid, traits_.log_uuid);
-    return wire::DropReason::kOtherLog;
+    return wire::DropReason::kForeignLog;
   }
-  if (its.durability == Durability::kUnsaid || traits_.durability == Durability::kUnsaid ||
+  if (its.durability == Durability::kUnknown || traits_.durability == Durability::kUnknown ||
       its.durability == traits_.durability) {
     return wire::DropReason::kNone;
   }
@@ -168,8 +169,8 @@ wire::DropReason Peers::Compare(const wire::PeerTraits& its, std::string& why) c
   return wire::DropReason::kOtherDurability;
 }
 
-// Of a HELLO_ACK that has answered a nonce of this node, so it is no recorded datagram. Nothing is believed of a member
-// that is not compatible: it gets no life.
+// Of a HELLO_ACK that has answered a nonce of this node, so it is no recorded datagram. Nothing is believed of
+// a member that is not compatible: it gets no incarnation.
 wire::DropReason Peers::TakeTraits(raft::NodeId id, const wire::PeerTraits& its, wire::DropReason admitted,
                                    uint64_t now_ns) {
   std::string why;
@@ -186,24 +187,24 @@ wire::DropReason Peers::TakeTraits(raft::NodeId id, const wire::PeerTraits& its,
     peer->incompatible_ns = now_ns;
     peer->incompatible = std::move(why);
   }
-  if (admitted == wire::DropReason::kNone) lives_.Forget(id, now_ns);
+  if (admitted == wire::DropReason::kNone) incarnations_.Forget(id, now_ns);
   return compared;
 }
 
 uint32_t Peers::AgreedFeatures() const {
   uint32_t agreed = traits_.features;
-  for (const PeerState& peer : others_) agreed &= lives_.LifeOf(peer.id) == 0 ? 0 : peer.features;
+  for (const PeerState& peer : others_) agreed &= incarnations_.IncarnationOf(peer.id) == 0 ? 0 : peer.features;
   return agreed;
 }
 
-// The folder of a member was put back: it starts with less than it has promised. What it promised is of the life
-// that is known, or of one before; what it said in the life that now speaks is not compared, since datagrams
-// overtake each other.
+// The folder of a member was put back: it starts with less than it has promised. What it promised is of the
+// incarnation that is known, or of one before; what it said in the incarnation that now speaks is not compared,
+// since datagrams overtake each other.
 bool Peers::WentBack(const wire::PeerHeader& header, const wire::Started& started,
                      const PeerReceiver& receiver) const {
-  if (lives_.WentBack(header, started)) return true;
-  const uint64_t life = lives_.LifeOf(header.from);
-  if (started.starts == 0 || life == 0 || life == header.from_life) return false;
+  if (incarnations_.WentBack(header, started)) return true;
+  const uint64_t incarnation = incarnations_.IncarnationOf(header.from);
+  if (started.starts == 0 || incarnation == 0 || incarnation == header.from_incarnation) return false;
   // A later term may have truncated entries that the member acknowledged in this one.
   const Promised promised = receiver.PromisedBy(header.from);
   return started.term < promised.term || (started.term == promised.term && started.last < promised.last);
@@ -211,37 +212,37 @@ bool Peers::WentBack(const wire::PeerHeader& header, const wire::Started& starte
 
 // A member of another cluster has lost nothing: it hears which log this node has, and compares.
 raft::Term Peers::TermForAck(const wire::PeerHeader& hello, const wire::PeerTraits& its, bool went_back) const {
-  if (IsOfAnotherCluster(its)) return wire::SayLogId(copies_.copy_id());
-  const uint64_t said = wire::LogIdIn(hello);
+  if (IsOfAnotherCluster(its)) return wire::CopyIdTerm(copies_.copy_id());
+  const uint64_t reported = wire::CopyIdIn(hello);
   const uint64_t known = copies_.CopyOf(hello.from);
-  const bool other = said != 0 && known != 0 && said != known;
-  return other || went_back ? wire::kOtherLogTerm : wire::SayLogId(copies_.copy_id());
+  const bool other = reported != 0 && known != 0 && reported != known;
+  return other || went_back ? wire::kForeignLogTerm : wire::CopyIdTerm(copies_.copy_id());
 }
 
-Peers::Stranger* Peers::FindStranger(raft::NodeId id) {
-  const auto found = std::find_if(strangers_.begin(), strangers_.end(),
-                                  [id](const Stranger& stranger) { return stranger.state.id == id; });
-  return found == strangers_.end() ? nullptr : &*found;
+Peers::UnknownPeer* Peers::FindUnknownPeer(raft::NodeId id) {
+  const auto found = std::find_if(unknown_peers_.begin(), unknown_peers_.end(),
+                                  [id](const UnknownPeer& unknown) { return unknown.state.id == id; });
+  return found == unknown_peers_.end() ? nullptr : &*found;
 }
 
-// As raft_membership.cc judges its messages. A stranger is where its datagrams come from; which are its own is
-// known once it has answered a HELLO that was sent there.
-wire::DropReason Peers::TakeStranger(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns) {
+// As raft_membership.cc judges its messages. An unknown peer is where its datagrams come from; which are its
+// own is known once it has answered a HELLO that was sent there.
+wire::DropReason Peers::TakeUnknownPeer(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns) {
   const wire::PeerHeader& header = opened.header;
   if (header.config_epoch <= committed_epoch_) {
     ++counters_.refused;
-    TellRemoved(opened, datagram, now_ns);
+    NotifyRemoved(opened, datagram, now_ns);
     return wire::DropReason::kConfigEpoch;
   }
-  Stranger* stranger = FindStranger(header.from);
-  if (stranger == nullptr) {
-    if (strangers_.size() >= kStrangersMax) return wire::DropReason::kNoMember;
-    stranger = &strangers_.emplace_back();
-    stranger->state.id = header.from;
-    lives_.Add(header.from);
+  UnknownPeer* unknown = FindUnknownPeer(header.from);
+  if (unknown == nullptr) {
+    if (unknown_peers_.size() >= kUnknownPeersMax) return wire::DropReason::kNoMember;
+    unknown = &unknown_peers_.emplace_back();
+    unknown->state.id = header.from;
+    incarnations_.Add(header.from);
   }
-  if (lives_.LifeOf(header.from) == 0) stranger->state.address = datagram.from;
-  stranger->epoch = std::max(stranger->epoch, header.config_epoch);
+  if (incarnations_.IncarnationOf(header.from) == 0) unknown->state.address = datagram.from;
+  unknown->epoch = std::max(unknown->epoch, header.config_epoch);
   const bool asks = std::holds_alternative<wire::Hello>(opened.body) ||
                     std::holds_alternative<wire::HelloAck>(opened.body) ||
                     std::holds_alternative<raft::VoteRequest>(opened.body) ||
@@ -253,30 +254,31 @@ wire::DropReason Peers::TakeStranger(const wire::Opened& opened, const Datagram&
 
 // It asked as a member, with its log: else it is a LOST node that looks for the member that it is to come back as. What is
 // not committed here may be gone back from, and then it is one.
-void Peers::TellRemoved(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns) {
+void Peers::NotifyRemoved(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns) {
   const auto* const hello = std::get_if<wire::Hello>(&opened.body);
-  if (hello == nullptr || wire::LogIdIn(opened.header) == 0 || epoch_ != committed_epoch_) return;
-  if (!lives_.MayAnswerHello(now_ns)) return;
+  if (hello == nullptr || wire::CopyIdIn(opened.header) == 0 || epoch_ != committed_epoch_) return;
+  if (!incarnations_.MayAnswerHello(now_ns)) return;
   SendSealed(datagram.from, codec_.Seal(opened.header.from, wire::kRemovedTerm,
                                         wire::HelloAck{.nonce = hello->nonce, .traits = traits_, .started = {}}));
 }
 
 std::optional<Peers::Removal> Peers::RemovedBy(uint64_t now_ns) const {
-  const bool news = removal_.epoch > committed_epoch_ && now_ns < removal_.told_ns + PeerState::kLostPatience_ns;
+  const bool news =
+      removal_.epoch > committed_epoch_ && now_ns < removal_.heard_ns + PeerState::kLostPatience_ns;
   return news ? std::optional(removal_) : std::nullopt;
 }
 
 void Peers::AskAgain() {
-  for (const PeerState& peer : others_) lives_.AskAgain(peer.id);
+  for (const PeerState& peer : others_) incarnations_.AskAgain(peer.id);
 }
 
 void Peers::Greet(uint64_t now_ns) {
   // Everywhere where the peer may be. It answers at each, and the first answer counts.
   const auto greet = [&](const PeerState& peer) {
-    const uint64_t nonce = lives_.NonceFor(peer.id, now_ns);
+    const uint64_t nonce = incarnations_.NonceFor(peer.id, now_ns);
     if (nonce == 0) return;
     const auto ask_at = [&](const NetAddress& address) {
-      SendSealed(address, codec_.Seal(peer.id, wire::SayLogId(copies_.copy_id()),
+      SendSealed(address, codec_.Seal(peer.id, wire::CopyIdTerm(copies_.copy_id()),
                                       wire::Hello{.nonce = nonce, .traits = traits_, .started = started_}));
     };
     ask_at(peer.address);
@@ -284,7 +286,7 @@ void Peers::Greet(uint64_t now_ns) {
     if (peer.seen_at.port != 0 && peer.seen_at != peer.answers_at) ask_at(peer.seen_at);
   };
   for (const PeerState& peer : others_) greet(peer);
-  for (const Stranger& stranger : strangers_) greet(stranger.state);
+  for (const UnknownPeer& unknown : unknown_peers_) greet(unknown.state);
 }
 
 }  // namespace hedgerow::node

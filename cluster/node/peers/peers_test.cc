@@ -70,7 +70,7 @@ class PeersTest : public testing::Test {
   }
 
   // Node 2 says this at `now_ns`. What node 1 says to it then.
-  std::vector<wire::Opened> SaidTo2(raft::Term term, const wire::PeerBody& body, uint64_t now_ns) {
+  std::vector<wire::Opened> SentTo2(raft::Term term, const wire::PeerBody& body, uint64_t now_ns) {
     const std::string bytes = other_.Seal(raft::NodeId(1), term, body);
     peers_.Take({.from = receiver_->LocalAddress().value(), .bytes = bytes, .arrived_ns = now_ns}, now_ns,
                 nobody_);
@@ -79,15 +79,15 @@ class PeersTest : public testing::Test {
   std::vector<wire::Opened> Greeted(uint64_t now_ns) {
     peers_.Greet(now_ns);
     sender_->Flush();
-    std::vector<wire::Opened> said;
-    for (const Datagram& datagram : receiver_->Receive(0)) said.push_back(other_.Open(datagram.bytes));
-    return said;
+    std::vector<wire::Opened> sent;
+    for (const Datagram& datagram : receiver_->Receive(0)) sent.push_back(other_.Open(datagram.bytes));
+    return sent;
   }
   // From now on node 2's incarnation is known.
   void Meet2() {
     const std::vector<wire::Opened> greeting = Greeted(1);
     ASSERT_EQ(Count<wire::Hello>(greeting), 1u);
-    SaidTo2(wire::SayLogId(22), wire::HelloAck{.nonce = std::get<wire::Hello>(greeting[0].body).nonce}, 1);
+    SentTo2(wire::CopyIdTerm(22), wire::HelloAck{.nonce = std::get<wire::Hello>(greeting[0].body).nonce}, 1);
   }
   void Take(const std::string& bytes, uint64_t now_ns = 1) {
     peers_.Take({.from = receiver_->LocalAddress().value(), .bytes = bytes, .arrived_ns = now_ns}, now_ns,
@@ -106,8 +106,8 @@ class PeersTest : public testing::Test {
   }
 
   template <typename Body>
-  static size_t Count(const std::vector<wire::Opened>& said) {
-    return static_cast<size_t>(std::count_if(said.begin(), said.end(), [](const wire::Opened& opened) {
+  static size_t Count(const std::vector<wire::Opened>& sent) {
+    return static_cast<size_t>(std::count_if(sent.begin(), sent.end(), [](const wire::Opened& opened) {
       return std::holds_alternative<Body>(opened.body);
     }));
   }
@@ -129,7 +129,7 @@ class PeersTest : public testing::Test {
   Nobody nobody_;
   using Mode = wire::PeerTraits::Durability;
 
-  wire::PeerCodec other_{{.cluster_id = 7, .key = {}, .self = raft::NodeId(2), .life = 6}};
+  wire::PeerCodec other_{{.cluster_id = 7, .key = {}, .self = raft::NodeId(2), .incarnation = 6}};
   std::unique_ptr<UdpSocket> sender_ = AnySocket();
   std::unique_ptr<UdpSocket> receiver_ = AnySocket();
   uint64_t drawn_ = 0;
@@ -150,7 +150,7 @@ class PeersTest : public testing::Test {
                {.cluster_id = 7,
                 .key = {},
                 .self = raft::NodeId(1),
-                .life = 5,
+                .incarnation = 5,
                 .traits = {.durability = Mode::kDisk, .features = 3, .version_min = 3, .version_max = 3}},
                *keeper_,
                [this] { return ++drawn_; }};
@@ -182,7 +182,7 @@ TEST_F(PeersTest, ABurstIsAcknowledgedNowAndThen) {
   EXPECT_EQ(std::count(flags.begin(), flags.end(), 0u), 3);
 }
 
-TEST_F(PeersTest, NobodysAcknowledgementWaitsForWhatOnlyAProcessStores) {
+TEST_F(PeersTest, NoAcknowledgementWaitsForWhatOnlyAProcessStores) {
   Append(0, 1);
   Append(1, 1, {.term = raft::Term(1), .payload = raft::Payload(std::string(1200, 'x'))});
   EXPECT_THAT(Flushed(), ElementsAre(0)) << "a kernel part stores nothing that comes in pieces";
@@ -212,24 +212,24 @@ TEST_F(PeersTest, AMemberIsReachedWhereItAnswersUntilItIsHeardAtItsOwnAddress) {
     peers_.Greet(now_ns);
     sender_->Flush();
   };
-  const auto said_at = [this](UdpSocket& socket) {
-    std::vector<wire::Opened> said;
-    for (const Datagram& datagram : socket.Receive(0)) said.push_back(other_.Open(datagram.bytes));
-    return said;
+  const auto sent_to = [this](UdpSocket& socket) {
+    std::vector<wire::Opened> sent;
+    for (const Datagram& datagram : socket.Receive(0)) sent.push_back(other_.Open(datagram.bytes));
+    return sent;
   };
   const NetAddress there = elsewhere->LocalAddress().value();
-  take(there, wire::SayLogId(22), wire::Hello{.nonce = 9}, 1);
-  const std::vector<wire::Opened> said = said_at(*elsewhere);
-  EXPECT_EQ(Count<wire::HelloAck>(said), 1u) << "an answer goes to where the question came from";
-  ASSERT_EQ(Count<wire::Hello>(said), 1u);
-  EXPECT_EQ(Count<wire::Hello>(said_at(*receiver_)), 1u) << "it is looked for at its own address as well";
+  take(there, wire::CopyIdTerm(22), wire::Hello{.nonce = 9}, 1);
+  const std::vector<wire::Opened> sent = sent_to(*elsewhere);
+  EXPECT_EQ(Count<wire::HelloAck>(sent), 1u) << "an answer goes to where the question came from";
+  ASSERT_EQ(Count<wire::Hello>(sent), 1u);
+  EXPECT_EQ(Count<wire::Hello>(sent_to(*receiver_)), 1u) << "it is looked for at its own address as well";
   Append(0, 1);
   EXPECT_EQ(Flushed().size(), 1u) << "a HELLO may be a recording, and moves nothing";
 
-  const auto question = std::find_if(said.begin(), said.end(), [](const wire::Opened& opened) {
+  const auto question = std::find_if(sent.begin(), sent.end(), [](const wire::Opened& opened) {
     return std::holds_alternative<wire::Hello>(opened.body);
   });
-  take(there, wire::SayLogId(22), wire::HelloAck{.nonce = std::get<wire::Hello>(question->body).nonce}, 2);
+  take(there, wire::CopyIdTerm(22), wire::HelloAck{.nonce = std::get<wire::Hello>(question->body).nonce}, 2);
   EXPECT_EQ(peers_.states()[0].answers_at, there);
   Append(1, 1);
   EXPECT_TRUE(Flushed().empty());
@@ -270,77 +270,80 @@ TEST_F(PeersTest, NothingIsBroadcastToAMemberThatAnswersElsewhere) {
   for (const wire::Opened& opened : greeting) {
     const auto* const hello = std::get_if<wire::Hello>(&opened.body);
     if (hello == nullptr) continue;
-    const std::string ack = other_.Seal(raft::NodeId(1), wire::SayLogId(22), wire::HelloAck{.nonce = hello->nonce});
+    const std::string ack =
+        other_.Seal(raft::NodeId(1), wire::CopyIdTerm(22), wire::HelloAck{.nonce = hello->nonce});
     peers_.Take({.from = third->LocalAddress().value(), .bytes = ack, .arrived_ns = 1}, 1, nobody_);
   }
   ASSERT_NE(peers_.states()[0].answers_at.port, 0);
   EXPECT_EQ(heartbeats(), 0u);
 }
 
-// Node 2 has promised node 1 something in a former life, and starts with less.
+// Node 2 has promised node 1 something in a former incarnation, and starts with less.
 TEST_F(PeersTest, AMemberThatStartsWithLessThanItPromisedIsNotBelievedAndIsTold) {
-  const auto opened_as = [](const std::vector<wire::Opened>& said, auto found) {
-    for (const wire::Opened& opened : said) {
+  const auto opened_as = [](const std::vector<wire::Opened>& sent, auto found) {
+    for (const wire::Opened& opened : sent) {
       if (std::holds_alternative<decltype(found)>(opened.body)) return opened;
     }
     ADD_FAILURE() << "it was not said";
-    return said.at(0);
+    return sent.at(0);
   };
-  // Its answer to node 1's question. The life that node 1 knows it to live then.
+  // Its answer to node 1's question. The incarnation that node 1 knows it to be in then.
   const auto answer = [&](uint64_t now_ns, const wire::Started& started) {
-    std::vector<wire::Opened> said = SaidTo2(raft::Term(5), raft::Heartbeat{.round = 1}, now_ns);  // in its new life
-    const auto nonce = std::get<wire::Hello>(opened_as(said, wire::Hello()).body).nonce;
-    SaidTo2(wire::SayLogId(22), wire::HelloAck{.nonce = nonce, .started = started}, now_ns);
-    return peers_.LifeOf(raft::NodeId(2));
+    std::vector<wire::Opened> sent =
+        SentTo2(raft::Term(5), raft::Heartbeat{.round = 1}, now_ns);  // in its new incarnation
+    const auto nonce = std::get<wire::Hello>(opened_as(sent, wire::Hello()).body).nonce;
+    SentTo2(wire::CopyIdTerm(22), wire::HelloAck{.nonce = nonce, .started = started}, now_ns);
+    return peers_.IncarnationOf(raft::NodeId(2));
   };
   // How node 1 answers its question.
-  const auto told = [&](uint64_t now_ns, const wire::Started& started) {
-    const auto said = SaidTo2(wire::SayLogId(22), wire::Hello{.nonce = 9, .started = started}, now_ns);
-    return opened_as(said, wire::HelloAck()).header.term;
+  const auto answer_term = [&](uint64_t now_ns, const wire::Started& started) {
+    const auto sent = SentTo2(wire::CopyIdTerm(22), wire::Hello{.nonce = 9, .started = started}, now_ns);
+    return opened_as(sent, wire::HelloAck()).header.term;
   };
-  const auto lives_as = [this](uint64_t life) {
-    other_ = wire::PeerCodec({.cluster_id = 7, .key = {}, .self = raft::NodeId(2), .life = life});
+  const auto in_incarnation = [this](uint64_t incarnation) {
+    other_ = wire::PeerCodec({.cluster_id = 7, .key = {}, .self = raft::NodeId(2), .incarnation = incarnation});
   };
   constexpr uint64_t kSecond_ns = 1'000'000'000;
   const wire::Started first{.starts = 1, .term = raft::Term(5), .last = raft::LogIndex(3)};
   ASSERT_EQ(answer(kSecond_ns, first), 6u);
   nobody_.promised = {.term = raft::Term(5), .last = raft::LogIndex(10)};
-  EXPECT_EQ(told(2 * kSecond_ns, first), wire::SayLogId(11)) << "it has promised since it started";
+  EXPECT_EQ(answer_term(2 * kSecond_ns, first), wire::CopyIdTerm(11)) << "it has promised since it started";
 
-  lives_as(7);
+  in_incarnation(7);
   const wire::Started short_log{.starts = 2, .term = raft::Term(5), .last = raft::LogIndex(9)};
-  EXPECT_EQ(told(3 * kSecond_ns, short_log), wire::kOtherLogTerm);
+  EXPECT_EQ(answer_term(3 * kSecond_ns, short_log), wire::kForeignLogTerm);
   EXPECT_EQ(answer(4 * kSecond_ns, short_log), 6u) << "nothing of it is believed";
   const wire::Started old_term{.starts = 2, .term = raft::Term(4), .last = raft::LogIndex(99)};
-  EXPECT_EQ(told(5 * kSecond_ns, old_term), wire::kOtherLogTerm);
+  EXPECT_EQ(answer_term(5 * kSecond_ns, old_term), wire::kForeignLogTerm);
   const wire::Started later_term{.starts = 2, .term = raft::Term(6), .last = raft::LogIndex(2)};
-  EXPECT_EQ(told(6 * kSecond_ns, later_term), wire::SayLogId(11)) << "another leader may have truncated it";
-  EXPECT_EQ(told(7 * kSecond_ns, {}), wire::SayLogId(11)) << "a program from before does not say";
+  EXPECT_EQ(answer_term(6 * kSecond_ns, later_term), wire::CopyIdTerm(11))
+      << "another leader may have truncated it";
+  EXPECT_EQ(answer_term(7 * kSecond_ns, {}), wire::CopyIdTerm(11)) << "a program from before does not say";
   const wire::Started whole{.starts = 2, .term = raft::Term(5), .last = raft::LogIndex(10)};
-  EXPECT_EQ(told(8 * kSecond_ns, whole), wire::SayLogId(11));
+  EXPECT_EQ(answer_term(8 * kSecond_ns, whole), wire::CopyIdTerm(11));
   EXPECT_EQ(answer(9 * kSecond_ns, whole), 7u);
 }
 
 // The change that made it a member may be gone back from, and what a LOST node had is moved aside by then.
-TEST_F(PeersTest, WhoAsksAsWhomItIsToComeBackIsAnsweredOnceThatIsCommitted) {
+TEST_F(PeersTest, ALostNodesQuestionForItsIdIsAnsweredOnceThatIsCommitted) {
   const wire::PeerBody asks = wire::Hello{.nonce = 9};
   peers_.SetMembers(Others(), 1, 0, 0);
-  EXPECT_EQ(Count<wire::HelloAck>(SaidTo2(raft::Term(), asks, 1)), 0u);
+  EXPECT_EQ(Count<wire::HelloAck>(SentTo2(raft::Term(), asks, 1)), 0u);
   EXPECT_EQ(peers_.counters().drops[static_cast<size_t>(wire::DropReason::kConfigEpoch)], 1u);
-  EXPECT_EQ(Count<wire::HelloAck>(SaidTo2(wire::SayLogId(22), asks, 2)), 1u) << "of a member with a log";
-  EXPECT_EQ(Count<wire::HelloAck>(SaidTo2(raft::Term(3), asks, 3)), 1u) << "of a program that says none";
+  EXPECT_EQ(Count<wire::HelloAck>(SentTo2(wire::CopyIdTerm(22), asks, 2)), 1u) << "of a member with a log";
+  EXPECT_EQ(Count<wire::HelloAck>(SentTo2(raft::Term(3), asks, 3)), 1u) << "of a program that says none";
   peers_.SetMembers(Others(), 1, 1, 0);
-  EXPECT_EQ(Count<wire::HelloAck>(SaidTo2(raft::Term(), asks, 4)), 1u);
+  EXPECT_EQ(Count<wire::HelloAck>(SentTo2(raft::Term(), asks, 4)), 1u);
 }
 
 TEST_F(PeersTest, ALateLeaderSpeaksForItselfAlone) {
   Meet2();
-  SaidTo2(raft::Term(3), wire::Resign{.incarnation = 6, .leader = raft::NodeId(2), .late = true}, 1);
+  SentTo2(raft::Term(3), wire::Resign{.incarnation = 6, .leader = raft::NodeId(2), .late = true}, 1);
   ASSERT_EQ(nobody_.late.size(), 1u);
   EXPECT_EQ(nobody_.late[0].leader, raft::NodeId(2));
   EXPECT_EQ(nobody_.late[0].term, raft::Term(3));
-  SaidTo2(raft::Term(3), wire::Resign{.incarnation = 6, .leader = raft::NodeId(3), .late = true}, 2);
-  SaidTo2(raft::Term(3), wire::Resign{.incarnation = 5, .leader = raft::NodeId(2), .late = true}, 3);
+  SentTo2(raft::Term(3), wire::Resign{.incarnation = 6, .leader = raft::NodeId(3), .late = true}, 2);
+  SentTo2(raft::Term(3), wire::Resign{.incarnation = 5, .leader = raft::NodeId(2), .late = true}, 3);
   EXPECT_EQ(nobody_.late.size(), 1u);
 }
 
@@ -350,7 +353,7 @@ TEST_F(PeersTest, ANodeOfTheOtherDurabilityModeIsNotBelieved) {
     ASSERT_EQ(Count<wire::Hello>(greeting), 1u);
     const auto& hello = std::get<wire::Hello>(greeting[0].body);
     EXPECT_EQ(hello.traits.durability, Mode::kDisk) << "it says its own";
-    SaidTo2(wire::SayLogId(22), wire::HelloAck{.nonce = hello.nonce, .traits = {.durability = mode}}, now_ns);
+    SentTo2(wire::CopyIdTerm(22), wire::HelloAck{.nonce = hello.nonce, .traits = {.durability = mode}}, now_ns);
   };
   const auto dropped = [this] {
     return peers_.counters().drops[static_cast<size_t>(wire::DropReason::kOtherDurability)];
@@ -358,18 +361,18 @@ TEST_F(PeersTest, ANodeOfTheOtherDurabilityModeIsNotBelieved) {
   uint64_t now_ns = 1'000'000'000;
   answers(Mode::kMemory, now_ns);
   EXPECT_EQ(dropped(), 1u);
-  EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 0u);
+  EXPECT_EQ(peers_.IncarnationOf(raft::NodeId(2)), 0u);
   EXPECT_TRUE(peers_.states()[0].IsIncompatible(now_ns));
   EXPECT_THAT(peers_.states()[0].incompatible, testing::HasSubstr("has `durability: memory`, and this node"));
-  SaidTo2(raft::Term(3), wire::Resign{.incarnation = 6, .leader = raft::NodeId(2), .late = true}, now_ns);
+  SentTo2(raft::Term(3), wire::Resign{.incarnation = 6, .leader = raft::NodeId(2), .late = true}, now_ns);
   EXPECT_TRUE(nobody_.late.empty());
   // A recorded answer, to no question of this node.
-  SaidTo2(wire::SayLogId(22), wire::HelloAck{.nonce = 1, .traits = {.durability = Mode::kMemory}}, now_ns);
+  SentTo2(wire::CopyIdTerm(22), wire::HelloAck{.nonce = 1, .traits = {.durability = Mode::kMemory}}, now_ns);
   EXPECT_EQ(dropped(), 1u);
   // Its file was corrected.
-  now_ns += wire::PeerLives::kAskCap_ns;
+  now_ns += wire::PeerIncarnations::kAskCap_ns;
   answers(Mode::kDisk, now_ns);
-  EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 6u);
+  EXPECT_EQ(peers_.IncarnationOf(raft::NodeId(2)), 6u);
   EXPECT_FALSE(peers_.states()[0].IsIncompatible(now_ns));
 }
 
@@ -382,18 +385,18 @@ TEST_F(PeersTest, AMemberOfAnotherClusterIsRefusedByItsLogsName) {
     const std::vector<wire::Opened> greeting = Greeted(now_ns);
     ASSERT_EQ(Count<wire::Hello>(greeting), 1u);
     const uint64_t nonce = std::get<wire::Hello>(greeting[0].body).nonce;
-    SaidTo2(wire::SayLogId(copy), wire::HelloAck{.nonce = nonce, .traits = other}, now_ns);
-    EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 0u);
+    SentTo2(wire::CopyIdTerm(copy), wire::HelloAck{.nonce = nonce, .traits = other}, now_ns);
+    EXPECT_EQ(peers_.IncarnationOf(raft::NodeId(2)), 0u);
     EXPECT_THAT(peers_.states()[0].incompatible,
                 testing::HasSubstr("its log is 0000000000000bbb, and this node's 0000000000000aaa"));
-    const auto said = SaidTo2(wire::SayLogId(copy), wire::Hello{.nonce = 9, .traits = other}, now_ns + 1);
-    ASSERT_EQ(Count<wire::HelloAck>(said), 1u);
-    for (const wire::Opened& opened : said) EXPECT_NE(opened.header.term, wire::kOtherLogTerm);
+    const auto sent = SentTo2(wire::CopyIdTerm(copy), wire::Hello{.nonce = 9, .traits = other}, now_ns + 1);
+    ASSERT_EQ(Count<wire::HelloAck>(sent), 1u);
+    for (const wire::Opened& opened : sent) EXPECT_NE(opened.header.term, wire::kForeignLogTerm);
   }
   const uint64_t now_ns = uint64_t{30} * 1'000'000'000;
   const std::vector<wire::Opened> greeting = Greeted(now_ns);
   ASSERT_EQ(Count<wire::Hello>(greeting), 1u);
-  SaidTo2(wire::kOtherLogTerm,
+  SentTo2(wire::kForeignLogTerm,
           wire::HelloAck{.nonce = std::get<wire::Hello>(greeting[0].body).nonce, .traits = other}, now_ns);
   EXPECT_FALSE(peers_.refused_by().IsSet()) << "another cluster's word makes nobody LOST";
 }
@@ -401,11 +404,11 @@ TEST_F(PeersTest, AMemberOfAnotherClusterIsRefusedByItsLogsName) {
 TEST_F(PeersTest, AMemberThatSpeaksOtherVersionsIsRefusedByBothRanges) {
   const std::vector<wire::Opened> greeting = Greeted(1);
   ASSERT_EQ(Count<wire::Hello>(greeting), 1u);
-  SaidTo2(wire::SayLogId(22),
+  SentTo2(wire::CopyIdTerm(22),
           wire::HelloAck{.nonce = std::get<wire::Hello>(greeting[0].body).nonce,
                          .traits = {.version_min = 4, .version_max = 5, .build = "9.9"}},
           1);
-  EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 0u);
+  EXPECT_EQ(peers_.IncarnationOf(raft::NodeId(2)), 0u);
   EXPECT_EQ(Dropped(wire::DropReason::kVersion), 1u);
   EXPECT_THAT(peers_.states()[0].incompatible,
               testing::HasSubstr("versions 4 to 5 of the protocol between nodes (build 9.9), and this node 3 to 3"));
@@ -416,7 +419,7 @@ TEST_F(PeersTest, WhatAllCanDoIsWhatIsAgreed) {
   const auto answers = [this](uint32_t features, uint64_t now_ns) {
     const std::vector<wire::Opened> greeting = Greeted(now_ns);
     ASSERT_EQ(Count<wire::Hello>(greeting), 1u);
-    SaidTo2(wire::SayLogId(22),
+    SentTo2(wire::CopyIdTerm(22),
             wire::HelloAck{.nonce = std::get<wire::Hello>(greeting[0].body).nonce,
                            .traits = {.features = features, .version_min = 3, .version_max = 9}},
             now_ns);
@@ -515,26 +518,26 @@ TEST_F(PeersTest, ALargeCommandIsForwardedInPieces) {
 }
 
 TEST_F(PeersTest, PiecesOfRemovedNodesAndOfFormerIncarnationsTakeNoMemory) {
-  wire::PeerCodec removed({.cluster_id = 7, .key = {}, .self = raft::NodeId(9), .life = 8});
+  wire::PeerCodec removed({.cluster_id = 7, .key = {}, .self = raft::NodeId(9), .incarnation = 8});
   const std::string sealed =
       removed.Seal(raft::NodeId(1), raft::Term(1), wire::Forward{.command = std::string(9000, 'x')});
   for (const std::string& piece : removed.Split(sealed)) Take(piece);
   EXPECT_EQ(peers_.received_pieces().received, 0u);
   EXPECT_EQ(peers_.counters().refused, 8u);
   Meet2();
-  wire::PeerCodec before({.cluster_id = 7, .key = {}, .self = raft::NodeId(2), .life = 4});
+  wire::PeerCodec before({.cluster_id = 7, .key = {}, .self = raft::NodeId(2), .incarnation = 4});
   const std::string recorded =
       before.Seal(raft::NodeId(1), raft::Term(1), wire::Forward{.command = std::string(9000, 'x')});
   for (const std::string& piece : before.Split(recorded)) Take(piece);
   EXPECT_EQ(peers_.received_pieces().received, 0u);
-  EXPECT_EQ(Dropped(wire::DropReason::kOtherLife), 8u);
+  EXPECT_EQ(Dropped(wire::DropReason::kOtherIncarnation), 8u);
 }
 
 // It is asked again, but not as fast as it answers.
 TEST_F(PeersTest, AnyMemberOfTheClusterThatANodeJoinsMayLeadAndReachIt) {
   peers_.SetMembers({}, 0, 0, 0);
   for (uint64_t id = 2; id < 2 + HR_RAFT_MAX_MEMBERS; ++id) {
-    wire::PeerCodec member{{.cluster_id = 7, .key = {}, .self = raft::NodeId(id), .life = 6}};
+    wire::PeerCodec member{{.cluster_id = 7, .key = {}, .self = raft::NodeId(id), .incarnation = 6}};
     member.SetConfigEpoch(1);
     const std::string hello = member.Seal(raft::NodeId(1), raft::Term(1), wire::Hello{.nonce = id});
     peers_.Take({.from = receiver_->LocalAddress().value(), .to = {}, .bytes = hello, .arrived_ns = 1}, 1, nobody_);
@@ -542,12 +545,13 @@ TEST_F(PeersTest, AnyMemberOfTheClusterThatANodeJoinsMayLeadAndReachIt) {
   EXPECT_EQ(Dropped(wire::DropReason::kNoMember), 0u);
 }
 
-TEST_F(PeersTest, WhoseCopyCannotBeRecordedIsAskedNowAndThen) {
+TEST_F(PeersTest, APeerWhoseCopyCannotBeRecordedIsAskedNowAndThen) {
   const auto answer = [this](uint64_t now_ns) {
-    const std::vector<wire::Opened> said = Greeted(now_ns);
-    EXPECT_EQ(Count<wire::Hello>(said), 1u);
-    if (said.empty() || !std::holds_alternative<wire::Hello>(said[0].body)) return std::vector<wire::Opened>();
-    return SaidTo2(wire::SayLogId(22), wire::HelloAck{.nonce = std::get<wire::Hello>(said[0].body).nonce}, now_ns);
+    const std::vector<wire::Opened> sent = Greeted(now_ns);
+    EXPECT_EQ(Count<wire::Hello>(sent), 1u);
+    if (sent.empty() || !std::holds_alternative<wire::Hello>(sent[0].body)) return std::vector<wire::Opened>();
+    return SentTo2(wire::CopyIdTerm(22), wire::HelloAck{.nonce = std::get<wire::Hello>(sent[0].body).nonce},
+                   now_ns);
   };
   keeper_->KeepOnly({});
   ASSERT_EQ(keeper_->Flush(), absl::OkStatus());
@@ -558,23 +562,23 @@ TEST_F(PeersTest, WhoseCopyCannotBeRecordedIsAskedNowAndThen) {
   EXPECT_THAT(answer(now_ns), IsEmpty()) << "it is being written, which the loop does not wait for";
   EXPECT_TRUE(peers_.recorded().ok());
   EXPECT_FALSE(keeper_->Flush().ok());
-  now_ns += wire::PeerLives::kAskFloor_ns;
+  now_ns += wire::PeerIncarnations::kAskFloor_ns;
   for (int round = 0; round < 3; ++round) {
     EXPECT_THAT(answer(now_ns), IsEmpty()) << "not at once";
     EXPECT_FALSE(peers_.recorded().ok());
-    EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 0u);
-    EXPECT_THAT(SaidTo2(raft::Term(1), raft::Heartbeat{.round = 1}, now_ns), IsEmpty());
-    now_ns += wire::PeerLives::kAskCap_ns;
+    EXPECT_EQ(peers_.IncarnationOf(raft::NodeId(2)), 0u);
+    EXPECT_THAT(SentTo2(raft::Term(1), raft::Heartbeat{.round = 1}, now_ns), IsEmpty());
+    now_ns += wire::PeerIncarnations::kAskCap_ns;
     EXPECT_THAT(Greeted(now_ns - 1), IsEmpty()) << "nor because it speaks";
     EXPECT_FALSE(keeper_->Flush().ok());
   }
   std::filesystem::create_directory(folder_.path);
   answer(now_ns);
-  EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 0u) << "nothing of it counts before that is durable";
+  EXPECT_EQ(peers_.IncarnationOf(raft::NodeId(2)), 0u) << "nothing of it counts before that is durable";
   EXPECT_EQ(keeper_->Flush(), absl::OkStatus());
-  answer(now_ns + wire::PeerLives::kAskCap_ns);
+  answer(now_ns + wire::PeerIncarnations::kAskCap_ns);
   EXPECT_TRUE(peers_.recorded().ok());
-  EXPECT_EQ(peers_.LifeOf(raft::NodeId(2)), 6u);
+  EXPECT_EQ(peers_.IncarnationOf(raft::NodeId(2)), 6u);
 }
 
 TEST_F(PeersTest, AListOfSourcesShutsOutAllOthersButMembers) {
@@ -613,16 +617,16 @@ TEST_F(PeersTest, AMemberThatAnswersElsewhereMayConnectFromThere) {
   const uint64_t version = peers_.addresses_version();
   const NetAddress elsewhere = NetAddress::Parse("192.0.2.2:4802").value();
   EXPECT_THAT(peers_.MemberAddresses(), ElementsAre(receiver_->LocalAddress().value()));
-  const std::string hello = other_.Seal(raft::NodeId(1), wire::SayLogId(22), wire::Hello{.nonce = 1});
+  const std::string hello = other_.Seal(raft::NodeId(1), wire::CopyIdTerm(22), wire::Hello{.nonce = 1});
   peers_.Take({.from = elsewhere, .bytes = hello, .arrived_ns = 1}, 1, nobody_);
   EXPECT_THAT(peers_.MemberAddresses(), ElementsAre(receiver_->LocalAddress().value())) << "it may be a recorded one";
   peers_.AskAgain();
   const uint64_t later_ns = 10'000'000'000;
   uint64_t nonce = 0;
-  for (const wire::Opened& said : Greeted(later_ns))
-    if (const auto* asked = std::get_if<wire::Hello>(&said.body)) nonce = asked->nonce;
+  for (const wire::Opened& sent : Greeted(later_ns))
+    if (const auto* asked = std::get_if<wire::Hello>(&sent.body)) nonce = asked->nonce;
   ASSERT_NE(nonce, 0u);
-  const std::string answer = other_.Seal(raft::NodeId(1), wire::SayLogId(22), wire::HelloAck{.nonce = nonce});
+  const std::string answer = other_.Seal(raft::NodeId(1), wire::CopyIdTerm(22), wire::HelloAck{.nonce = nonce});
   peers_.Take({.from = elsewhere, .bytes = answer, .arrived_ns = later_ns}, later_ns, nobody_);
   EXPECT_THAT(peers_.MemberAddresses(), ElementsAre(receiver_->LocalAddress().value(), elsewhere));
   EXPECT_GT(peers_.addresses_version(), version);

@@ -41,7 +41,7 @@ absl::StatusOr<BackupPieces> ReadBackup(storage::BackupHeader header, const std:
   if (header.last.index == raft::LogIndex()) {
     return absl::FailedPreconditionError("there is no snapshot yet: nothing was ever applied here");
   }
-  header.begins = storage::NextOrigin(header.of);
+  header.begins = storage::NextGeneration(header.of);
   header.made_s = static_cast<uint64_t>(time(nullptr));
   storage::Descriptor file(open(snapshot_path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!file.ok()) return storage::FromErrno(snapshot_path, "open", errno);

@@ -18,7 +18,7 @@ constexpr uint64_t kMendAgain_ns = 10'000'000'000;
 // A follower that has its snapshot and does not come nearer for so long is not waited for.
 constexpr uint64_t kPatience_ns = 5'000'000'000;
 
-// 0 for one of the future: somebody has set the clock back.
+// 0 for one of the future: the clock was set back.
 uint64_t AgeOf_ns(const struct stat& file) {
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
@@ -131,7 +131,7 @@ absl::Status Snapshots::Take(transfer::Received received) {
   return arrived->taken;
 }
 
-void Snapshots::Turn(uint64_t now_ns, kv::Replica& replica, const Peers& peers, offload::Coupling* coupling) {
+void Snapshots::Turn(uint64_t now_ns, kv::Replica& replica, const Peers& peers, offload::KernelBridge* bridge) {
   FollowRole(replica.raft());
   FollowMembers(replica.raft());
   FollowAddresses(peers);
@@ -141,7 +141,7 @@ void Snapshots::Turn(uint64_t now_ns, kv::Replica& replica, const Peers& peers, 
   }
   if (something_.exchange(false)) {
     TakeEnded(now_ns, replica);
-    Install(now_ns, replica, coupling);
+    Install(now_ns, replica, bridge);
   }
   replica.Settle();
   MendOutside(now_ns, replica);
@@ -195,7 +195,7 @@ bool Snapshots::FollowerOnItsWay(uint64_t now_ns, const raft::Raft& raft) {
   return !behind_.empty();
 }
 
-// What was begun in another term is nobody's any more.
+// A transfer that was begun in another term is given up.
 void Snapshots::FollowRole(const raft::Raft& raft) {
   const raft::Term leads_in = raft.role() == raft::Role::kLeader ? raft.term() : raft::Term();
   if (leads_in == leads_in_) return;
@@ -204,7 +204,7 @@ void Snapshots::FollowRole(const raft::Raft& raft) {
   leads_in_ = leads_in;
 }
 
-// Who is no member any more is sent nothing, not even the rest.
+// A former member is sent nothing, not even the rest.
 void Snapshots::FollowMembers(const raft::Raft& raft) {
   const std::pair now(raft.configuration().epoch, raft.peers());
   if (now == members_) return;
@@ -232,7 +232,7 @@ void Snapshots::SendNeeded(kv::Replica& replica, const Peers& peers) {
     const auto peer =
         std::find_if(others.begin(), others.end(), [to](const PeerState& other) { return other.id == to; });
     if (peer == others.end() || peer->reached_at().port == 0) {
-      // Nobody knows where it is yet: the core asks again a heartbeat later.
+      // Its address is not known yet: the core asks again a heartbeat later.
       replica.Feed(raft::SnapshotSent{.to = to, .index = raft.snapshot().last.index, .delivered = false});
       continue;
     }
@@ -263,7 +263,7 @@ void Snapshots::TakeEnded(uint64_t now_ns, kv::Replica& replica) {
   }
 }
 
-void Snapshots::Install(uint64_t now_ns, kv::Replica& replica, offload::Coupling* coupling) {
+void Snapshots::Install(uint64_t now_ns, kv::Replica& replica, offload::KernelBridge* bridge) {
   std::shared_ptr<Arrived> arrived;
   {
     absl::MutexLock lock(&mutex_);
@@ -272,8 +272,8 @@ void Snapshots::Install(uint64_t now_ns, kv::Replica& replica, offload::Coupling
   }
   if (arrived == nullptr) return;
   const raft::SnapshotReceived event = arrived->received.event;
-  if (coupling != nullptr) {
-    coupling->ReceiveSnapshot(event, std::move(arrived->received.state), replica);
+  if (bridge != nullptr) {
+    bridge->ReceiveSnapshot(event, std::move(arrived->received.state), replica);
   } else {
     replica.ReceiveSnapshot(event, std::move(arrived->received.state));
   }
@@ -296,41 +296,41 @@ raft::LogIndex Snapshots::Ask(const kv::Replica& replica) {
 }
 
 void Snapshots::AddTo(uint64_t now_ns, const raft::Raft& raft, NodeStatus& status) const {
-  SnapshotStatus& said = status.snapshots;
+  SnapshotStatus& reported = status.snapshots;
   const SnapshotTakerStatus& taker = taker_.status();
-  said.last = raft.snapshot().last.index;
-  said.last_term = raft.snapshot().last.term;
-  said.log_start = raft.log().start().index;
-  if (said.last != raft::LogIndex()) {
-    said.age_ns = now_ns - std::min(now_ns, written_ns_);
-    said.size_bytes = size_bytes_;
+  reported.last = raft.snapshot().last.index;
+  reported.last_term = raft.snapshot().last.term;
+  reported.log_start = raft.log().start().index;
+  if (reported.last != raft::LogIndex()) {
+    reported.age_ns = now_ns - std::min(now_ns, written_ns_);
+    reported.size_bytes = size_bytes_;
   }
-  said.taking = taker_.taking();
-  said.took_ns = taker.last_took_ns;
-  said.longest_slice_ns = taker.longest_slice_ns;
-  said.problem = storage_.snapshot_trouble();
+  reported.taking = taker_.taking();
+  reported.took_ns = taker.last_took_ns;
+  reported.longest_slice_ns = taker.longest_slice_ns;
+  reported.problem = storage_.snapshot_trouble();
   if (!taker.error.empty()) {
-    said.problem = absl::StrCat("the last one failed, and the log grows until one succeeds: ", taker.error);
+    reported.problem = absl::StrCat("the last one failed, and the log grows until one succeeds: ", taker.error);
   }
   for (const transfer::Sending& sending : sender_->UnderWay()) {
     if (!sending.trouble.empty()) {
-      absl::StrAppend(&said.problem, said.problem.empty() ? "" : "; ", "node ", sending.to.value(),
+      absl::StrAppend(&reported.problem, reported.problem.empty() ? "" : "; ", "node ", sending.to.value(),
                       " needs one and does not get it: ", sending.trouble);
     }
-    said.transfers.push_back({.peer = sending.to,
-                              .sends = true,
-                              .index = sending.index,
-                              .done_bytes = sending.sent_bytes,
-                              .size_bytes = sending.size_bytes});
+    reported.transfers.push_back({.peer = sending.to,
+                                  .sends = true,
+                                  .index = sending.index,
+                                  .done_bytes = sending.sent_bytes,
+                                  .size_bytes = sending.size_bytes});
   }
   const transfer::SenderStatistics sent = sender_->statistics();
   const transfer::ReceiverStatistics got = receiver_->statistics();
   if (const std::optional<transfer::Receiving> receiving = receiver_->under_way()) {
-    said.transfers.push_back({.peer = receiving->from,
-                              .sends = false,
-                              .index = receiving->index,
-                              .done_bytes = receiving->received_bytes,
-                              .size_bytes = receiving->size_bytes});
+    reported.transfers.push_back({.peer = receiving->from,
+                                  .sends = false,
+                                  .index = receiving->index,
+                                  .done_bytes = receiving->received_bytes,
+                                  .size_bytes = receiving->size_bytes});
   }
   const auto count = [&status](const char* name, uint64_t value, const char* reason) {
     status.counters.emplace_back(name, value, reason);

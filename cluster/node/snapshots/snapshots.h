@@ -17,8 +17,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <optional>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -30,10 +28,10 @@
 #include "cluster/kv/replica.h"
 #include "cluster/node/config/config.h"
 #include "cluster/node/peers/peers.h"
-#include "cluster/node/snapshots/retirement.h"
+#include "cluster/node/snapshots/deferred_reclamation.h"
 #include "cluster/node/snapshots/snapshot_taker.h"
 #include "cluster/node/status/status.h"
-#include "cluster/offload/coupling.h"
+#include "cluster/offload/kernel_bridge.h"
 #include "cluster/storage/log_storage.h"
 #include "cluster/transfer/receiver.h"
 #include "cluster/transfer/sender.h"
@@ -53,10 +51,10 @@ class Snapshots final : private transfer::ReceiverHost {
 
   // What the replica asks of its host (kv::ReplicaHost); done at the next Turn.
   void Needed(raft::NodeId to) { needed_.push_back(to); }
-  void Retire(std::unique_ptr<kv::StateMachine> state) { retirement_.Take(std::move(state)); }
+  void Retire(std::unique_ptr<kv::StateMachine> state) { reclamation_.Take(std::move(state)); }
 
-  // Every turn, when the replica has settled; settles it again. `coupling`: null where the kernel does nothing.
-  void Turn(uint64_t now_ns, kv::Replica& replica, const Peers& peers, offload::Coupling* coupling);
+  // Every turn, when the replica has settled; settles it again. `bridge`: null where the kernel does nothing.
+  void Turn(uint64_t now_ns, kv::Replica& replica, const Peers& peers, offload::KernelBridge* bridge);
   uint64_t next_deadline_ns() const { return taker_.next_deadline_ns(); }
   // Begins one; the index that it will have at least.
   raft::LogIndex Ask(const kv::Replica& replica);
@@ -97,14 +95,14 @@ class Snapshots final : private transfer::ReceiverHost {
   void MendOutside(uint64_t now_ns, const kv::Replica& replica);
   void SendNeeded(kv::Replica& replica, const Peers& peers);
   void TakeEnded(uint64_t now_ns, kv::Replica& replica);
-  void Install(uint64_t now_ns, kv::Replica& replica, offload::Coupling* coupling);
+  void Install(uint64_t now_ns, kv::Replica& replica, offload::KernelBridge* bridge);
 
   const raft::NodeId self_;
   const storage::SnapshotFolder folder_;
   const storage::LogStorage& storage_;
   const std::function<void()> wake_;
   SnapshotTaker taker_;
-  Retirement retirement_;
+  DeferredReclamation reclamation_;
   std::vector<raft::NodeId> needed_;
   const std::optional<net::Networks> peer_clients_;
   const bool on_loopback_;

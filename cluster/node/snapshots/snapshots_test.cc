@@ -176,7 +176,7 @@ TEST_P(SnapshotsTest, OneIsTakenOnRequest) {
   })) << "nothing new";
 }
 
-TEST_P(SnapshotsTest, WithoutTheKeyNobodyGivesANodeASnapshot) {
+TEST_P(SnapshotsTest, ASnapshotFromASenderWithoutTheKeyIsRefused) {
   const uint64_t leader = WaitForLeader();
   const std::string file = folder_ + "/stranger";
   std::ofstream(file) << std::string(1000, 'x');

@@ -35,7 +35,7 @@ inline NodeStatus FakeStatus() {
   status.uptime_ns = 3'720'000'000'000;
   status.peers.push_back({.id = raft::NodeId(2),
                           .address = *NetAddress::Parse("10.0.0.2:4802"),
-                          .life = 0x0123456789abcdef,
+                          .incarnation = 0x0123456789abcdef,
                           .heard_ago_ns = 3'100'000,
                           .round_trip_ns = 210'000,
                           .match = raft::LogIndex(1040)});

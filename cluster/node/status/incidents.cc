@@ -56,7 +56,7 @@ void Incidents::Keep(std::deque<Incident>& incidents, uint64_t now_ns, std::stri
   if (incidents.size() > kKept) incidents.pop_back();
 }
 
-// Whoever is cut off asks again and again, and would displace what it began with.
+// A node that is cut off asks again and again, and would displace the first incident.
 void Incidents::Stands(const raft::Stand& stand, uint64_t now_ns) {
   ++elections_[static_cast<size_t>(stand.reason)];
   if (stand.reason == StandReason::kNoLeader) return;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What was out of the ordinary lately, for whoever asks why there was an election that nobody needed: why this
-// node wanted to be elected, and when its loop stood still. Elections are counted by their reason. The node's
-// loop feeds it; on no other thread.
+// What was out of the ordinary lately, to explain an unneeded election: why this node wanted to be elected, and
+// when its loop stood still. Elections are counted by their reason. The node's loop feeds it; on no other
+// thread.
 
 #pragma once
 
@@ -28,8 +28,8 @@ class Incidents {
   void Stands(const raft::Stand& stand, uint64_t now_ns);
   void StepsDown(const raft::StepDown& step_down, uint64_t now_ns);
 
-  // A turn of the loop begins, sleeps, or begins again: in between it was there for nobody, unless it slept as
-  // long as it meant to.
+  // A turn of the loop begins, sleeps, or begins again: in between it served nothing, unless it slept as long
+  // as planned.
   void TurnBegins(uint64_t now_ns);
   void Sleeps(uint64_t now_ns, uint64_t until_ns);
 

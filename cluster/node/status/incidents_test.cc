@@ -19,10 +19,10 @@ constexpr uint64_t kStill_ns = 10 * kMs;
 std::vector<std::string> Told(const Incidents& incidents, uint64_t now_ns) {
   NodeStatus status;
   incidents.AddTo(now_ns, status);
-  std::vector<std::string> told;
+  std::vector<std::string> lines;
   for (const NodeIncident& incident : status.incidents)
-    told.push_back(absl::StrCat(incident.ago_ns / kMs, " ms ago: ", incident.what));
-  return told;
+    lines.push_back(absl::StrCat(incident.ago_ns / kMs, " ms ago: ", incident.what));
+  return lines;
 }
 
 uint64_t Counter(const Incidents& incidents, const std::string& name, const std::string& reason = "") {
@@ -57,7 +57,7 @@ TEST(Incidents, SayWhyANodeWantedToLead) {
   EXPECT_EQ(Counter(incidents, "elections_begun", "no_leader"), 0u);
 }
 
-TEST(Incidents, WhoIsCutOffAsksAgainAndAgainWithoutDisplacingWhatItBeganWith) {
+TEST(Incidents, ANodeThatIsCutOffKeepsItsFirstIncident) {
   Incidents incidents(kStill_ns);
   incidents.Stands(Stand(StandReason::kSilentLeader, 5, 1, 33), 1000 * kMs);
   for (uint64_t i = 0; i < 100; ++i) incidents.Stands(Stand(StandReason::kNoLeader, 5), (1040 + 40 * i) * kMs);

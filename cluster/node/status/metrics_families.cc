@@ -87,7 +87,7 @@ void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
         "1 while this node's state is not the majority's: it answers no client until a leader's snapshot has mended it.",
         status.outside_majority ? 1 : 0);
   gauge("cluster_epoch",
-        "Which beginning of the cluster the node is of; grows when it is recovered or restored.",
+        "Which recovery generation of the cluster the node is of; grows when it is recovered or restored.",
         static_cast<double>(status.cluster_epoch));
   gauge("uptime_seconds", "Since the process started.", Seconds(status.uptime_ns));
   if (status.memcached.has_value()) {
@@ -111,7 +111,7 @@ void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
 
 void Peers(const NodeStatus& status, Families& out) {
   MetricFamily known =
-      Family("peer_life_known", "1 when what the peer says can be believed.", MetricType::Gauge);
+      Family("peer_incarnation_known", "1 when what the peer says can be believed.", MetricType::Gauge);
   MetricFamily heard =
       Family("peer_last_heard_seconds",
              "Since the peer's last believed datagram; absent before the first. Followers have nothing "
@@ -124,7 +124,7 @@ void Peers(const NodeStatus& status, Families& out) {
              MetricType::Gauge);
   for (const PeerStatus& peer : status.peers) {
     const Labels labels = {{"peer", Text(peer.id)}};
-    AddGauge(known, labels, peer.life != 0 ? 1 : 0);
+    AddGauge(known, labels, peer.incarnation != 0 ? 1 : 0);
     if (peer.heard_ago_ns.has_value()) AddGauge(heard, labels, Seconds(*peer.heard_ago_ns));
     if (peer.round_trip_ns.has_value()) AddGauge(round_trip, labels, Seconds(*peer.round_trip_ns));
     if (peer.match.has_value()) AddGauge(match, labels, static_cast<double>(peer.match->value()));

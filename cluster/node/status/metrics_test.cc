@@ -48,7 +48,7 @@ TEST(NodeMetrics, AScrapeShowsTheStatus) {
   EXPECT_EQ(samples["hedgerow_node_uptime_seconds"], 3720);
   EXPECT_NEAR(samples["hedgerow_node_election_timeout_seconds"], 0.02, 1e-12);
   EXPECT_NEAR(samples["hedgerow_node_peer_last_heard_seconds{peer=\"2\"}"], 0.0031, 1e-12);
-  EXPECT_EQ(samples["hedgerow_node_peer_life_known{peer=\"3\"}"], 0);
+  EXPECT_EQ(samples["hedgerow_node_peer_incarnation_known{peer=\"3\"}"], 0);
   EXPECT_FALSE(samples.contains("hedgerow_node_peer_last_heard_seconds{peer=\"3\"}"));
   EXPECT_EQ(samples["hedgerow_node_peer_match_index{peer=\"2\"}"], 1040);
   EXPECT_EQ(samples["hedgerow_node_hkv_requests_total"], 1234);

@@ -2,7 +2,6 @@
 #include "cluster/node/status/stall_problem.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"

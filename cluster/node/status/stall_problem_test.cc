@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <string>
-#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -70,7 +69,7 @@ TEST(StallProblem, ANodeWithoutALeaderSaysSo) {
 struct Cause {
   const char* what;
   std::function<void(NodeStatus&)> happens;
-  const char* said;    // of the cause
+  const char* message;  // of the cause
   const char* advice;  // what to do about it, or where to look
 };
 
@@ -81,13 +80,13 @@ TEST_P(WhyNothingIsWritten, IsAProblemWithAdvice) {
   status.peers.resize(1);
   status.peers.push_back({.id = raft::NodeId(3),
                           .address = *NetAddress::Parse("10.0.0.3:4802"),
-                          .life = 3,
+                          .incarnation = 3,
                           .heard_ago_ns = kSecond / 1000,
                           .match = raft::LogIndex(1043)});
   ASSERT_THAT(ToMessage(status, FakeFacts()).problems(), IsEmpty()) << "nothing is wrong yet";
   GetParam().happens(status);
   EXPECT_THAT(ToMessage(status, FakeFacts()).problems(),
-              testing::Contains(AllOf(HasSubstr(GetParam().said), HasSubstr(GetParam().advice))));
+              testing::Contains(AllOf(HasSubstr(GetParam().message), HasSubstr(GetParam().advice))));
 }
 
 void NobodyLeads(NodeStatus& status) {

@@ -33,7 +33,7 @@ TEST(DivergedProblemTest, TheOthersNameIt) {
   EXPECT_THAT(DivergedProblem(Seen(1)), HasSubstr("the data of node 3 is not that of the majority, as entry 13"));
 }
 
-TEST(DivergedProblemTest, OfTwoNobodyCanTell) {
+TEST(DivergedProblemTest, OfTwoNeitherIsKnownToBeRight) {
   EXPECT_THAT(DivergedProblem(Seen(1, 2)), HasSubstr("after entry 10 no majority of the voters has the same data"));
 }
 

@@ -27,7 +27,7 @@ struct PeerStatus {
   raft::NodeId id{};
   NetAddress address{};                     // by the configuration
   std::optional<NetAddress> answers_at{};   // another one; nothing: it answers at `address`, or nowhere
-  uint64_t life = 0;                        // 0: not known yet, so nothing it says is believed
+  uint64_t incarnation = 0;                 // 0: not known yet, so nothing it says is believed
   std::optional<uint64_t> heard_ago_ns{};   // since its last believed datagram; nothing: never heard
   std::optional<uint64_t> round_trip_ns{};  // nothing: not measured yet
   std::optional<raft::LogIndex> match{};    // what its log is known to hold; only while this node leads
@@ -175,8 +175,8 @@ struct NodeStatus {
   uint32_t committed_epoch = 0;         // less: a change is under way
   bool joint = false;                   // two configurations decide together
   bool joins = false;                   // it waits to be added to a cluster
-  uint64_t cluster_epoch = 0;  // which beginning of the cluster this node is of (docs/adr/0019)
-  uint64_t beginning = 0;
+  uint64_t cluster_epoch = 0;  // which recovery generation of the cluster this node is of (docs/adr/0019)
+  uint64_t recovery_nonce = 0;
   // Sentences; empty: it is not. What this node has promised is lost, and it takes part in nothing; or, the
   // cluster cannot go on by itself.
   std::string lost{};
@@ -203,7 +203,8 @@ class NodeControl {
   // InvalidArgument if the target is no other member.
   virtual absl::Status Transfer(raft::NodeId target) = 0;
 
-  // The last snapshot as a file to begin anew with (docs/adr/0019). FailedPrecondition: there is none yet.
+  // The last snapshot as a file to recover a cluster from (docs/adr/0019). FailedPrecondition: there is none
+  // yet.
   virtual absl::StatusOr<BackupPieces> OpenBackup() {
     return absl::UnimplementedError("this node gives no backups");
   }
@@ -221,7 +222,7 @@ class NodeControl {
 };
 
 // Decides NodeStatus::ready. Fed by the loop whenever it looks at its
-// status or more often; one per process life.
+// status or more often; one per incarnation of the process.
 class Readiness {
  public:
   bool Observe(raft::NodeId leader, raft::LogIndex commit, raft::LogIndex applied) {

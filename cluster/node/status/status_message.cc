@@ -49,10 +49,10 @@ std::string PeerProblem(const NodeStatus& status, const PeerStatus& peer) {
         "nothing that can be believed has come from ", name,
         " yet: does it run, and has it the same cluster_id and cluster key?",
         status.cluster_epoch == 0
-            ? " If another member's `status` has a line `epoch`, the cluster has begun anew, and this folder "
+            ? " If another member's `status` has a line `epoch`, the cluster was recovered, and this folder "
               "is "
               "not of it"
-            : " This cluster has begun anew: its `status` must show the same epoch and beginning");
+            : " This cluster was recovered: its `status` must show the same line `epoch`");
   }
   if (peer.answers_at.has_value()) {
     const std::string where = peer.answers_at->ToString();
@@ -115,7 +115,8 @@ absl::string_view RoleWord(raft::Role role) {
 }
 
 std::string WhyClusterLost(const NodeStatus& status, size_t members) {
-  // A learner decides nothing, lost or not. Who does not know the members' roles takes all of them for voters.
+  // A learner decides nothing, lost or not. A node that does not know the members' roles takes all of them for
+  // voters.
   const auto decides = [&status](raft::NodeId id) {
     for (const MemberStatus& member : status.members) {
       if (member.id == id) return member.role == "voter" || member.role == "leaving";
@@ -130,7 +131,7 @@ std::string WhyClusterLost(const NodeStatus& status, size_t members) {
   if (lost.empty() || 2 * (members - std::min(members, lost.size())) > members) return "";
   return absl::StrCat(
       "of ", members, " nodes, ", lost.size(), " have lost what they promised (", absl::StrJoin(lost, ", "),
-      "): the cluster cannot go on by itself. `hedgerow cluster recover` begins anew with what is left "
+      "): the cluster cannot go on by itself. `hedgerow cluster recover` makes a cluster of what is left "
       "(docs/cluster.md, \"After a bad day\")");
 }
 
@@ -144,7 +145,7 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
                                          : std::string(RoleWord(status.role)));
   out.set_ready(status.ready && status.removed.empty());
   out.set_cluster_epoch(status.cluster_epoch);
-  if (status.cluster_epoch != 0) out.set_beginning(absl::StrFormat("%016x", status.beginning));
+  if (status.cluster_epoch != 0) out.set_beginning(absl::StrFormat("%016x", status.recovery_nonce));
   out.set_lost(status.lost);
   out.set_cluster_lost(status.cluster_lost);
   if (!status.lost.empty()) out.add_problems(absl::StrCat("LOST: ", status.lost));
@@ -176,7 +177,7 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
     v1::Peer& message = *out.add_peers();
     message.set_id(peer.id.value());
     message.set_address(peer.address.ToString());
-    if (peer.life != 0) message.set_life(absl::StrFormat("%016x", peer.life));
+    if (peer.incarnation != 0) message.set_life(absl::StrFormat("%016x", peer.incarnation));
     message.set_heard_ago_ns(peer.heard_ago_ns.has_value() ? static_cast<int64_t>(*peer.heard_ago_ns) : -1);
     message.set_round_trip_ns(peer.round_trip_ns.has_value() ? static_cast<int64_t>(*peer.round_trip_ns) : -1);
     message.set_match_index(peer.match.value_or(raft::LogIndex()).value());

@@ -79,7 +79,7 @@ TEST(StatusMessage, APeerThatWasNeverBelievedIsAProblemOnceItHadTime) {
       Problems(status),
       ElementsAre("nothing that can be believed has come from node 3 (10.0.0.3:4802) yet: "
                   "does it run, and has it the same cluster_id and cluster key? If another member's "
-                  "`status` has a line `epoch`, the cluster has begun anew, and this folder is not of it"));
+                  "`status` has a line `epoch`, the cluster was recovered, and this folder is not of it"));
   status.uptime_ns = 1'000'000'000;
   EXPECT_THAT(Problems(status), IsEmpty());
 }
@@ -118,12 +118,11 @@ TEST(StatusMessage, StorageSaysWhatIsWrong) {
 }
 
 // A member that was restored from another file, or not at all, is heard by nobody for its key.
-TEST(StatusMessage, WhoIsNotHeardByARecoveredClusterMayBeOfAnotherBeginning) {
+TEST(StatusMessage, APeerUnheardByARecoveredClusterMayBeOfAnotherGeneration) {
   NodeStatus status = FakeStatus();
   status.cluster_epoch = 2;
-  status.beginning = 7;
-  EXPECT_THAT(Problems(status),
-              testing::Contains(testing::HasSubstr("must show the same epoch and beginning")));
+  status.recovery_nonce = 7;
+  EXPECT_THAT(Problems(status), testing::Contains(testing::HasSubstr("must show the same line `epoch`")));
 }
 
 TEST(StatusText, OfALeader) {
@@ -132,7 +131,7 @@ TEST(StatusText, OfALeader) {
   message.set_pid(321);
   EXPECT_EQ(StatusText(message),
             R"(hedgerow-node 0.1.0  cluster 7  node 1  leader  ready  pid 321  up 1h 2m
-  PROBLEM: nothing that can be believed has come from node 3 (10.0.0.3:4802) yet: does it run, and has it the same cluster_id and cluster key? If another member's `status` has a line `epoch`, the cluster has begun anew, and this folder is not of it
+  PROBLEM: nothing that can be believed has come from node 3 (10.0.0.3:4802) yet: does it run, and has it the same cluster_id and cluster key? If another member's `status` has a line `epoch`, the cluster was recovered, and this folder is not of it
   term         4, this node leads, election timeout 20.0ms
   log          last 1043, durable here 1042, committed 1042, applied 1042
   durability   disk
@@ -140,7 +139,7 @@ TEST(StatusText, OfALeader) {
   metrics      http://127.0.0.1:9465/metrics
   snapshots    none yet
 
-  node   address                      life             last heard   round trip log
+  node   address                      incarnation      last heard   round trip log
   2      10.0.0.2:4802                0123456789abcdef 3.10ms ago   210us      1040 (3 behind)
   3      10.0.0.3:4802                unknown          never        -          0 (1043 behind)
 

@@ -55,8 +55,8 @@ void Peers(const v1::NodeStatus& status, std::string& out) {
     absl::StrAppend(&out, "  peers        none: this node is the whole cluster\n");
     return;
   }
-  absl::StrAppendFormat(&out, "\n  %-6s %-28s %-16s %-12s %-10s %s\n", "node", "address", "life", "last heard",
-                        "round trip", "log");
+  absl::StrAppendFormat(&out, "\n  %-6s %-28s %-16s %-12s %-10s %s\n", "node", "address", "incarnation",
+                        "last heard", "round trip", "log");
   for (const v1::Peer& peer : status.peers()) {
     const std::string heard = peer.heard_ago_ns() < 0
                                   ? "never"

@@ -114,7 +114,7 @@ TEST_F(LogWriterTest, WhatCannotWaitComesAfterWhatIsHeld) {
   EXPECT_EQ(entries.front().payload.view(), "another");
 }
 
-TEST_F(LogWriterTest, IsDueOnceSomebodyMayWaitForItOrItIsMuchOrOld) {
+TEST_F(LogWriterTest, IsDueOnceAnAnswerMayWaitForItOrItIsMuchOrOld) {
   EXPECT_FALSE(writer_.Due(kNow_ns, raft::LogIndex()));
   writer_.Hold(Entry(2, 1), kNow_ns);
   EXPECT_TRUE(writer_.Due(kNow_ns, raft::LogIndex())) << "it is not committed yet";

@@ -14,27 +14,27 @@ Turn::Turn(TurnHost& host, kv::Replica& replica, Durability durability)
 bool Turn::Run(uint64_t now_ns) {
   now_ns_ = now_ns;
   bool worked = false;
-  if (coupling_ != nullptr) {
-    worked = coupling_->Noticed();
-    coupling_->BeginTurn(now_ns, replica_);
+  if (bridge_ != nullptr) {
+    worked = bridge_->Noticed();
+    bridge_->BeginTurn(now_ns, replica_);
   }
   host_.TakeFromPeers();
   TakeDurable();
   replica_.Settle();
   FlushPeers();
   host_.TakeFromClients();
-  if (coupling_ != nullptr) {
-    coupling_->Tick(now_ns, replica_);
+  if (bridge_ != nullptr) {
+    bridge_->Tick(now_ns, replica_);
   } else {
     replica_.Tick();
   }
   host_.TakePosted();
   replica_.Settle();
   FlushPeers();
-  if (coupling_ != nullptr && coupling_->Look(now_ns, replica_)) worked = true;
+  if (bridge_ != nullptr && bridge_->Poll(now_ns, replica_)) worked = true;
   if (writer_.holds() && (!MayWriteLater() || writer_.Due(now_ns, replica_.raft().commit()))) WriteHeld();
   host_.TurnSnapshots();
-  if (coupling_ != nullptr) coupling_->EndTurn(now_ns, replica_);
+  if (bridge_ != nullptr) bridge_->EndTurn(now_ns, replica_);
   host_.FollowReplica();
   FlushPeers();
   host_.FlushClients();
@@ -42,16 +42,16 @@ bool Turn::Run(uint64_t now_ns) {
 }
 
 void Turn::Receive(uint64_t arrived_ns, raft::Message message) {
-  if (coupling_ != nullptr) {
-    coupling_->Receive(arrived_ns, std::move(message), replica_);
+  if (bridge_ != nullptr) {
+    bridge_->Receive(arrived_ns, std::move(message), replica_);
   } else {
     replica_.ReceiveMessage(arrived_ns, std::move(message));
   }
 }
 
 void Turn::Receive(const raft::LeaderResigns& hint) {
-  if (coupling_ != nullptr) {
-    coupling_->Resigned(hint, replica_);
+  if (bridge_ != nullptr) {
+    bridge_->Resigned(hint, replica_);
   } else {
     replica_.Feed(hint);
   }
@@ -69,7 +69,7 @@ void Turn::Persist(raft::Persist persist) {
 bool Turn::MayWriteLater() const {
   const raft::Raft& raft = replica_.raft();
   return durability_ == Durability::kMemory && raft.role() == raft::Role::kLeader &&
-         LogWriter::OthersDecide(raft.configuration(), raft.self()) && (coupling_ == nullptr || coupling_->open());
+         LogWriter::OthersDecide(raft.configuration(), raft.self()) && (bridge_ == nullptr || bridge_->open());
 }
 
 // Answers that are there do not wait for this write.
@@ -86,7 +86,7 @@ void Turn::WriteHeld() {
 
 // The kernel part must not say less of this log than what is sent.
 void Turn::FlushPeers() {
-  if (coupling_ != nullptr) coupling_->BeforeSending(now_ns_, replica_.raft());
+  if (bridge_ != nullptr) bridge_->BeforeSending(now_ns_, replica_.raft());
   host_.FlushPeers();
 }
 

@@ -11,7 +11,7 @@
 
 #include "cluster/kv/replica.h"
 #include "cluster/node/turn/log_writer.h"
-#include "cluster/offload/coupling.h"
+#include "cluster/offload/kernel_bridge.h"
 #include "cluster/raft/outputs.h"
 
 namespace hedgerow::node {
@@ -47,7 +47,7 @@ class Turn {
   Turn(TurnHost& host, kv::Replica& replica, Durability durability);
 
   // Null, as at the start: the node has no kernel part.
-  void SetCoupling(offload::Coupling* coupling) { coupling_ = coupling; }
+  void SetBridge(offload::KernelBridge* bridge) { bridge_ = bridge; }
 
   // False: the kernel part had nothing new.
   bool Run(uint64_t now_ns);
@@ -70,7 +70,7 @@ class Turn {
 
   TurnHost& host_;
   kv::Replica& replica_;
-  offload::Coupling* coupling_ = nullptr;
+  offload::KernelBridge* bridge_ = nullptr;
   Durability durability_;
   LogWriter writer_;
   uint64_t now_ns_ = 0;

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How long the kernel part speaks for a process that does not turn (rule R5 of docs/SAFETY.md).
+#include <gtest/gtest.h>
+
+#include "cluster/offload/kernel_bridge_testing.h"
+
+namespace hedgerow::offload {
+namespace {
+
+TEST(KernelBridge, R5_TheLeaseIsTheLoops) {
+  Host host;
+  host.Follow(1, 1);
+  host.now_ns += 9 * kMillisecond;
+  EXPECT_EQ(host.Arrive(1, 1, Host::Beat(2)), HR_NODE_EVENT_HEARTBEAT_ANSWERED);
+  host.now_ns += kMillisecond;
+  EXPECT_EQ(host.Arrive(1, 1, Host::Beat(3)), HR_NODE_EVENT_PASSED_LEASE);
+  EXPECT_EQ(host.Arrive(1, 1, Host::Batch(0, 0, 1)), HR_NODE_EVENT_PASSED_LEASE);
+  EXPECT_EQ(host.Arrive(2, 2, Host::Vote(2, 0, 0)), HR_NODE_EVENT_PASSED_LEASE);
+  host.passed.clear();
+  const uint64_t loop_seq = host.kernel.view().loop_seq;
+  host.Turn();
+  EXPECT_GT(host.kernel.view().loop_seq, loop_seq);
+  EXPECT_EQ(host.Arrive(1, 1, Host::Beat(4)), HR_NODE_EVENT_HEARTBEAT_ANSWERED);
+}
+
+// Else a leader that was kept waiting resigned before its followers wanted another.
+TEST(KernelBridge, R5_WherePausesAreLongTheLeaseIsNoShorter) {
+  Host host;
+  host.Follow(1, 1);
+  for (int i = 0; i < 14; ++i) {
+    host.now_ns += kMillisecond;
+    host.Turn();
+  }
+  EXPECT_EQ(host.Arrive(1, 1, Host::Beat(2)), HR_NODE_EVENT_HEARTBEAT_ANSWERED);
+  host.now_ns += kMillisecond;
+  host.Turn();
+  const uint64_t tolerated_ns = host.replica->raft().detector().tolerated_pause_ns();
+  ASSERT_GE(tolerated_ns, 25 * kMillisecond);
+  host.now_ns += 4 * kMillisecond;  // the lease is due to be put off
+  host.Turn();
+  host.now_ns += tolerated_ns - kMillisecond / 10;  // some of it has faded
+  EXPECT_EQ(host.Arrive(1, 1, Host::Beat(3)), HR_NODE_EVENT_HEARTBEAT_ANSWERED);
+  host.now_ns += kMillisecond / 10;
+  EXPECT_EQ(host.Arrive(1, 1, Host::Beat(4)), HR_NODE_EVENT_PASSED_LEASE);
+}
+
+// Under load a leader's disk is never done with everything. Its kernel part grants and appends nothing
+// meanwhile.
+TEST(KernelBridge, R5_DiskModeKeepsALeadersLeaseHoweverMuchIsUnwritten) {
+  Host host(Durability::kDisk);
+  Lead(host);
+  host.Arrive(1, 1, raft::AppendReply{.accepted = true, .index = LogIndex(1), .loop_seq = 9});
+  host.Turn();
+  ASSERT_EQ(host.raft().commit(), LogIndex(1));
+  host.disk_held = true;
+  const uint64_t fences = host.bridge->statistics().fences;
+  const uint64_t lease_until_ns = host.kernel.view().lease_until_ns;
+  host.replica->Feed(raft::ChangeMembership{.changes = {{.node = NodeId(4), .address = "10.0.0.4:4800"}}});
+  for (int i = 0; i < 10; ++i) {
+    host.replica->ReceiveRequest(host.now_ns, {.command = {.key = {.kind = kv::CommandKind::kOpen, .a = 7}},
+                                               .patience_ns = 1'000 * kMillisecond});
+    host.now_ns += kMillisecond;
+    host.Turn();
+    EXPECT_GT(host.bridge->statistics().fences, fences) << "who is a member changes behind one";
+    ASSERT_LT(host.raft().durable(), host.raft().log().last_index());
+    EXPECT_EQ(host.kernel.view().role, HR_NODE_LEADER);
+    EXPECT_NE(host.kernel.view().may & HR_NODE_MAY_HEARTBEAT, 0u) << i;
+    EXPECT_EQ(host.kernel.view().may & (HR_NODE_MAY_GRANT | HR_NODE_MAY_APPEND),
+              0u);
+  }
+  EXPECT_GE(host.kernel.view().lease_until_ns, lease_until_ns + 5 * kMillisecond);
+}
+
+// Else it voted for another, though its process would not.
+TEST(KernelBridge, TheKernelPartKnowsThatItsLeaderIsStalled) {
+  for (const bool late : {false, true}) {
+    Host host;
+    host.Follow(1, 1);
+    const uint64_t timeout_ns = host.raft().detector().timeout_ns();
+    const uint64_t heard_ns = host.raft().detector().leader_heard_ns();
+    host.now_ns = heard_ns + timeout_ns - kMillisecond;
+    host.bridge->BeginTurn(host.now_ns, *host.replica);
+    if (late) host.replica->Feed(raft::LeaderStalled{.leader = NodeId(1), .term = Term(1)});
+    host.bridge->EndTurn(host.now_ns, *host.replica);
+    EXPECT_EQ(host.kernel.view().heard_ns, heard_ns) << "it was not heard";
+    host.now_ns += 2 * kMillisecond;
+    raft::VoteRequest vote = Host::Vote(2, 9, 1);
+    vote.transfer_term = Term();
+    EXPECT_EQ(host.Arrive(2, 2, vote), late ? HR_NODE_EVENT_VOTE_IGNORED : HR_NODE_EVENT_VOTE_GRANTED);
+    if (!late) continue;
+    host.now_ns += kMillisecond;
+    EXPECT_EQ(host.Arrive(1, 1, Host::Beat(2)), HR_NODE_EVENT_HEARTBEAT_ANSWERED);
+    host.Turn();
+    EXPECT_EQ(host.kernel.view().election_timeout_ns, host.raft().detector().timeout_ns()) << "it is no longer";
+  }
+}
+
+}  // namespace
+}  // namespace hedgerow::offload
