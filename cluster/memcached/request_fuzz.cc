@@ -25,7 +25,8 @@ void RequireSound(const memcached::Request& request) {
   Require((request.verb == Verb::kGet || request.verb == Verb::kGets) == !request.keys.empty());
   for (const std::string& key : request.keys) Require(!key.empty() && key.size() <= kv::kKeyMax_bytes);
   if (!Changes(request.verb)) return;
-  Require(!request.operation.key.empty() && request.operation.key.size() <= kv::kKeyMax_bytes);
+  const bool flush = request.verb == Verb::kFlushAll;  // the only one without a key
+  Require(flush == request.operation.key.empty() && request.operation.key.size() <= kv::kKeyMax_bytes);
   Require(request.operation.value.size() <= memcached::Limits().value_max_bytes);
   kv::Command command{.key = {.kind = kv::CommandKind::kMemcached}, .item = request.operation};
   command.item.life_s = memcached::LifeOf_s(request.exptime, 1'800'000'000);
