@@ -34,8 +34,8 @@ MAGIC, VERSION = 0x48, 2
 OPEN, WRITE, GET, CANCEL = 1, 2, 3, 4
 PUT, DELETE, CAS, INCR = 1, 2, 3, 4
 STATUSES = ("OK", "NOT_FOUND", "MISMATCH", "NOT_A_NUMBER", "UNKNOWN_SESSION", "BELOW_LOWEST", "OVERLOADED",
-            "NOT_LEADER", "MALFORMED", "UNKNOWN_VERSION", "TOO_LARGE", "DENIED", "NO_SPACE", "UNPROVEN")
-OK, NOT_FOUND, MISMATCH, OVERLOADED, MALFORMED, UNKNOWN_VERSION, DENIED, UNPROVEN = 0, 1, 2, 6, 8, 9, 11, 13
+            "NOT_LEADER", "MALFORMED", "UNKNOWN_VERSION", "TOO_LARGE", "DENIED", "NO_SPACE", "SHORT")
+OK, NOT_FOUND, MISMATCH, OVERLOADED, MALFORMED, UNKNOWN_VERSION, DENIED, SHORT = 0, 1, 2, 6, 8, 9, 11, 13
 # Why a request was DENIED, by number.
 DENIALS = ("", "the server serves clients with a key only", "the server knows no client of this name and key",
            "this host's clock and the server's differ by more than 20 s", "no right to read", "no right to write")
@@ -356,7 +356,7 @@ class Client:
         """None: there is no such key."""
         self._be_of_this_process()
         answer = self._ask(GET, secrets.randbits(64), secrets.randbits(64), timeout_s, key=key, padded=self._padded)
-        if answer.status == UNPROVEN and self._padded < answer.hint <= MAX_BYTES:
+        if answer.status == SHORT and self._padded < answer.hint <= MAX_BYTES:
             # An answer is no longer than three times its request: this one as long as that wants, and later ones, too.
             self._padded = answer.hint
             answer = self._ask(GET, secrets.randbits(64), secrets.randbits(64), timeout_s, key=key, padded=self._padded)

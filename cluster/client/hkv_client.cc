@@ -129,7 +129,7 @@ absl::Status ToStatus(const wire::HkvAnswer& answer) {
       return absl::ResourceExhaustedError("the cluster is overloaded; nothing was done");
     case wire::HkvStatus::kNoSpace:
       return absl::ResourceExhaustedError("the store is full; nothing was done. Deletes are");
-    case wire::HkvStatus::kUnproven:
+    case wire::HkvStatus::kShort:
       return absl::ResourceExhaustedError(absl::StrCat("the answer wants a request of ", answer.hint, " bytes"));
     case wire::HkvStatus::kNotLeader:
       return absl::UnavailableError(

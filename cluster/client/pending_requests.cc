@@ -116,7 +116,7 @@ std::optional<Outcome> PendingRequests::Answer(wire::HkvAnswer answer, uint64_t 
     ++pending->second.overloaded;
     if (IsToBeRepeated(pending->first, pending->second, now_ns)) return std::nullopt;
   }
-  if (answer.status == wire::HkvStatus::kUnproven &&
+  if (answer.status == wire::HkvStatus::kShort &&
       IsToBePadded(pending->first, pending->second, answer, now_ns))
     return std::nullopt;
   // The CANCEL came before the write, which is never done then. The write itself is answered MISMATCH for that; it may as

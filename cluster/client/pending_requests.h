@@ -123,7 +123,7 @@ class PendingRequests {
   std::set<std::pair<uint64_t, Id>> by_deadline_;
   std::set<std::pair<uint64_t, Id>> by_repeat_;
   uint64_t to_be_repeated_ = 0;
-  size_t gets_padded_bytes_ = 0;  // what the longest answer so far has wanted (HkvStatus::kUnproven)
+  size_t gets_padded_bytes_ = 0;  // what the longest answer so far has wanted (HkvStatus::kShort)
 };
 
 }  // namespace hedgerow::client

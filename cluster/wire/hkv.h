@@ -46,7 +46,7 @@ struct HkvRequest {
   std::string key{};                        // GET
   std::vector<kv::Operation> operations{};  // WRITE
   // The whole request, with zeros behind its body; 0, or less than it has without: none are there. What proves no source
-  // gets no answer longer than three times what it has sent (HkvStatus::kUnproven).
+  // gets no answer longer than three times what it has sent (HkvStatus::kShort).
   size_t padded_bytes = 0;
 
   bool operator==(const HkvRequest&) const = default;

@@ -33,7 +33,7 @@ enum class HkvStatus : uint8_t {
   kTooLarge = 10,
   kDenied = 11,
   kNoSpace = 12,
-  kUnproven = 13,
+  kShort = 13,
 };
 
 // What a request has behind its header.
@@ -127,7 +127,7 @@ constexpr std::array kHkvStatusRows = {
                  "the client may not do it, or has not proved itself; nothing was done by this copy"},
     HkvStatusRow{HkvStatus::kNoSpace, "no_space", HkvHint::kPushback,
                  "WRITE: it would store more, and the store is full; nothing was done, and never will be under this number"},
-    HkvStatusRow{HkvStatus::kUnproven, "unproven", HkvHint::kBytes,
+    HkvStatusRow{HkvStatus::kShort, "short", HkvHint::kBytes,
                  "GET: the answer is longer than three times the request; it comes to one of `hint` bytes, with zeros behind it"},
 };
 constexpr size_t kHkvStatuses = kHkvStatusRows.size();

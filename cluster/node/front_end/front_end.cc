@@ -162,10 +162,10 @@ void FrontEnd::Send(const NetAddress& from, const NetAddress& to, const wire::Hk
   wire::HkvStatus status = answer.status;
   const auto is_too_long = [&] { return room_bytes != 0 && OnTheWire_bytes(to, 1, datagram.size()) > room_bytes; };
   if (answer.kind == wire::HkvKind::kGet && is_too_long()) {
-    wire::HkvAnswer unproven{.kind = answer.kind, .client_id = answer.client_id, .seq = answer.seq};
-    unproven.status = status = wire::HkvStatus::kUnproven;
-    unproven.hint = static_cast<uint32_t>(RequestFor_bytes(to, datagram.size()));
-    datagram = encoded(unproven);
+    wire::HkvAnswer too_short{.kind = answer.kind, .client_id = answer.client_id, .seq = answer.seq};
+    too_short.status = status = wire::HkvStatus::kShort;
+    too_short.hint = static_cast<uint32_t>(RequestFor_bytes(to, datagram.size()));
+    datagram = encoded(too_short);
   }
   if (is_too_long()) return Drop(wire::HkvDrop::kTooLong);
   if (!sources_.MaySend(to, datagram.size(), room_bytes)) return Drop(wire::HkvDrop::kBytes);
