@@ -182,8 +182,9 @@ TEST_P(SnapshotsTest, ASnapshotFromASenderWithoutTheKeyIsRefused) {
   std::ofstream(file) << std::string(1000, 'x');
   wire::Key other;
   other.bytes.fill(0x22);
+  const transfer::SharedKeys keys(other);
   transfer::Sender stranger({.cluster_id = 7,
-                             .key = other,
+                             .keys = &keys,
                              .self = raft::NodeId(leader % 3 + 1),
                              .retry = absl::Milliseconds(1),
                              .tries_max = 2},
