@@ -387,7 +387,7 @@ TEST_P(NodeTest, ANodeOfAnotherClusterIsNotBelieved) {
                                                         raft::AppendReply{.accepted = false}));
   }
   socket->Flush();
-  EXPECT_TRUE(Eventually([&] { return Counter(leader, "peer_dropped", "tag") == 50; }));
+  EXPECT_TRUE(Eventually([&] { return Counter(leader, "peer_dropped", "key") == 50; }));
   EXPECT_LT(StatusOf(leader).term.value(), term.value() + 1000);
 }
 
