@@ -25,13 +25,14 @@ void RequireSound(const memcached::Request& request) {
   Require((request.verb == Verb::kGet || request.verb == Verb::kGets) == !request.keys.empty());
   for (const std::string& key : request.keys) Require(!key.empty() && key.size() <= kv::kKeyMax_bytes);
   if (!Changes(request.verb)) return;
-  Require(!request.operation.key.empty() && request.operation.key.size() <= kv::kKeyMax_bytes);
+  const bool flush = request.verb == Verb::kFlushAll;  // the only one without a key
+  Require(flush == request.operation.key.empty() && request.operation.key.size() <= kv::kKeyMax_bytes);
   Require(request.operation.value.size() <= memcached::Limits().value_max_bytes);
   kv::Command command{.key = {.kind = kv::CommandKind::kMemcached}, .item = request.operation};
   command.item.life_s = memcached::LifeOf_s(request.exptime, 1'800'000'000);
   Require(kv::Decode(kv::Encode(command)) == command);
   kv::ItemStore items(1 << 20);
-  Require(memcached::ResultReply(request.verb, items.Execute(command.item, 1, 2)).outcome !=
+  Require(memcached::ResultReply(request.verb, items.Execute(command.item, 1, 2, UINT64_MAX)).outcome !=
           memcached::Outcome::kNone);
 }
 
