@@ -27,6 +27,7 @@ def stand() -> Iterator[tuple]:
         cluster = hedgerow_cluster(lab, data.path, NodeSettings())
         for node in cluster.nodes:
             node.config["sessions"] = {"max": SESSIONS_MAX, "timeout": "1h"}
+            node.config["sources"] = {"open_rate": 1_000_000}  # how many one address may open is test_store_bounds.py's
         with cluster:
             cluster.wait_ready()
             yield lab, cluster
