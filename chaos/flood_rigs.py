@@ -13,10 +13,11 @@ from bench.client_run import run_client
 from bench.manifest import binary
 from bench.pinning import on_cpu, pin
 from bench.replicas import BenchServer
+from cluster.client import hkv
 from deploy.lab import VIP_DNS, VIP_KV, VIP_RAW, Host, Lab
 from deploy.lab.host import UPLINK
 from deploy.lab.servers import Knot, Nsd
-from deploy.lab.servers.hedgerow_node import ANNOUNCE_PORT, PEER_PORT, SERVE_PORT
+from deploy.lab.servers.hedgerow_node import ANNOUNCE_PORT, PEER_PORT, SERVE_PORT, NodeSettings
 from deploy.lab.servers.zone import NUMBERED_NAMES, ORIGIN
 
 HOOKS = ("splitter", "sink", "reply", "announce", "clock", "node")
@@ -179,9 +180,11 @@ def announcement() -> bytes:
 
 
 def peer_append(sender: int, receiver: int) -> bytes:
-    """bpf/abi/peer_abi.h: a whole header of the lab's cluster, kind APPEND, and 200 bytes that are never looked at."""
+    """bpf/abi/peer_abi.h: a whole header of the lab's cluster, kind APPEND, and 200 bytes that are never looked at. It
+    names the key that the node has, as anybody who saw a datagram of the cluster can."""
     size = 264
-    return struct.pack("<IBBHQQQQIIQII", 0x31505248, PEER_VERSION, 5, size, 0, 77, 1, 1, sender, receiver, 1, 0, 0) + bytes(size - 64)
+    key_id = hkv.siphash(bytes.fromhex(NodeSettings().cluster_key), b"hedgerow key id 1") & 0xFFFFFFFF or 1
+    return struct.pack("<IBBHQQQQIIQII", 0x31505248, PEER_VERSION, 5, size, 0, 77, 1, 1, sender, receiver, 1, 0, key_id) + bytes(size - 64)
 
 
 @contextlib.contextmanager

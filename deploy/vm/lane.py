@@ -40,6 +40,7 @@ _EXACT_US = 50
 _E2E = tuple(f"tests/e2e/test_{name}" for name in (
     "clock_kinds.py::test_a_hedge_leaves_when_it_is_due",
     "clock_kinds.py::test_a_nack_waits_for_no_lap",
+    "strangers.py::test_what_a_user_sends_on_the_proxys_links_ends_there_and_hedges_are_in_time",
     "engines.py::test_every_hedge_is_a_clone_that_waited",
     "dns_clients.py::test_dig_gets_every_kind_of_record_from_the_leader",
     "dns_clients.py::test_dig_tcp_goes_to_the_leader",
