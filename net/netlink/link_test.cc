@@ -4,9 +4,14 @@
 #include "net/netlink/link.h"
 
 #include <net/if.h>
+#include <sys/eventfd.h>
+
+#include <cerrno>
+#include <vector>
 
 #include "net/namespace_test.h"
 #include "net/netlink/route.h"
+#include "net/unique_fd.h"
 
 namespace hedgerow::net {
 namespace {
@@ -53,6 +58,19 @@ TEST_F(LinkTest, TheirAddressesAreSetAndNotDrawnByTheKernel) {
       // NET_ADDR_SET (linux/netdevice.h): systemd-udevd leaves such alone, and gives others its own.
       EXPECT_EQ(Shell("grep -qx 3 /sys/class/net/" + end.name + "/addr_assign_type"), 0);
     }
+  });
+}
+
+TEST_F(LinkTest, WhatWasMadeCanBeTakenBackWhenNoDescriptorIsLeft) {
+  InNamespace([] {
+    ASSERT_THAT(CreateVethPair(ProxyPair()).status(), IsOk());
+    std::vector<UniqueFd> others;
+    while (others.empty() || others.back().valid()) others.emplace_back(eventfd(0, EFD_CLOEXEC));
+    ASSERT_EQ(errno, EMFILE);
+    const absl::Status deleted = DeleteOwnedLink("hr0", kInstance);
+    others.clear();
+    EXPECT_THAT(deleted, IsOk());
+    EXPECT_TRUE(absl::IsNotFound(FindLink("hr0").status()));
   });
 }
 

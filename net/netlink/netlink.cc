@@ -3,9 +3,13 @@
 // The rtnetlink conversation: framing, acknowledgements, dumps that start over when they were interrupted.
 #include "net/netlink/netlink.h"
 
+#include <sys/eventfd.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <mutex>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -49,6 +53,25 @@ void ForEachPart(std::span<const uint8_t> bytes, Length Header::*length, Visit v
     bytes = bytes.subspan(NLMSG_ALIGN(whole));
   }
 }
+
+// One descriptor of the process, kept from the first socket on. When another thread has taken all others, what was made can still
+// be taken back: a link that stays behind is in the way of every later start. Any thread.
+class SpareDescriptor {
+ public:
+  static void Keep() {
+    const std::lock_guard lock(mutex_);
+    if (fd_ < 0) fd_ = eventfd(0, EFD_CLOEXEC);
+  }
+  // False: there was none.
+  static bool GiveUp() {
+    const std::lock_guard lock(mutex_);
+    return fd_ >= 0 && close(std::exchange(fd_, -1)) == 0;
+  }
+
+ private:
+  static inline std::mutex mutex_;
+  static inline int fd_ = -1;
+};
 
 }  // namespace
 
@@ -130,7 +153,13 @@ std::string Attributes::String(uint16_t type) const {
 }
 
 absl::StatusOr<Socket> Socket::Open(std::span<const uint32_t> groups) {
-  UniqueFd fd(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE));
+  const auto open = [] { return UniqueFd(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)); };
+  UniqueFd fd = open();
+  if (fd.valid()) {
+    SpareDescriptor::Keep();
+  } else if (errno == EMFILE && SpareDescriptor::GiveUp()) {
+    fd = open();
+  }
   if (!fd.valid()) return absl::ErrnoToStatus(errno, "open a netlink socket");
   const int on = 1;
   const timeval timeout{.tv_sec = kReceiveTimeout_s, .tv_usec = 0};
