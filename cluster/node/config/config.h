@@ -105,7 +105,7 @@ struct NamedClientConfig {
 // What a source that has proved nothing may make this node do; docs/cluster.md.
 struct SourcesConfig {
   net::Networks trusted{};                        // no address of theirs can be forged: answers of any length
-  uint64_t answer_bytes_per_s = 16 * 1024 * 1024;  // to each prefix that is not trusted
+  uint64_t answer_bytes_per_s = 128 * 1024 * 1024;  // to each prefix that is not trusted
   uint64_t opens_per_s = 32;                      // OPENs of one address; a prefix has eight times as many
 };
 
