@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Shares: no service and no client takes all of what they have in common. Half of the requests and of the parked copies anybody
+ * Shares: no service and no client takes all of what they have in common. Half of the requests and of the parked copies any client
  * may hold; the third quarter is for clients that hold little; the last one is for services that hold less than their share.
  * What is over is forwarded unhedged. The budgets have the same rule in two steps (steer.bpf.h). Counters only, read where
  * something is taken: a race between CPUs lets each of them have one more.
@@ -11,7 +11,7 @@
 #include "bpf/proxy/config.bpf.h"
 #include "bpf/proxy/stats.bpf.h"
 
-/* A request's client: who sent it, as far as this host can tell, and to which service. Others may share its place by chance. */
+/* A request's client: its sender, as far as this host can tell, and the service. Clients may share a place by chance. */
 HR_INLINE __u32 hr_client_of(struct __sk_buff *skb, const struct hr_packet *packet, __u32 service_id) {
   __u64 hash = load_config.hash_seed ^ bpf_get_socket_uid(skb) ^ (__u64)service_id << 32;
 

@@ -320,6 +320,11 @@ TEST_P(NamedClientsTest, AKeyFileThatIsReadAgainChangesTheKey) {
   Node& node = *nodes_[leader - 1]->node;
   const wire::HkvRequest get{.kind = wire::HkvKind::kGet, .client_id = 5, .seq = 1, .key = "n"};
   EXPECT_TRUE(AskAs(leader, get, kWeb).has_value());
+  write(kWeb);
+  std::ofstream(file, std::ios::app) << wire::FormatKey(kOther) << "\n";
+  EXPECT_EQ(node.ReloadKeys(false).status(), absl::OkStatus());
+  EXPECT_TRUE(AskAs(leader, get, kWeb).has_value());
+  EXPECT_TRUE(AskAs(leader, get, kOther).has_value()) << "while it is changed both keys prove the client";
   write(kOther);
   EXPECT_EQ(node.ReloadKeys(false).status(), absl::OkStatus());
   EXPECT_TRUE(AskAs(leader, get, kOther).has_value());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an address may make this node do before it has proved anything (ADR 40). Anybody can write a victim's address into a
+// What an address may make this node do before it has proved anything (ADR 40). Any host can write a victim's address into a
 // datagram, so an answer is never much longer than its request, the bytes that leave for one prefix are bounded, and so are the
 // sessions that one address opens. Networks that the operator calls trusted may have answers of any length: there a source
 // address cannot be forged. Of both front ends; on the loop's thread.
