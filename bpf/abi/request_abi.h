@@ -333,7 +333,8 @@ struct hr_wheel {
   __u32 pool_made;     /* high-water mark of `pool` */
   __u32 cold_used;     /* references behind the hot sets */
   __u32 write_pad;
-  __u64 write_pad2[13];
+  __u64 unreachables_ns; /* up to when the port unreachables that were said have used up the limit (refuse.bpf.h) */
+  __u64 write_pad2[12];
 
   struct hr_fine_slot fine[HR_FINE_SLOTS];
   __u32 coarse[HR_COARSE_SLOTS];

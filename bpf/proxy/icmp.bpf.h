@@ -2,26 +2,43 @@
 /*
  * ICMP errors about packets that went out in a VIP's name. Such an error quotes the packet as the uplink saw it
  * (client -> backend); to the client it must look as if it were about client -> VIP. Every byte that is changed in
- * the quotation is taken out of and put into the ICMP checksum. Called by the reply program only.
+ * the quotation is taken out of and put into the ICMP checksum. Called by the reply program.
  */
 #pragma once
 
 #include "bpf/proxy/rewrite.bpf.h"
 
-#define HR_ICMP_HEADER_BYTES 8
 #define HR_ICMP_CHECKSUM 2 /* offset of the checksum in both versions' header */
 #define HR_ICMP4_UNREACHABLE 3
 #define HR_ICMP4_TIME_EXCEEDED 11
 #define HR_ICMP4_PARAMETER_PROBLEM 12
 #define HR_ICMP4_PORT_UNREACHABLE 3
+#define HR_ICMP4_FRAGMENTATION_NEEDED 4
 #define HR_ICMP6_LAST_ERROR 4 /* RFC 4443: 1 unreachable, 2 too big, 3 time exceeded, 4 parameter problem */
 #define HR_ICMP6_UNREACHABLE 1
 #define HR_ICMP6_PORT_UNREACHABLE 4
 
+struct hr_icmp_header {
+  __u8 type;
+  __u8 code;
+  __u16 checksum;
+  __u32 rest;
+};
+
 struct hr_icmp_error {
   struct hr_packet quoted;
-  __u8 port_unreachable;
+  __u8 unreachable; /* the packet was not delivered, and neither will its like be */
 };
+
+/*
+ * "Unreachable" of every code says that the backend does not get what is sent to it: no process, no host, no network, or a
+ * firewall or policy between (RFC 792, RFC 1122 section 3.2.2.1, RFC 1812 section 5.2.7.1, RFC 4443 section 3.1). But code 4 of
+ * IPv4 is about this packet's size, and like "too big", "time exceeded" and "parameter problem" its sender's own matter.
+ */
+HR_INLINE int hr_is_unreachable(__u32 version, const __u8 *type_code) {
+  if (version == 4) return type_code[0] == HR_ICMP4_UNREACHABLE && type_code[1] != HR_ICMP4_FRAGMENTATION_NEEDED;
+  return type_code[0] == HR_ICMP6_UNREACHABLE;
+}
 
 /* 0 when `packet` is an ICMP error that quotes UDP or TCP. */
 HR_INLINE int hr_parse_icmp_error(struct __sk_buff *skb, const struct hr_packet *packet, struct hr_icmp_error *error) {
@@ -33,12 +50,11 @@ HR_INLINE int hr_parse_icmp_error(struct __sk_buff *skb, const struct hr_packet 
     if (type_code[0] != HR_ICMP4_UNREACHABLE && type_code[0] != HR_ICMP4_TIME_EXCEEDED &&
         type_code[0] != HR_ICMP4_PARAMETER_PROBLEM)
       return -1;
-    error->port_unreachable = type_code[0] == HR_ICMP4_UNREACHABLE && type_code[1] == HR_ICMP4_PORT_UNREACHABLE;
   } else {
     if (type_code[0] == 0 || type_code[0] > HR_ICMP6_LAST_ERROR) return -1;
-    error->port_unreachable = type_code[0] == HR_ICMP6_UNREACHABLE && type_code[1] == HR_ICMP6_PORT_UNREACHABLE;
   }
-  return hr_parse_quoted(skb, packet->l4_offset + HR_ICMP_HEADER_BYTES, packet->version, &error->quoted);
+  error->unreachable = hr_is_unreachable(packet->version, type_code);
+  return hr_parse_quoted(skb, packet->l4_offset + sizeof(struct hr_icmp_header), packet->version, &error->quoted);
 }
 
 /* Replaces two bytes of the quotation. */

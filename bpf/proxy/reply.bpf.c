@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * REPLY: TC ingress of every uplink. Sees what backends send: lets the winner's datagrams through to the client in
- * the VIP's name, drops the losers', turns a nack into the next attempt, and takes an ICMP port unreachable as the
+ * REPLY: TC ingress of every uplink, and of lo for the kernel's own errors. Sees what backends send: lets the winner's datagrams through to the client in
+ * the VIP's name, drops the losers', turns a nack into the next attempt, and takes an ICMP "unreachable" as the
  * nack it is. Takes the announcements of the services' clusters, too. A packet that is not from a backend, or not to a
  * client that asked through the proxy, passes on untouched.
  */
@@ -17,6 +17,9 @@
 #include <linux/pkt_cls.h>
 
 #define HR_VLAN_ID 0x0fff /* of the tag control information, IEEE 802.1Q */
+#define HR_LOOPBACK_IFINDEX 1 /* in every network namespace; LOOPBACK_IFINDEX of the kernel */
+#define HR_IPV4_PROTOCOL 9    /* offsets of the protocol in an IP header */
+#define HR_IPV6_NEXT_HEADER 6
 
 /* In the VIP's name to the client; consumes the packet. */
 HR_INLINE int hr_deliver(struct __sk_buff *skb, struct hr_packet *packet, const struct hr_service_config *config,
@@ -159,8 +162,8 @@ HR_INLINE int hr_recognise(struct __sk_buff *skb, struct hr_reply *reply, const 
   if (!found) return -1;
   reply->backend_id = *found;
   backend = bpf_map_lookup_elem(&backends, &reply->backend_id);
-  /* Only the way to the backend leads back from it; strict reverse-path filtering would say the same. */
-  if (!backend || backend->uplink_ifindex != skb->ifindex) return -1;
+  /* Only the way to the backend leads back from it; strict reverse-path filtering would say the same. Or the kernel speaks. */
+  if (!backend || (backend->uplink_ifindex != skb->ifindex && skb->ifindex != HR_LOOPBACK_IFINDEX)) return -1;
   reply->now_ns = hr_now_ns();
   reply->index = backend->index & (HR_MAX_BACKENDS_PER_SERVICE - 1);
   reply->service_id = backend->service;
@@ -186,7 +189,10 @@ HR_INLINE int hr_recognise(struct __sk_buff *skb, struct hr_reply *reply, const 
   return 0;
 }
 
-/* A killed backend's host reports it at once: a nack for the request it quotes, and a reason to suspect the backend. */
+/*
+ * A killed backend's host, a firewall or a router on the way, or this host's own kernel reports that the backend did not get
+ * a packet: a nack for the request it quotes, and a reason to suspect the backend.
+ */
 HR_INLINE struct hr_answer hr_judge_unreachable(struct __sk_buff *skb, const struct hr_packet *quoted,
                                                 struct hr_reply *reply) {
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
@@ -217,6 +223,9 @@ HR_INLINE struct hr_answer hr_judge_unreachable(struct __sk_buff *skb, const str
     return answer;
   }
   if (HR_WORD_STATE(word) == HR_STATE_CLAIMING) return answer;
+  if (HR_WORD_STATE(word) == HR_STATE_EXPIRED && HR_WORD_WINNER(word) == HR_NO_BACKEND &&
+      (HR_SENT_MASK(request->masks) & (1u << reply->index)))
+    return hr_judge_late_nack(request, reply);
   if (HR_WORD_STATE(word) != HR_STATE_PENDING) {
     /* About a copy that lost: the client has its answer. */
     answer.verdict = HR_VERDICT_DROP;
@@ -242,7 +251,7 @@ HR_INLINE int hr_handle_icmp(struct __sk_buff *skb, struct hr_packet *packet, st
     return TC_ACT_UNSPEC;
   if (!reply->known) return hr_pass_unknown();
   if (error.quoted.protocol == IPPROTO_TCP && hr_goes_direct(skb, &error.quoted, 1, reply)) return TC_ACT_UNSPEC;
-  if (error.port_unreachable && error.quoted.protocol == IPPROTO_UDP)
+  if (error.unreachable && error.quoted.protocol == IPPROTO_UDP)
     answer = hr_judge_unreachable(skb, &error.quoted, reply);
   if (answer.verdict != HR_VERDICT_PASS) return hr_act(skb, packet, &answer, reply);
   if (hr_tracing()) hr_trace_reply(skb, packet, &answer, reply);
@@ -322,12 +331,26 @@ HR_INLINE int hr_handle_layer4(struct __sk_buff *skb, struct hr_packet *packet, 
   return hr_handle_tcp(skb, packet, reply);
 }
 
+/*
+ * The loopback interface is where this host's kernel reports "host unreachable" when the neighbour entry of a backend, or of its
+ * gateway, fails while a packet of ours waits for it. Only ICMP is looked at there.
+ */
+HR_INLINE int hr_is_own_error(struct __sk_buff *skb) {
+  __u8 protocol;
+
+  if (skb->protocol == bpf_htons(ETH_P_IP))
+    return !bpf_skb_load_bytes(skb, ETH_HLEN + HR_IPV4_PROTOCOL, &protocol, 1) && protocol == IPPROTO_ICMP;
+  return skb->protocol == bpf_htons(ETH_P_IPV6) && !bpf_skb_load_bytes(skb, ETH_HLEN + HR_IPV6_NEXT_HEADER, &protocol, 1) &&
+         protocol == HR_IPPROTO_ICMPV6;
+}
+
 SEC("tc")
 int hr_reply(struct __sk_buff *skb) {
   struct hr_packet packet = {};
   struct hr_reply reply = {};
   int verdict;
 
+  if (skb->ifindex == HR_LOOPBACK_IFINDEX && !hr_is_own_error(skb)) return TC_ACT_UNSPEC;
   /* Another VLAN's frame, its tag taken off by the device, is not this interface's. VLAN 0 is a priority, no VLAN. */
   if (skb->vlan_present && (skb->vlan_tci & HR_VLAN_ID)) return TC_ACT_UNSPEC;
   if (hr_parse(skb, &packet)) return TC_ACT_UNSPEC;

@@ -2,10 +2,12 @@
 /*
  * SPLITTER: TC egress of the proxy interface. Sees what clients send to a VIP: steers a request to the leader (or
  * around it), parks a copy for the clock, and sends it out of the uplink; TCP goes to the leader, pings are answered
- * here, later fragments follow their first. A packet for no service passes on untouched (to the sink).
+ * here, and so are ports without a service; later fragments follow their first. What else is for no service passes on untouched
+ * (to the sink).
  */
 #include "bpf/proxy/attempt.bpf.h"
 #include "bpf/proxy/clients.bpf.h"
+#include "bpf/proxy/refuse.bpf.h"
 #include "bpf/proxy/rewrite.bpf.h"
 #include "bpf/proxy/trace.bpf.h"
 #include "bpf/proxy/track.bpf.h"
@@ -170,18 +172,41 @@ HR_INLINE int hr_split_later_fragment(struct __sk_buff *skb, struct hr_packet *p
   return hr_send_to_backend(skb, packet, backend_id, service_stats);
 }
 
-/* The proxy answers for the VIP: a backend's reachability is not a VIP's. */
+/* For a packet to no service: TC_ACT_OK where it goes to a VIP's address and its sender may use that. */
+HR_INLINE int hr_may_be_answered(struct __sk_buff *skb, const struct hr_packet *packet) {
+  struct hr_address vip = packet->destination;
+  __u32 *service_id = bpf_map_lookup_elem(&vip_addresses, &vip);
+
+  if (!service_id) return TC_ACT_UNSPEC;
+  if (!hr_may_use_vip(skb, packet, hr_config_of(hr_published_config(*service_id)), *service_id)) return TC_ACT_SHOT;
+  return TC_ACT_OK;
+}
+
+HR_INLINE int hr_give_answer(struct __sk_buff *skb, enum hr_counter counter) {
+  int verdict = hr_give_to_client(skb);
+
+  hr_count(hr_stats_of(HR_MAX_SERVICES), counter);
+  return verdict < 0 ? TC_ACT_SHOT : verdict;
+}
+
+/* The proxy answers for the VIP: a backend's ports are not a VIP's. */
+HR_INLINE int hr_refuse(struct __sk_buff *skb, struct hr_packet *packet) {
+  int verdict = hr_may_be_answered(skb, packet);
+
+  if (verdict != TC_ACT_OK) return verdict;
+  return hr_make_refusal(skb, packet) ? TC_ACT_UNSPEC : hr_give_answer(skb, HR_REFUSALS);
+}
+
+/* And a backend's reachability is not a VIP's. */
 HR_INLINE int hr_answer_ping(struct __sk_buff *skb, struct hr_packet *packet) {
   struct hr_address vip = packet->destination;
   struct hr_address client = packet->source;
-  __u32 *service_id;
   __u8 type, reply;
   int verdict;
 
   if (packet->fragment != HR_WHOLE) return TC_ACT_UNSPEC;
-  service_id = bpf_map_lookup_elem(&vip_addresses, &vip);
-  if (!service_id) return TC_ACT_UNSPEC;
-  if (!hr_may_use_vip(skb, packet, hr_config_of(hr_published_config(*service_id)), *service_id)) return TC_ACT_SHOT;
+  verdict = hr_may_be_answered(skb, packet);
+  if (verdict != TC_ACT_OK) return verdict;
   if (bpf_skb_load_bytes(skb, packet->l4_offset, &type, 1)) return TC_ACT_UNSPEC;
   if (type != (packet->version == 4 ? HR_ECHO_REQUEST_V4 : HR_ECHO_REQUEST_V6)) return TC_ACT_UNSPEC;
   reply = packet->version == 4 ? 0 : HR_ECHO_REPLY_V6;
@@ -196,9 +221,7 @@ HR_INLINE int hr_answer_ping(struct __sk_buff *skb, struct hr_packet *packet) {
     bpf_skb_store_bytes(skb, packet->l3_offset + 8, &vip, 16, 0);
     bpf_skb_store_bytes(skb, packet->l3_offset + 24, &client, 16, 0);
   }
-  hr_count(hr_stats_of(HR_MAX_SERVICES), HR_PINGS);
-  verdict = hr_give_to_client(skb);
-  return verdict < 0 ? TC_ACT_SHOT : verdict;
+  return hr_give_answer(skb, HR_PINGS);
 }
 
 SEC("tc")
@@ -221,7 +244,7 @@ int hr_splitter(struct __sk_buff *skb) {
   endpoint.address = packet.destination;
   endpoint.port_be = packet.destination_port_be;
   found = bpf_map_lookup_elem(&vips, &endpoint);
-  if (!found) return TC_ACT_UNSPEC;
+  if (!found) return hr_refuse(skb, &packet);
   config_id = hr_published_config(*found);
   config = hr_config_of(config_id);
   policy = hr_policy_of(HR_CONFIG_SERVICE(config_id));

@@ -39,6 +39,7 @@ void Attachments(const v1::Config& config, const Topology& topology, v1::Plan& p
     attachment.set_hook(std::string(hook));
   };
   for (const auto& [ifindex, link] : topology.uplinks) add("reply", link.name, "ingress");
+  add("reply", "lo", "ingress");
   add("clock", absl::StrCat(config.interface(), "c1"), "ingress");
   add("gate", absl::StrCat(config.interface(), "c0"), "egress");
   for (const absl::string_view far : {"c1", "p"}) add("closed_gate", absl::StrCat(config.interface(), far), "egress");

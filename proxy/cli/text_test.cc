@@ -226,7 +226,7 @@ TEST(MakePlan, ListsEverythingThatUpWouldMake) {
   const v1::Plan plan = MakePlan(FakeConfig(), "f.yaml", topology, 2);
   EXPECT_EQ(plan.links_size(), 2);
   EXPECT_EQ(plan.routes_size(), 2);
-  EXPECT_EQ(plan.attachments_size(), 7);
+  EXPECT_EQ(plan.attachments_size(), 8);
   EXPECT_EQ(plan.services_size(), 2);
   uint64_t bytes = 0;
   for (const v1::PlannedMap& map : plan.maps()) bytes += map.bytes();

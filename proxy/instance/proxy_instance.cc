@@ -307,6 +307,8 @@ absl::Status ProxyInstance::AttachOne(const ProgramInfo& program) {
       return status.ok() ? AttachProgram(program, links_.proxy.peer.ifindex, net::Direction::kEgress) : status;
     case Hook::kUplinkIngress:
       status = AttachToUplinks(program, topology_);
+      // The kernel's own errors about what leaves by them are reported there.
+      if (status.ok()) status = AttachProgram(program, net::kLoopbackIfindex, net::Direction::kIngress);
       if (status.ok() && adopting_) status = AdoptRetiredUplinks(program);
   }
   return status;

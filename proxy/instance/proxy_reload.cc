@@ -198,7 +198,8 @@ void ProxyInstance::RemoveUnwantedRoutes() {
 void ProxyInstance::DetachUnusedUplinks() {
   std::erase_if(attachments_, [&](const std::shared_ptr<net::Attachment>& attachment) {
     const net::AttachSpec& spec = attachment->spec();
-    if (spec.role != kReplyProgram || topology_.uplinks.contains(spec.ifindex)) return false;
+    if (spec.role != kReplyProgram || spec.ifindex == net::kLoopbackIfindex || topology_.uplinks.contains(spec.ifindex))
+      return false;
     absl::Status status = attachment->Detach();
     // An interface that is gone took its programs with it; else this would be tried, and told, every second.
     if (!net::FindLink(spec.ifindex).ok()) status = absl::OkStatus();
