@@ -28,6 +28,7 @@ struct hr_icmp_header {
 struct hr_icmp_error {
   struct hr_packet quoted;
   __u8 unreachable; /* the packet was not delivered, and neither will its like be */
+  __u8 stays;       /* keeps its source: else an error of the backend itself comes from the VIP */
 };
 
 /*
@@ -63,8 +64,9 @@ HR_INLINE int hr_requote(struct __sk_buff *skb, __u32 checksum_offset, __u32 off
          bpf_skb_store_bytes(skb, offset, &to, sizeof(to), 0);
 }
 
-HR_INLINE int hr_translate_icmp4(struct __sk_buff *skb, struct hr_packet *packet, struct hr_packet *quoted,
+HR_INLINE int hr_translate_icmp4(struct __sk_buff *skb, struct hr_packet *packet, struct hr_icmp_error *error,
                                  struct hr_address *vip) {
+  struct hr_packet *quoted = &error->quoted;
   __u32 icmp_checksum = packet->l4_offset + HR_ICMP_CHECKSUM;
   __be32 from = quoted->destination.words[3];
   __be32 to = vip->words[3];
@@ -77,20 +79,20 @@ HR_INLINE int hr_translate_icmp4(struct __sk_buff *skb, struct hr_packet *packet
   if (bpf_l4_csum_replace(skb, icmp_checksum, old_check, new_check, sizeof(new_check))) return -1;
   if (bpf_l4_csum_replace(skb, icmp_checksum, from, to, sizeof(to))) return -1;
   if (bpf_skb_store_bytes(skb, quoted->l3_offset + 16, &to, sizeof(to), 0)) return -1;
-  /* An error of the backend itself then comes from the VIP. A router's keeps its source; the caller tells them apart. */
-  if (!hr_same_address(&packet->source, &quoted->destination)) return 0;
+  if (error->stays) return 0;
   return hr_replace_ipv4(skb, packet, HR_SOURCE, from, to, 0);
 }
 
-HR_INLINE int hr_translate_icmp6(struct __sk_buff *skb, struct hr_packet *packet, struct hr_packet *quoted,
+HR_INLINE int hr_translate_icmp6(struct __sk_buff *skb, struct hr_packet *packet, struct hr_icmp_error *error,
                                  struct hr_address *vip) {
+  struct hr_packet *quoted = &error->quoted;
   __u32 icmp_checksum = packet->l4_offset + HR_ICMP_CHECKSUM;
   __s64 difference =
       bpf_csum_diff(quoted->destination.words, sizeof(*vip), vip->words, sizeof(*vip), 0);
 
   if (bpf_l4_csum_replace(skb, icmp_checksum, 0, difference, 0)) return -1;
   if (bpf_skb_store_bytes(skb, quoted->l3_offset + 24, vip, sizeof(*vip), 0)) return -1;
-  if (!hr_same_address(&packet->source, &quoted->destination)) return 0;
+  if (error->stays) return 0;
   /* The source is part of ICMPv6's pseudo-header (RFC 4443 section 2.3). */
   if (bpf_l4_csum_replace(skb, icmp_checksum, 0, difference, BPF_F_PSEUDO_HDR | HR_F_IPV6)) {
     if (bpf_l4_csum_replace(skb, icmp_checksum, 0, difference, BPF_F_PSEUDO_HDR)) return -1;
@@ -100,12 +102,14 @@ HR_INLINE int hr_translate_icmp6(struct __sk_buff *skb, struct hr_packet *packet
 }
 
 /* Makes the error one about client -> VIP. */
-HR_INLINE int hr_translate_icmp(struct __sk_buff *skb, struct hr_packet *packet, struct hr_packet *quoted,
+HR_INLINE int hr_translate_icmp(struct __sk_buff *skb, struct hr_packet *packet, struct hr_icmp_error *error,
                                 struct hr_address *vip, __u16 vip_port_be) {
+  struct hr_packet *quoted = &error->quoted;
+
   if (quoted->destination_port_be != vip_port_be &&
       hr_requote(skb, packet->l4_offset + HR_ICMP_CHECKSUM, quoted->l4_offset + 2, quoted->destination_port_be,
                  vip_port_be))
     return -1;
-  return packet->version == 4 ? hr_translate_icmp4(skb, packet, quoted, vip)
-                              : hr_translate_icmp6(skb, packet, quoted, vip);
+  return packet->version == 4 ? hr_translate_icmp4(skb, packet, error, vip)
+                              : hr_translate_icmp6(skb, packet, error, vip);
 }

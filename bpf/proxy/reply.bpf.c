@@ -13,21 +13,26 @@
 #include "bpf/proxy/icmp.bpf.h"
 #include "bpf/proxy/rewrite.bpf.h"
 #include "bpf/proxy/trace.bpf.h"
+#include "bpf/proxy/way.bpf.h"
 
 #include <linux/pkt_cls.h>
+
+#define HR_GOES_ON 100 /* no verdict of the kernel's: the rewritten packet goes on where it came in */
 
 #define HR_VLAN_ID 0x0fff /* of the tag control information, IEEE 802.1Q */
 #define HR_LOOPBACK_IFINDEX 1 /* in every network namespace; LOOPBACK_IFINDEX of the kernel */
 #define HR_IPV4_PROTOCOL 9    /* offsets of the protocol in an IP header */
 #define HR_IPV6_NEXT_HEADER 6
 
-/* In the VIP's name to the client; consumes the packet. */
+/* In the VIP's name to the client; consumes the packet, unless it stays where it came in. */
 HR_INLINE int hr_deliver(struct __sk_buff *skb, struct hr_packet *packet, const struct hr_service_config *config,
                          struct hr_stats *service_stats) {
   struct hr_address vip = config->vip;
   int verdict;
 
   if (!hr_rewrite_source(skb, packet, &vip, config->port_be)) {
+    if (hr_stays_in_place(packet->way)) return HR_GOES_ON;
+    if (packet->way == HR_WAY_SOCKET) hr_assign_socket(skb, packet);
     verdict = hr_give_to_client(skb);
     if (verdict >= 0) return verdict;
   }
@@ -63,6 +68,7 @@ HR_INLINE void hr_trace_reply(struct __sk_buff *skb, struct hr_packet *packet, c
 HR_INLINE int hr_act(struct __sk_buff *skb, struct hr_packet *packet, const struct hr_answer *answer,
                      const struct hr_reply *reply) {
   if (hr_tracing()) hr_trace_reply(skb, packet, answer, reply);
+  packet->way = reply->way;
   if (packet->fragment == HR_FIRST_FRAGMENT)
     hr_fragment_note(packet, answer->verdict == HR_VERDICT_PASS ? HR_FRAGMENT_TO_CLIENT : HR_FRAGMENT_DROP,
                      reply->service_id, reply->now_ns);
@@ -180,9 +186,11 @@ HR_INLINE int hr_recognise(struct __sk_buff *skb, struct hr_reply *reply, const 
                            .local_port_be = client_port_be, .version = version};
 
     reply->known = hr_is_owned(skb, protocol, &ends);
+    reply->way = HR_WAY_SOCKET; /* whatever it is bound to, it was found from here */
     return 0;
   }
   reply->known = 1;
+  reply->way = flow->way;
   reply->flow_closing = &flow->closing;
   reply->untracked = hr_flow_lately(flow->untracked_ns, lifetime_ns, reply->now_ns);
   reply->hedged = hr_flow_lately(flow->hedged_ns, lifetime_ns, reply->now_ns);
@@ -256,13 +264,17 @@ HR_INLINE int hr_handle_icmp(struct __sk_buff *skb, struct hr_packet *packet, st
   if (answer.verdict != HR_VERDICT_PASS) return hr_act(skb, packet, &answer, reply);
   if (hr_tracing()) hr_trace_reply(skb, packet, &answer, reply);
   vip = reply->config->vip;
-  if (hr_translate_icmp(skb, packet, &error.quoted, &vip, reply->config->port_be)) {
+  /*
+   * A router's error keeps its source, to which no route leads through the proxy interface: it stays where it is. So does any
+   * error to a client that sends by an uplink: its socket is looked up from there.
+   */
+  error.stays = reply->way != HR_WAY_PROXY || !hr_same_address(&packet->source, &error.quoted.destination);
+  if (hr_translate_icmp(skb, packet, &error, &vip, reply->config->port_be)) {
     hr_reason(reply->service_stats, HR_REASON_SEND_FAILED);
     return TC_ACT_SHOT;
   }
   hr_count(reply->service_stats, HR_ICMP_TRANSLATED);
-  /* A router's error keeps its source, to which no route leads through the proxy interface: it stays where it is. */
-  if (!hr_same_address(&packet->source, &error.quoted.destination)) return TC_ACT_UNSPEC;
+  if (error.stays) return TC_ACT_UNSPEC;
   verdict = hr_give_to_client(skb);
   return verdict < 0 ? TC_ACT_SHOT : verdict;
 }
@@ -284,6 +296,7 @@ HR_INLINE int hr_handle_later_fragment(struct __sk_buff *skb, struct hr_packet *
     hr_reason(service_stats, HR_REASON_LOSER_FRAGMENT);
     return TC_ACT_SHOT;
   }
+  packet->way = fragment->way;
   return hr_deliver(skb, packet, config, service_stats);
 }
 
@@ -310,6 +323,7 @@ HR_INLINE int hr_handle_tcp(struct __sk_buff *skb, struct hr_packet *packet, str
   }
   if (hr_goes_direct(skb, packet, 0, reply)) return TC_ACT_UNSPEC;
   hr_count(reply->service_stats, HR_TCP_PACKETS);
+  packet->way = reply->way;
   if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_CLIENT, reply->service_id, reply->now_ns);
   return hr_deliver(skb, packet, reply->config, reply->service_stats);
 }
@@ -356,6 +370,7 @@ int hr_reply(struct __sk_buff *skb) {
   if (hr_parse(skb, &packet)) return TC_ACT_UNSPEC;
   verdict = packet.fragment == HR_LATER_FRAGMENT ? hr_handle_later_fragment(skb, &packet)
                                                  : hr_handle_layer4(skb, &packet, &reply);
+  if (verdict == HR_GOES_ON) return TC_ACT_UNSPEC;
   return verdict == TC_ACT_UNSPEC ? hr_pass_foreign(&packet) : verdict;
 }
 
