@@ -126,6 +126,15 @@ std::string Dashed(const std::vector<Option>& options) {
                        [](std::string* out, const Option& option) { absl::StrAppend(out, "--", option.name); });
 }
 
+// What every program takes; a daemon's list names them itself.
+std::vector<Option> WithCommonFlags(std::vector<Option> options) {
+  for (const char* flag : {"help", "version"}) {
+    const bool listed = std::any_of(options.begin(), options.end(), [flag](const Option& option) { return option.name == flag; });
+    if (!listed) options.push_back({flag, "", ""});
+  }
+  return options;
+}
+
 }  // namespace
 
 std::string UsageLine(const Program& program, const Command& command) {
@@ -203,7 +212,7 @@ std::string BashCompletion(const Program& program) {
                     ") mapfile -t COMPREPLY < <(compgen -f -- \"$word\"); return ;;\n  esac\n");
   }
   absl::StrAppend(&text, "  for ((i = 1; i < COMP_CWORD; i++)); do\n    case ${COMP_WORDS[i]} in -*) ;; *) command=${COMP_WORDS[i]}; break ;; esac\n"
-                         "  done\n  local options='", Dashed(program.options), " --help --version'\n");
+                         "  done\n  local options='", Dashed(WithCommonFlags(program.options)), "'\n");
   if (!program.commands.empty()) {
     absl::StrAppend(&text, "  case $command in\n    '') [[ $word == -* ]] || options='", commands, "' ;;\n", cases, "  esac\n");
   }
