@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from harness.product import BIN
 ROOT = Path(__file__).resolve().parents[2]
 ARCHITECTURE = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True).stdout.strip()
 CONTENTS = {
-    "hedgerow": {"usr/bin/hedgerow", "usr/bin/hedgerowd", "systemd/system/hedgerowd.service", "sysusers.d/hedgerow.conf",
+    "hedgerow": {"usr/bin/hedgerow", "usr/bin/hedgerowd", "systemd/system/hedgerowd.service", "systemd/system/hedgerowd@.service", "sysusers.d/hedgerow.conf",
                  "tmpfiles.d/hedgerow.conf", "man8/hedgerow.8.gz", "man8/hedgerowd.8.gz", "completions/hedgerow"},
     "hedgerow-node": {"usr/bin/hedgerow-node", "systemd/system/hedgerow-node.service", "sysusers.d/hedgerow-node.conf",
                       "tmpfiles.d/hedgerow-node.conf", "man8/hedgerow-node.8.gz", "completions/hedgerow-node"},
@@ -165,6 +166,14 @@ def test_installed_configured_upgraded_under_load_and_removed(packages, root, sy
     assert system.run(page["serve"]).startswith("192.0.2.1\n")
     system.run("man hedgerow > /dev/null && python3 -c 'import hkv'")
 
+    # Another instance beside it, which outlives a stop of the first.
+    second = page["configure"].split("<<'END'\n")[1].split("END\n")[0].replace("10.99.0.53", "10.99.0.54")
+    (root[0] / "etc/hedgerow/second.yaml").write_text(
+        f"instance: second\ninterface: hr1\nadmin: {{socket: /run/hedgerow/second.sock}}\nmetrics: {{listen: '127.0.0.1:9470'}}\n{second}", encoding="utf-8")
+    system.run("chgrp hedgerow /etc/hedgerow/second.yaml; chmod 640 /etc/hedgerow/second.yaml; systemctl start hedgerowd@second")
+    assert system.run(ASK.replace(".53", ".54")).strip() == "192.0.2.1"
+    system.run("systemctl stop hedgerowd && hedgerow status --socket /run/hedgerow/second.sock && systemctl start hedgerowd")
+
     # The same package again, as an upgrade does it: the old daemon ends and the new one takes over.
     (root[0] / "var/tmp/queries").write_text("www.example.test A\n", encoding="ascii")
     daemon = system.run("systemctl show --property=MainPID --value hedgerowd").strip()
@@ -177,7 +186,7 @@ def test_installed_configured_upgraded_under_load_and_removed(packages, root, sy
 
     system.run("dpkg --purge hedgerow hedgerow-node hkv", timeout=120)
     assert system.run(ASK, check=False).strip() != "192.0.2.1"
-    assert system.run("ls /sys/fs/bpf/hedgerow 2>/dev/null; ip -brief link show hr0 2>/dev/null", check=False) == ""
+    assert system.run("ls /sys/fs/bpf/hedgerow 2>/dev/null; ip -brief link | grep ^hr", check=False) == ""
     assert changes(root[1]) - before == set()
 
 
@@ -197,3 +206,38 @@ def test_a_node_is_there_again_with_what_it_stored_after_a_reboot(packages, root
         assert booted.run(f"until {HKV} get name 2>/dev/null; do sleep 0.1; done").strip() == "alice"
     finally:
         booted.end()
+
+
+@pytest.mark.long
+def test_a_bare_debian_12_answers_through_the_vip_within_five_minutes(packages, tmp_path):
+    """No compiler, nothing of this machine: debootstrap, the packages and what they need from the distribution's archive."""
+    if "bookworm" not in Path("/etc/os-release").read_text(encoding="utf-8"):
+        pytest.skip("the packages of this build are for another distribution")
+    page = typed_in("install.md")
+    install = page["packages"].replace("apt install", "apt-get install -y --no-install-recommends")
+    archive = subprocess.run(["tar", "-C", packages["hedgerow"].parent, "-c", "."], capture_output=True, check=True, timeout=30).stdout
+    done = subprocess.run(
+        [ROOT / "deploy/dev/chroot_trial.sh", "--suite", "bookworm", "--keep", "sh", "-euc",
+         "mkdir /root/packages; tar -x -C /root/packages; export DEBIAN_FRONTEND=noninteractive; apt-get update; "
+         "apt-get install -y --no-install-recommends systemd systemd-sysv dbus iproute2 dnsmasq-base bind9-dnsutils; "
+         f"cd /root/packages; date +begun=%s; {install} date +done=%s; ! command -v cc gcc clang make"],
+        input=archive, capture_output=True, check=False, timeout=900)
+    said = done.stdout.decode(errors="replace")
+    kept = re.search(r"^kept: (\S+)", said, re.MULTILINE)
+    try:
+        assert done.returncode == 0, said[-3000:] + done.stderr.decode(errors="replace")[-2000:]
+        begun, installed = (int(re.search(rf"^{word}=(\d+)", said, re.MULTILINE)[1]) for word in ("begun", "done"))
+        booted = Booted(Path(kept[1]), f"hr{os.getpid()}")
+        try:
+            booted.run(NETWORK)
+            started = time.monotonic()
+            booted.run(page["configure"])
+            assert booted.run(page["serve"]).startswith("192.0.2.1\n")
+            took = installed - begun + time.monotonic() - started
+        finally:
+            booted.end()
+        print(f"from apt to the first answer: {took:.0f} s")
+        assert took < 300
+    finally:
+        if kept:
+            subprocess.run(["rm", "-rf", "--one-file-system", kept[1]], check=True, timeout=120)

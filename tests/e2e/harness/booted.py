@@ -46,7 +46,8 @@ class Booted:
             done.kill()
             raise
         if check and done.returncode != 0:
-            raise AssertionError(f"{script!r} ended with {done.returncode} in the booted system:\n{out}")
+            journal, _ = self.start("journalctl --no-pager --lines=20").communicate(timeout=20)
+            raise AssertionError(f"{script!r} ended with {done.returncode} in the booted system:\n{out}\n{journal}")
         return out
 
     def start(self, script: str) -> subprocess.Popen:
