@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "bpf/abi/base_abi.h"
 #include "config/json.h"
+#include "operate/commit.h"
 #include "operate/version.h"
 #include "proxy/api/report.pb.h"
 #include "proxy/cli/command.h"
@@ -183,8 +184,11 @@ int RunVersion(const Call& call) {
   report.set_version(operate::kVersion);
   report.set_kernel(kernel.release);
   report.set_abi_version(HR_ABI_VERSION);
+  report.set_commit(operate::kCommit);
+  report.set_commit_date(operate::kCommitDate);
   return call.Print(report,
-                    absl::StrCat("hedgerow ", operate::kVersion, " (map layout ", HR_ABI_VERSION, ")\n"));
+                    absl::StrCat("hedgerow ", operate::kVersion, " (map layout ", HR_ABI_VERSION, ", commit ", operate::kCommit, " of ",
+                                 operate::kCommitDate, ")\n"));
 }
 
 }  // namespace hedgerow::cli

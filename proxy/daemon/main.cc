@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "operate/arguments.h"
 #include "operate/manual.h"
+#include "operate/commit.h"
 #include "operate/version.h"
 #include "proxy/config/load.h"
 #include "proxy/daemon/daemon.h"
@@ -55,7 +56,8 @@ int main(int argc, char** argv) {
     return hedgerow::kExitOk;
   }
   if (arguments->Has("version")) {
-    printf("hedgerowd %s\n", hedgerow::operate::kVersion);
+    printf("hedgerowd %s (commit %s of %s)\n", hedgerow::operate::kVersion, hedgerow::operate::kCommit,
+           hedgerow::operate::kCommitDate);
     return hedgerow::kExitOk;
   }
   int ready_fd = -1;

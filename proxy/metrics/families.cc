@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "operate/metric_family.h"
+#include "operate/commit.h"
 #include "operate/version.h"
 #include "proxy/data_plane/names.h"
 
@@ -254,10 +255,10 @@ std::vector<Metric> OtherMetrics() {
          const int64_t uptime_ns = static_cast<int64_t>(scrape.snapshot.taken_ns) - scrape.facts.started_ns;
          return static_cast<double>(uptime_ns) / kNsPerSecond;
        })},
-      {kMachine, kGauge, "build_info", "always 1; labels `version`, `instance`, `kernel`",
+      {kMachine, kGauge, "build_info", "always 1; labels `version`, `commit`, `instance`, `kernel`",
        [](const Scrape& scrape, MetricFamily& family) {
          Add(family,
-             {{"instance", scrape.config.instance()}, {"kernel", scrape.facts.kernel}, {"version", operate::kVersion}},
+             {{"commit", operate::kCommit}, {"instance", scrape.config.instance()}, {"kernel", scrape.facts.kernel}, {"version", operate::kVersion}},
              1);
        }},
   };

@@ -21,6 +21,7 @@
 #include "cluster/wire/announce.h"
 #include "config/diagnostics.h"
 #include "config/suggest.h"
+#include "operate/commit.h"
 #include "operate/version.h"
 
 namespace hedgerow::node {
@@ -296,7 +297,10 @@ int RunValidate(const Call& call) {
 int RunVersion(const Call& call) {
   v1::VersionReport report;
   report.set_version(operate::kVersion);
-  return call.Print(report, absl::StrCat("hedgerow-node ", operate::kVersion, "\n"));
+  report.set_commit(operate::kCommit);
+  report.set_commit_date(operate::kCommitDate);
+  return call.Print(report, absl::StrCat("hedgerow-node ", operate::kVersion, " (commit ", operate::kCommit, " of ",
+                                         operate::kCommitDate, ")\n"));
 }
 
 }  // namespace hedgerow::node
