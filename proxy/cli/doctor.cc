@@ -107,7 +107,7 @@ class Doctor {
 
   void Configuration(const v1::Config& config) {
     const Topology topology = Resolve(config, KernelNetworkView());
-    for (const std::string& problem : topology.problems) Add("configuration", "problem", problem);
+    for (const Problem& problem : topology.problems) Add("configuration", "problem", problem.ToString());
     std::vector<std::string> uplinks;
     for (const auto& [ifindex, link] : topology.uplinks) {
       uplinks.push_back(absl::StrCat(link.name, " (mtu ", link.mtu_bytes, ")"));

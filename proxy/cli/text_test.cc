@@ -291,9 +291,9 @@ TEST(MakePlan, SaysWhatAReloadWouldChangeOfWhatRuns) {
 TEST(MakePlan, SaysWhatWouldMakeUpFail) {
   Topology topology;
   topology.services = {{{0, 0}, std::nullopt}, {{0}, std::nullopt}};
-  topology.problems = {"service dns: no route to backend a (10.77.0.11): no route"};
+  topology.problems = {{ProblemCode::kNoRoute, "service dns: no route to backend a (10.77.0.11): no route"}};
   EXPECT_THAT(PlanText(MakePlan(FakeConfig(), "f.yaml", topology, 2)),
-              HasSubstr("would fail here and now:\n  service"));
+              HasSubstr("would fail here and now:\n  no_route: service"));
 }
 
 }  // namespace
