@@ -4,8 +4,12 @@
 
 #pragma once
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -19,6 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "cluster/storage/descriptor.h"
 #include "cluster/storage/storage_story.h"
 #include "cluster/transfer/receiver.h"
 #include "cluster/transfer/sender.h"
@@ -115,6 +120,19 @@ class TransferTest : public ::testing::Test, public ReceiverHost {
     sender->Send(OfferOf(last));
     AwaitReceived(arrived_bytes);
     return sender;
+  }
+  // To the receiver, which never hears a byte on it. From an address of this host, such as 127.0.0.2.
+  storage::Descriptor ConnectFrom(const char* from) {
+    storage::Descriptor connection(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    EXPECT_EQ(inet_pton(AF_INET, from, &address.sin_addr), 1);
+    EXPECT_EQ(bind(connection.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    const int port = std::atoi(address_.substr(address_.rfind(':') + 1).c_str());
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    EXPECT_EQ(inet_pton(AF_INET, "127.0.0.1", &address.sin_addr), 1);
+    EXPECT_EQ(connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    return connection;
   }
   absl::Status AwaitEnd() {
     absl::MutexLock lock(&mutex_);

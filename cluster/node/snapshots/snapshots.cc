@@ -349,6 +349,12 @@ void Snapshots::AddTo(uint64_t now_ns, const raft::Raft& raft, NodeStatus& statu
   count("snapshot_transfers", got.refused, "receive_refused");
   count("snapshot_transfers", got.unauthenticated, "unauthenticated");
   count("snapshot_transfers", got.source, "source");
+  const transfer::PeerListener::Statistics& connections = got.connections;
+  count("snapshot_connections", connections.strangers, "source");
+  count("snapshot_connections", connections.displaced, "displaced");
+  count("snapshot_connections", connections.no_place, "no_place");
+  count("snapshot_connections", connections.silent, "silent");
+  count("snapshot_connections", connections.calls, "calls");
   count("snapshot_bytes", sent.sent_bytes, "sent");
   count("snapshot_bytes", got.received_bytes, "received");
 }
