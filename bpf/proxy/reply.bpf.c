@@ -31,7 +31,9 @@ HR_INLINE int hr_deliver(struct __sk_buff *skb, struct hr_packet *packet, const 
   int verdict;
 
   if (!hr_rewrite_source(skb, packet, &vip, config->port_be)) {
-    if (hr_stays_in_place(packet->way)) return HR_GOES_ON;
+    /* Reassembly forgets the socket that a fragment was assigned to; IPv6 has no reverse-path filtering to be let in by. */
+    if (hr_stays_in_place(packet->way) || (packet->way == HR_WAY_SOCKET && packet->fragment != HR_WHOLE && packet->version == 6))
+      return HR_GOES_ON;
     if (packet->way == HR_WAY_SOCKET) hr_assign_socket(skb, packet);
     verdict = hr_give_to_client(skb);
     if (verdict >= 0) return verdict;
