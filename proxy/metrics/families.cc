@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "operate/admin_socket.h"
 #include "operate/metric_family.h"
 #include "operate/version.h"
 #include "proxy/data_plane/names.h"
@@ -249,6 +250,13 @@ std::vector<Metric> OtherMetrics() {
        }},
       {kMachine, kGauge, "problems", "the number of problems that `hedgerow status` lists; alert on > 0",
        Once([](const Scrape& scrape) { return scrape.facts.problems.size(); })},
+      {kMachine, kCounter, "admin_refused_total",
+       "connections that an administration socket closed, because it had as many as it may, by `socket`: `admin`, `monitor`",
+       [](const Scrape&, MetricFamily& family) {
+         using operate::AdminSocket;
+         Add(family, {{"socket", "admin"}}, AdminSocket::Refused(AdminSocket::For::kOwner));
+         Add(family, {{"socket", "monitor"}}, AdminSocket::Refused(AdminSocket::For::kGroup));
+       }},
       {kMachine, kGauge, "uptime_seconds", "since the daemon started",
        Once([](const Scrape& scrape) {
          const int64_t uptime_ns = static_cast<int64_t>(scrape.snapshot.taken_ns) - scrape.facts.started_ns;
