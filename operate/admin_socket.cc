@@ -25,6 +25,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
 
@@ -256,6 +257,22 @@ absl::StatusOr<std::unique_ptr<AdminSocket>> AdminSocket::Listen(const std::stri
   return server;
 }
 
+namespace {
+
+// Other sockets of the same folder that a process listens on: the user may have meant one of them.
+std::string OthersThatAnswer(const std::string& path) {
+  std::vector<std::string> others;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(path).parent_path(), error)) {
+    const std::string other = entry.path().string();
+    if (other != path && entry.is_socket(error) && KnockOnUnixSocket(other) == 0) others.push_back(other);
+  }
+  std::sort(others.begin(), others.end());
+  return others.empty() ? "" : absl::StrCat(". These answer: ", absl::StrJoin(others, ", "), " (name one with --socket)");
+}
+
+}  // namespace
+
 absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenAdminChannel(const std::string& path,
                                                                 const AdminPeer& peer) {
   // gRPC would retry for seconds and then say little; a plain connection tells at once what is wrong.
@@ -267,8 +284,10 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenAdminChannel(const std::strin
     return absl::PermissionDeniedError(absl::StrCat("no permission to open ", path, "; ", peer.who_may));
   }
   if (error != 0) {
-    return absl::UnavailableError(
-        absl::StrCat(peer.program, " is not running (nobody listens on ", path, ": ", strerror(error), ")"));
+    return absl::UnavailableError(absl::StrCat(
+        peer.program, " is not running: ",
+        error == ENOENT ? absl::StrCat(path, " does not exist") : absl::StrCat("no process listens on ", path, " (", strerror(error), ")"),
+        ". ", peer.hint, OthersThatAnswer(path)));
   }
   return grpc::CreateChannel(absl::StrCat("unix:", path), grpc::InsecureChannelCredentials());
 }

@@ -94,6 +94,7 @@ int KnockOnUnixSocket(const std::string& path);
 struct AdminPeer {
   std::string program;  // "hedgerowd"
   std::string who_may;  // "the daemon's owner (root) may": open the socket
+  std::string hint;     // how it is started
 };
 
 // A client's channel. Unavailable, saying so in words, when no process listens on the socket; PermissionDenied

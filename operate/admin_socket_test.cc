@@ -85,7 +85,7 @@ class AdminSocketTest : public testing::Test {
     return AdminSocket::Listen(path, std::make_unique<EchoService>(gate_, asker_), options);
   }
   static absl::StatusOr<std::shared_ptr<grpc::Channel>> Open(const std::string& path) {
-    return OpenAdminChannel(path, {.program = "echod", .who_may = "its owner may"});
+    return OpenAdminChannel(path, {.program = "echod", .who_may = "its owner may", .hint = "Start it"});
   }
   // What comes back over a channel of its own.
   absl::StatusOr<std::string> Say(const std::string& text) {
@@ -294,7 +294,7 @@ TEST_F(AdminSocketTest, NobodyThereIsUnavailableInWords) {
   const absl::Status nobody = Open(folder_ + "/none").status();
   EXPECT_EQ(nobody.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(nobody.message(),
-            "echod is not running (nobody listens on " + folder_ + "/none: No such file or directory)");
+            "echod is not running: " + folder_ + "/none does not exist. Start it");
 }
 
 TEST_F(AdminSocketTest, APathThatFitsNoSocketIsAnError) {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "operate/metric_family.h"
+#include "operate/commit.h"
 #include "operate/version.h"
 
 namespace hedgerow::node {
@@ -126,6 +127,7 @@ void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
   MetricFamily info = Family("build_info", "Always 1; the labels say what runs.", MetricType::Gauge);
   AddGauge(info,
            {{"cluster", absl::StrCat(facts.cluster_id)},
+            {"commit", operate::kCommit},
             {"durability", std::string(Name(facts.durability))},
             {"node", Text(status.node)},
             {"version", operate::kVersion}},
