@@ -207,7 +207,7 @@ int RunTransfer(const Call& call, absl::Duration patience) {
   // The node only begins; a target that is down or far behind may never take over.
   const Deadline deadline(patience);
   while (!deadline.passed()) {
-    const auto status = (*client)->GetStatus();
+    const auto status = (*client)->AwaitStatus(deadline);
     if (!status.ok()) return call.Fail(status.status());
     if (status->leader() != 0 && status->leader() != before->node()) {
       v1::TransferReport report;
@@ -242,7 +242,7 @@ int RunSnapshot(const Call& call, absl::Duration patience) {
   if (!index.ok()) return call.Fail(index.status());
   const Deadline deadline(patience);
   while (!deadline.passed()) {
-    const auto status = (*client)->GetStatus();
+    const auto status = (*client)->AwaitStatus(deadline);
     if (!status.ok()) return call.Fail(status.status());
     if (status->snapshots().last_index() >= index->value()) {
       v1::SnapshotReport report;

@@ -359,6 +359,30 @@ TEST_F(NodeCommandsTest, PurgeDeletesUntilAWalkFindsNothingMore) {
   EXPECT_THAT(control_.keys(), IsEmpty()) << "what a leader has lost is found by the next walk";
 }
 
+TEST_F(NodeCommandsTest, PurgeAsksAgainWhereTheNodesLoopIsLateOrNoNodeLeads) {
+  Serve();
+  control_.SetKeys({"cache/a", "cache/b"}, /*loses_one=*/false);
+  const absl::Status late = absl::DeadlineExceededError("the node's loop did not answer within 2 s");
+  // A portion and its wait, more than once each.
+  control_.FailNext({late, absl::UnavailableError("no node leads now; ask again"), late});
+  const Outcome done = Node({"purge", "--prefix", "cache/", "--socket", socket_});
+  EXPECT_EQ(done.exit_code, kExitOk) << done.err;
+  EXPECT_THAT(control_.keys(), IsEmpty());
+  control_.SetKeys({"cache/a"}, /*loses_one=*/false);
+  control_.FailNext({absl::OkStatus(), late, late});
+  EXPECT_EQ(Node({"purge", "--prefix", "cache/", "--socket", socket_}).exit_code, kExitOk);
+  EXPECT_THAT(control_.keys(), IsEmpty());
+}
+
+TEST_F(NodeCommandsTest, ACommandThatWaitsOutlivesALateAnswer) {
+  Serve();
+  const absl::Status late = absl::DeadlineExceededError("the node's loop did not answer within 2 s");
+  control_.FailNext({absl::OkStatus(), late});  // the first is the status before the change
+  EXPECT_EQ(Node({"snapshot", "--socket", socket_}).exit_code, kExitOk);
+  control_.FailNext({absl::OkStatus(), late});
+  EXPECT_EQ(Node({"transfer", "--to", "2", "--socket", socket_}).exit_code, kExitOk);
+}
+
 TEST_F(NodeCommandsTest, PurgeWantsAPrefixAndALeader) {
   Serve();
   EXPECT_THAT(Node({"purge", "--socket", socket_}).err, HasSubstr("an empty one names all keys"));
