@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -76,6 +77,9 @@ class Askers {
   std::array<Asker, kHighestDescriptor> known_ ABSL_GUARDED_BY(mutex_);
 };
 
+// By AdminSocket::For.
+std::array<std::atomic<uint64_t>, 2> refused_in_process{};
+
 absl::Status MakeFolder(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code error;
@@ -124,6 +128,10 @@ Asker AskerOf(const grpc::ServerContext& context) {
   int connection = -1;
   if (!absl::SimpleAtoi(absl::StripPrefix(context.peer(), "fd:"), &connection)) return {};
   return Askers::Get().Find(connection);
+}
+
+uint64_t AdminSocket::Refused(For kind) {
+  return refused_in_process[kind == For::kOwner ? 0 : 1].load(std::memory_order_relaxed);
 }
 
 AdminSocket::~AdminSocket() {
@@ -227,10 +235,11 @@ void AdminSocket::Place(int connection) {
     grpc::AddInsecureChannelFromFd(server_.get(), placed);
     return;
   }
-  const uint64_t refused = refused_.fetch_add(1, std::memory_order_relaxed) + 1;
-  if ((refused & (refused - 1)) == 0) {  // the first, the second, the fourth ...
+  refused_in_process[options_.group.empty() ? 0 : 1].fetch_add(1, std::memory_order_relaxed);
+  ++refused_;
+  if ((refused_ & (refused_ - 1)) == 0) {  // the first, the second, the fourth ...
     options_.log(absl::StrCat("the socket ", path_, " has all the connections that it may have; refused since the start: ",
-                              refused));
+                              refused_));
   }
   if (placed >= 0) close(placed);
   close(connection);

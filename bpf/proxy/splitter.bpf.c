@@ -83,12 +83,13 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   __u32 service_id = HR_CONFIG_SERVICE(config_id);
   struct hr_stats *service_stats = hr_stats_of(service_id);
   __u64 now_ns = hr_now_ns();
-  struct hr_choice choice = hr_choose_first(config_id, config, policy, now_ns);
   __u32 client = hr_client_of(skb, packet, service_id);
+  struct hr_choice choice = hr_choose_first(config_id, config, policy, client, now_ns);
   struct hr_tracking tracking;
   __u32 first_id;
 
   hr_count(service_stats, HR_REQUESTS);
+  hr_note_client(service_id, client, now_ns);
   hr_budget_earn(config, service_id, client);
   if (choice.why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
   if (hr_tracing()) hr_trace_match(skb, packet, config_id, now_ns);
@@ -114,7 +115,7 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id,
                (tracking.request ? HR_FLOW_PLAIN : HR_FLOW_UNTRACKED) | HR_FLOW_BY(packet->way), now_ns);
   if (tracking.request)
-    hr_note_send(first_id, now_ns);
+    hr_note_send(first_id, client, now_ns);
   else
     hr_count_send(first_id);
   return hr_send_to_backend(skb, packet, first_id, service_stats);
@@ -143,7 +144,7 @@ HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u3
     connection->seen_ns = now_ns;
     if (event == HR_FLOW_CLOSING) connection->closing = 1;
   } else {
-    struct hr_choice choice = hr_choose_first(config_id, config, policy, now_ns);
+    struct hr_choice choice = hr_choose_first(config_id, config, policy, hr_client_of(skb, packet, service_id), now_ns);
 
     backend_id = hr_backend_id(config, hr_choice_alone(&choice));
     if (choice.why == HR_CHOSE_PROBE) hr_count(service_stats, HR_PROBES);

@@ -66,6 +66,8 @@ class Service final : public v1::SnapshotTransfer::Service {
       return grpc::Status(grpc::StatusCode::PERMISSION_DENIED,
                           "not this node, another cluster, or another cluster key");
     }
+    if (absl::Status named = CheckCertificate(*context, caller->id); !named.ok())
+      return grpc::Status(grpc::StatusCode::PERMISSION_DENIED, std::string(named.message()));
     listener_.Proved(peer);
     // Before it ends another's transfer: a leader whose term is over may not know that yet, and try for ever.
     absl::Status status = Judge(*caller);
@@ -116,6 +118,16 @@ class Service final : public v1::SnapshotTransfer::Service {
   };
 
   absl::Status Judge(const Caller& caller) { return host_.Judge(caller.id, caller.term(), caller.last()); }
+
+  // All members have the cluster's key; a certificate is one member's.
+  absl::Status CheckCertificate(const grpc::ServerContext& context, raft::NodeId caller) {
+    if (options_.tls == nullptr) return absl::OkStatus();
+    absl::Status named = options_.tls->CheckCaller(*context.auth_context(), caller);
+    if (named.ok()) return named;
+    absl::MutexLock lock(&mutex_);
+    ++statistics_.certificate;
+    return named;
+  }
 
   // Nothing: it has not shown that it has the key.
   std::optional<Caller> Meet(grpc::ServerContext& context, Stream& stream) {
@@ -282,7 +294,7 @@ class Service final : public v1::SnapshotTransfer::Service {
 class Server final : public Receiver {
  public:
   Server(ReceiverOptions options, storage::SnapshotFolder folder, ReceiverHost& host, std::unique_ptr<PeerListener> listener)
-      : host_(host), listener_(std::move(listener)), service_(std::move(options), std::move(folder), host, *listener_) {}
+      : host_(host), tls_(options.tls), listener_(std::move(listener)), service_(std::move(options), std::move(folder), host, *listener_) {}
   ~Server() override {
     listener_->Stop();
     service_.Stop();
@@ -292,7 +304,8 @@ class Server final : public Receiver {
   absl::Status Start() {
     grpc::ServerBuilder builder;
     acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
-        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, grpc::InsecureServerCredentials());
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        tls_ != nullptr ? tls_->Server() : grpc::InsecureServerCredentials());
     builder.RegisterService(&service_);
     builder.SetMaxReceiveMessageSize(kMessageMax_bytes);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepalive_ms);
@@ -330,6 +343,7 @@ class Server final : public Receiver {
 
  private:
   ReceiverHost& host_;
+  const PeerTls* const tls_;
   const std::unique_ptr<PeerListener> listener_;
   Service service_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;

@@ -22,6 +22,7 @@
 #include "cluster/raft/event.h"
 #include "cluster/storage/snapshot_folder.h"
 #include "cluster/transfer/peer_listener.h"
+#include "cluster/transfer/peer_tls.h"
 #include "cluster/transfer/shared_keys.h"
 #include "net/ip_address.h"
 
@@ -32,6 +33,7 @@ struct ReceiverOptions {
   const SharedKeys* keys = nullptr;  // outlives this
   raft::NodeId self{};
   std::string address;  // to listen on: "10.0.0.1:4802"
+  const PeerTls* tls = nullptr;  // outlives this; null: none is used
 };
 
 // A snapshot of a leader, durable in the folder, and what it makes.
@@ -61,6 +63,7 @@ struct ReceiverStatistics {
   uint64_t refused = 0;          // no room, damaged, or of no use to the core
   uint64_t unauthenticated = 0;  // connections and frames without the right key
   uint64_t source = 0;           // calls from an address that is no member's, which were told so
+  uint64_t certificate = 0;      // calls with a certificate that names another member, or none
   uint64_t received_bytes = 0;
   PeerListener::Statistics connections{};
 };

@@ -61,7 +61,8 @@ class TransferTest : public ::testing::Test, public ReceiverHost {
     auto listening = Receiver::Listen({.cluster_id = kTransferCluster,
                                        .keys = &keys_,
                                        .self = raft::NodeId(2),
-                                       .address = address_},
+                                       .address = address_,
+                                       .tls = tls_},
                                       *got_, *this);
     ASSERT_TRUE(listening.ok()) << listening.status();
     receiver_ = *std::move(listening);
@@ -82,14 +83,16 @@ class TransferTest : public ::testing::Test, public ReceiverHost {
     }
     ASSERT_TRUE(writer->Finish().ok() && sent_->Publish(writer->path(), last).ok());
   }
-  std::unique_ptr<Sender> NewSender(uint64_t bytes_per_second = 0, uint8_t key = 1, int tries_max = 3) {
+  std::unique_ptr<Sender> NewSender(uint64_t bytes_per_second = 0, uint8_t key = 1, int tries_max = 3,
+                                    const PeerTls* tls = nullptr) {
     sender_keys_.Set(KeyOf(key));
     return std::make_unique<Sender>(SenderOptions{.cluster_id = kTransferCluster,
                                                   .keys = &sender_keys_,
                                                   .self = raft::NodeId(1),
                                                   .bytes_per_second = bytes_per_second,
                                                   .retry = absl::Milliseconds(20),
-                                                  .tries_max = tries_max},
+                                                  .tries_max = tries_max,
+                                                  .tls = tls},
                                     [this](raft::NodeId, raft::LogIndex index, const absl::Status& status) {
                                       absl::MutexLock lock(&mutex_);
                                       ended_.emplace_back(index, status);
@@ -170,6 +173,7 @@ class TransferTest : public ::testing::Test, public ReceiverHost {
   std::optional<storage::SnapshotFolder> sent_;
   std::optional<storage::SnapshotFolder> got_;
   std::string address_ = absl::StrCat("127.0.0.1:", 20000 + getpid() % 20000);
+  const PeerTls* tls_ = nullptr;  // the receiver's
   std::unique_ptr<Receiver> receiver_;
   absl::Mutex mutex_;
   std::vector<std::pair<raft::LogIndex, absl::Status>> ended_ ABSL_GUARDED_BY(mutex_);

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "operate/admin_socket.h"
 #include "operate/metric_family.h"
 #include "operate/commit.h"
 #include "operate/version.h"
@@ -251,6 +252,13 @@ std::vector<Metric> OtherMetrics() {
        }},
       {kMachine, kGauge, "problems", "the number of problems that `hedgerow status` lists; alert on > 0",
        Once([](const Scrape& scrape) { return scrape.facts.problems.size(); })},
+      {kMachine, kCounter, "admin_refused_total",
+       "connections that an administration socket closed, because it had as many as it may, by `socket`: `admin`, `monitor`",
+       [](const Scrape&, MetricFamily& family) {
+         using operate::AdminSocket;
+         Add(family, {{"socket", "admin"}}, AdminSocket::Refused(AdminSocket::For::kOwner));
+         Add(family, {{"socket", "monitor"}}, AdminSocket::Refused(AdminSocket::For::kGroup));
+       }},
       {kMachine, kGauge, "problem_active",
        "1 while `hedgerow status` lists a problem of this `code` ([problems.md](problems.md)); absent otherwise",
        [](const Scrape& scrape, MetricFamily& family) {

@@ -110,6 +110,13 @@ class GrpcClient final : public AdminClient {
 
 }  // namespace
 
+absl::StatusOr<v1::NodeStatus> AdminClient::AwaitStatus(const Deadline& deadline) {
+  while (true) {
+    absl::StatusOr<v1::NodeStatus> status = GetStatus();
+    if (!absl::IsDeadlineExceeded(status.status()) || deadline.passed()) return status;
+  }
+}
+
 absl::StatusOr<std::unique_ptr<AdminClient>> AdminClient::Connect(const std::string& socket_path,
                                                                   absl::Duration patience) {
   const auto channel = operate::OpenAdminChannel(

@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -16,6 +19,8 @@
 #include "cluster/node/admin/admin_client.h"
 #include "cluster/node/config/config.h"
 #include "cluster/node/host/deadline.h"
+#include "cluster/node/host/node_memory.h"
+#include "cluster/node/status/stall_problem.h"
 #include "cluster/node/status/status_message.h"
 #include "cluster/node/status/status_text.h"
 #include "cluster/wire/announce.h"
@@ -50,6 +55,24 @@ std::vector<operate::Option> NodeOptionsAnd(std::vector<operate::Option> more) {
 std::vector<operate::Option> NodeOptions() { return NodeOptionsAnd({}); }
 
 int RefuseElsewhere(const Call& call) { return call.UsageError("this program has no such command"); }
+
+// What a sound file asks for and this host does not have.
+std::vector<std::string> WarningsOf(const NodeConfig& config, const std::string& root) {
+  std::vector<std::string> warnings;
+  const std::vector<kv::Setting>& said = config.settings_in_file;
+  // Where the file names no limit, a new cluster takes what the memory is enough for.
+  if (std::find(said.begin(), said.end(), kv::Setting::kMemory) != said.end()) {
+    const uint64_t available_bytes = AvailableMemory_bytes(root);
+    std::string problem = MemoryProblem({.limit_bytes = config.settings.memory_bytes,
+                                         .available_bytes = available_bytes == UINT64_MAX ? 0 : available_bytes});
+    if (!problem.empty()) warnings.push_back(std::move(problem));
+  }
+  if (!config.peer_tls.has_value()) return warnings;
+  const absl::StatusOr<operate::TlsMaterial> tls = operate::ReadTlsMaterial(config.peer_tls->files, operate::Reader::kShows);
+  const std::string end = tls.ok() ? operate::CertificateEndText(tls->not_after_s, absl::ToUnixSeconds(absl::Now())) : "";
+  if (!end.empty()) warnings.push_back(absl::StrCat("the certificate in ", config.peer_tls->files.certificate, " ", end));
+  return warnings;
+}
 
 }  // namespace
 
@@ -184,7 +207,7 @@ int RunTransfer(const Call& call, absl::Duration patience) {
   // The node only begins; a target that is down or far behind may never take over.
   const Deadline deadline(patience);
   while (!deadline.passed()) {
-    const auto status = (*client)->GetStatus();
+    const auto status = (*client)->AwaitStatus(deadline);
     if (!status.ok()) return call.Fail(status.status());
     if (status->leader() != 0 && status->leader() != before->node()) {
       v1::TransferReport report;
@@ -219,7 +242,7 @@ int RunSnapshot(const Call& call, absl::Duration patience) {
   if (!index.ok()) return call.Fail(index.status());
   const Deadline deadline(patience);
   while (!deadline.passed()) {
-    const auto status = (*client)->GetStatus();
+    const auto status = (*client)->AwaitStatus(deadline);
     if (!status.ok()) return call.Fail(status.status());
     if (status->snapshots().last_index() >= index->value()) {
       v1::SnapshotReport report;
@@ -265,7 +288,9 @@ int RunProxyKey(const Call& call) {
   return call.Print(report, text);
 }
 
-int RunValidate(const Call& call) {
+int RunValidate(const Call& call) { return RunValidate(call, ""); }
+
+int RunValidate(const Call& call, const std::string& root) {
   if (call.arguments.words.size() > 1) return call.UsageError("validate takes no words");
   const std::string path = call.arguments.Get("config");
   if (path.empty()) return call.UsageError("--config FILE is missing");
@@ -285,12 +310,14 @@ int RunValidate(const Call& call) {
   for (const kv::Setting setting : config.settings_in_file) {
     report.add_seeds(kv::InfoOf(setting).name);
   }
+  for (std::string& warning : WarningsOf(config, root)) report.add_warnings(std::move(warning));
   std::string text = absl::StrCat(path, ": sound (node ", report.node(), " of ", report.members(), ", ",
                                   report.proxies(), report.proxies() == 1 ? " proxy)\n" : " proxies)\n");
   if (!report.seeds().empty()) {
     absl::StrAppend(&text, absl::StrJoin(report.seeds(), ", "),
                     ": only for a new cluster; `hedgerow-node settings` shows and changes what a running one goes by\n");
   }
+  for (const std::string& warning : report.warnings()) absl::StrAppend(&text, "WARNING: ", warning, "\n");
   return call.Print(report, text);
 }
 

@@ -205,6 +205,13 @@ void Snapshots(const SnapshotStatus& status, Families& out) {
   }
   gauge("snapshot_ok", "0 while snapshots fail; `hedgerow-node status` says why.",
         status.problem.empty() ? 1 : 0);
+  if (status.certificate_ends_s != 0) {
+    gauge("snapshot_certificate_ends_timestamp_seconds",
+          "When the certificate of the peers' TCP port ends, in Unix time; absent without peer_tls.",
+          static_cast<double>(status.certificate_ends_s));
+  }
+  gauge("snapshot_held_bytes", "In memory beside the store, by a snapshot that is being taken: copies of what changed since it was begun.",
+        static_cast<double>(status.held_bytes));
   gauge("snapshot_slice_max_seconds", "The longest that a snapshot has kept the loop at a stretch.",
         Seconds(status.longest_slice_ns));
   gauge("log_start_index", "The log here begins after this index.",
