@@ -6,7 +6,9 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "net/netlink/link.h"
+#include "net/netlink/uplink_route.h"
 #include "net/namespace_test.h"
 
 namespace hedgerow::net {
@@ -253,6 +255,34 @@ TEST_F(RouteTest, VipRoutesHurtByRemovingTheSourceAddressAreMendedByAddingThemAg
     EXPECT_EQ(left->front().vip, V6().vip);  // Its source is gone on 6.1, and there on 6.18.
     for (const VipRoute& route : {V4(), V6()}) EXPECT_THAT(AddVipRoute(route), IsOk());
     EXPECT_THAT(*ListVipRoutes(), ::testing::ElementsAre(V4(), V6()));
+  });
+}
+
+// What names the device finds it, and nothing else does: with the proxy interface's route gone as well.
+TEST_F(RouteTest, AnUplinkRouteIsForWhatNamesTheUplink) {
+  InHost([&] {
+    for (const VipRoute& vip : {V4(), V6()}) {
+      VipRoute bound = vip;
+      bound.ifindex = eth0_;
+      ASSERT_THAT(AddVipRoute(vip), IsOk());
+      ASSERT_THAT(AddUplinkRoute(bound, FindLink("eth0")->mac), IsOk());
+      ASSERT_THAT(AddUplinkRoute(bound, FindLink("eth0")->mac), IsOk()) << "again";
+      EXPECT_EQ(LookUpRoute(vip.vip)->ifindex, hr0_);
+      EXPECT_THAT(AddVipRoute(vip), IsOk()) << "no other owner's";
+      EXPECT_THAT(*ListUplinkRoutes(), testing::Contains(bound));
+      EXPECT_THAT(*ListVipRoutes(hr0_), testing::Contains(vip));
+      const std::string address = vip.vip.ToString();
+      EXPECT_EQ(Shell(absl::StrCat("ip route get ", address, " oif eth0 | grep -q 'dev eth0 .*src ", vip.source.ToString(), "'")), 0);
+      EXPECT_EQ(Shell(absl::StrCat("ip neigh show dev eth0 nud permanent | grep -q '^", address, " '")), 0);
+    }
+    const auto listed = ListUplinkRoutes();
+    ASSERT_THAT(listed.status(), IsOk());
+    for (const VipRoute& route : *listed) ASSERT_THAT(DeleteUplinkRoute(route), IsOk());
+    EXPECT_THAT(*ListUplinkRoutes(), testing::IsEmpty());
+    EXPECT_EQ(Shell("test -z \"$(ip neigh show nud permanent)\""), 0);
+    VipRoute gone = V4();
+    gone.ifindex = eth0_;
+    EXPECT_THAT(DeleteUplinkRoute(gone), IsOk()) << "there is none";
   });
 }
 
