@@ -74,7 +74,11 @@ enum hr_request_flags {
   HR_REQUEST_NO_BUDGET = 1u << 2,   /* the budget had no hedge left for it (counted once) */
   HR_REQUEST_PUSHED_BACK = 1u << 3, /* a hedge was already held back because a backend asked for it (counted once) */
   HR_REQUEST_ONLY_DRAINED = 1u << 4, /* a hedge was already not made, for only drained backends were left (counted once) */
+  /* 1u << 5 and 6: the way by which it came */
 };
+/* enum hr_way (bpf/proxy/way.bpf.h), in an hr_request's flags. */
+#define HR_REQUEST_BY(way) ((way) << 5)
+#define HR_REQUEST_WAY(flags) (((flags) >> 5) & 3)
 
 /* A request's client is one of so many places in `clients`. */
 #define HR_CLIENT_BITS 12
@@ -174,7 +178,8 @@ struct hr_flow {
   __u64 untracked_ns; /* last packet that was forwarded untracked: its answer finds no tracked request */
   __u64 hedged_ns;    /* last time more than one backend was asked: a loser may answer late */
   __u32 id;
-  __u32 closing; /* TCP: 1 = a FIN or RST was seen since the last SYN */
+  __u16 closing; /* TCP: 1 = a FIN or RST was seen since the last SYN */
+  __u16 way;     /* enum hr_way, of the client's last packet */
 };
 
 /* Key of the fragment map (LRU): RFC 791 / RFC 8200 identification of one fragmented datagram. */
@@ -193,7 +198,8 @@ enum hr_fragment_action {
 };
 struct hr_fragment {
   __u64 seen_ns;
-  __u32 action;
+  __u16 action;
+  __u16 way; /* enum hr_way, where `action` is to a client */
   __u32 id;
 };
 
@@ -203,26 +209,46 @@ enum hr_health {
   HR_SUSPECT = 1, /* silent while requests wait: both copies at once, for at most one election timeout */
   HR_DOWN = 2,    /* still silent: requests go to the standby, one in 16 doubled as a probe */
 };
+/*
+ * A wait: since when, to within 4 us, and in its low bits the client; 0 = none. As a number it is that time. HR_NO_CLIENT is
+ * the client of none.
+ */
+#define HR_WAIT(time_ns, client) (((time_ns) & ~(__u64)(HR_CLIENTS - 1)) | (client))
+#define HR_WAIT_CLIENT(wait) ((__u32)(wait) & (HR_CLIENTS - 1))
+#define HR_NO_CLIENT HR_CLIENTS
+
+#define HR_CATCHING_UP 1ull /* in paused_until: it has answered nothing yet that was sent after its last pause */
+#define HR_PAUSED_UNTIL_NS(paused_until) ((paused_until) & ~HR_CATCHING_UP)
+
 struct hr_backend_state {
-  __u64 wait_since_ns;   /* first send since its last datagram; 0 = no reply is outstanding */
+  __u64 wait_since;      /* the first send since its last datagram */
   __u64 last_receive_ns; /* last datagram */
   __u64 health_since_ns;
   __u64 answer_ewma_ns; /* weight 1/8 */
-  __u32 health;         /* enum hr_health */
+  __u32 health;         /* enum hr_health: to all clients; bpf/proxy/health.bpf.h */
   __u32 probe_counter;
-  __u64 paused_until_ns; /* answers to requests sent earlier were held back by a pause; 0 = there was none */
-  __u32 catching_up;     /* 1 = it has answered nothing yet that was sent after its last pause */
-  __u32 pad0;
+  __u64 paused_until; /* answers to requests sent earlier were held back by a pause; 0 = there was none */
+  /*
+   * The wait of a second witness: another client's first send since the backend's last datagram, or with the same client the request
+   * that another backend has answered.
+   */
+  __u64 attested_since;
   __u64 answered_ns; /* while it is not healthy: its last answer, too late to make it so */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_backend_state) == 64, "one cache line");
 
+/* Does a silence rest on one client's requests alone? */
+HR_INLINE int hr_has_one_witness(__u64 wait, __u64 attested) {
+  return wait && (!attested || HR_WAIT_CLIENT(attested) == HR_WAIT_CLIENT(wait));
+}
+
 /*
- * Does a backend that is not healthy count as healthy again? It has answered, and nothing was sent to it in the whole suspicion
- * timeout since then: no request waits there. Pure; both sides call it, because without requests no program runs.
+ * Does a backend that is not healthy count as healthy again? It has answered, and in the whole suspicion timeout since then
+ * no request has waited there, but for what one client may have sent in vain. Pure; both sides call it, because without requests no
+ * program runs.
  */
 HR_INLINE int hr_has_rested(const volatile struct hr_backend_state *state, __u64 timeout_ns, __u64 now_ns) {
-  return !state->wait_since_ns && state->answered_ns && state->answered_ns >= state->health_since_ns &&
+  return !(state->wait_since && state->attested_since) && state->answered_ns && state->answered_ns >= state->health_since_ns &&
          now_ns > state->answered_ns + timeout_ns;
 }
 
@@ -234,7 +260,10 @@ struct hr_service_state {
   __u32 explored;          /* requests sent while a backend is preferred: one in HR_EXPLORE_ONE_IN goes to the leader */
   __s32 retries_owed;      /* see HR_RETRIES_MAX */
   __u64 held;              /* requests and parked copies of this service */
-  __u64 pad[3];
+  __u64 mixed_ns;          /* when a request last came from another client than the one before it; 0 = never */
+  __u32 last_client;       /* the last request's client + 1; 0 = there was none */
+  __u32 pad0;
+  __u64 pad1;
 };
 HR_STATIC_ASSERT(sizeof(struct hr_service_state) == 64, "one cache line");
 
@@ -333,7 +362,8 @@ struct hr_wheel {
   __u32 pool_made;     /* high-water mark of `pool` */
   __u32 cold_used;     /* references behind the hot sets */
   __u32 write_pad;
-  __u64 write_pad2[13];
+  __u64 unreachables_ns; /* up to when the port unreachables that were said have used up the limit (refuse.bpf.h) */
+  __u64 write_pad2[12];
 
   struct hr_fine_slot fine[HR_FINE_SLOTS];
   __u32 coarse[HR_COARSE_SLOTS];

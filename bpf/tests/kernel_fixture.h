@@ -145,6 +145,7 @@ class PacketTest : public ::testing::Test {
 
   RunResult Split(const Bytes& packet, const RunContext& context = {});
   RunResult Reply(const Bytes& packet, const RunContext& context = {});
+  RunResult OwnError(const Bytes& packet);
   RunResult Sink(const Bytes& packet);
   // A datagram that comes to the announce port, over IPv4 or IPv6.
   RunResult Announce(const Bytes& datagram, bool ipv6 = false);
@@ -174,6 +175,11 @@ class PacketTest : public ::testing::Test {
   uint8_t WinnerOf(uint32_t request) { return HR_WORD_WINNER(Request(request).word); }
   volatile hr_backend_state& BackendState(uint32_t id) {
     return *loaded_->backend_states.At<hr_backend_state>(id);
+  }
+  // Two clients wait in vain for an answer of the backend since `ns` ago.
+  void Silence(uint32_t backend, uint64_t ns) {
+    BackendState(backend).wait_since = HR_WAIT(NowNs() - ns, 1);
+    BackendState(backend).attested_since = HR_WAIT(NowNs() - ns, 2);
   }
   volatile hr_service_state& ServiceState(uint32_t id) {
     return *loaded_->service_states.At<hr_service_state>(id);
