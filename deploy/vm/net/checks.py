@@ -10,7 +10,8 @@ from deploy.vm.net.cells import Cell
 from deploy.vm.net.guest_machine import CommandFailed
 from deploy.vm.net.hosts import BIG_RECORDS, DNS6_VIP, DNS_VIP, KV_VIP, ORIGIN, SERVE, ZONE_NAMES, Host
 
-_PATIENCE_S = 40.0
+# Of the host's time, on which an emulated machine may have a tenth of a processor.
+_PATIENCE_S = 150.0
 _UPLOAD_BYTES = 2_000_000
 
 
@@ -163,10 +164,11 @@ def nodes(trial: Trial, xdp: str) -> str:
             host.run(f"mkdir -p /run/node-{host.name}/log; setsid hedgerow-node run --config /run/node-{host.name}/config.yaml "
                      f">/run/node-{host.name}/out 2>&1 & echo $! >/run/node-{host.name}/pid")
             started.append(host)
-        leader = _await_leader(trial, trial.backends)
-        hook = next(each for each in _node_status(leader)["offloads"] if each["name"] == "heartbeat")
+        trial.until(lambda: bool(_hook(started[-1])), "a node that says where its programs run")
+        hook = _hook(started[-1])
         if not hook["on"]:
             return f"no: {hook['detail']}"
+        leader = _await_leader(trial, trial.backends)
         _store(trial, "first", leader)
         follower = next(host for host in trial.backends if host is not leader)
         trial.until(lambda: _kernel_counter(follower, "heartbeat_answered") > 0, f"a heartbeat answered by {follower.name}'s kernel")
@@ -182,6 +184,11 @@ def nodes(trial: Trial, xdp: str) -> str:
         trial.client.run("hedgerow leader unset kv", check=False)
         for host in trial.backends:
             host.run(f"rm -rf /run/node-{host.name}/log", check=False)
+
+
+def _hook(host: Host) -> dict:
+    """Whether and where the node's XDP program runs; empty until it is known."""
+    return next((each for each in _node_status(host).get("offloads", []) if each["name"] == "heartbeat"), {})
 
 
 def _await_leader(trial: Trial, among: list[Host]) -> Host:
