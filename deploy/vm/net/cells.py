@@ -51,7 +51,6 @@ def _cells(series: str) -> tuple[Cell, ...]:
     return (Cell(xdp=("native", "generic")), *clsact, Cell(mtu=9000), Cell("vlan", 9000), Cell("bond"), Cell("bridge", 9000))
 
 
-# What ./dev test has: the card of most virtual machines with native XDP, and the driver of a real card. Nodes cost the most, so
-# the second one has none.
-SMOKE = (Pair("6.12", "virtio-net", (Cell(xdp=("native",)),)), Pair("6.1", "e1000e", (Cell(xdp=()),)))
+# What ./dev test has: the card of most virtual machines, with native XDP. Each further pair costs a minute of a processor.
+SMOKE = (Pair("6.12", "virtio-net", (Cell(xdp=("native",)),)),)
 assert all(pair.model in MODELS for pair in SMOKE)

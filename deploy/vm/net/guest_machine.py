@@ -121,10 +121,12 @@ class GuestMachine:
 def _card_words(number: int, card: Card, model: Model, network: Network) -> list[str]:
     tap = network.add_tap(model.queues)
     queues = f",queues={model.queues}" if model.queues > 1 else ""
-    options = [model.options, model.plain_receiver if card.plain_receiver else ""]
+    port = f"port{number}" if model.own_port else ""
+    options = [model.options, f"bus={port}" if port else "", model.plain_receiver if card.plain_receiver else ""]
     # Without a ROM to boot from, which this host may lack.
     device = ",".join([model.device, f"netdev=n{number}", f"mac={card.mac}", "romfile=", *filter(None, options)])
-    return ["-netdev", f"tap,id=n{number},ifname={tap},script=no,downscript=no{queues}", "-device", device]
+    root_port = ["-device", f"pcie-root-port,id={port},chassis={number + 1}"] if port else []
+    return [*root_port, "-netdev", f"tap,id=n{number},ifname={tap},script=no,downscript=no{queues}", "-device", device]
 
 
 def _short(command: str) -> str:
