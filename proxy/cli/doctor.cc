@@ -108,13 +108,13 @@ class Doctor {
   }
 
   void Configuration(const v1::Config& config) {
-    const Topology topology = Resolve(config, KernelNetworkView());
+    const Topology topology = ResolveHere(config);
     for (const Problem& problem : topology.problems) Add("configuration", "problem", problem.ToString());
     std::vector<std::string> uplinks;
     for (const auto& [ifindex, link] : topology.uplinks) {
       uplinks.push_back(absl::StrCat(link.name, " (mtu ", link.mtu_bytes, ")"));
-      if (!link.up()) Add("configuration", "warning", absl::StrCat("uplink ", link.name, " is down"));
     }
+    for (const Problem& problem : CheckUplinks(topology)) Add("configuration", "warning", problem.ToString());
     if (topology.problems.empty()) {
       Add("configuration", "ok", absl::StrCat("every backend is reached, by ", absl::StrJoin(uplinks, ", ")));
     }
@@ -190,7 +190,7 @@ class Doctor {
   void Spoofing(const v1::Config* config) {
     std::vector<std::string> names;
     if (config != nullptr) {
-      for (const auto& [ifindex, link] : Resolve(*config, KernelNetworkView()).uplinks) names.push_back(link.name);
+      for (const auto& [ifindex, link] : ResolveHere(*config).uplinks) names.push_back(link.name);
     }
     const int all = NetworkSetting("ipv4/conf/all/rp_filter").value_or(0);
     bool any = false;
