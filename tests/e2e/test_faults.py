@@ -68,7 +68,7 @@ def test_an_uplink_that_vanishes_is_told_and_down_still_leaves_nothing(lab, serv
     assert who_answers(lab.client, VIP4) == "a"
     lab.unplug("client")
     wait_until(lambda: product.status()["state"] == "degraded", what="status to notice")
-    assert any("eth0" in problem for problem in product.status()["problems"])
+    assert any(problem.startswith("no_route: service dns4") for problem in product.status()["problems"])
     product.check_identity()
     product.down()
     assert remains_of_the_proxy(product) == []
