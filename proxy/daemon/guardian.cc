@@ -13,7 +13,7 @@ namespace hedgerow {
 namespace {
 
 // A lost clock packet costs hedges until it is found: looked for ten times a second, which reads a few words.
-constexpr absl::Duration kTick = absl::Milliseconds(100);
+constexpr absl::Duration kTick = SelfTest::kTick;
 
 }  // namespace
 
@@ -40,6 +40,7 @@ absl::StatusOr<std::unique_ptr<Guardian>> Guardian::Start(const v1::Config& conf
   if (status.ok()) status = every(kTick, [self] { self->EveryTick(); });
   if (status.ok()) status = every(absl::Seconds(1), [self] { self->EverySecond(); });
   if (!status.ok()) return status;
+  self->NoteProgramsBefore();
   return guardian;
 }
 
@@ -176,6 +177,7 @@ void Guardian::EveryTick() {
   if (resting_) return;
   const auto restarted = instance_.data_plane().object().CheckClock();
   if (restarted.ok() && *restarted) LogWarning("the clock's packet was lost; sent another");
+  self_test_.Tick();
 }
 
 void Guardian::EverySecond() {
@@ -198,6 +200,7 @@ void Guardian::EverySecond() {
   const absl::Status tuned = snapshot.ok() ? tuner_.Tune(*snapshot, instance_.data_plane().policy()) : snapshot.status();
   data_plane_problem_ = std::string(tuned.message());
   if (snapshot.ok()) ForgetLeaders(*snapshot);
+  NoteProgramsBefore();
   UpdateProblems();
   if (snapshot.ok() && on_snapshot_ != nullptr) on_snapshot_(*snapshot);
 }
@@ -214,6 +217,15 @@ void Guardian::ForgetLeaders(const Snapshot& snapshot) {
   }
 }
 
+void Guardian::NoteProgramsBefore() {
+  for (v1::Uplink& uplink : facts_.uplinks) {
+    uplink.clear_before();
+    const auto programs = instance_.ProgramsBeforeOurs(uplink.ifindex());
+    if (!programs.ok()) continue;  // it is gone
+    for (const net::HookProgram& program : *programs) uplink.add_before(program.ToString());
+  }
+}
+
 void Guardian::UpdateProblems() {
   std::vector<Problem> problems;
   for (const int ifindex : gone_uplinks_) {
@@ -224,6 +236,7 @@ void Guardian::UpdateProblems() {
                         absl::StrCat("the address ", address, " is gone: replies cannot find their way back")});
   }
   problems.insert(problems.end(), repair_problems_.begin(), repair_problems_.end());
+  problems.insert(problems.end(), self_test_.problems().begin(), self_test_.problems().end());
   problems.insert(problems.end(), bound_problems_.begin(), bound_problems_.end());
   if (!data_plane_problem_.empty()) problems.push_back({ProblemCode::kDataPlane, data_plane_problem_});
   if (!reload_problem_.empty()) problems.push_back({ProblemCode::kReload, reload_problem_});

@@ -21,6 +21,7 @@
 #include "proxy/api/config.pb.h"
 #include "proxy/instance/proxy_instance.h"
 #include "proxy/daemon/leader_watch.h"
+#include "proxy/daemon/self_test.h"
 #include "proxy/daemon/tuner.h"
 #include "proxy/loop/event_loop.h"
 #include "net/netlink/watch.h"
@@ -57,7 +58,8 @@ class Guardian {
         loop_(loop),
         give_up_(std::move(give_up)),
         relink_(std::move(relink)),
-        tuner_(config) {}
+        tuner_(config),
+        self_test_(instance) {}
 
   absl::StatusOr<net::Watcher> MakeWatcher() const;
   void OnEvents();
@@ -71,6 +73,7 @@ class Guardian {
   void EveryTick();
   void ForgetLeaders(const Snapshot& snapshot);
   void UpdateProblems();
+  void NoteProgramsBefore();
 
   const Topology& topology_;
   ProxyInstance& instance_;
@@ -83,6 +86,7 @@ class Guardian {
   std::unique_ptr<net::Watcher> watcher_;
   Tuner tuner_;
   LeaderWatch leader_watch_;
+  SelfTest self_test_;
   std::set<int> gone_uplinks_;
   std::set<std::string> lost_addresses_;  // "10.77.0.1 of eth0": clients' packets carry it as their source
   absl::Time last_uplink_gone_ = absl::InfiniteFuture();
