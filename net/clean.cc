@@ -109,8 +109,20 @@ class Cleaner {
       return;
     }
     for (const VipRoute& route : *routes) {
+      RemoveRules(route.vip);
       RemoveUplinkRoutes(route.vip);
       Note(DeleteVipRoute(route), absl::StrCat("route ", route.vip.ToString(), " dev ", link.name));
+    }
+  }
+
+  void RemoveRules(const IpAddress& vip) {
+    const auto rules = ListVipRules();
+    if (!rules.ok()) {
+      report_.failures.push_back(absl::StrCat("routing rules: ", rules.status().message()));
+      return;
+    }
+    for (const VipRule& rule : *rules) {
+      if (rule.vip == vip) Note(DeleteVipRule(rule), absl::StrCat("routing rule ", rule.priority, " to ", vip.ToString()));
     }
   }
 

@@ -25,7 +25,7 @@
 #define HR_UNREACHABLES_INTERVAL_NS 1000000ull
 #define HR_UNREACHABLES_BURST_NS (50 * HR_UNREACHABLES_INTERVAL_NS)
 
-HR_INLINE int hr_may_say_unreachable(void) {
+HR_INLINE int hr_may_send_unreachable(void) {
   struct hr_wheel *wheel = hr_the_wheel();
   __u64 now_ns = hr_now_ns();
   __u64 used_ns;
@@ -34,7 +34,7 @@ HR_INLINE int hr_may_say_unreachable(void) {
   used_ns = READ_ONCE(wheel->unreachables_ns);
   if (used_ns < now_ns) used_ns = now_ns;
   if (used_ns > now_ns + HR_UNREACHABLES_BURST_NS) return 0;
-  /* Two CPUs that read the same say one more than they should. */
+  /* Two CPUs that read the same send one more than they should. */
   WRITE_ONCE(wheel->unreachables_ns, used_ns + HR_UNREACHABLES_INTERVAL_NS);
   return 1;
 }
@@ -125,6 +125,6 @@ HR_GLOBAL int hr_make_unreachable6(struct __sk_buff *skb, struct hr_packet *pack
 HR_INLINE int hr_make_refusal(struct __sk_buff *skb, struct hr_packet *packet) {
   if (packet->fragment != HR_WHOLE || !packet->plain) return -1;
   if (packet->protocol == IPPROTO_TCP) return hr_make_reset(skb, packet);
-  if (!hr_may_say_unreachable()) return -1;
+  if (!hr_may_send_unreachable()) return -1;
   return packet->version == 4 ? hr_make_unreachable4(skb, packet) : hr_make_unreachable6(skb, packet);
 }

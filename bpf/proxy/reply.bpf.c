@@ -204,8 +204,10 @@ HR_INLINE int hr_recognise(struct __sk_buff *skb, struct hr_reply *reply, const 
   if (!found) return -1;
   reply->backend_id = *found;
   backend = bpf_map_lookup_elem(&backends, &reply->backend_id);
-  /* Only the way to the backend leads back from it; strict reverse-path filtering would say the same. Or the kernel speaks. */
-  if (!backend || (backend->uplink_ifindex != skb->ifindex && skb->ifindex != HR_LOOPBACK_IFINDEX)) return -1;
+  /* Only the way to the backend leads back from it, or the one before or beside it (ADR 46). Or the kernel speaks. */
+  if (!backend || (backend->uplink_ifindex != skb->ifindex && backend->also_ifindex != skb->ifindex &&
+                   skb->ifindex != HR_LOOPBACK_IFINDEX))
+    return -1;
   reply->now_ns = hr_now_ns();
   reply->index = backend->index & (HR_MAX_BACKENDS_PER_SERVICE - 1);
   reply->service_id = backend->service;

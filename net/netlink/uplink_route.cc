@@ -50,7 +50,7 @@ absl::Status AddUplinkRoute(const VipRoute& route, const MacAddress& mac) {
   absl::Status status = netlink::Do(neighbour, absl::StrCat("add the neighbour entry of ", Text(route)));
   if (!status.ok()) return status;
   netlink::Request request = RouteRequest(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, route);
-  request.Put(RTA_PREFSRC, route.source.wire());
+  if (route.source) request.Put(RTA_PREFSRC, route.source->wire());
   status = netlink::Do(request, absl::StrCat("add the route to ", Text(route)));
   if (!status.ok()) DeleteUplinkRoute(route).IgnoreError();
   return status;

@@ -104,7 +104,7 @@ void Services(const v1::Config& config, const Topology& topology, v1::Plan& plan
       out.set_profile(config::EmitYaml(*profile, config::Secrets::kHidden, config::Defaults::kLeftOut));
     for (int j = 0; j < service.backends_size(); ++j) {
       const v1::Backend& backend = service.backends(j);
-      const auto uplink = topology.uplinks.find(path.uplinks.at(static_cast<size_t>(j)));
+      const auto uplink = topology.uplinks.find(path.backends.at(static_cast<size_t>(j)).uplink);
       const std::string via = uplink == topology.uplinks.end() ? "?" : uplink->second.name;
       out.add_backends(
           absl::StrCat(backend.name(), " ", backend.address(), " port ", backend.port(), " via ", via));

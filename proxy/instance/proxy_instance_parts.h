@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the files of ProxyInstance share: proxy_instance.cc, proxy_clock.cc,
-// proxy_repair.cc, proxy_reload.cc and proxy_adopt.cc.
+// proxy_follow.cc, proxy_reload.cc and proxy_adopt.cc.
 
 #pragma once
 
@@ -44,7 +44,7 @@ inline void NoteUplinks(const v1::Config& config, const Topology& topology, v1::
       const v1::RosterBackend* backend = FindBackend(*service, config.services(i).backends(j));
       if (backend == nullptr) continue;
       const_cast<v1::RosterBackend*>(backend)->set_uplink(
-          topology.services.at(static_cast<size_t>(i)).uplinks.at(static_cast<size_t>(j)));
+          topology.services.at(static_cast<size_t>(i)).backends.at(static_cast<size_t>(j)).uplink);
     }
   }
 }

@@ -96,7 +96,8 @@ absl::Status ProxyInstance::EndEarlierReload() {
 
 absl::Status ProxyInstance::AttachToUplinks(const ProgramInfo& program, net::Direction direction, const Topology& topology) {
   for (const auto& [ifindex, link] : topology.uplinks) {
-    if (AttachmentOn(ifindex, program.name) != nullptr) continue;
+    // One that has gone since is followed later.
+    if (AttachmentOn(ifindex, program.name) != nullptr || !net::FindLink(ifindex).ok()) continue;
     const absl::Status status = AttachProgram(program, ifindex, direction);
     if (!status.ok()) return Annotate(status, absl::StrCat("uplink ", link.name));
   }
@@ -129,6 +130,7 @@ absl::Status ProxyInstance::AdoptRetiredUplinks(const ProgramInfo& program, net:
 void ProxyInstance::NoteFacts(const Topology& topology, DaemonFacts& facts) const {
   facts.uplinks.clear();
   for (const auto& [ifindex, link] : topology.uplinks) {
+    if (!topology.IsUplink(ifindex)) continue;
     const net::Attachment* attachment = AttachmentOn(ifindex, kReplyProgram);
     v1::Uplink& uplink = facts.uplinks.emplace_back();
     uplink.set_name(link.name);
@@ -136,6 +138,16 @@ void ProxyInstance::NoteFacts(const Topology& topology, DaemonFacts& facts) cons
     uplink.set_up(link.up());
     const bool tcx = attachment != nullptr && attachment->mechanism() == net::Mechanism::kTcx;
     uplink.set_attach(tcx ? "tcx" : "clsact");
+  }
+  facts.paths.clear();
+  for (const Topology::ServicePath& service : topology.services) {
+    ServicePathFacts& path = facts.paths.emplace_back();
+    if (service.source.has_value()) path.source = service.source->ToString();
+    for (const BackendPath& backend : service.backends) {
+      const auto uplink = topology.uplinks.find(backend.uplink);
+      path.backends.push_back({uplink == topology.uplinks.end() ? "" : uplink->second.name,
+                               backend.next_hop.has_value() ? backend.next_hop->ToString() : ""});
+    }
   }
 }
 

@@ -16,6 +16,10 @@ FAMILIES = pytest.mark.parametrize("vip, service", [(VIP4, DNS4), (VIP6, DNS6)],
 IP_UNICAST_IF, IP_PKTINFO, IPV6_UNICAST_IF, IPV6_PKTINFO = 50, 8, 76, 50
 
 
+def answered(proxy, service: str) -> int:
+    return sum(proxy.figure(f"won_by_{how}", service) for how in ("first", "hedge", "failover"))
+
+
 def is_six(address: str) -> bool:
     return ":" in address
 
@@ -65,7 +69,7 @@ def test_a_socket_bound_to_a_device_is_served(lab, proxy, vip, service, connecte
         for query_id in range(5):
             answer = client.ask(query_id, "www.example.test")
             assert answer is not None and answer.id == query_id
-    assert proxy.figure("won_by_first", service) == 5
+    assert answered(proxy, service) == 5
 
 
 @FAMILIES
@@ -76,7 +80,7 @@ def test_a_socket_that_names_its_interface_is_served(lab, proxy, vip, service):
                 unicast_if(client, index_of(lab.client, "eth0"))
                 assert client.ask(7, "www.example.test") is not None
         assert parse(ask_with_pktinfo(lab, address)).id == 1
-    assert proxy.figure("won_by_first", service) == 3
+    assert answered(proxy, service) == 3
 
 
 @FAMILIES
@@ -90,7 +94,7 @@ def test_a_bound_socket_is_hedged_and_hears_no_loser(lab, servers, proxy, vip, s
         servers["a"].resume()
         wait_until(lambda: proxy.figure("losers_dropped", service) > 0, what="the losers' arrival")
         assert client.receive(0.2) is None
-    assert proxy.figure("won_by_hedge", service) + proxy.figure("won_by_failover", service) == 10
+    assert answered(proxy, service) == 10
 
 
 @FAMILIES
@@ -134,7 +138,8 @@ def test_with_a_default_route_by_the_uplink_it_is_the_same(lab, proxy):
 def fixture_dnsmasq(lab):
     """dnsmasq in the client host that forwards to the VIP by a device, as `server=VIP@eth0` has it."""
     children = []
-    lab.client.run(["ip", "link", "set", "lo", "up"])
+    # What dnsmasq would change itself is so before `up`, which the host is compared with after `down`.
+    lab.client.sysctl("net/ipv4/tcp_fastopen_key", "1-2-3-4")
 
     def start(server: str) -> None:
         children.append(lab.client.popen(
@@ -148,7 +153,9 @@ def fixture_dnsmasq(lab):
             lab.client.stop(child)
 
 
-def test_dnsmasq_forwards_by_a_device(lab, proxy, dnsmasq):
+@pytest.mark.own
+def test_dnsmasq_forwards_by_a_device(lab, servers, dnsmasq, product):
+    product.up()
     dnsmasq(f"{VIP4}@eth0")
     wait_until(lambda: who_answers(lab.client, "127.0.0.1", "-p5300") == "a", what="dnsmasq's answer")
 
@@ -214,5 +221,5 @@ def test_a_macvlan_or_ipvlan_child_is_served_if_it_is_listed(lab, servers, produ
     with child_of_the_uplink(lab, kind, address) as name:
         assert ask_from(name, lab, lab.replica("a").ipv4) == "1234", "the control"
         assert ask_from(name, lab, VIP4) == ("1234" if listed else "TimeoutError")
-    assert product.figure("won_by_first") == (1 if listed else 0)
+    assert answered(product, DNS4) == (1 if listed else 0)
     assert (product.figure("not_a_client") > 0) == (not listed)

@@ -103,6 +103,9 @@ table ip cnifilter {
 }"""
 
 
+GATEWAY_MAC = "ee:ee:ee:ee:ee:ee"
+
+
 @pytest.mark.parametrize("bridge, net, text", [("dk0", "172.18.0", DOCKER), ("cni0", "10.88.0", CNI)], ids=["docker", "cni"])
 def test_a_container_on_a_bridge_with_nat_is_served_and_hedged(lab, servers, product, bridge, net, text):
     services = product.services("dns")
@@ -119,14 +122,15 @@ def test_a_container_on_a_bridge_with_nat_is_served_and_hedged(lab, servers, pro
 
 
 def test_a_pod_on_a_routed_veth_is_served_under_its_own_address(lab, servers, product):
-    """As Calico has it: an address alone, a gateway that exists by proxy ARP only, and routes on the other hosts."""
+    """As Calico has it: an address alone, a gateway that is no host's address, and routes on the other hosts."""
     services = product.services("dns")
     services[0]["clients"] = ["10.244.0.0/24"]
     product.up(services=services)
     pod, gateway = "10.244.0.5", "169.254.1.1"
     with container(lab, pod, gateway, bridge=None) as box:
         lab.client.run(["ip", "route", "add", pod, "dev", "box0"])
-        lab.client.sysctl("net/ipv4/conf/box0/proxy_arp", 1)
+        lab.client.run(["ip", "link", "set", "box0", "address", GATEWAY_MAC])
+        box.run("ip", "neigh", "add", gateway, "lladdr", GATEWAY_MAC, "dev", "eth0")
         for host in lab.replicas:
             host.run(["ip", "route", "add", "10.244.0.0/24", "via", lab.client.ipv4])
         try:
@@ -147,7 +151,12 @@ def test_another_host_of_the_backends_network_is_served_through_this_one_when_it
     services = product.services("dns")
     for service in services:
         service["backends"] = service["backends"][:2]
+    services[0]["clients"] = ["10.77.0.0/24"]
+    config = product.write(product.config(services=services))
+    assert "masquerade` in nft" in product.run("doctor", "--config", config).stdout
     services[0]["clients"] = [lab.client.ipv4]
+    config = product.write(product.config(services=services))
+    assert "masquerade` in nft" not in product.run("doctor", "--config", config).stdout
     product.up(services=services)
     other = lab.replica("c")
     other.run(["ip", "route", "add", VIP4, "via", lab.client.ipv4])
