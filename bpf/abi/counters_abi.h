@@ -60,5 +60,9 @@
   X(29, HR_EXTRA_SENDS, extra_sends, hedging, \
     "datagrams beyond the first of each request: hedges, second copies around a suspect backend, probes, handovers. " \
     "The whole extra load: divide by `hedgerow_requests_total`") \
-  X(30, HR_REFUSALS, refusals, packets, "TCP resets and port unreachables that answered for a VIP's ports without a service")
+  X(30, HR_REFUSALS, refusals, packets, "TCP resets and port unreachables that answered for a VIP's ports without a service") \
+  X(31, HR_SELF_TESTS, self_tests, packets, \
+    "datagrams by which the daemon tests its own way, as the splitter saw them; no requests") \
+  X(32, HR_SELF_TESTS_BACK, self_tests_back, packets, \
+    "of those, as the reply program saw them at an uplink. Where they fall behind, something on the uplink ends packets")
 /* clang-format on */

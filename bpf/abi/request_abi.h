@@ -201,6 +201,8 @@ struct hr_fragment {
   __u16 action;
   __u16 way; /* enum hr_way, where `action` is to a client */
   __u32 id;
+  __u32 bytes; /* of layer 4, of all fragments so far */
+  __u32 total; /* as the last fragment tells; 0 = it has not come yet */
 };
 
 /* Map `backend_states`, index = backend id. */
@@ -390,9 +392,28 @@ HR_STATIC_ASSERT(sizeof(struct hr_wheel) == 384 + 8 * HR_FINE_SLOTS + 4 * HR_COA
 #define HR_MARK_HEDGE 0x4a000000u  /* the same, of a hedge. Sent on, and its fire error noted. */
 #define HR_MARK_RELEASE 0x4b000000u /* a consumed nack; value: request. Becomes that request's next attempt. */
 
+/*
+ * One datagram of a packet that held several, on its way back to the hook where it is judged. Value: the uplink at whose ingress
+ * that is. Its Ethernet source holds the frame's destination as it came.
+ */
+#define HR_MARK_SEGMENT_IN 0x4c000000u
+#define HR_MARK_SEGMENT_OUT 0x4d000000u /* the same, to the proxy interface's egress. Its Ethernet source holds the client's mark. */
+
 #define HR_MARK_OF_COPY(kind, place, request) ((kind) | (__u32)(place) << 20 | (request))
 #define HR_MARK_PLACE(mark) (((mark) >> 20) & (HR_MAX_BACKENDS_PER_SERVICE - 1))
 #define HR_MARK_REQUEST(mark) ((mark) & (HR_MAX_REQUESTS - 1))
+
+/*
+ * The payload of a datagram that tests the proxy's own way: from the daemon's socket to a VIP, back at an uplink's ingress as if a
+ * backend had sent it, and to the socket. `tag` (hr_load_config.clock_tag) proves the sender; from the splitter to the reply
+ * program the frame bears it as its Ethernet destination, so that the host's stack takes it for another host's where that
+ * program does not see it.
+ */
+struct hr_self_test {
+  __u64 tag;
+  __u64 number; /* which backend's uplink: the place is this modulo HR_MAX_BACKENDS_PER_SERVICE */
+};
+HR_STATIC_ASSERT(sizeof(struct hr_self_test) == 16, "shorter than any DNS request");
 
 /* Fixed at load, as read-only data of the programs. Interface indices are of the namespace they are attached in. */
 struct hr_load_config {

@@ -109,9 +109,14 @@ HR_INLINE void hr_fragment_key_of(struct hr_fragment_key *key, const struct hr_p
 /* As long as Linux keeps an incomplete datagram (net.ipv4.ipfrag_time); identifications come round again. */
 #define HR_FRAGMENT_NS 30000000000ull
 
+HR_INLINE __u32 hr_fragment_bytes(const struct hr_packet *packet) {
+  return packet->l3_bytes - (packet->l4_offset - packet->l3_offset);
+}
+
 /* Called with the packet as it came in, before any rewriting. */
 HR_INLINE void hr_fragment_note(const struct hr_packet *packet, __u32 action, __u32 id, __u64 now_ns) {
-  struct hr_fragment fragment = {.seen_ns = now_ns, .action = action, .way = packet->way, .id = id};
+  struct hr_fragment fragment = {
+      .seen_ns = now_ns, .action = action, .way = packet->way, .id = id, .bytes = hr_fragment_bytes(packet)};
   struct hr_fragment_key key;
 
   hr_fragment_key_of(&key, packet);
@@ -133,4 +138,18 @@ HR_INLINE void hr_fragment_forget(const struct hr_packet *packet) {
 
   hr_fragment_key_of(&key, packet);
   bpf_map_delete_elem(&fragments, &key);
+}
+
+/*
+ * A later fragment went the way of its first. With the datagram's last byte its state ends, because the identification may come
+ * again at once, in a datagram that is not the proxy's. (A fragment that the network doubles ends it too early: the datagram is
+ * then lost, as when one of its fragments is.)
+ */
+HR_INLINE void hr_fragment_pass(const struct hr_packet *packet, struct hr_fragment *fragment) {
+  __u32 bytes = hr_fragment_bytes(packet), total;
+
+  if (packet->payload_bytes) WRITE_ONCE(fragment->total, packet->payload_bytes);
+  total = READ_ONCE(fragment->total);
+  if (__sync_fetch_and_add(&fragment->bytes, bytes) + bytes < total || !total) return;
+  hr_fragment_forget(packet);
 }

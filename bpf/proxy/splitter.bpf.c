@@ -9,6 +9,8 @@
 #include "bpf/proxy/clients.bpf.h"
 #include "bpf/proxy/refuse.bpf.h"
 #include "bpf/proxy/rewrite.bpf.h"
+#include "bpf/proxy/segment.bpf.h"
+#include "bpf/proxy/self_test.bpf.h"
 #include "bpf/proxy/trace.bpf.h"
 #include "bpf/proxy/track.bpf.h"
 
@@ -172,6 +174,7 @@ HR_INLINE int hr_split_later_fragment(struct __sk_buff *skb, struct hr_packet *p
   if (!backend) return TC_ACT_UNSPEC;
   service_stats = hr_stats_of(backend->service);
   hr_count(service_stats, HR_LATER_FRAGMENTS);
+  hr_fragment_pass(packet, fragment);
   return hr_send_to_backend(skb, packet, backend_id, service_stats);
 }
 
@@ -273,8 +276,14 @@ int hr_splitter(struct __sk_buff *skb) {
   policy = hr_policy_of(HR_CONFIG_SERVICE(config_id));
   if (!config || !policy) return TC_ACT_UNSPEC;
   if (!hr_may_use_vip(skb, &packet, config, HR_CONFIG_SERVICE(config_id))) return TC_ACT_SHOT;
-  return packet.protocol == IPPROTO_UDP ? hr_split_udp(skb, &packet, config_id, config, policy)
-                                        : hr_split_tcp(skb, &packet, config_id, config, policy);
+  if (packet.protocol == IPPROTO_TCP) return hr_split_tcp(skb, &packet, config_id, config, policy);
+  if (hr_is_self_test(skb, &packet)) return hr_turn_self_test(skb, &packet, config_id);
+  if (skb->gso_size && packet.way == HR_WAY_PROXY && hr_untrackable(skb, &packet, config, policy) == HR_REASON_GSO) {
+    int verdict = hr_to_segments(skb, HR_MARK_SEGMENT_OUT, 0);
+
+    if (verdict >= 0) return verdict;
+  }
+  return hr_split_udp(skb, &packet, config_id, config, policy);
 }
 
 char hr_license[] SEC("license") = "Dual BSD/GPL";

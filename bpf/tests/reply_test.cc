@@ -205,14 +205,6 @@ TEST_F(ReplyTest, WhenTheFlowMapIsFullTheOldestIsForgotten) {
   EXPECT_EQ(Reply(DnsReply4(1, kA4, 0, "www.example.org", 10000 + 4095)).verdict, kRedirected);
 }
 
-TEST_F(ReplyTest, DatagramsMergedByGroPassUnjudgedAndAreCounted) {
-  Split(DnsRequest4(1));
-  const RunResult run = Reply(DnsReply4(1, kA4), {.gso_segs = 2, .gso_size = 40});
-  EXPECT_EQ(run.verdict, kRedirected);
-  EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4:merged", 1), Pair("dns4.replies", 1),
-                                                Pair("dns4.replies_untracked", 1)));
-}
-
 TEST_F(ReplyTest, WhatDoesNotComeFromABackendStaysUntouched) {
   Split(DnsRequest4(1));
   ExpectUntouched(DnsReply4(1, "10.77.0.99"), {});

@@ -176,6 +176,8 @@ absl::Status KernelObject::Control(hr_control_operation operation, uint32_t serv
                                           request.service));
 }
 
+uint64_t KernelObject::ClockTag() const { return skeleton_->rodata->load_config.clock_tag; }
+
 absl::StatusOr<bool> KernelObject::CheckClock() const {
   char frame[60] = {};
   LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame, .data_size_in = sizeof(frame));
