@@ -35,6 +35,7 @@ struct LinkInfo {
   int peer_ifindex = 0;  // a veth's other end, when it is in this namespace; 0 otherwise
 
   bool up() const;
+  bool resolves() const;  // it asks for neighbours' addresses (ARP, neighbour discovery)
   bool ethernet() const;  // frames start with an Ethernet header
 };
 
@@ -45,6 +46,10 @@ absl::StatusOr<std::vector<LinkInfo>> ListLinks();
 absl::Status SetLinkUp(absl::string_view name);
 absl::Status SetLinkDown(absl::string_view name);
 absl::Status SetLinkMtu(absl::string_view name, uint32_t mtu_bytes);
+
+// Makes one of our own interfaces again what it was made as: up, with its hardware address, and without ARP. `made` is what
+// CreateVethPair() returned of it; the interface may have another name by now. Returns whether anything had been changed.
+absl::StatusOr<bool> KeepAsMade(const LinkInfo& made);
 
 struct VethOptions {
   std::string name{};

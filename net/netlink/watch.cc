@@ -19,9 +19,9 @@ constexpr std::array<uint32_t, 6> kGroups = {RTNLGRP_LINK,        RTNLGRP_TC,   
                                              RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE};
 
 // In the order of WatchKind.
-constexpr std::array<absl::string_view, 9> kKindNames = {
-    "interface gone", "interface down", "interface up", "MTU changed", "qdisc or filter removed",
-    "route gone",     "address gone",   "address back", "events lost"};
+constexpr std::array<absl::string_view, 10> kKindNames = {
+    "interface gone", "interface down", "interface up", "MTU changed", "hardware address or ARP changed",
+    "qdisc or filter removed", "route gone", "address gone", "address back", "events lost"};
 static_assert(kKindNames.size() == static_cast<size_t>(WatchKind::kEventsLost) + 1);
 
 }  // namespace
@@ -44,11 +44,15 @@ absl::StatusOr<Watcher> Watcher::Start(const WatchSpec& spec) {
   for (const int ifindex : spec.ifindexes) {
     const auto link = FindLink(ifindex);
     if (!link.ok()) return link.status();
-    watcher.links_[ifindex] = {.present = true, .up = link->up(), .mtu_bytes = link->mtu_bytes};
+    watcher.links_[ifindex] = StateOf(*link);
   }
   watcher.route_present_.assign(spec.routes.size(), true);
   watcher.address_present_.assign(spec.addresses.size(), true);
   return watcher;
+}
+
+Watcher::LinkState Watcher::StateOf(const LinkInfo& link) {
+  return {.present = true, .up = link.up(), .mtu_bytes = link.mtu_bytes, .resolves = link.resolves(), .mac = link.mac};
 }
 
 void Watcher::OnLinkState(int ifindex, const LinkState& now, std::vector<WatchEvent>& out) {
@@ -64,6 +68,8 @@ void Watcher::OnLinkState(int ifindex, const LinkState& now, std::vector<WatchEv
     out.push_back({.kind = now.up ? WatchKind::kLinkUp : WatchKind::kLinkDown, .ifindex = ifindex});
   if (before.mtu_bytes != now.mtu_bytes)
     out.push_back({.kind = WatchKind::kMtuChanged, .ifindex = ifindex, .mtu_bytes = now.mtu_bytes});
+  if (before.mac != now.mac || before.resolves != now.resolves)
+    out.push_back({.kind = WatchKind::kLinkChanged, .ifindex = ifindex});
 }
 
 void Watcher::OnMessage(const netlink::Message& message, Touched& touched, std::vector<WatchEvent>& out) {
@@ -75,9 +81,12 @@ void Watcher::OnMessage(const netlink::Message& message, Touched& touched, std::
       if (header.ifi_family != AF_UNSPEC || !links_.contains(header.ifi_index)) return;
       touched.routes = true;
       touched.addresses = true;
+      const LinkState& known = links_[header.ifi_index];
       LinkState now{.present = message.type == RTM_NEWLINK, .up = (header.ifi_flags & IFF_UP) != 0};
-      now.mtu_bytes = message.AttributesAfter<ifinfomsg>().Value<uint32_t>(IFLA_MTU).value_or(
-          links_[header.ifi_index].mtu_bytes);
+      now.resolves = (header.ifi_flags & IFF_NOARP) == 0;
+      const auto attributes = message.AttributesAfter<ifinfomsg>();
+      now.mtu_bytes = attributes.Value<uint32_t>(IFLA_MTU).value_or(known.mtu_bytes);
+      now.mac = attributes.Value<MacAddress>(IFLA_ADDRESS).value_or(known.mac);
       OnLinkState(header.ifi_index, now, out);
       return;
     }
@@ -118,12 +127,7 @@ absl::Status Watcher::CompareLinks(std::vector<WatchEvent>& out) {
   for (const auto& [ifindex, known] : std::map<int, LinkState>(links_)) {
     const auto link = FindLink(ifindex);
     if (!link.ok() && !absl::IsNotFound(link.status())) return link.status();
-    LinkState now{.present = link.ok()};
-    if (link.ok()) {
-      now.up = link->up();
-      now.mtu_bytes = link->mtu_bytes;
-    }
-    OnLinkState(ifindex, now, out);
+    OnLinkState(ifindex, link.ok() ? StateOf(*link) : LinkState{.present = false}, out);
   }
   return absl::OkStatus();
 }

@@ -34,6 +34,7 @@ enum class WatchKind {
   kLinkDown,  // reported even if it is up again by now: a qdisc's packets are lost on the way (the clock's too)
   kLinkUp,
   kMtuChanged,    // mtu_bytes is the new one
+  kLinkChanged,   // another hardware address, or ARP on or off
   kQdiscChanged,  // a qdisc or filter was removed or replaced: the clock, or a clsact program of ours
   kRouteGone,     // `route`
   kAddressGone,   // `address` on `ifindex`
@@ -70,6 +71,8 @@ class Watcher {
     bool present = true;
     bool up = false;
     uint32_t mtu_bytes = 0;
+    bool resolves = false;
+    MacAddress mac{};
   };
   struct Touched {
     bool routes = false;
@@ -78,6 +81,7 @@ class Watcher {
   explicit Watcher(const WatchSpec& spec, netlink::Socket events) : spec_(spec), events_(std::move(events)) {}
 
   void OnMessage(const netlink::Message& message, Touched& touched, std::vector<WatchEvent>& out);
+  static LinkState StateOf(const LinkInfo& link);
   void OnLinkState(int ifindex, const LinkState& now, std::vector<WatchEvent>& out);
   absl::Status CompareLinks(std::vector<WatchEvent>& out);
   absl::Status CompareRoutes(std::vector<WatchEvent>& out);

@@ -129,6 +129,17 @@ TEST_F(WatchTest, MtuAndQdiscChangesAreSeen) {
   });
 }
 
+TEST_F(WatchTest, AnotherHardwareAddressAndArpAreSeen) {
+  InHost([&] {
+    ASSERT_EQ(Shell("ip link set hr0 address 02:00:00:00:00:77"), 0);
+    EXPECT_THAT(Events(), ElementsAre("hardware address or ARP changed, hr0"));
+    ASSERT_EQ(Shell("ip link set hr0 arp off"), 0);
+    Events();
+    ASSERT_EQ(Shell("ip link set hr0 arp on"), 0);
+    EXPECT_THAT(Events(), ElementsAre("hardware address or ARP changed, hr0"));
+  });
+}
+
 TEST_F(WatchTest, VanishedInterfacesAreSeen) {
   InHost([&] {
     ASSERT_EQ(Shell("ip link del hr0"), 0);

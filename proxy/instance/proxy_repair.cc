@@ -68,9 +68,8 @@ ProxyInstance::Restored ProxyInstance::Restore() {
   };
   for (const net::LinkInfo* own :
        {&links_.proxy.link, &links_.proxy.peer, &links_.clock.link, &links_.clock.peer}) {
-    const auto now = net::FindLink(own->ifindex);
-    if (!keep(now.status(), absl::StrCat("our interface ", own->name)) || now->up()) continue;
-    if (keep(net::SetLinkUp(own->name), absl::StrCat("setting ", own->name, " up"))) ++restored.links;
+    const auto changed = net::KeepAsMade(*own);
+    if (keep(changed.status(), absl::StrCat("our interface ", own->name)) && *changed) ++restored.links;
   }
   const auto present = net::ListVipRoutes(links_.proxy.link.ifindex);
   if (!keep(present.status(), "listing our routes", ProblemCode::kVipRouteLost)) return restored;
