@@ -14,6 +14,7 @@
 #include "net/tc/clsact.h"
 #include "net/netlink/link.h"
 #include "net/netlink/route.h"
+#include "net/netlink/uplink_route.h"
 #include "net/tc/tc_attach.h"
 #include "net/tc/tcx.h"
 
@@ -108,7 +109,20 @@ class Cleaner {
       return;
     }
     for (const VipRoute& route : *routes) {
+      RemoveUplinkRoutes(route.vip);
       Note(DeleteVipRoute(route), absl::StrCat("route ", route.vip.ToString(), " dev ", link.name));
+    }
+  }
+
+  void RemoveUplinkRoutes(const IpAddress& vip) {
+    const auto routes = ListUplinkRoutes();
+    if (!routes.ok()) {
+      report_.failures.push_back(absl::StrCat("routes by uplinks: ", routes.status().message()));
+      return;
+    }
+    for (const VipRoute& route : *routes) {
+      if (route.vip == vip)
+        Note(DeleteUplinkRoute(route), absl::StrCat("route ", vip.ToString(), " dev ", LinkName(route.ifindex)));
     }
   }
 

@@ -59,5 +59,6 @@
   X(28, HR_PUSHBACKS, pushbacks, hedging, "answers that asked for later hedges, or for none") \
   X(29, HR_EXTRA_SENDS, extra_sends, hedging, \
     "datagrams beyond the first of each request: hedges, second copies around a suspect backend, probes, handovers. " \
-    "The whole extra load: divide by `hedgerow_requests_total`")
+    "The whole extra load: divide by `hedgerow_requests_total`") \
+  X(30, HR_REFUSALS, refusals, packets, "TCP resets and port unreachables that answered for a VIP's ports without a service")
 /* clang-format on */

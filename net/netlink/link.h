@@ -20,6 +20,9 @@
 
 namespace hedgerow::net {
 
+// lo's, in every network namespace.
+inline constexpr int kLoopbackIfindex = 1;
+
 using MacAddress = std::array<uint8_t, 6>;
 
 struct LinkInfo {

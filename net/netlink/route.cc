@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "net/netlink/link.h"
 #include "net/netlink/netlink.h"
+#include "net/netlink/uplink_route.h"
 
 namespace hedgerow::net {
 namespace {
@@ -21,6 +22,7 @@ struct TableRoute {
   IpAddress destination;
   int ifindex = 0;
   uint8_t protocol = 0;
+  uint32_t metric = 0;
   std::optional<IpAddress> source;
 };
 
@@ -62,6 +64,7 @@ absl::StatusOr<std::vector<TableRoute>> ListHostRoutes(int family, int ifindex, 
     TableRoute found{.destination = *destination,
                      .ifindex = static_cast<int>(attributes.Value<uint32_t>(RTA_OIF).value_or(0)),
                      .protocol = route.rtm_protocol,
+                     .metric = attributes.Value<uint32_t>(RTA_PRIORITY).value_or(0),
                      .source = AddressAttribute(attributes, RTA_PREFSRC)};
     if (ifindex != 0 && found.ifindex != ifindex) return;
     if (protocol != RTPROT_UNSPEC && found.protocol != protocol) return;
@@ -106,7 +109,7 @@ absl::StatusOr<bool> CheckVip(const VipRoute& route) {
   const auto routes = ListHostRoutes(route.vip.family(), 0, RTPROT_UNSPEC);
   if (!routes.ok()) return routes.status();
   for (const TableRoute& existing : *routes) {
-    if (existing.destination != route.vip) continue;
+    if (existing.destination != route.vip || existing.metric == kUplinkRouteMetric) continue;
     const bool ours = existing.protocol == kRouteProtocol && existing.ifindex == route.ifindex;
     if (ours && existing.source == route.source) return true;
     if (ours) continue;  // Ours with an older source: replaced by the caller.

@@ -36,6 +36,7 @@ absl::StatusOr<std::unique_ptr<Guardian>> Guardian::Start(const v1::Config& conf
     if (timer.ok()) self->timers_.push_back(*timer);
     return timer.status();
   };
+  guardian->ServeBoundClients();
   if (status.ok()) status = every(kTick, [self] { self->EveryTick(); });
   if (status.ok()) status = every(absl::Seconds(1), [self] { self->EverySecond(); });
   if (!status.ok()) return status;
@@ -134,6 +135,14 @@ void Guardian::RepairAttachments() {
   }
 }
 
+void Guardian::ServeBoundClients() {
+  std::vector<Problem> problems = instance_.ServeBoundClients();
+  if (problems != bound_problems_) {
+    for (const Problem& problem : problems) LogError(problem.ToString());
+  }
+  bound_problems_ = std::move(problems);
+}
+
 void Guardian::Repair() {
   const ProxyInstance::Restored restored = instance_.Restore();
   facts_.links_restored += static_cast<uint64_t>(restored.links);
@@ -141,6 +150,7 @@ void Guardian::Repair() {
   if (restored.links + restored.routes > 0) {
     LogInfo("restored ", restored.links, " links and ", restored.routes, " routes");
   }
+  ServeBoundClients();
   if (restored.problems != repair_problems_) {
     for (const Problem& problem : restored.problems) LogError(problem.text);
   }
@@ -180,6 +190,7 @@ void Guardian::EverySecond() {
     give_up_("every uplink is gone; no backend can be reached");
     return;
   }
+  ServeBoundClients();
   // What could not be repaired at the event (an address that comes back later) is tried again.
   if (!repair_problems_.empty()) Repair();
   const auto snapshot = instance_.data_plane().reader().Read(/*histograms=*/true);
@@ -213,6 +224,7 @@ void Guardian::UpdateProblems() {
                         absl::StrCat("the address ", address, " is gone: replies cannot find their way back")});
   }
   problems.insert(problems.end(), repair_problems_.begin(), repair_problems_.end());
+  problems.insert(problems.end(), bound_problems_.begin(), bound_problems_.end());
   if (!data_plane_problem_.empty()) problems.push_back({ProblemCode::kDataPlane, data_plane_problem_});
   if (!reload_problem_.empty()) problems.push_back({ProblemCode::kReload, reload_problem_});
   facts_.problems = std::move(problems);

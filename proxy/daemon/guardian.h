@@ -63,6 +63,7 @@ class Guardian {
   void OnEvents();
   void OnEvent(const net::WatchEvent& event);
   void OnUplink(const net::WatchEvent& event);
+  void ServeBoundClients();
   void Repair();
   void RepairAttachments();
   void RepairClock();
@@ -86,6 +87,7 @@ class Guardian {
   std::set<std::string> lost_addresses_;  // "10.77.0.1 of eth0": clients' packets carry it as their source
   absl::Time last_uplink_gone_ = absl::InfiniteFuture();
   std::vector<Problem> repair_problems_;
+  std::vector<Problem> bound_problems_;
   std::string data_plane_problem_;
   std::string reload_problem_;  // what was begun or retired and cannot be ended
   bool resting_ = false;

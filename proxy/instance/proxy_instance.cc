@@ -297,7 +297,11 @@ absl::Status ProxyInstance::AttachOne(const ProgramInfo& program) {
   absl::Status status;
   switch (program.hook) {
     case Hook::kProxyEgress:
-      return AttachProgram(program, links_.proxy.link.ifindex, net::Direction::kEgress);
+      status = AttachProgram(program, links_.proxy.link.ifindex, net::Direction::kEgress);
+      // What clients that are bound to an uplink send to a VIP leaves there.
+      if (status.ok()) status = AttachToUplinks(program, net::Direction::kEgress, topology_);
+      if (status.ok() && adopting_) status = AdoptRetiredUplinks(program, net::Direction::kEgress);
+      return status;
     case Hook::kProxyPeerIngress:
       return AttachProgram(program, links_.proxy.peer.ifindex, net::Direction::kIngress);
     case Hook::kClockIngress:
@@ -308,8 +312,10 @@ absl::Status ProxyInstance::AttachOne(const ProgramInfo& program) {
       status = AttachProgram(program, links_.clock.peer.ifindex, net::Direction::kEgress);
       return status.ok() ? AttachProgram(program, links_.proxy.peer.ifindex, net::Direction::kEgress) : status;
     case Hook::kUplinkIngress:
-      status = AttachToUplinks(program, topology_);
-      if (status.ok() && adopting_) status = AdoptRetiredUplinks(program);
+      status = AttachToUplinks(program, net::Direction::kIngress, topology_);
+      // The kernel's own errors about what leaves by them are reported there.
+      if (status.ok()) status = AttachProgram(program, net::kLoopbackIfindex, net::Direction::kIngress);
+      if (status.ok() && adopting_) status = AdoptRetiredUplinks(program, net::Direction::kIngress);
   }
   return status;
 }

@@ -60,6 +60,9 @@ class ProxyInstance {
   };
   Restored Restore();
 
+  // Keeps a route to each VIP by each uplink, for clients that are bound to it. What failed.
+  std::vector<Problem> ServeBoundClients();
+
   // Gives our links the smallest MTU that the uplinks have now.
   absl::Status FollowMtu();
 
@@ -110,11 +113,12 @@ class ProxyInstance {
   absl::Status SaveRecord(const DaemonFacts& facts);
   absl::Status Attach(DaemonFacts& facts);
   absl::Status AttachOne(const ProgramInfo& program);
-  absl::Status AttachToUplinks(const ProgramInfo& program, const Topology& topology);
+  absl::Status AttachToUplinks(const ProgramInfo& program, net::Direction direction, const Topology& topology);
   absl::Status AttachProgram(const ProgramInfo& program, int ifindex, net::Direction direction);
   absl::Status AddRoutes(const v1::Config& config, const Topology& topology);
-  const net::Attachment* AttachmentOn(int ifindex) const;
-  absl::Status AdoptRetiredUplinks(const ProgramInfo& program);
+  absl::Status LeaveBoundClients();
+  const net::Attachment* AttachmentOn(int ifindex, absl::string_view role) const;
+  absl::Status AdoptRetiredUplinks(const ProgramInfo& program, net::Direction direction);
   void TakeBack(const std::vector<net::VipRoute>& routes);
   absl::Status TakeBackRoster();
   absl::Status EndReload();
@@ -159,6 +163,8 @@ class ProxyInstance {
   std::vector<bool> attached_anew_;  // beside attachments_
   std::vector<std::string> links_anew_;
   std::vector<net::VipRoute> routes_;
+  std::vector<net::VipRoute> bound_;  // by uplinks, as ServeBoundClients() last wanted them
+  bool serves_bound_ = false;
   std::vector<net::UniqueFd> reserve_;
   UndoStack undo_;  // last member: unwinds before what it refers to goes
 };

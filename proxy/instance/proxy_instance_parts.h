@@ -19,8 +19,9 @@
 
 namespace hedgerow {
 
-// The program that is attached to the uplinks.
+// The programs that are attached to the uplinks, beside lo and the proxy interface.
 inline constexpr char kReplyProgram[] = "hr_reply";
+inline constexpr char kSplitterProgram[] = "hr_splitter";
 
 inline absl::Status Annotate(const absl::Status& status, absl::string_view what) {
   if (status.ok()) return status;

@@ -76,8 +76,6 @@ def test_every_alert_has_such_a_test_and_says_what_to_do():
         for rule in group["rules"]:
             assert rule["labels"]["severity"] in ("page", "warning"), rule["alert"]
             assert rule["annotations"]["summary"] and rule["annotations"]["description"], rule["alert"]
-    guide = (PROJECT / "docs" / "dashboard.md").read_text(encoding="utf-8")
-    assert [name for name in fires if f"`{name}`" not in guide] == []
 
 
 def test_a_rule_that_cannot_fire_would_be_found(tmp_path):
