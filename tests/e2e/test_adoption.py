@@ -221,6 +221,16 @@ def test_route_link_and_clock_taken_away_while_no_daemon_lives_are_put_back(lab,
     go_on(lab, servers["a"])
 
 
+def test_a_hardware_address_changed_while_no_daemon_lives_is_put_back(lab, servers, product):
+    product.up()
+    end(product, signal.SIGKILL)
+    lab.client.run(["ip", "link", "set", "hr0", "address", "02:00:00:00:00:77"])
+    assert dig(lab.client, VIP4, "www.example.test", timeout_s=1).status is None  # the kernel takes answers for another host's
+    assert start(product)["how"] == "adopted"
+    assert int(product.status()["links_restored"]) == 1
+    assert who_answers(lab.client, VIP4) in ("a", "b") and who_answers(lab.client, VIP6) in ("a", "b")
+
+
 @pytest.mark.parametrize("link", ["hr0", "hr0c0"])
 def test_an_own_interface_deleted_while_no_daemon_lives_is_made_again(lab, servers, product, link):
     product.up()
