@@ -9,14 +9,23 @@
 #include "bpf/abi/base_abi.h"
 #include "bpf/abi/siphash_abi.h"
 
+/* What pairs a reply with its request. Of one profile, both directions have the same. */
+enum hr_pairing {
+  HR_PAIR_BYTES = 0,   /* bytes at a fixed offset */
+  HR_PAIR_SOCKET = 1,  /* the client's socket alone: one request of it waits at a time */
+  HR_PAIR_ONE_WAY = 2, /* nothing: there are no replies. Each datagram is forwarded once */
+  HR_PAIR_FLOW = 3,    /* nothing: all datagrams of a client's socket go to one backend, which keeps state about it */
+};
+
 /*
- * Where the correlation bytes stand in a UDP payload. length is 1..HR_CORRELATION_BYTES. The mask covers the bytes in
- * memory order and is 0 beyond length; what it leaves out is no part of the key.
+ * Where the correlation bytes stand in a UDP payload. length is 1..HR_CORRELATION_BYTES; 0 where no bytes pair. The mask covers
+ * the bytes in memory order and is 0 beyond length; what it leaves out is no part of the key.
  */
 struct hr_field {
   __u16 offset;
   __u16 length;
-  __u32 pad;
+  __u8 pairing; /* enum hr_pairing */
+  __u8 pad[3];
   __u64 mask[HR_CORRELATION_BYTES / 8];
 };
 HR_STATIC_ASSERT(sizeof(struct hr_field) == 24, "hr_field is 24 bytes");
@@ -144,7 +153,7 @@ struct hr_service_config {
   __u32 parked_share;
   __u32 client_networks; /* of `clients`: from which this host may forward packets to the VIP */
   __u32 pad1;
-  __u64 pad;
+  __u64 flow_timeout_ns; /* HR_PAIR_FLOW: a client that is silent for longer is a new one */
   struct hr_network clients[HR_MAX_CLIENT_NETWORKS];
 };
 HR_STATIC_ASSERT(sizeof(struct hr_service_config) == 1536, "hr_service_config is 1536 bytes, 24 cache lines");

@@ -59,5 +59,7 @@
   X(28, HR_PUSHBACKS, pushbacks, hedging, "answers that asked for later hedges, or for none") \
   X(29, HR_EXTRA_SENDS, extra_sends, hedging, \
     "datagrams beyond the first of each request: hedges, second copies around a suspect backend, probes, handovers. " \
-    "The whole extra load: divide by `hedgerow_requests_total`")
+    "The whole extra load: divide by `hedgerow_requests_total`") \
+  X(30, HR_FLOWS, flows, packets, "profile `flow`: flows that began") \
+  X(31, HR_FLOWS_MOVED, flows_moved, packets, "profile `flow`: flows that went on with another backend, because theirs was down or removed")
 /* clang-format on */

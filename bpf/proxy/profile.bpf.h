@@ -131,12 +131,21 @@ HR_INLINE __u32 hr_is_leaderless(struct __sk_buff *skb, struct hr_payload payloa
   return config->cluster_id && config->profile.hint_bytes && hr_rule_holds(skb, payload, &config->profile.hint_rule);
 }
 
-/* Correlation bytes into a zeroed key field that is aligned to 8; -1 when the payload does not reach that far. */
+/* Are there no requests and replies to this profile, but datagrams alone? */
+HR_INLINE int hr_is_unpaired(const struct hr_field *field) {
+  return field->pairing == HR_PAIR_ONE_WAY || field->pairing == HR_PAIR_FLOW;
+}
+
+/*
+ * Correlation bytes into a zeroed key field that is aligned to 8; -1 when the payload does not reach that far, or where nothing
+ * pairs.
+ */
 HR_INLINE int hr_read_correlation(struct __sk_buff *skb, struct hr_payload payload, const struct hr_field *field,
                                   __u8 correlation[HR_CORRELATION_BYTES]) {
   __u64 length = field->length;
   __u32 offset = field->offset;
 
+  if (field->pairing != HR_PAIR_BYTES) return field->pairing == HR_PAIR_SOCKET ? 0 : -1;
   if (offset + length > payload.bytes) return -1;
   length--; /* one comparison for both bounds: 6.1's verifier learns nothing from `length == 0` */
   HR_KEEP_BOUND(length);
@@ -172,7 +181,7 @@ HR_INLINE int hr_parked_is_request(const struct hr_parked *parked, __u32 payload
 }
 
 /*
- * Correlation bytes as two words, cut by the field's mask. Both supported architectures are little-endian, as the masks
+ * The same as two words, cut by the field's mask. Both supported architectures are little-endian, as the masks
  * and values of matches are made for; the result equals hr_read_correlation()'s zero-padded bytes.
  */
 HR_INLINE int hr_parked_correlation(const struct hr_parked *parked, __u32 payload_bytes, const struct hr_field *field,
@@ -181,6 +190,7 @@ HR_INLINE int hr_parked_correlation(const struct hr_parked *parked, __u32 payloa
   __u32 length = field->length;
   __u64 offset = field->offset;
 
+  if (field->pairing != HR_PAIR_BYTES) return field->pairing == HR_PAIR_SOCKET ? 0 : -1;
   if (offset + length > payload_bytes || length == 0 || length > HR_CORRELATION_BYTES) return -1;
   offset += sizeof(struct udphdr);
   HR_KEEP_BOUND(offset);

@@ -32,6 +32,12 @@ HR_INLINE void hr_suspect(struct hr_backend_state *state, struct hr_stats *servi
   hr_count(service_stats, HR_SUSPECTED);
 }
 
+/* The network says that nothing receives there: no wait can be worth it where no request can be asked for again. */
+HR_INLINE void hr_note_down(struct hr_backend_state *state, struct hr_stats *service_stats, __u64 now_ns) {
+  state->health_since_ns = now_ns;
+  if (__sync_lock_test_and_set(&state->health, HR_DOWN) == HR_HEALTHY) hr_count(service_stats, HR_SUSPECTED);
+}
+
 /* A backend's health as of now. A global function: verified once. */
 HR_GLOBAL __u32 hr_health_of(__u32 config_id, __u32 backend_id, __u64 now_ns) {
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
@@ -48,6 +54,8 @@ HR_GLOBAL __u32 hr_health_of(__u32 config_id, __u32 backend_id, __u64 now_ns) {
     __sync_lock_test_and_set(&state->health, HR_HEALTHY);
   if (state->health == HR_SUSPECT && now_ns > state->health_since_ns + config->election_timeout_ns)
     __sync_val_compare_and_swap(&state->health, HR_SUSPECT, HR_DOWN);
+  if (state->health == HR_DOWN && hr_error_is_old(config, state, now_ns))
+    __sync_val_compare_and_swap(&state->health, HR_DOWN, HR_HEALTHY);
   return state->health;
 }
 

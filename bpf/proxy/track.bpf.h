@@ -155,6 +155,8 @@ HR_INLINE __u32 hr_take_key_over(struct hr_wheel *wheel, __u32 config_id, const 
       __sync_fetch_and_or(&old->masks, HR_MASKS_SENT(1u << fresh->first));
       return HR_REASON_RETRANSMISSION;
     }
+    /* Nothing tells the replies to the two apart. The older request keeps the socket: its reply comes first. */
+    if (config->profile.request_correlation.pairing == HR_PAIR_SOCKET) return HR_REASON_KEY_BUSY;
     detached = HR_WORD(HR_WORD_GENERATION(word), HR_WORD_WINNER(word), HR_WORD_DETACHED, HR_STATE_SUPERSEDED);
     old->done_ns = now_ns;
   }

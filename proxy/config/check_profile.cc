@@ -5,6 +5,7 @@
 #include "proxy/config/check_profile.h"
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
@@ -18,6 +19,8 @@ namespace {
 
 constexpr uint32_t kNtpPort = 123;
 constexpr size_t kMatchBytes = 8;
+// IANA's service names snmptrap, syslog, ipfix and sflow; NetFlow's and statsd's usual ports.
+constexpr uint32_t kOneWayPorts[] = {162, 514, 2055, 4739, 6343, 8125};
 
 // A match's bytes are given as hexadecimal digits or as they are.
 size_t BytesOf(const v1::Match& match) {
@@ -49,10 +52,8 @@ class ProfileChecker : Checks {
 
   // `path` ends before a key: "services[0].raw.".
   void Block(const v1::Profile& profile, const std::string& path) {
-    const uint32_t length = profile.request_length(), reply_length = profile.reply_length();
-    if (length != 0 && reply_length != 0 && length != reply_length)
-      Add(path + "reply_length", absl::StrCat("got ", reply_length, ", expected request_length, which is ", length,
-                                              " (a reply repeats the request's bytes)"));
+    const uint32_t length = profile.request_length();
+    Pairing(profile, path);
     Mask(profile.mask(), length, "request_length, which is ", path + "mask");
     if (!profile.mask().empty() && profile.mask().find_first_not_of('0') == std::string::npos)
       Add(path + "mask", "got only zeros, expected a bit that counts");
@@ -70,6 +71,30 @@ class ProfileChecker : Checks {
   }
 
  private:
+  // One thing pairs replies with requests, or there are none to pair.
+  void Pairing(const v1::Profile& profile, const std::string& path) {
+    const uint32_t length = profile.request_length(), reply_length = profile.reply_length();
+    const bool bytes = length != 0 || reply_length != 0;
+    const int kinds = bytes + profile.by_socket() + profile.one_way() + profile.flow();
+    if (kinds == 0)
+      return Add(path + "request_length",
+                 "got nothing that pairs a reply with its request, expected request_length and reply_length, or one of by_socket, "
+                 "one_way and flow");
+    if (kinds > 1) {
+      const char* key = profile.flow() ? "flow" : profile.one_way() ? "one_way" : "by_socket";
+      return Add(path + key, absl::StrCat("got \"true\" beside another way to pair, expected one of request_length and "
+                                          "reply_length, by_socket, one_way, flow"));
+    }
+    if (bytes && length != reply_length)
+      Add(path + "reply_length", absl::StrCat("got ", reply_length, ", expected request_length, which is ", length,
+                                              " (a reply repeats the request's bytes)"));
+    if (!profile.one_way() && !profile.flow()) return;
+    if (profile.requests_size() + profile.operations_size() + profile.replies_size() + profile.negative_replies_size() == 0)
+      return;
+    Add(path + (profile.flow() ? "flow" : "one_way"),
+        "got \"true\", expected no requests, operations, replies and negative_replies beside it: every datagram is forwarded once");
+  }
+
   // A client takes half of the round trip for the way back. An answer that waited for a hedge, or came another
   // way, makes that half wrong by up to the delay, and sets the clock by it.
   void Ntp(const v1::Service& service, const std::string& path) {
@@ -168,6 +193,10 @@ class ProfileChecker : Checks {
 };
 
 }  // namespace
+
+bool IsPortOfOneWay(uint32_t port) {
+  return std::find(std::begin(kOneWayPorts), std::end(kOneWayPorts), port) != std::end(kOneWayPorts);
+}
 
 void CheckProfile(const v1::Profile& profile, const Locations& locations, Diagnostics& errors) {
   ProfileChecker(locations, errors).Block(profile, "");

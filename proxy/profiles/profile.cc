@@ -38,6 +38,13 @@ hr_field MakeField(uint32_t offset, uint32_t length, const std::string& mask = "
   return field;
 }
 
+// One-way first: a configuration may get it beside what it says itself (Complete in config/check.h).
+hr_pairing PairingOf(const v1::Profile& words) {
+  if (words.one_way()) return HR_PAIR_ONE_WAY;
+  if (words.flow()) return HR_PAIR_FLOW;
+  return words.by_socket() ? HR_PAIR_SOCKET : HR_PAIR_BYTES;
+}
+
 hr_match MakeMatch(const v1::Match& words) {
   const std::string bytes = words.text().empty() ? absl::HexStringToBytes(words.bytes()) : words.text();
   hr_match match{};
@@ -104,8 +111,10 @@ hr_profile ProfileOf(const v1::Service& service) {
   if (effective == nullptr) return {};
   const v1::Profile& words = *effective;
   hr_profile profile{};
+  const hr_pairing pairing = PairingOf(words);
   profile.request_correlation = MakeField(words.request_offset(), words.request_length(), words.mask());
   profile.reply_correlation = MakeField(words.reply_offset(), words.reply_length(), words.mask());
+  profile.request_correlation.pairing = profile.reply_correlation.pairing = pairing;
   profile.request_min_bytes =
       static_cast<uint16_t>(std::max(words.min_bytes(), words.request_offset() + words.request_length()));
   profile.reply_min_bytes =

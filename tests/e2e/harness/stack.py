@@ -14,8 +14,9 @@ from deploy.lab.servers import DNS_SERVERS, OTHER_SERVERS, Server, ask
 from harness.echo import EchoServer
 from harness.node import NodeStub
 from harness.product import Product
+from harness.unpaired import SessionServer, SinkServer
 
-SERVERS = {**DNS_SERVERS, **OTHER_SERVERS, "echo": EchoServer, "node": NodeStub}
+SERVERS = {**DNS_SERVERS, **OTHER_SERVERS, "echo": EchoServer, "node": NodeStub, "sessions": SessionServer, "sink": SinkServer}
 
 
 class Stack:
