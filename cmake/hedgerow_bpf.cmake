@@ -32,10 +32,10 @@ function(hedgerow_bpf_object name source)
   cmake_path(ABSOLUTE_PATH source BASE_DIRECTORY "${CMAKE_CURRENT_SOURCE_DIR}")
   set(object "${HEDGEROW_BPF_DIR}/${name}.bpf.o")
   list(TRANSFORM arg_DEFINES PREPEND "-D" OUTPUT_VARIABLE defines)
-  # -mcpu=v3: 32-bit and exchange atomics.
+  # -mcpu=v3: 32-bit and exchange atomics. The verifier quotes lines with their files, so these are named from the root.
   add_custom_command(
     OUTPUT "${object}"
-    COMMAND "${HEDGEROW_BPF_CLANG}" -target bpf -mcpu=v3 -O2 -g -std=gnu11 -Wall -Wextra -Werror
+    COMMAND "${HEDGEROW_BPF_CLANG}" -target bpf -mcpu=v3 -O2 -g "-ffile-prefix-map=${CMAKE_SOURCE_DIR}/=" -std=gnu11 -Wall -Wextra -Werror
             -D__TARGET_ARCH_${HEDGEROW_BPF_ARCH} ${defines} "-I${CMAKE_SOURCE_DIR}" ${HEDGEROW_BPF_SYSTEM_INCLUDES}
             -MD -MF "${object}.d" -MT "${object}" -c "${source}" -o "${object}"
     DEPENDS "${source}" ${arg_DEPS}

@@ -36,7 +36,8 @@ size_t EditDistance(absl::string_view a, absl::string_view b) {
 std::string Suggest(absl::string_view word, const std::vector<std::string>& candidates) {
   if (word.size() > 40) return "";
   std::string best;
-  size_t best_distance = std::max<size_t>(1, word.size() / 3) + 1;
+  // A word of one letter is as near to every other letter.
+  size_t best_distance = word.size() < 2 ? 1 : std::max<size_t>(1, word.size() / 3) + 1;
   for (const std::string& candidate : candidates) {
     const size_t distance = EditDistance(absl::AsciiStrToLower(word), candidate);
     if (distance < best_distance) {

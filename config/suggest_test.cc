@@ -15,6 +15,7 @@ TEST(Suggest, FindsTheNearestWordOrNone) {
   EXPECT_EQ(Suggest("dead-line", keys), "deadline");
   EXPECT_EQ(Suggest("Delay", keys), "delay");
   EXPECT_EQ(Suggest("timeout", keys), "");
+  EXPECT_EQ(Suggest("c", {"a", "b"}), "");
   EXPECT_EQ(Suggest(std::string(5000, 'x'), keys), "");
 }
 

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <cstring>
 #include <filesystem>
@@ -24,6 +25,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
 
@@ -75,6 +77,9 @@ class Askers {
   std::array<Asker, kHighestDescriptor> known_ ABSL_GUARDED_BY(mutex_);
 };
 
+// By AdminSocket::For.
+std::array<std::atomic<uint64_t>, 2> refused_in_process{};
+
 absl::Status MakeFolder(const std::string& path) {
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   std::error_code error;
@@ -123,6 +128,10 @@ Asker AskerOf(const grpc::ServerContext& context) {
   int connection = -1;
   if (!absl::SimpleAtoi(absl::StripPrefix(context.peer(), "fd:"), &connection)) return {};
   return Askers::Get().Find(connection);
+}
+
+uint64_t AdminSocket::Refused(For kind) {
+  return refused_in_process[kind == For::kOwner ? 0 : 1].load(std::memory_order_relaxed);
 }
 
 AdminSocket::~AdminSocket() {
@@ -226,10 +235,11 @@ void AdminSocket::Place(int connection) {
     grpc::AddInsecureChannelFromFd(server_.get(), placed);
     return;
   }
-  const uint64_t refused = refused_.fetch_add(1, std::memory_order_relaxed) + 1;
-  if ((refused & (refused - 1)) == 0) {  // the first, the second, the fourth ...
+  refused_in_process[options_.group.empty() ? 0 : 1].fetch_add(1, std::memory_order_relaxed);
+  ++refused_;
+  if ((refused_ & (refused_ - 1)) == 0) {  // the first, the second, the fourth ...
     options_.log(absl::StrCat("the socket ", path_, " has all the connections that it may have; refused since the start: ",
-                              refused));
+                              refused_));
   }
   if (placed >= 0) close(placed);
   close(connection);
@@ -247,6 +257,22 @@ absl::StatusOr<std::unique_ptr<AdminSocket>> AdminSocket::Listen(const std::stri
   return server;
 }
 
+namespace {
+
+// Other sockets of the same folder that a process listens on: the user may have meant one of them.
+std::string OthersThatAnswer(const std::string& path) {
+  std::vector<std::string> others;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(path).parent_path(), error)) {
+    const std::string other = entry.path().string();
+    if (other != path && entry.is_socket(error) && KnockOnUnixSocket(other) == 0) others.push_back(other);
+  }
+  std::sort(others.begin(), others.end());
+  return others.empty() ? "" : absl::StrCat(". These answer: ", absl::StrJoin(others, ", "), " (name one with --socket)");
+}
+
+}  // namespace
+
 absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenAdminChannel(const std::string& path,
                                                                 const AdminPeer& peer) {
   // gRPC would retry for seconds and then say little; a plain connection tells at once what is wrong.
@@ -258,8 +284,10 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenAdminChannel(const std::strin
     return absl::PermissionDeniedError(absl::StrCat("no permission to open ", path, "; ", peer.who_may));
   }
   if (error != 0) {
-    return absl::UnavailableError(
-        absl::StrCat(peer.program, " is not running (nobody listens on ", path, ": ", strerror(error), ")"));
+    return absl::UnavailableError(absl::StrCat(
+        peer.program, " is not running: ",
+        error == ENOENT ? absl::StrCat(path, " does not exist") : absl::StrCat("no process listens on ", path, " (", strerror(error), ")"),
+        ". ", peer.hint, OthersThatAnswer(path)));
   }
   return grpc::CreateChannel(absl::StrCat("unix:", path), grpc::InsecureChannelCredentials());
 }

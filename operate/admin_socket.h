@@ -6,7 +6,6 @@
 
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -35,7 +34,7 @@ Asker AskerOf(const grpc::ServerContext& context);
 class AdminSocket {
  public:
   // Connections at a time, of all sockets for owners in this process and of all for groups, or fewer where the process may
-  // have less than 512 descriptors. What comes beyond is closed at once, counted and logged. gRPC aborts a process that has no descriptors left, so no asker may take them all.
+  // have less than 512 descriptors. What comes beyond is closed at once, counted (Refused) and logged. gRPC aborts a process that has no descriptors left, so no asker may take them all.
   static constexpr int kOwnerConnections = 64;
   static constexpr int kGroupConnections = 32;
 
@@ -63,8 +62,9 @@ class AdminSocket {
   // waits for a call whose handler waits.
   ~AdminSocket();
 
-  // Connections that found no place.
-  uint64_t refused() const { return refused_.load(std::memory_order_relaxed); }
+  // Connections that found no place, of all sockets of this kind that the process has had: for its metrics. Any thread.
+  enum class For { kOwner, kGroup };
+  static uint64_t Refused(For kind);
 
  private:
   AdminSocket(std::string path, std::unique_ptr<grpc::Service> service, Options options)
@@ -82,7 +82,7 @@ class AdminSocket {
   int first_ = 0;  // the numbers that its connections have: from this one
   int end_ = 0;    // to the one before this
   int next_ = 0;
-  std::atomic<uint64_t> refused_ = 0;
+  uint64_t refused_ = 0;  // the acceptor's
   std::thread acceptor_;
 };
 
@@ -94,6 +94,7 @@ int KnockOnUnixSocket(const std::string& path);
 struct AdminPeer {
   std::string program;  // "hedgerowd"
   std::string who_may;  // "the daemon's owner (root) may": open the socket
+  std::string hint;     // how it is started
 };
 
 // A client's channel. Unavailable, saying so in words, when no process listens on the socket; PermissionDenied

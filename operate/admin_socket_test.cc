@@ -85,7 +85,7 @@ class AdminSocketTest : public testing::Test {
     return AdminSocket::Listen(path, std::make_unique<EchoService>(gate_, asker_), options);
   }
   static absl::StatusOr<std::shared_ptr<grpc::Channel>> Open(const std::string& path) {
-    return OpenAdminChannel(path, {.program = "echod", .who_may = "its owner may"});
+    return OpenAdminChannel(path, {.program = "echod", .who_may = "its owner may", .hint = "Start it"});
   }
   // What comes back over a channel of its own.
   absl::StatusOr<std::string> Say(const std::string& text) {
@@ -178,6 +178,7 @@ TEST_F(AdminSocketTest, ConnectionsAreBoundedAndOneThatEndsMakesRoom) {
                                 lines.push_back(line);
                               }});
   ASSERT_TRUE(server.ok()) << server.status();
+  const uint64_t before = AdminSocket::Refused(AdminSocket::For::kGroup);
   std::vector<int> held;
   while (held.size() < AdminSocket::kGroupConnections + 8) held.push_back(Connect(path));
   // The end of a connection that found no place is seen by its other side.
@@ -187,7 +188,8 @@ TEST_F(AdminSocketTest, ConnectionsAreBoundedAndOneThatEndsMakesRoom) {
     char byte = 0;
     EXPECT_EQ(read(held[i], &byte, 1), 0) << i;
   }
-  EXPECT_EQ((*server)->refused(), 8u);
+  EXPECT_EQ(AdminSocket::Refused(AdminSocket::For::kGroup), before + 8);
+  EXPECT_EQ(AdminSocket::Refused(AdminSocket::For::kOwner), 0u);
   EXPECT_TRUE(Say("hello").ok()) << "the owner's socket has places of its own";
   for (const int fd : held) close(fd);
   {
@@ -292,7 +294,7 @@ TEST_F(AdminSocketTest, NobodyThereIsUnavailableInWords) {
   const absl::Status nobody = Open(folder_ + "/none").status();
   EXPECT_EQ(nobody.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(nobody.message(),
-            "echod is not running (nobody listens on " + folder_ + "/none: No such file or directory)");
+            "echod is not running: " + folder_ + "/none does not exist. Start it");
 }
 
 TEST_F(AdminSocketTest, APathThatFitsNoSocketIsAnError) {

@@ -6,9 +6,9 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "config/json.h"
 #include "config/suggest.h"
+#include "operate/manual.h"
 
 namespace hedgerow::operate {
 namespace {
@@ -24,18 +24,16 @@ const Command* Find(const Program& program, const std::string& name) {
   return nullptr;
 }
 
-std::string Usage(const Program& program, const Command& command) {
-  return absl::StrCat("usage: ", program.name, " ", command.name, " ", command.usage);
-}
-
-// Of all commands: `options` or `flags`.
-std::vector<std::string> AllOf(const Program& program, std::vector<std::string> Command::*names) {
+// Of all commands: those that take a value, or the flags.
+std::vector<std::string> AllOf(const Program& program, bool flags) {
   std::vector<std::string> all;
-  for (const Command& command : program.commands) {
-    for (const std::string& option : command.*names) {
-      if (!Contains(all, option)) all.push_back(option);
+  const auto add = [&all, flags](const std::vector<Option>& options) {
+    for (const Option& option : options) {
+      if (option.value.empty() == flags && !Contains(all, option.name)) all.push_back(option.name);
     }
-  }
+  };
+  add(program.options);
+  for (const Command& command : program.commands) add(command.options);
   return all;
 }
 
@@ -43,19 +41,28 @@ std::vector<std::string> AllOf(const Program& program, std::vector<std::string> 
 const std::string* ForeignOption(const Command& command, const Arguments& arguments) {
   for (const auto& [name, value] : arguments.options) {
     if (name == "json" || name == "help") continue;
-    if (!Contains(command.options, name) && !Contains(command.flags, name)) return &name;
+    const bool known = std::any_of(command.options.begin(), command.options.end(),
+                                   [&name = name](const Option& option) { return option.name == name; });
+    if (!known) return &name;
   }
   return nullptr;
 }
 
-std::string Overview(const Program& program) {
-  size_t width = 0;
-  for (const Command& command : program.commands) width = std::max(width, command.name.size());
-  std::string text = absl::StrCat("usage: ", program.name, " COMMAND [OPTIONS]\n\n");
-  for (const Command& command : program.commands) {
-    absl::StrAppendFormat(&text, "  %-*s %s\n", static_cast<int>(width) + 1, command.name, command.summary);
+int RunHelp(const Call& call) {
+  for (const char* kind : {"man", "completion"}) {
+    if (!call.arguments.Has(kind)) continue;
+    call.out << TextOf(call.program, kind);
+    return kExitOk;
   }
-  return absl::StrCat(text, "\n", program.help_end);
+  const std::string topic = call.arguments.words.size() > 1 ? call.arguments.words[1] : "";
+  if (topic.empty()) {
+    call.out << HelpOf(call.program);
+    return kExitOk;
+  }
+  const Command* command = Find(call.program, topic);
+  if (command == nullptr) return call.UsageError(absl::StrCat("no command ", topic));
+  call.out << HelpOf(call.program, *command);
+  return kExitOk;
 }
 
 // What was asked for without a command. Null: nothing.
@@ -110,26 +117,22 @@ int Call::Fail(const absl::Status& status) const {
 int Call::UsageError(const std::string& text) const {
   const Command* command = arguments.words.empty() ? nullptr : Find(program, arguments.words[0]);
   const std::string usage = command == nullptr ? absl::StrCat("`", program.name, " help` lists the commands")
-                                               : Usage(program, *command);
+                                               : UsageLine(program, *command);
   return Fail(kExitUsage, absl::StrCat(program.name, ": ", text, "\n", usage));
 }
 
-int RunHelp(const Call& call) {
-  const std::string topic = call.arguments.words.size() > 1 ? call.arguments.words[1] : "";
-  if (topic.empty()) {
-    call.out << Overview(call.program);
-    return kExitOk;
-  }
-  const Command* command = Find(call.program, topic);
-  if (command == nullptr) return call.UsageError(absl::StrCat("no command ", topic));
-  call.out << Usage(call.program, *command) << "\n\n" << command->summary << "\n";
-  return kExitOk;
+Command HelpCommand() {
+  return {"help",
+          "[COMMAND]",
+          "print this text, or all options of one command",
+          {{"man", "", "print the manual page, for man(1)"}, {"completion", "", "print the completion for bash"}},
+          RunHelp};
 }
 
 int Run(const Program& program, const std::vector<std::string>& argv, std::ostream& out, std::ostream& err) {
   Call call{program, {}, out, err};
   absl::StatusOr<Arguments> parsed =
-      ParseArguments(argv, AllOf(program, &Command::options), AllOf(program, &Command::flags));
+      ParseArguments(argv, AllOf(program, false), AllOf(program, true));
   if (!parsed.ok()) {
     if (Contains(argv, "--json")) call.arguments.options["json"] = "";
     return call.UsageError(std::string(parsed.status().message()));

@@ -17,11 +17,10 @@
 #include "config/diagnostics.h"
 #include "operate/arguments.h"
 #include "operate/exit_code.h"
+#include "operate/program.h"
 #include "operate/report.pb.h"
 
 namespace hedgerow::operate {
-
-struct Program;
 
 // One run of one command, and where it prints. The references outlive it. Not thread-safe.
 struct Call {
@@ -39,26 +38,12 @@ struct Call {
   int UsageError(const std::string& text) const;
 };
 
-struct Command {
-  std::string name;
-  std::string usage;                 // the words after the name: "show [SERVICE]"
-  std::string summary;               // one line for `help`
-  std::vector<std::string> options;  // besides --json and --help; each takes a value
-  int (*run)(const Call&);           // prints, and returns the exit code
-  std::vector<std::string> flags{};  // options without a value; of no other command's options
-};
-
-struct Program {
-  std::string name;               // "hedgerow"
-  std::vector<Command> commands;  // in the order of `help`
-  std::string help_end;           // what `help` says below the list: whole lines
-};
-
-// The command `help [COMMAND]`, for every program's table.
-int RunHelp(const Call& call);
+// The command `help [COMMAND]`, for the end of every program's table. With --man and --completion it prints the program's manual
+// page and its completion for bash, which the installation writes to files.
+Command HelpCommand();
 
 // `argv` without the program's name: {"status", "--json"}. Returns the exit code. --help alone is `help`,
-// --version alone is `version`, which the program's table must have; a command with --help is not run.
+// --version alone is `version`, both of which the program's table must have; a command with --help is not run.
 int Run(const Program& program, const std::vector<std::string>& argv, std::ostream& out, std::ostream& err);
 
 // For reports of `validate`: the errors in the order of the file. Pure.

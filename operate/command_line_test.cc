@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "operate/manual.h"
 
 namespace hedgerow::operate {
 namespace {
@@ -30,11 +31,12 @@ int RunGreet(const Call& call) {
 int RunVersion(const Call& call) { return call.Print(v1::Failure(), "greeter 1\n"); }
 
 const Program& Greeter() {
-  static const auto* program = new Program{"greeter",
-                                           {{"greet", "NAME [--with WORD]", "say hello", {"with"}, RunGreet},
-                                            {"version", "", "versions", {}, RunVersion},
-                                            {"help", "[COMMAND]", "this text", {}, RunHelp}},
-                                           "Be polite.\n"};
+  static const auto* program =
+      new Program{.name = "greeter",
+                  .commands = {{"greet", "NAME", "say hello", {{"with", "WORD", "instead of hello"}}, RunGreet},
+                               {"version", "", "print the version", {}, RunVersion},
+                               HelpCommand()},
+                  .notes = {"Be polite."}};
   return *program;
 }
 
@@ -73,17 +75,17 @@ TEST(CommandLine, AFailureHasItsCodeAndGoesToStandardErrorOrAsJsonToStandardOutp
 }
 
 TEST(CommandLine, MisuseIsCode2WithAHint) {
-  const std::string greet = "\nusage: greeter greet NAME [--with WORD]\n";
+  const std::string greet = "\nusage: greeter greet NAME [OPTIONS]\n";
   const std::string list = "\n`greeter help` lists the commands\n";
   for (const auto& [argv, message] : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{}, "greeter: which command?" + list},
            {{"gret"}, "greeter: no command gret, did you mean greet?" + list},
            {{"xyz"}, "greeter: no command xyz" + list},
            {{"greet"}, "greeter: greet wants a name" + greet},
-           {{"version", "--with", "x"}, "greeter: version takes no --with\nusage: greeter version \n"},
+           {{"version", "--with", "x"}, "greeter: version takes no --with\nusage: greeter version [OPTIONS]\n"},
            {{"greet", "a", "--version"}, "greeter: greet takes no --version" + greet},
            {{"greet", "--wth", "x"}, "greeter: unknown option --wth, did you mean --with?" + list},
-           {{"help", "xyz"}, "greeter: no command xyz\nusage: greeter help [COMMAND]\n"}}) {
+           {{"help", "xyz"}, "greeter: no command xyz\nusage: greeter help [COMMAND] [OPTIONS]\n"}}) {
     const Outcome done = Greet(argv);
     EXPECT_EQ(done.exit_code, kExitUsage) << message;
     EXPECT_THAT(done.out, IsEmpty()) << message;
@@ -96,18 +98,17 @@ TEST(CommandLine, MisuseIsCode2WithAHint) {
   EXPECT_THAT(json.err, IsEmpty());
 }
 
-TEST(CommandLine, HelpListsTheCommandsInColumns) {
-  const std::string text =
-      "usage: greeter COMMAND [OPTIONS]\n\n  greet    say hello\n  version  versions\n  help     this text\n"
-      "\nBe polite.\n";
+TEST(CommandLine, HelpIsTheDescriptionsWhicheverWayItIsAskedFor) {
   for (const char* asked : {"help", "--help", "-h"}) {
     const Outcome help = Greet({asked});
     EXPECT_EQ(help.exit_code, kExitOk);
-    EXPECT_EQ(help.out, text) << asked;
+    EXPECT_EQ(help.out, HelpOf(Greeter())) << asked;
   }
   for (const auto& argv : {std::vector<std::string>{"help", "greet"}, {"greet", "--help"}, {"greet", "-h"}}) {
-    EXPECT_EQ(Greet(argv).out, "usage: greeter greet NAME [--with WORD]\n\nsay hello\n");
+    EXPECT_EQ(Greet(argv).out, HelpOf(Greeter(), Greeter().commands[0]));
   }
+  EXPECT_EQ(Greet({"help", "--man"}).out, ManPage(Greeter()));
+  EXPECT_EQ(Greet({"help", "--completion"}).out, BashCompletion(Greeter()));
 }
 
 TEST(CommandLine, TheFlagVersionIsTheCommand) { EXPECT_EQ(Greet({"--version"}).out, "greeter 1\n"); }

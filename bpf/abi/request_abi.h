@@ -204,26 +204,46 @@ enum hr_health {
   HR_SUSPECT = 1, /* silent while requests wait: both copies at once, for at most one election timeout */
   HR_DOWN = 2,    /* still silent: requests go to the standby, one in 16 doubled as a probe */
 };
+/*
+ * A wait: since when, to within 4 us, and in its low bits the client; 0 = none. As a number it is that time. HR_NO_CLIENT is
+ * the client of none.
+ */
+#define HR_WAIT(time_ns, client) (((time_ns) & ~(__u64)(HR_CLIENTS - 1)) | (client))
+#define HR_WAIT_CLIENT(wait) ((__u32)(wait) & (HR_CLIENTS - 1))
+#define HR_NO_CLIENT HR_CLIENTS
+
+#define HR_CATCHING_UP 1ull /* in paused_until: it has answered nothing yet that was sent after its last pause */
+#define HR_PAUSED_UNTIL_NS(paused_until) ((paused_until) & ~HR_CATCHING_UP)
+
 struct hr_backend_state {
-  __u64 wait_since_ns;   /* first send since its last datagram; 0 = no reply is outstanding */
+  __u64 wait_since;      /* the first send since its last datagram */
   __u64 last_receive_ns; /* last datagram */
   __u64 health_since_ns;
   __u64 answer_ewma_ns; /* weight 1/8 */
-  __u32 health;         /* enum hr_health */
+  __u32 health;         /* enum hr_health: to all clients; bpf/proxy/health.bpf.h */
   __u32 probe_counter;
-  __u64 paused_until_ns; /* answers to requests sent earlier were held back by a pause; 0 = there was none */
-  __u32 catching_up;     /* 1 = it has answered nothing yet that was sent after its last pause */
-  __u32 pad0;
+  __u64 paused_until; /* answers to requests sent earlier were held back by a pause; 0 = there was none */
+  /*
+   * The wait of a second witness: another client's first send since the backend's last datagram, or with the same client the request
+   * that another backend has answered.
+   */
+  __u64 attested_since;
   __u64 answered_ns; /* while it is not healthy: its last answer, too late to make it so */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_backend_state) == 64, "one cache line");
 
+/* Does a silence rest on one client's requests alone? */
+HR_INLINE int hr_has_one_witness(__u64 wait, __u64 attested) {
+  return wait && (!attested || HR_WAIT_CLIENT(attested) == HR_WAIT_CLIENT(wait));
+}
+
 /*
- * Does a backend that is not healthy count as healthy again? It has answered, and nothing was sent to it in the whole suspicion
- * timeout since then: no request waits there. Pure; both sides call it, because without requests no program runs.
+ * Does a backend that is not healthy count as healthy again? It has answered, and in the whole suspicion timeout since then
+ * no request has waited there, but for what one client may have sent in vain. Pure; both sides call it, because without requests no
+ * program runs.
  */
 HR_INLINE int hr_has_rested(const volatile struct hr_backend_state *state, __u64 timeout_ns, __u64 now_ns) {
-  return !state->wait_since_ns && state->answered_ns && state->answered_ns >= state->health_since_ns &&
+  return !(state->wait_since && state->attested_since) && state->answered_ns && state->answered_ns >= state->health_since_ns &&
          now_ns > state->answered_ns + timeout_ns;
 }
 
@@ -246,7 +266,10 @@ struct hr_service_state {
   __u32 explored;          /* requests sent while a backend is preferred: one in HR_EXPLORE_ONE_IN goes to the leader */
   __s32 retries_owed;      /* see HR_RETRIES_MAX */
   __u64 held;              /* requests and parked copies of this service */
-  __u64 pad[3];
+  __u64 mixed_ns;          /* when a request last came from another client than the one before it; 0 = never */
+  __u32 last_client;       /* the last request's client + 1; 0 = there was none */
+  __u32 pad0;
+  __u64 pad1;
 };
 HR_STATIC_ASSERT(sizeof(struct hr_service_state) == 64, "one cache line");
 

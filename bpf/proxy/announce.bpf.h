@@ -15,7 +15,7 @@
 #include "bpf/abi/announce_abi.h"
 #include "bpf/net/parse.bpf.h"
 #include "bpf/proxy/leader.bpf.h"
-#include "bpf/proxy/steer.bpf.h"
+#include "bpf/proxy/health.bpf.h"
 #include "bpf/proxy/wheel.bpf.h"
 
 #include <linux/pkt_cls.h>

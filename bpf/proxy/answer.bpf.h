@@ -294,8 +294,8 @@ HR_INLINE struct hr_answer hr_judge_late(struct hr_request *request, __u64 word,
 }
 
 /* Is a healthy backend left that was not asked? A nack in hand is better than a wait for a dead backend. */
-HR_INLINE int hr_somebody_healthy(const struct hr_reply *reply, __u32 sent_mask) {
-  __u32 packed = hr_choose_now(reply->config_id, sent_mask, HR_EXPLORE_NEVER, reply->now_ns);
+HR_INLINE int hr_somebody_healthy(const struct hr_reply *reply, __u32 client, __u32 sent_mask) {
+  __u32 packed = hr_choose_now(reply->config_id, sent_mask, HR_EXPLORE_NEVER, client, reply->now_ns);
 
   return hr_unpack_choice(packed).why != HR_CHOSE_NONE && hr_unpack_choice(packed).why != HR_CHOSE_LAST_RESORT;
 }
@@ -382,7 +382,7 @@ HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_reque
   int open = !under_way && attempts < reply->config->attempts &&
              (HR_SENT_MASK(masks) & everybody) != everybody &&
              (leaderless || hr_open_hint(request, HR_SENT_MASK(masks)) < HR_MAX_BACKENDS_PER_SERVICE ||
-              hr_somebody_healthy(reply, HR_SENT_MASK(masks)));
+              hr_somebody_healthy(reply, request->client, HR_SENT_MASK(masks)));
   /* An attempt follows: at once, or when the clock looks. */
   int follows = open && !dry && !passed_over && (!pushback || hr_will_be_looked_at(request, reply, pushback));
 
@@ -431,7 +431,7 @@ HR_INLINE struct hr_answer hr_judge_late_nack(struct hr_request *request, const 
 
 /* An answer to a request that was forwarded untracked, whose send time is not known. */
 HR_INLINE void hr_note_untracked(const struct hr_reply *reply) {
-  hr_note_answer(reply->config, reply->config_id, reply->backend_state, reply->backend_id, reply->now_ns,
+  hr_note_answer(reply->config, reply->config_id, reply->backend_state, reply->backend_id, HR_NO_CLIENT, reply->now_ns,
                  reply->now_ns);
 }
 
@@ -460,13 +460,13 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
     return answer;
   }
   if (HR_WORD_STATE(word) == HR_STATE_PENDING && hr_is_stale(skb, payload, request, reply)) {
-    hr_note_life(reply->config, reply->backend_state, reply->backend_id, reply->now_ns); /* it names an older request */
+    hr_note_life(reply->config, reply->backend_state, reply->backend_id, request->client, reply->now_ns); /* it names an older request */
     answer.verdict = HR_VERDICT_DROP;
     answer.reason = HR_REASON_STALE;
     hr_count(reply->service_stats, HR_STALE_DROPPED);
     return answer;
   }
-  about = hr_note_answer(reply->config, reply->config_id, reply->backend_state, reply->backend_id,
+  about = hr_note_answer(reply->config, reply->config_id, reply->backend_state, reply->backend_id, request->client,
                          hr_asked_ns(request, reply), reply->now_ns);
   pushback = reply->config->profile.pushback_offset
                  ? hr_take_pushback(skb, reply->config_id, payload.offset, payload.bytes)
@@ -485,6 +485,7 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
   if (HR_WORD_STATE(word) == HR_STATE_PENDING) {
     if (hr_finish(wheel, request, word, reply, HR_STATE_ANSWERED)) {
       hr_count_win(request, reply);
+      if (HR_SENT_MASK(before) & ~bit) hr_attest(reply->config_id, HR_REFERENCE_REQUEST(reply->reference), reply->now_ns);
       return answer;
     }
     word = READ_ONCE(request->word); /* another CPU was first */

@@ -70,7 +70,7 @@ HR_GLOBAL int hr_settle(struct hr_attempt *attempt, __u32 outcome) {
     if (attempt->flags & HR_ATTEMPT_PROBE) hr_count(service_stats, HR_PROBES);
     if (attempt->flags & HR_ATTEMPT_HINTED) hr_count(service_stats, HR_HINTED);
     if (attempt->kind == HR_TRACE_HANDOVER) hr_count(service_stats, HR_HANDED_OVER);
-    hr_note_send(attempt->backend_id, hr_now_ns());
+    hr_note_send(attempt->backend_id, request->client, hr_now_ns());
     hr_trace_note(attempt->request, attempt->config_id, attempt->kind, HR_REASON_NONE, attempt->index,
                   (attempt->flags & HR_ATTEMPT_PAID ? 0 : HR_TRACE_FAILOVER) |
                       (attempt->flags & HR_ATTEMPT_HINTED ? HR_TRACE_HINTED : 0));
@@ -183,14 +183,14 @@ HR_GLOBAL int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
   nacked = !(HR_SENT_MASK(masks) & ~HR_NOT_AWAITED_MASK(masks));
   attempt->reason = HR_REASON_NO_TARGET;
   if (attempts >= config->attempts) return 0;
-  choice = hr_unpack_choice(hr_choose_now(attempt->config_id, HR_SENT_MASK(masks), HR_EXPLORE_NEVER, now_ns));
+  choice = hr_unpack_choice(hr_choose_now(attempt->config_id, HR_SENT_MASK(masks), HR_EXPLORE_NEVER, request->client, now_ns));
   target = hr_open_hint(request, HR_SENT_MASK(masks));
   if (target < HR_MAX_BACKENDS_PER_SERVICE && (nacked || !hr_is_drained(policy, target)))
     attempt->flags = HR_ATTEMPT_HINTED;
   else
     target = choice.first;
   if (target >= HR_MAX_BACKENDS_PER_SERVICE) return 0;
-  health = hr_health_of(attempt->config_id, hr_backend_id(config, request->first), now_ns);
+  health = hr_health_of(attempt->config_id, hr_backend_id(config, request->first), request->client, now_ns);
   if (!nacked && (health == HR_HEALTHY || (health != HR_SUSPECT && choice.why == HR_CHOSE_LAST_RESORT)))
     attempt->flags |= HR_ATTEMPT_PAID;
   if ((attempt->flags & HR_ATTEMPT_PAID) && hr_is_drained(policy, target)) {

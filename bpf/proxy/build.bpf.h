@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Making a packet of a parked copy: the bytes with their complete, correct checksum, in a carrier skb that is not
- * CHECKSUM_PARTIAL. Called where an attempt is sent (attempt.bpf.h).
+ * Making a packet of a parked copy: the bytes with their complete checksum, in a carrier skb that is not CHECKSUM_PARTIAL. A copy is
+ * as right as what the client sent: a damaged request must not become a valid one. Called where an attempt is sent (attempt.bpf.h).
  */
 #pragma once
 
@@ -43,6 +43,33 @@ HR_INLINE __u16 hr_udp_checksum(__s64 sum, struct udphdr *from, struct udphdr *t
   return hr_fold_udp(hr_sum_pseudo_header(sum, source, destination, version == 4, l4_bytes));
 }
 
+/*
+ * The same where the client's packet has a complete checksum: that one, with what changes taken out and put in (RFC 1624), so that
+ * it is wrong where the client's was. 0: the packet has none yet (CHECKSUM_PARTIAL: the sum of its pseudo header stands for it),
+ * or has none at all.
+ */
+HR_INLINE __u16 hr_followed_checksum(struct hr_parked *parked, struct udphdr *from, struct udphdr *to,
+                                     const struct hr_address *source, const struct hr_address *destination, int version,
+                                     __u32 l4_bytes) {
+  struct hr_address vip = {};
+  __s64 sum;
+
+  if (!from->check) return 0;
+  if (version == 4)
+    __builtin_memcpy(&vip.words[3], parked->l3 + HR_PARKED_L3_BYTES - 4, 4);
+  else
+    __builtin_memcpy(&vip, parked->l3 + HR_PARKED_L3_BYTES - 16, 16);
+  if (from->check == (__u16)~hr_fold(hr_sum_pseudo_header(0, source, &vip, version == 4, l4_bytes))) return 0;
+  sum = (__u16)~from->check;
+  from->check = 0;
+  sum = bpf_csum_diff((__be32 *)from, sizeof(*from), (__be32 *)to, sizeof(*to), sum);
+  if (version == 4)
+    sum = bpf_csum_diff((__be32 *)&vip.words[3], 4, (__be32 *)&destination->words[3], 4, sum);
+  else
+    sum = bpf_csum_diff((__be32 *)vip.words, 16, (__be32 *)destination->words, 16, sum);
+  return hr_fold_udp(sum);
+}
+
 HR_INLINE int hr_store_ipv4(struct __sk_buff *skb, struct hr_parked *parked, __be32 destination) {
   struct iphdr header;
   __u16 protocol = bpf_htons(ETH_P_IP);
@@ -76,6 +103,7 @@ HR_GLOBAL int hr_build(struct __sk_buff *skb, __u32 request_index, __u32 backend
   __u32 slot, l3_bytes;
   __u64 l4_bytes;
   __s64 sum;
+  int version;
 
   if (!request || !backend) return -1;
   slot = request->parked;
@@ -86,15 +114,17 @@ HR_GLOBAL int hr_build(struct __sk_buff *skb, __u32 request_index, __u32 backend
   l4_bytes = request->parked_bytes - l3_bytes;
   HR_KEEP_BOUND(l4_bytes);
   if (l4_bytes < sizeof(struct udphdr) || l4_bytes > HR_PARKED_L4_BYTES - 8) return -1;
-  sum = hr_sum_l4(parked, l4_bytes);
-  if (sum < 0) return -1;
+  version = l3_bytes == HR_IPV6_HEADER_BYTES ? 6 : 4;
   __builtin_memcpy(&from, parked->l4, sizeof(from));
   to = from;
   to.dest = backend->port_be;
   to.check = 0;
-  to.check = hr_udp_checksum(sum, &from, &to, &request->key.client, &destination,
-                             l3_bytes == HR_IPV6_HEADER_BYTES ? 6 : 4, l4_bytes);
-
+  to.check = hr_followed_checksum(parked, &from, &to, &request->key.client, &destination, version, l4_bytes);
+  if (!to.check) {
+    sum = hr_sum_l4(parked, l4_bytes);
+    if (sum < 0) return -1;
+    to.check = hr_udp_checksum(sum, &from, &to, &request->key.client, &destination, version, l4_bytes);
+  }
   if (bpf_skb_change_tail(skb, ETH_HLEN + l3_bytes + l4_bytes, 0)) return -1;
   if (l3_bytes == HR_IPV4_HEADER_BYTES) {
     if (hr_store_ipv4(skb, parked, destination.words[3])) return -1;

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "bpf/proxy/choose.h"
-#include "bpf/proxy/steer.bpf.h"
+#include "bpf/proxy/health.bpf.h"
 
 /* A choice in one word: what a global function can take and return. */
 #define HR_PACKED_CHOICE(first, second, why, probe) \
@@ -20,10 +20,10 @@
 HR_PER_CPU(choice_views, 1, struct hr_choice_view);
 
 /*
- * hr_choose() among a service's backends as they are now, packed into a word: a global function, so that its loops are
+ * hr_choose() among a service's backends as they are now to this client, packed into a word: a global function, so that its loops are
  * verified once. The verifier knows nothing of what stands in a map, so it does not follow every combination of healths.
  */
-HR_GLOBAL __u32 hr_choose_now(__u32 config_id, __u32 exclude, __u32 explore_tick, __u64 now_ns) {
+HR_GLOBAL __u32 hr_choose_now(__u32 config_id, __u32 exclude, __u32 explore_tick, __u32 client, __u64 now_ns) {
   __u32 service_id = HR_CONFIG_SERVICE(config_id);
   struct hr_service_config *config = hr_config_of(config_id);
   struct hr_service_policy *policy = hr_policy_of(service_id);
@@ -49,12 +49,12 @@ HR_GLOBAL __u32 hr_choose_now(__u32 config_id, __u32 exclude, __u32 explore_tick
     if (!((view->present >> i) & 1)) continue;
     state = bpf_map_lookup_elem(&backend_states, &backend_id);
     if (!state) continue;
-    health = hr_health_of(config_id, backend_id, now_ns);
+    health = hr_health_of(config_id, backend_id, client, now_ns);
     if (health == HR_HEALTHY)
       view->healthy |= 1u << i;
     else if (health == HR_SUSPECT)
       view->suspect |= 1u << i;
-    else if (now_ns >= state->health_since_ns + HR_STANDBY_RETRY * config->election_timeout_ns)
+    else if (state->health == HR_DOWN && now_ns >= state->health_since_ns + HR_STANDBY_RETRY * config->election_timeout_ns)
       view->retry_due |= 1u << i;
     view->answer_us[i] = state->answer_ewma_ns >> 10;
     if (i == target) view->probe_tick = state->probe_counter;
@@ -99,10 +99,10 @@ HR_INLINE int hr_take_retry(const struct hr_service_config *config, __u32 backen
  * A new request's choice where its target is drained or not healthy. In a dry run a drained target is drained, and
  * nothing else is steered. A global function: verified once.
  */
-HR_GLOBAL __u32 hr_choose_steered(__u32 config_id, __u32 target, __u32 explore_tick, __u64 now_ns) {
+HR_GLOBAL __u32 hr_choose_steered(__u32 config_id, __u32 target, __u32 explore_tick, __u32 client, __u64 now_ns) {
   struct hr_service_config *config = hr_config_of(config_id);
   struct hr_service_policy *policy = hr_policy_of(HR_CONFIG_SERVICE(config_id));
-  __u32 packed = hr_choose_now(config_id, 0, explore_tick, now_ns);
+  __u32 packed = hr_choose_now(config_id, 0, explore_tick, client, now_ns);
   struct hr_choice choice = hr_unpack_choice(packed);
 
   if (!config || !policy || choice.first >= HR_MAX_BACKENDS_PER_SERVICE)
@@ -133,7 +133,7 @@ HR_INLINE __u32 hr_place_of_backend(const struct hr_service_config *config, __u3
 
 /* A new request's choice. Nearly all go to a healthy target, which asks about no other backend. */
 HR_INLINE struct hr_choice hr_choose_first(__u32 config_id, const struct hr_service_config *config,
-                                           const struct hr_service_policy *policy, __u64 now_ns) {
+                                           const struct hr_service_policy *policy, __u32 client, __u64 now_ns) {
   __u32 service_id = HR_CONFIG_SERVICE(config_id);
   __u32 preferred = READ_ONCE(policy->preferred), drained = READ_ONCE(policy->drained);
   __u32 explore_tick = preferred ? hr_explore_tick(service_id) : 0;
@@ -143,7 +143,7 @@ HR_INLINE struct hr_choice hr_choose_first(__u32 config_id, const struct hr_serv
   __u32 packed = HR_PACKED_CHOICE(target, HR_NO_BACKEND, target == leader ? HR_CHOSE_LEADER : HR_CHOSE_PREFERRED, 0);
 
   if (hr_has_standby(config) &&
-      ((drained >> target & 1) || hr_health_of(config_id, hr_backend_id(config, target), now_ns) != HR_HEALTHY))
-    packed = hr_choose_steered(config_id, target, explore_tick, now_ns);
+      ((drained >> target & 1) || hr_health_of(config_id, hr_backend_id(config, target), client, now_ns) != HR_HEALTHY))
+    packed = hr_choose_steered(config_id, target, explore_tick, client, now_ns);
   return hr_unpack_choice(packed);
 }

@@ -163,16 +163,16 @@ HR_GLOBAL __u64 hr_suspicion_due_ns(__u32 config_id, __u32 index) {
   struct hr_service_config *config = hr_config_of(config_id);
   struct hr_request *request = hr_request_at(index);
   struct hr_backend_state *state;
-  __u64 wait_since_ns;
+  __u64 since;
   __u32 backend_id;
 
   if (!config || !request) return ~0ull;
   backend_id = hr_backend_id(config, request->first);
   state = bpf_map_lookup_elem(&backend_states, &backend_id);
   if (!state) return ~0ull;
-  wait_since_ns = READ_ONCE(state->wait_since_ns);
-  if (state->health != HR_HEALTHY || !wait_since_ns || wait_since_ns > request->sent_ns) return ~0ull;
-  return wait_since_ns + hr_silence_limit_ns(config, backend_id) + 1;
+  since = hr_wait_of(state, request->client);
+  if (state->health != HR_HEALTHY || !since || since > HR_WAIT(request->sent_ns, HR_CLIENTS - 1)) return ~0ull;
+  return since + hr_silence_limit_ns(config, backend_id) + 1;
 }
 
 /* Due, but no attempt can be made now. */

@@ -123,7 +123,7 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
   if (skb->gso_size) {
     if (!reply->known) return hr_pass_unknown();
     hr_reason(reply->service_stats, HR_REASON_MERGED);
-    hr_note_life(reply->config, reply->backend_state, reply->backend_id, reply->now_ns);
+    hr_note_life(reply->config, reply->backend_state, reply->backend_id, HR_NO_CLIENT, reply->now_ns);
     return hr_act(skb, packet, &answer, reply);
   }
   key.client = packet->destination;
@@ -139,7 +139,7 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
     }
     hr_reason(reply->service_stats, HR_REASON_NOT_A_REPLY);
     /* It names no request, so it makes no backend healthy; but its sender is not silent. */
-    hr_note_life(reply->config, reply->backend_state, reply->backend_id, reply->now_ns);
+    hr_note_life(reply->config, reply->backend_state, reply->backend_id, HR_NO_CLIENT, reply->now_ns);
     return hr_act(skb, packet, &answer, reply);
   }
   request = hr_find_request(&key, &reply->reference);
@@ -216,7 +216,7 @@ HR_INLINE struct hr_answer hr_judge_undelivered(const struct hr_reply *reply) {
   struct hr_service_policy *policy = hr_policy_of(reply->service_id);
 
   hr_note_down(reply->backend_state, reply->service_stats, reply->now_ns);
-  if (!policy || hr_is_dry(policy) || !hr_somebody_healthy(reply, 1u << reply->index)) return answer;
+  if (!policy || hr_is_dry(policy) || !hr_somebody_healthy(reply, HR_NO_CLIENT, 1u << reply->index)) return answer;
   answer.verdict = HR_VERDICT_DROP;
   answer.reason = HR_REASON_NACK;
   hr_count(reply->service_stats, HR_NACKS_SWALLOWED);
@@ -263,8 +263,36 @@ HR_INLINE struct hr_answer hr_judge_unreachable(struct __sk_buff *skb, const str
     return answer;
   }
   if (!(HR_SENT_MASK(request->masks) & (1u << reply->index))) return answer; /* nothing was sent there: forged or ancient */
-  hr_suspect(reply->backend_state, reply->service_stats, reply->now_ns);
+  hr_note_refusal(reply->service_id, reply->backend_state, reply->service_stats, reply->now_ns);
   return hr_judge_nack(hr_the_wheel(), request, word, reply, reply->config->cluster_id != 0, 0);
+}
+
+/*
+ * An error that is about a datagram and not about its backend: its time to live has ended on the way, it is too big, a header is
+ * wrong. That is its sender's matter. The backend does not have the request that it quotes: its silence about that is none. A
+ * global function: rare, and with a frame of its own.
+ */
+HR_GLOBAL int hr_note_undelivered(struct __sk_buff *skb, struct hr_packet *quoted, __u32 config_id, __u32 backend_id) {
+  struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
+  struct hr_service_config *config = hr_config_of(config_id);
+  struct hr_backend *backend = bpf_map_lookup_elem(&backends, &backend_id);
+  struct hr_request_key key = {};
+  struct hr_request *request;
+  __u64 reference = 0;
+  __u32 place;
+
+  if (!quoted || !state || !config || !backend) return 0;
+  key.client = quoted->source;
+  key.client_port_be = quoted->source_port_be;
+  key.service = HR_CONFIG_SERVICE(config_id);
+  if (hr_read_correlation(skb, hr_payload_of(quoted), &config->profile.request_correlation, key.correlation)) return 0;
+  request = hr_find_request(&key, &reference);
+  if (!request || HR_WORD_STATE(READ_ONCE(request->word)) != HR_STATE_PENDING) return 0;
+  place = backend->index & (HR_MAX_BACKENDS_PER_SERVICE - 1);
+  if (!(HR_SENT_MASK(request->masks) & (1u << place))) return 0;
+  __sync_fetch_and_or(&request->masks, HR_MASKS_ANSWERED(1u << place));
+  if (place == request->first) hr_forgive(state, request->client, request->sent_ns);
+  return 0;
 }
 
 /* `reply` is the caller's: one more does not fit into 6.1's 512 bytes of stack (docs/development.md, Traps). */
@@ -282,6 +310,8 @@ HR_INLINE int hr_handle_icmp(struct __sk_buff *skb, struct hr_packet *packet, st
   if (error.quoted.protocol == IPPROTO_TCP && hr_goes_direct(skb, &error.quoted, 1, reply)) return TC_ACT_UNSPEC;
   if (error.port_unreachable && error.quoted.protocol == IPPROTO_UDP)
     answer = hr_judge_unreachable(skb, &error.quoted, reply);
+  else if (error.quoted.protocol == IPPROTO_UDP)
+    hr_note_undelivered(skb, &error.quoted, reply->config_id, reply->backend_id);
   if (answer.verdict != HR_VERDICT_PASS) return hr_act(skb, packet, &answer, reply);
   if (hr_tracing()) hr_trace_reply(skb, packet, &answer, reply);
   vip = reply->config->vip;

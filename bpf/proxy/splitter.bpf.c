@@ -79,12 +79,13 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   __u32 service_id = HR_CONFIG_SERVICE(config_id);
   struct hr_stats *service_stats = hr_stats_of(service_id);
   __u64 now_ns = hr_now_ns();
-  struct hr_choice choice = hr_choose_first(config_id, config, policy, now_ns);
   __u32 client = hr_client_of(skb, packet, service_id);
+  struct hr_choice choice = hr_choose_first(config_id, config, policy, client, now_ns);
   struct hr_tracking tracking;
   __u32 first_id;
 
   hr_count(service_stats, HR_REQUESTS);
+  hr_note_client(service_id, client, now_ns);
   hr_budget_earn(config, service_id, client);
   if (choice.why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
   if (hr_tracing()) hr_trace_match(skb, packet, config_id, now_ns);
@@ -110,7 +111,7 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id,
                tracking.request ? HR_FLOW_PLAIN : HR_FLOW_UNTRACKED, now_ns);
   if (tracking.request)
-    hr_note_send(first_id, now_ns);
+    hr_note_send(first_id, client, now_ns);
   else
     hr_count_send(first_id);
   return hr_send_to_backend(skb, packet, first_id, service_stats);
@@ -121,7 +122,8 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
  * datagram of a flow, which its client repeats when it is lost, is also how a down backend is tried again.
  */
 HR_INLINE __u32 hr_place_of_flow(const struct hr_packet *packet, __u32 config_id, const struct hr_service_config *config,
-                                 const struct hr_service_policy *policy, struct hr_stats *service_stats, __u64 now_ns) {
+                                 const struct hr_service_policy *policy, __u32 client, struct hr_stats *service_stats,
+                                 __u64 now_ns) {
   struct hr_choice choice;
   struct hr_flow_key key;
   struct hr_flow *flow;
@@ -131,9 +133,9 @@ HR_INLINE __u32 hr_place_of_flow(const struct hr_packet *packet, __u32 config_id
   flow = hr_flow_find(&key, config->flow_timeout_ns, now_ns);
   if (flow) {
     held = hr_place_of_backend(config, flow->id);
-    if (held != HR_NO_BACKEND && hr_health_of(config_id, flow->id, now_ns) != HR_DOWN) return held;
+    if (held != HR_NO_BACKEND && hr_health_of(config_id, flow->id, client, now_ns) != HR_DOWN) return held;
   }
-  choice = hr_choose_first(config_id, config, policy, now_ns);
+  choice = hr_choose_first(config_id, config, policy, client, now_ns);
   if (choice.why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
   place = hr_choice_sure(&choice);
   if (!flow) {
@@ -143,7 +145,7 @@ HR_INLINE __u32 hr_place_of_flow(const struct hr_packet *packet, __u32 config_id
       return choice.second;
     }
   } else if (place != held) {
-    if (held != HR_NO_BACKEND && hr_health_of(config_id, hr_backend_id(config, place), now_ns) == HR_DOWN) return held;
+    if (held != HR_NO_BACKEND && hr_health_of(config_id, hr_backend_id(config, place), client, now_ns) == HR_DOWN) return held;
     hr_count(service_stats, HR_FLOWS_MOVED);
   }
   if (hr_choice_goes_around(&choice)) hr_count(service_stats, HR_FAILOVER_SENDS);
@@ -152,8 +154,9 @@ HR_INLINE __u32 hr_place_of_flow(const struct hr_packet *packet, __u32 config_id
 
 /* The place of a one-way datagram. Nothing reports that a probe was lost, so there are none. */
 HR_INLINE __u32 hr_place_of_one_way(__u32 config_id, const struct hr_service_config *config,
-                                    const struct hr_service_policy *policy, struct hr_stats *service_stats, __u64 now_ns) {
-  struct hr_choice choice = hr_choose_first(config_id, config, policy, now_ns);
+                                    const struct hr_service_policy *policy, __u32 client, struct hr_stats *service_stats,
+                                    __u64 now_ns) {
+  struct hr_choice choice = hr_choose_first(config_id, config, policy, client, now_ns);
 
   if (choice.why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
   if (hr_choice_goes_around(&choice)) hr_count(service_stats, HR_FAILOVER_SENDS);
@@ -168,13 +171,15 @@ HR_INLINE int hr_split_unpaired(struct __sk_buff *skb, struct hr_packet *packet,
   __u64 now_ns = hr_now_ns();
   int is_flow = config->profile.request_correlation.pairing == HR_PAIR_FLOW;
   __u32 reason = is_flow ? HR_REASON_FLOW : HR_REASON_ONE_WAY;
+  __u32 client = hr_client_of(skb, packet, service_id);
   __u32 place, backend_id;
 
   hr_count(service_stats, HR_REQUESTS);
+  hr_note_client(service_id, client, now_ns);
   hr_count(service_stats, HR_PASSED_THROUGH);
   hr_reason(service_stats, reason);
-  place = is_flow ? hr_place_of_flow(packet, config_id, config, policy, service_stats, now_ns)
-                  : hr_place_of_one_way(config_id, config, policy, service_stats, now_ns);
+  place = is_flow ? hr_place_of_flow(packet, config_id, config, policy, client, service_stats, now_ns)
+                  : hr_place_of_one_way(config_id, config, policy, client, service_stats, now_ns);
   backend_id = hr_backend_id(config, place);
   if (hr_tracing()) {
     hr_trace_match(skb, packet, config_id, now_ns);
@@ -186,7 +191,7 @@ HR_INLINE int hr_split_unpaired(struct __sk_buff *skb, struct hr_packet *packet,
   if (is_flow) {
     hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_CONNECTION, service_id, backend_id,
                  HR_FLOW_PLAIN, now_ns);
-    hr_note_send(backend_id, now_ns); /* a server that is silent while its clients send is suspect */
+    hr_note_send(backend_id, client, now_ns); /* a server that is silent while its clients send is suspect */
   } else {
     hr_count_send(backend_id);
   }
@@ -216,7 +221,7 @@ HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u3
     connection->seen_ns = now_ns;
     if (event == HR_FLOW_CLOSING) connection->closing = 1;
   } else {
-    struct hr_choice choice = hr_choose_first(config_id, config, policy, now_ns);
+    struct hr_choice choice = hr_choose_first(config_id, config, policy, hr_client_of(skb, packet, service_id), now_ns);
 
     backend_id = hr_backend_id(config, hr_choice_alone(&choice));
     if (choice.why == HR_CHOSE_PROBE) hr_count(service_stats, HR_PROBES);

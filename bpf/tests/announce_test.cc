@@ -259,7 +259,7 @@ TEST_F(AnnounceTest, ANewLeaderIsTriedAtOnceWhateverItWasSilentAbout) {
   for (const hr_health health : {HR_SUSPECT, HR_DOWN}) {
     BackendState(kHkv4C).health = health;
     BackendState(kHkv4C).health_since_ns = NowNs();
-    BackendState(kHkv4C).wait_since_ns = NowNs() - 100 * kSecond;
+    Silence(kHkv4C, 100 * kSecond);
     AnnounceLeader(kC4, ++term);
     EXPECT_EQ(BackendState(kHkv4C).health, HR_HEALTHY);
     const RunResult run = Split(HkvRequest4(health));

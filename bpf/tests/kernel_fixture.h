@@ -175,6 +175,11 @@ class PacketTest : public ::testing::Test {
   volatile hr_backend_state& BackendState(uint32_t id) {
     return *loaded_->backend_states.At<hr_backend_state>(id);
   }
+  // Two clients wait in vain for an answer of the backend since `ns` ago.
+  void Silence(uint32_t backend, uint64_t ns) {
+    BackendState(backend).wait_since = HR_WAIT(NowNs() - ns, 1);
+    BackendState(backend).attested_since = HR_WAIT(NowNs() - ns, 2);
+  }
   volatile hr_service_state& ServiceState(uint32_t id) {
     return *loaded_->service_states.At<hr_service_state>(id);
   }

@@ -287,7 +287,7 @@ TEST_F(LiveTest, ANackGoesRoundTheClocksLinkAndLeavesAsTheNextAttempt) {
 TEST_F(LiveTest, BothCopiesAroundASuspectLeaderHaveRightChecksums) {
   for (const bool ipv6 : {false, true}) {
     SCOPED_TRACE(ipv6 ? "IPv6" : "IPv4");
-    BackendState(ipv6 ? kRaw6A : kRaw4A).wait_since_ns = NowNs() - 100 * kSecond;
+    Silence(ipv6 ? kRaw6A : kRaw4A, 100 * kSecond);
     Client client(ipv6 ? kRaw6 : kRaw4, kRawPort);
     client.Send(Pattern(201, 6));
     std::vector<std::string> to;

@@ -33,7 +33,6 @@ class PolicyTest : public PacketTest {
   void Drain(const char* service, const char* backend, bool on = true) {
     EXPECT_TRUE(plane().policy().SetDrained(service, backend, on).ok());
   }
-  void Silence(uint32_t backend) { BackendState(backend).wait_since_ns = NowNs() - 41 * kSecond; }
   void MakeDown(uint32_t backend) {
     BackendState(backend).health = HR_DOWN;
     BackendState(backend).health_since_ns = NowNs();
@@ -66,11 +65,10 @@ TEST_F(PolicyTest, ANewDelayIsForNewRequestsAndWhatWaitsKeepsItsDueTime) {
 TEST_F(PolicyTest, AnAdaptiveDelayIsNoMeasureOfSilence) {
   ServiceConfig(kDns4Service).suspect_min_ns = 5 * kMillisecond;
   ASSERT_TRUE(plane().policy().SetDelay("dns4", 2 * kMillisecond).ok());
-  BackendState(kDns4A).wait_since_ns =
-      NowNs() - 500 * kMillisecond;  // the fixed delay is 200 ms: 600 are allowed
+  Silence(kDns4A, 500 * kMillisecond);  // the fixed delay is 200 ms: 600 are allowed
   AskDns(1);
   EXPECT_EQ(BackendState(kDns4A).health, HR_HEALTHY);
-  BackendState(kDns4A).wait_since_ns = NowNs() - 601 * kMillisecond;
+  Silence(kDns4A, 601 * kMillisecond);
   AskDns(2);
   EXPECT_EQ(BackendState(kDns4A).health, HR_SUSPECT);
 }
@@ -148,7 +146,7 @@ TEST_F(PolicyTest, ADrainedStandbyGetsNoHedge) {
 
 TEST_F(PolicyTest, ADrainedBackendIsTheLastResort) {
   Drain("dns4", "b");
-  Silence(kDns4A);
+  Silence(kDns4A, 41 * kSecond);
   EXPECT_EQ(AskDns(1), kA4);
   EXPECT_EQ(SentTo(FindDns(1)), 0b11u) << "a is silent, and nobody else is there";
   Clones(HR_MARK_SEND, 1);
@@ -170,7 +168,7 @@ TEST_F(PolicyTest, ADryRunGoesBackToAStandbyAndNotToTheDrainedLeader) {
 
 TEST_F(PolicyTest, ADrainedLeaderAndASuspectStandbyAreBothAsked) {
   Drain("dns4", "a");
-  Silence(kDns4B);
+  Silence(kDns4B, 41 * kSecond);
   EXPECT_EQ(AskDns(1), kB4);
   EXPECT_EQ(SentTo(FindDns(1)), 0b11u) << "should a be gone already, its nack is not the client's answer";
   Clones(HR_MARK_SEND, 1);
@@ -184,7 +182,7 @@ TEST_F(PolicyTest, WhatWaitsForABackendThatFallsSilentGoesToADrainedOneAfterAll)
   EXPECT_LT(Request(request).due_ns, Request(request).sent_ns + ServiceConfig(kDns4Service).deadline_ns)
       << "it is looked at again";
   EXPECT_EQ(FireNow(request), (Changes{})) << "counted once";
-  Silence(kDns4A);
+  Silence(kDns4A, 41 * kSecond);
   EXPECT_EQ(FireNow(request).at("dns4.failover_sends"), 1);
   Clones(HR_MARK_HEDGE, 1);
 }
@@ -271,7 +269,7 @@ TEST_F(PolicyTest, WithAPreferredTheLeaderIsAStandbyLikeOthers) {
 TEST_F(PolicyTest, APreferredThatFallsSilentIsSteeredAround) {
   ASSERT_TRUE(plane().policy().SetPreferred("dns4", 1).ok());
   ServiceState(kDns4Service).explored = 1;
-  Silence(kDns4B);
+  Silence(kDns4B, 41 * kSecond);
   EXPECT_EQ(AskDns(1), kB4);
   EXPECT_EQ(SentTo(FindDns(1)), 0b11u);
   Clones(HR_MARK_SEND, 1);
@@ -303,7 +301,7 @@ TEST_F(PolicyTest, ADryRunCountsHedgesPlaysTheBudgetAndSendsNothing) {
 
 TEST_F(PolicyTest, ADryRunSteersAroundNobody) {
   ASSERT_TRUE(plane().policy().SetDryRun("dns4", true).ok());
-  Silence(kDns4A);
+  Silence(kDns4A, 41 * kSecond);
   RunResult run = Split(DnsRequest4(1));
   EXPECT_EQ(Read(run.packet).destination, kA4);
   EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4.requests", 1), Pair("dns4.suspected", 1),
@@ -436,7 +434,7 @@ TEST_F(PolicyTest, SilenceIsNotBoundByWhatWasSaid) {
   AskHkv(1);
   Reply(HkvReply4(1, kA4, 0, kHkvNeverHedge));
   AskHkv(2);
-  Silence(kHkv4A);
+  Silence(kHkv4A, 41 * kSecond);
   EXPECT_EQ(FireNow(FindHkv(2)).at("hkv4.failover_sends"), 1);
   Clones(HR_MARK_HEDGE, 1);
 }

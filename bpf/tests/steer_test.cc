@@ -16,8 +16,6 @@ using ::testing::Pair;
 class SteerTest : public PacketTest {
  protected:
   RunResult Ask(uint16_t id) { return Split(DnsRequest4(id)); }
-  // The leader was last heard before `ns`, and requests wait for it since then.
-  void Silence(uint32_t backend, uint64_t ns) { BackendState(backend).wait_since_ns = NowNs() - ns; }
   BackendSnapshot OfA() { return plane().reader().Read(true)->services[kDns4Service].backends[0]; }
   void MakeDown(uint32_t backend) {
     BackendState(backend).health = HR_DOWN;
@@ -201,13 +199,13 @@ TEST_F(SteerTest, ARequestWithoutBudgetIsLookedAtAgainWhenItsBackendBecomesSuspe
   ServiceState(kDns4Service).budget_micros = 0;
   Ask(1);
   const uint32_t request = FindDns(1);
-  const uint64_t silent_since_ns = BackendState(kDns4A).wait_since_ns;
-  ASSERT_EQ(silent_since_ns, Request(request).sent_ns);
+  const uint64_t silent_since_ns = BackendState(kDns4A).wait_since;
+  ASSERT_EQ(silent_since_ns, HR_WAIT(Request(request).sent_ns, Request(request).client));
   Request(request).rechecks = 3;  // it would be looked at after 3.2 s
   EXPECT_EQ(FireNow(request), (Changes{{"dns4:no_budget", 1}}));
   EXPECT_EQ(Request(request).due_ns, silent_since_ns + 600 * kMillisecond + 1);
   // It speaks to others meanwhile: there is nothing to wait for.
-  BackendState(kDns4A).wait_since_ns = NowNs();
+  BackendState(kDns4A).wait_since = HR_WAIT(NowNs() + kMillisecond, Request(request).client);
   FireNow(request);
   EXPECT_GT(Request(request).due_ns, silent_since_ns + 700 * kMillisecond);
 }
@@ -229,7 +227,7 @@ TEST_F(SteerTest, WhatNamesNoRequestEndsTheSilenceAndHealsNobody) {
   Bytes query(DnsQuery(1, "www.example.org"));  // QR is not set: no reply
   const RunResult run = Reply(PacketBuilder(kA4, kClient4).Udp(kDnsPort, kClientPort, query).Build());
   EXPECT_THAT(run.changes, Contains(Pair("dns4:not_a_reply", 1)));
-  EXPECT_EQ(BackendState(kDns4A).wait_since_ns, 0u) << "who speaks is not silent";
+  EXPECT_EQ(BackendState(kDns4A).wait_since, 0u) << "who speaks is not silent";
   MakeDown(kDns4A);
   Reply(PacketBuilder(kA4, kClient4).Udp(kDnsPort, kClientPort, query).Build());
   EXPECT_EQ(BackendState(kDns4A).health, HR_DOWN);
@@ -240,7 +238,7 @@ TEST_F(SteerTest, ARequestThatIsPassedThroughSaysNothingAboutSilence) {
   query[2] = 0x28;  // UPDATE
   const RunResult run = Split(PacketBuilder(kClient4, kDns4).Udp(kClientPort, kDnsPort, query).Build());
   EXPECT_THAT(run.changes, Contains(Pair("dns4:unknown_operation", 1)));
-  EXPECT_EQ(BackendState(kDns4A).wait_since_ns, 0u);
+  EXPECT_EQ(BackendState(kDns4A).wait_since, 0u);
 }
 
 TEST_F(SteerTest, WithEveryBackendDownNothingIsDoubled) {
@@ -263,7 +261,7 @@ TEST_F(SteerTest, DatagramsBeyondTheFirstAreCounted) {
   BackendState(kDns4A).probe_counter = 1;
   EXPECT_EQ(Ask(2).changes.count("dns4.extra_sends"), 0u) << "the standby gets the only one";
   BackendState(kDns4A).health = HR_HEALTHY;
-  BackendState(kDns4A).wait_since_ns = 0;
+  BackendState(kDns4A).wait_since = 0;
   Ask(3);
   EXPECT_EQ(FireNow(FindDns(3)).at("dns4.extra_sends"), 1);
   Clones(HR_MARK_HEDGE, 1);
@@ -274,7 +272,7 @@ TEST_F(SteerTest, AnyAnswerMakesItHealthyAgain) {
   Ask(1);
   Reply(DnsReply4(1, kA4));
   EXPECT_EQ(BackendState(kDns4A).health, HR_HEALTHY);
-  EXPECT_EQ(BackendState(kDns4A).wait_since_ns, 0u);
+  EXPECT_EQ(BackendState(kDns4A).wait_since, 0u);
   EXPECT_THAT(Ask(2).changes, UnorderedElementsAre(Pair("dns4.requests", 1)));
 }
 
@@ -330,12 +328,12 @@ TEST_F(SteerTest, UntrackedRequestsProbeALeaderThatIsDownToo) {
 TEST_F(SteerTest, AnAnswerToAnUntrackedRequestIsASignOfLifeToo) {
   ASSERT_TRUE(plane().policy().SetBypass("raw4", true).ok());
   MakeDown(kRaw4A);
-  BackendState(kRaw4A).wait_since_ns = 1;
+  BackendState(kRaw4A).wait_since = 1;
   const Bytes request = PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0}).Build();
   EXPECT_EQ(Read(Split(request).packet).destination, kA4) << "it is itself the probe";
   Reply(PacketBuilder(kA4, kClient4).Udp(9000, kClientPort, {1, 0, 0, 0}).Build());
   EXPECT_EQ(BackendState(kRaw4A).health, HR_HEALTHY);
-  EXPECT_EQ(BackendState(kRaw4A).wait_since_ns, 0u);
+  EXPECT_EQ(BackendState(kRaw4A).wait_since, 0u);
 }
 
 TEST_F(SteerTest, ARetransmissionIsNoProbe) {
@@ -449,7 +447,7 @@ TEST_F(SteerTest, ASecondCopyThatFailsIsTakenBack) {
   EXPECT_EQ(SentTo(request), 0b01u) << "nobody waits for b";
   EXPECT_EQ(HR_FAILOVER_MASK(Request(request).masks), 0u);
   EXPECT_EQ(Request(request).attempts, 1u);
-  EXPECT_EQ(BackendState(kDns4B).wait_since_ns, 0u);
+  EXPECT_EQ(BackendState(kDns4B).wait_since, 0u);
   EXPECT_EQ(FireNow(request), (Changes{{"dns4.extra_sends", 1}, {"dns4.failover_sends", 1}})) << "the clock makes the attempt";
   Clones(HR_MARK_HEDGE, 1);
 }

@@ -129,7 +129,7 @@ TEST_F(TraceTest, AHedgeThatIsNotMadeSaysWhy) {
 }
 
 TEST_F(TraceTest, ASuspectLeadersCopyAtOnce) {
-  BackendState(kDns4A).wait_since_ns = NowNs() - 41 * kSecond;
+  Silence(kDns4A, 41 * kSecond);
   Split(DnsRequest4(1));
   const std::vector<hr_trace_event> events = Events();
   ASSERT_THAT(Kinds(events), ElementsAre(HR_TRACE_SPLIT, HR_TRACE_COPY));

@@ -72,7 +72,7 @@ TEST_F(OneWayTest, SilenceSaysNothing) {
   Advance(1000 * kSecond);
   EXPECT_EQ(SentTo(), kA4);
   EXPECT_EQ(BackendState(kRaw4A).health, HR_HEALTHY);
-  EXPECT_EQ(BackendState(kRaw4A).wait_since_ns, 0u);
+  EXPECT_EQ(BackendState(kRaw4A).wait_since, 0u);
 }
 
 TEST_F(OneWayTest, AnUnreachablePortMovesTheDatagramsAndTheClientHearsNothing) {
@@ -187,8 +187,7 @@ TEST_F(FlowTest, ADrainedBackendKeepsItsFlows) {
 TEST_F(FlowTest, SilenceMakesTheBackendSuspectAndThenMovesItsFlows) {
   EXPECT_EQ(SentTo(1000), kA4);
   Advance(41 * kSecond);  // suspect_min is 40 s here
-  EXPECT_NE(SentTo(2000), kA4) << "a new flow goes to a healthy backend";
-  EXPECT_EQ(BackendState(kRaw4A).health, HR_SUSPECT);
+  EXPECT_NE(SentTo(2000), kA4) << "a new flow of the client that waits goes to another backend";
   EXPECT_EQ(SentTo(1000), kA4) << "it may still be alive";
   Advance(41 * kSecond);  // and so is the election timeout
   const RunResult moved = Send(1000);
@@ -254,7 +253,7 @@ TEST_F(FlowTest, ASilentClientIsForgottenAfterTheFlowsTimeout) {
   SentTo();
   LeadBy("b");
   Advance(200 * kSecond);
-  BackendState(kRaw4A).wait_since_ns = 0;
+  BackendState(kRaw4A).wait_since = 0;
   EXPECT_EQ(SentTo(), kA4);
   Advance(302 * kSecond);  // a flow's time is kept to within a second
   const RunResult run = Send();

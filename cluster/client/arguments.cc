@@ -114,32 +114,44 @@ absl::Status TakeCommands(Words& words, Arguments& arguments) {
 
 }  // namespace
 
-const char kUsage[] =
-    R"(usage: hkv [--server ADDRESS:PORT] [--client NAME --key-file FILE] [--timeout 1s] COMMAND
-
-  get KEY             print the value
-  put KEY VALUE       write it
-  create KEY VALUE    write it if there is no such key
-  cas KEY OLD NEW     write NEW if the value is OLD
-  delete KEY
-  incr KEY [NUMBER]   add NUMBER (1) and print the sum; a key that does not exist counts as 0
-
-Several writes with the word "and" between them are done all or none: hkv incr sold and put last alice
-The server may stand in the environment as HKV_SERVER, a client's name and key file as HKV_CLIENT and HKV_KEY_FILE. With
-these each request is proved to be this client's, and an answer counts only if the server proves itself with the same key. Without an answer within the time-out a write may have been
-done or not. A write that is answered OVERLOADED is sent again under its number, which does it once.
-After "--" no word is taken for an option.
-
-exit codes: 0 done, 1 error, 2 usage, 3 no such key or another value, 4 no answer in time
-)";
+const operate::Program& TheProgram() {
+  static const auto* program = new operate::Program{
+      .name = "hkv",
+      .summary = "read and write Hedgerow's replicated store",
+      .commands = {{"get", "KEY", "print the value"},
+                   {"put", "KEY VALUE", "write it"},
+                   {"create", "KEY VALUE", "write it if there is no such key"},
+                   {"cas", "KEY OLD NEW", "write NEW if the value is OLD"},
+                   {"delete", "KEY", "delete the key"},
+                   {"incr", "KEY [NUMBER]", "add NUMBER (1) and print the sum; a key that does not exist counts as 0"}},
+      .options = {{"server", "ADDRESS:PORT", "a node, or the VIP of a proxy"},
+                  {"client", "NAME", "prove each request to be this client's, with --key-file"},
+                  {"key-file", "FILE", "the client's key"},
+                  {"timeout", "DURATION", "how long to wait for an answer, 1ms to 1m (default 1s)"}},
+      .notes = {"Several writes with the word \"and\" between them are done all or none: hkv incr sold and put last alice",
+                "With --client an answer counts only if the server proves itself with the same key. Without an answer within "
+                "the time-out a write may have been done or not. A write that is answered OVERLOADED is sent again under its "
+                "number, which does it once. After \"--\" no word is taken for an option."},
+      .exit_codes = {{"0", "done"},
+                     {"1", "error"},
+                     {"2", "usage"},
+                     {"3", "no such key, or another value"},
+                     {"4", "no answer in time"}},
+      .environment = {{"HKV_SERVER", "as --server"}, {"HKV_CLIENT", "as --client"}, {"HKV_KEY_FILE", "as --key-file"}},
+      .see_also = {"hedgerow-node(8)", "hedgerow(8)"},
+      .section = 1,
+      .options_first = true};
+  return *program;
+}
 
 absl::StatusOr<Arguments> ParseArguments(const std::vector<std::string>& words) {
   Arguments arguments;
   size_t at = 0;
   for (; at < words.size() && absl::StartsWith(words[at], "-"); ++at) {
     std::string option = words[at];
-    if (option == "--help" || option == "-h") {
-      arguments.help = true;
+    if (option == "-h") option = "--help";
+    if (option == "--help" || option == "--man" || option == "--completion") {
+      arguments.text = option.substr(2);
       return arguments;
     }
     if (option == "--") {

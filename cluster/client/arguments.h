@@ -12,11 +12,12 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "cluster/kv/command.h"
+#include "operate/program.h"
 
 namespace hedgerow::client {
 
 struct Arguments {
-  bool help = false;
+  std::string text{};      // what is printed instead: "help", "man" or "completion"; empty: a command is run
   std::string server{};    // empty: not given
   std::string client{};    // how it proves itself; empty: it does not
   std::string key_file{};  // given with `client`
@@ -25,7 +26,8 @@ struct Arguments {
   std::vector<kv::Operation> operations{};  // what to write, all or none
 };
 
-extern const char kUsage[];
+// What `hkv` is, for its help, its manual page and its completion.
+const operate::Program& TheProgram();
 
 // InvalidArgument says which word is wrong and what was expected.
 absl::StatusOr<Arguments> ParseArguments(const std::vector<std::string>& words);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // hkv: reads and writes the store from a shell. A call opens no session, so that a loop of calls leaves none behind: a
-// write stands for itself. See kUsage in arguments.cc.
+// write stands for itself. TheProgram() in arguments.cc describes it.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -17,6 +17,7 @@
 #include "cluster/client/hkv_client.h"
 #include "cluster/wire/hkv_table.h"
 #include "operate/key_file.h"
+#include "operate/manual.h"
 
 namespace hedgerow::client {
 namespace {
@@ -69,11 +70,12 @@ int main(int argc, char** argv) {
   using namespace hedgerow::client;
   const absl::StatusOr<Arguments> arguments = ParseArguments({argv + 1, argv + argc});
   if (!arguments.ok()) {
-    std::fprintf(stderr, "hkv: %s\n%s", std::string(arguments.status().message()).c_str(), kUsage);
+    std::fprintf(stderr, "hkv: %s\n%s", std::string(arguments.status().message()).c_str(),
+                 hedgerow::operate::HelpOf(TheProgram()).c_str());
     return kBadUsage;
   }
-  if (arguments->help) {
-    std::fputs(kUsage, stdout);
+  if (!arguments->text.empty()) {
+    std::fputs(hedgerow::operate::TextOf(TheProgram(), arguments->text).c_str(), stdout);
     return 0;
   }
   const auto given = [](const std::string& option, const char* variable) {

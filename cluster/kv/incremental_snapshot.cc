@@ -158,6 +158,9 @@ void SnapshotWriter::End() {
   Close();
 }
 
-std::vector<std::string> SnapshotWriter::TakeChunks() { return std::exchange(closed_, {}); }
+std::vector<std::string> SnapshotWriter::TakeChunks() {
+  taken_bytes_ = closed_bytes_;
+  return std::exchange(closed_, {});
+}
 
 }  // namespace hedgerow::kv

@@ -118,6 +118,8 @@ class SnapshotWriter {
   uint64_t content() const { return content_; }
   // Of all chunks so far.
   uint64_t written_bytes() const { return closed_bytes_ + open_.view().size(); }
+  // Of what was not taken yet: copies of what changed since, for the most part.
+  uint64_t held_bytes() const { return written_bytes() - taken_bytes_; }
   // What is ready, in order.
   std::vector<std::string> TakeChunks();
 
@@ -130,6 +132,7 @@ class SnapshotWriter {
   ByteWriter open_;
   std::vector<std::string> closed_;
   uint64_t closed_bytes_ = 0;
+  uint64_t taken_bytes_ = 0;
   uint64_t content_ = 0;
   uint64_t values_ = 0;
   uint64_t sessions_ = 0;

@@ -123,6 +123,8 @@ class Replica {
   // The last one is what was put into the state. If not, it is worth nothing, and this replica is outside (below).
   bool snapshot_is_sound() const { return state_.snapshot_is_sound(); }
   void AbandonSnapshot() { state_.AbandonSnapshot(); }
+  // What the one that is taken holds in memory beside the state, until its chunks are given.
+  uint64_t snapshot_held_bytes() const { return state_.snapshot_held_bytes(); }
   // It is durable, and `state` is made of it.
   void ReceiveSnapshot(raft::SnapshotReceived received, std::unique_ptr<StateMachine> state);
 

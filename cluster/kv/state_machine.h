@@ -59,6 +59,8 @@ class StateMachine {
   // no snapshot any more.
   std::vector<std::string> ContinueSnapshot(size_t bytes);
   void AbandonSnapshot();
+  // Of the present one: what was written down and not given yet. A change beyond what is written copies its record into it.
+  uint64_t snapshot_held_bytes() const { return snapshot_ == nullptr ? 0 : snapshot_->held_bytes(); }
 
   size_t values() const { return values_.size(); }
   size_t sessions() const { return sessions_.size(); }

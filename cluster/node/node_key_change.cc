@@ -9,8 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "cluster/node/node.h"
+#include "absl/strings/str_cat.h"
 #include "cluster/node/config/node_keys.h"
+#include "cluster/node/node.h"
 #include "cluster/wire/announce.h"
 
 namespace hedgerow::node {
@@ -52,6 +53,15 @@ absl::StatusOr<KeysStatus> Node::ReloadKeys(bool force) {
   if (keys.cluster.has_value()) {
     if (const std::string why = WhyNotApart({.cluster = *keys.cluster, .announce = keys.announce}); !why.empty())
       return absl::InvalidArgumentError(why);
+  }
+  std::vector<wire::KeyRing> others;
+  for (const NamedClientConfig& client : keys.clients) {
+    const absl::string_view with = SharesKeyWith(client.keys, {.cluster = keys.cluster.value_or(wire::KeyRing()), .announce = keys.announce}, others);
+    if (!with.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat("the file ", client.key_file, " has the same key as ", with,
+                                                     ", expected one that the client ", client.name, " alone has"));
+    }
+    others.push_back(client.keys);
   }
   const auto done = Ask<absl::StatusOr<KeysStatus>>([this, keys, force] { return ChangeKeys(keys, force); });
   return done.value_or(absl::DeadlineExceededError("the node's loop did not answer within 2 s"));

@@ -31,9 +31,8 @@ absl::StatusOr<uint64_t> Node::ChangeSettings(kv::SettingValues values) {
 absl::Status Node::CheckLeads() const {
   const raft::Raft& raft = replica_.raft();
   if (raft.role() == raft::Role::kLeader) return absl::OkStatus();
-  return absl::FailedPreconditionError(raft.leader().IsSet()
-                                           ? absl::StrCat("node ", raft.leader().value(), " leads; ask it")
-                                           : "no node leads now; ask again");
+  if (!raft.leader().IsSet()) return absl::UnavailableError("no node leads now; ask again");
+  return absl::FailedPreconditionError(absl::StrCat("node ", raft.leader().value(), " leads; ask it"));
 }
 
 absl::StatusOr<NodeControl::Purged> Node::PurgeSome(const std::string& prefix, const kv::MapWalk& walk) {

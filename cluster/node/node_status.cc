@@ -13,6 +13,7 @@
 #include "cluster/node/status/stall_problem.h"
 #include "cluster/node/status/state_problem.h"
 #include "cluster/node/status/status_message.h"
+#include "operate/admin_socket.h"
 
 namespace hedgerow::node {
 namespace {
@@ -177,6 +178,9 @@ NodeStatus Node::StatusNow() {
     status.counters.emplace_back("hellos_refused", peers_.HellosRefused(peer.id), "", peer.id);
   status.counters.emplace_back("unknown_hellos_refused", peers_.HellosRefused(raft::NodeId()));
   status.counters.emplace_back("key_changes", key_changes_);
+  using operate::AdminSocket;
+  status.counters.emplace_back("admin_refused", AdminSocket::Refused(AdminSocket::For::kOwner), "admin");
+  status.counters.emplace_back("admin_refused", AdminSocket::Refused(AdminSocket::For::kGroup), "monitor");
   status.counters.emplace_back("elections_won", elections_won_);
   status.counters.emplace_back("resigns_heard", resigns_heard_);
   status.counters.emplace_back("stalls_heard", stalls_heard_);

@@ -335,6 +335,91 @@ TEST_P(NamedClientsTest, AKeyFileThatIsReadAgainChangesTheKey) {
   EXPECT_TRUE(AskAs(leader, get, kOther).has_value()) << "and nothing changed";
 }
 
+// Each node has the cluster key in a file of its own.
+class ClusterKeyTest : public NodeTest {
+ protected:
+  NodeConfig ConfigOf(uint64_t id) const override {
+    NodeConfig config = NodeTest::ConfigOf(id);
+    config.cluster_key_file = FileOf(id);
+    Write(id, {kFormer});
+    config.cluster_keys = kFormer;
+    config.named_clients = {{.name = "web", .key_file = folder_ + "/web.key", .keys = kClient, .read = {""}}};
+    WriteKeys(folder_ + "/web.key", {kClient});
+    return config;
+  }
+  std::string FileOf(uint64_t id) const { return folder_ + "/" + std::to_string(id) + ".key"; }
+  void Write(uint64_t id, const std::vector<wire::Key>& keys) const { WriteKeys(FileOf(id), keys); }
+  static void WriteKeys(const std::string& path, const std::vector<wire::Key>& keys) {
+    std::ofstream file(path);
+    for (const wire::Key& key : keys) file << wire::FormatKey(key) << "\n";
+    file.close();
+    std::filesystem::permissions(path, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  }
+  static wire::Key KeyOf(uint8_t byte) {
+    wire::Key key;
+    key.bytes.fill(byte);
+    return key;
+  }
+  absl::Status Reload(uint64_t id, const std::vector<wire::Key>& keys, bool force = false) {
+    Write(id, keys);
+    return nodes_[id - 1]->node->ReloadKeys(force).status();
+  }
+  // Members tell which keys they have twice a second while one is changed.
+  bool ReloadInTheEnd(uint64_t id, const std::vector<wire::Key>& keys) {
+    absl::Status last;
+    const bool done = Eventually([&] { return (last = Reload(id, keys)).ok(); });
+    EXPECT_TRUE(done) << last;
+    return done;
+  }
+
+  const wire::Key kFormer = KeyOf(1), kNext = KeyOf(2), kClient = KeyOf(3);
+};
+INSTANTIATE_TEST_SUITE_P(Durability, ClusterKeyTest, testing::Values(Durability::kMemory), DurabilityOf);
+
+TEST_P(ClusterKeyTest, IsExchangedInThreeStepsAndNoStepCutsAMemberOff) {
+  const uint64_t leader = WaitForLeader();
+  const uint64_t session = Open(leader);
+  EXPECT_TRUE(absl::StrContains(Reload(1, {kNext}).message(), "does not have the key")) << "not in one step";
+  EXPECT_EQ(StatusOf(1).keys.cluster_other, 0u);
+  EXPECT_EQ(Reload(1, {kFormer, kNext}), absl::OkStatus());
+  EXPECT_TRUE(absl::StrContains(Reload(1, {kNext, kFormer}).message(), "add it there first (`hedgerow-node keys add`)"));
+  for (uint64_t id = 2; id <= 3; ++id) EXPECT_EQ(Reload(id, {kFormer, kNext}), absl::OkStatus());
+  Write(1, {kFormer, kNext});
+  for (uint64_t id = 1; id <= 3; ++id) ASSERT_TRUE(ReloadInTheEnd(id, {kNext, kFormer}));
+  EXPECT_EQ(Increment(leader, session, 1), "1");
+  for (uint64_t id = 1; id <= 3; ++id) ASSERT_TRUE(ReloadInTheEnd(id, {kNext}));
+  for (uint64_t id = 1; id <= 3; ++id) {
+    const NodeStatus status = StatusOf(id);
+    EXPECT_EQ(status.keys.cluster_other, 0u);
+    EXPECT_GE(CounterIn(status, "key_changes", ""), 3u);
+  }
+  EXPECT_EQ(Increment(leader % 3 + 1, session, 2), "2") << "they hear each other under the new key alone";
+}
+
+TEST_P(ClusterKeyTest, AMemberThatIsDownHoldsAChangeUpUntilItIsForced) {
+  const uint64_t leader = WaitForLeader();
+  const uint64_t down = leader % 3 + 1, other = down % 3 + 1;
+  for (const uint64_t id : {leader, other}) EXPECT_EQ(Reload(id, {kFormer, kNext}), absl::OkStatus());
+  Stop(down);
+  // What it has told is worth something for some seconds.
+  EXPECT_TRUE(Eventually([&] { return absl::StrContains(Reload(other, {kNext, kFormer}).message(), "has not told which keys it has"); }));
+  EXPECT_EQ(Reload(other, {kNext, kFormer}, /*force=*/true), absl::OkStatus());
+  EXPECT_EQ(Reload(leader, {kNext, kFormer}, /*force=*/true), absl::OkStatus());
+  const uint64_t leads = WaitForLeader();
+  EXPECT_EQ(Increment(leads, Open(leads), 1), "1");
+}
+
+TEST_P(ClusterKeyTest, AFileThatCannotBeUsedChangesNothing) {
+  WaitForLeader();
+  Node& node = *nodes_[0]->node;
+  const uint32_t seals = StatusOf(1).keys.cluster_seals;
+  std::ofstream(FileOf(1)) << "no key";
+  EXPECT_TRUE(absl::StrContains(node.ReloadKeys(true).status().message(), "1.key\" expected one key or two"));
+  EXPECT_TRUE(absl::StrContains(Reload(1, {kClient, kFormer}, true).message(), "web.key has the same key as the cluster"));
+  EXPECT_EQ(StatusOf(1).keys.cluster_seals, seals);
+  EXPECT_EQ(CounterIn(StatusOf(1), "key_changes", ""), 0u);
+}
+
 TEST_P(NamedClientsTest, AReplayedWriteIsAnsweredAndDoesNothingNew) {
   const uint64_t leader = WaitForLeader();
   std::string recorded;

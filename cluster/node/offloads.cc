@@ -1,20 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/node/offloads.h"
 
-#include <arpa/inet.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <ctime>
 #include <span>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "absl/time/time.h"
 #include "cluster/node/config/config_check.h"
+#include "cluster/node/kernel_address.h"
 #include "cluster/storage/errors.h"
 #include "cluster/wire/announce.h"
 #include "cluster/wire/key.h"
@@ -23,78 +18,12 @@
 namespace hedgerow::node {
 namespace {
 
-// Hooks that were taken off, neighbours that moved.
-constexpr absl::Duration kPollNetwork = absl::Seconds(1);
-constexpr uint64_t kLooksPerRoutes = 10;
 constexpr char kBpffs[] = "/sys/fs/bpf";
-
-constexpr std::array<absl::string_view, HR_NODE_EVENT_COUNT> kEventNames = {"heartbeat_answered",
-                                                                            "heartbeat_counted",
-                                                                            "pre_vote_answered",
-                                                                            "vote_refused",
-                                                                            "vote_granted",
-                                                                            "vote_ignored",
-                                                                            "vote_counted",
-                                                                            "append_stored",
-                                                                            "ack_counted",
-                                                                            "woken_for_commit",
-                                                                            "woken_for_round",
-                                                                            "woken_for_votes",
-                                                                            "woken_for_ack",
-                                                                            "passed_kind",
-                                                                            "passed_fenced",
-                                                                            "passed_lease",
-                                                                            "passed_term",
-                                                                            "passed_role",
-                                                                            "passed_gap",
-                                                                            "passed_batch",
-                                                                            "passed_size",
-                                                                            "passed_ring_full",
-                                                                            "passed_incarnation",
-                                                                            "passed_malformed",
-                                                                            "dropped_tag",
-                                                                            "dropped_replayed",
-                                                                            "dropped_too_old",
-                                                                            "broadcast",
-                                                                            "broadcast_copies",
-                                                                            "broadcast_failed",
-                                                                            "resigned",
-                                                                            "passed_epoch",
-                                                                            "passed_source",
-                                                                            "answer_failed",
-                                                                            "passed_suspicion",
-                                                                            "passed_configuration",
-                                                                            "passed_no_member",
-                                                                            "noticed",
-                                                                            "append_stored_unsaid", "dropped_key"};
-
-offload::XdpChoice ChoiceOf(XdpMode mode) {
-  switch (mode) {
-    case XdpMode::kNative:
-      return offload::XdpChoice::kNative;
-    case XdpMode::kGeneric:
-      return offload::XdpChoice::kGeneric;
-    case XdpMode::kAuto:
-      break;
-  }
-  return offload::XdpChoice::kAuto;
-}
 
 uint64_t Monotonic_ns() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
-hr_address AddressOf(const NetAddress& address) {
-  hr_address out;
-  static_assert(sizeof(out) == sizeof(address.bytes));
-  std::memcpy(&out, address.bytes.data(), sizeof(out));
-  return out;
-}
-
-offload::Endpoint EndpointOf(const NetAddress& address) {
-  return {.address = net::IpAddress::FromBytes(address.bytes).value(), .port = address.port};
 }
 
 // What is pinned belongs to a log: two hosts of a lab share one bpffs.
@@ -254,19 +183,6 @@ absl::Status Offloads::Start(kv::Replica& replica, Peers& peers) {
   return adopted;
 }
 
-void Offloads::WatchNetlink() {
-  const auto wanted = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return stopping_ || members_version_ != members_written_.load(std::memory_order_relaxed);
-  };
-  while (true) {
-    WriteMembers();
-    PollNetwork();
-    absl::MutexLock lock(&mutex_);
-    mutex_.AwaitWithTimeout(absl::Condition(&wanted), kPollNetwork);
-    if (stopping_) return;
-  }
-}
-
 // A position that changes its member is empty to the kernel until the map names the new one: its window is
 // closed here, and the broadcast passes it over (Follow). What is counted goes by the shared state (R0). A
 // member that moves is known anew as well: the kernel left to the process what came from elsewhere, and has not
@@ -298,53 +214,6 @@ absl::Status Offloads::SetKeys(const wire::KeyRing& cluster, const std::vector<w
   for (const wire::Key& key : proxies) proxy_keys_.push_back(wire::SipHashKey(key));
   members_wanted_ = ++members_version_;
   return absl::OkStatus();
-}
-
-// At the start, and then on the thread that looks out.
-void Offloads::WriteMembers() {
-  std::vector<PeerState> members;
-  std::vector<hr_siphash_key> proxy_keys;
-  uint64_t version = 0;
-  {
-    absl::MutexLock lock(&mutex_);
-    members = members_;
-    proxy_keys = proxy_keys_;
-    version = members_version_;
-  }
-  if (version == members_written_.load(std::memory_order_relaxed)) return;
-  std::array<hr_node_peer, HR_NODE_MEMBERS> peers{};
-  std::vector<offload::Endpoint> endpoints;
-  for (const PeerState& member : members) {
-    if (member.address.port == 0) continue;
-    hr_node_peer& peer = peers[member.position];
-    peer.address = AddressOf(member.address);
-    peer.node = static_cast<uint32_t>(member.id.value());
-    peer.port_be = htons(member.address.port);
-    endpoints.push_back(EndpointOf(member.address));
-  }
-  for (uint32_t position = 0; position < HR_NODE_MEMBERS; ++position) {
-    const hr_node_peer before = kernel_->Member(position);
-    const hr_node_peer& peer = peers[position];
-    const bool same = before.node == peer.node && before.port_be == peer.port_be &&
-                      std::memcmp(&before.address, &peer.address, sizeof(peer.address)) == 0;
-    if (same) continue;
-    kernel_->SetMember(position, peer);
-    reachable_.fetch_and(~(1u << position), std::memory_order_relaxed);  // until its neighbour is found
-  }
-  if (watch_ != nullptr) {
-    watch_->SetProxyKeys(proxy_keys);
-    watch_->SetPeers(std::move(endpoints));
-  }
-  looks_ = 0;  // and the routes to them
-  members_written_.store(version, std::memory_order_release);
-}
-
-void Offloads::StopNetlinkWatcher() {
-  {
-    absl::MutexLock lock(&mutex_);
-    stopping_ = true;
-  }
-  if (netlink_watcher_.joinable()) netlink_watcher_.join();
 }
 
 void Offloads::StartWatch() {
@@ -444,93 +313,6 @@ void Offloads::FollowIncarnations(Peers& peers) {
     incarnations_[position] = peers.IncarnationOf(id);
     kernel_->SetIncarnation(position, incarnations_[position], peers.HighestNumberOf(id));
   }
-}
-
-// Attaches what is not, and follows the neighbours.
-void Offloads::PollNetwork() {
-  const OffloadsConfig& wanted = config_.offloads;
-  Found found;
-  found.lost_answers = kernel_->LostAnswers();
-  const bool on = kernel_->Xdp().on;
-  if (xdp_was_on_ && !on) detached_.fetch_add(1, std::memory_order_relaxed);
-  if (!on || found.lost_answers != 0 || (wanted.broadcast && !kernel_->Broadcast().on)) {
-    kernel_->Attach({.interface = "",
-                     .xdp = wanted.heartbeat || wanted.vote || wanted.append || wanted.quorum,
-                     .broadcast = wanted.broadcast,
-                     .mode = ChoiceOf(wanted.xdp)});
-  }
-  found.xdp = kernel_->Xdp();
-  found.broadcast = kernel_->Broadcast();
-  if (!on && found.xdp.on) attached_.fetch_add(1, std::memory_order_relaxed);
-  xdp_was_on_ = found.xdp.on;
-  if (neighbours_.has_value()) {
-    const absl::Status refreshed = neighbours_->Refresh();
-    if (!refreshed.ok()) found.neighbours_why_not = std::string(refreshed.message());
-  }
-  {
-    absl::MutexLock lock(&mutex_);
-    found.unreachable = found_.unreachable;
-    if (!neighbours_.has_value()) found.neighbours_why_not = found_.neighbours_why_not;
-  }
-  if (watch_ != nullptr && (looks_++ % kLooksPerRoutes == 0 || !found.unreachable.empty())) {
-    found.unreachable = absl::StrJoin(watch_->FindRoutes(), "; ");
-  }
-  absl::MutexLock lock(&mutex_);
-  found_ = std::move(found);
-  reachable_.store(found_.broadcast.on ? kernel_->Reachable() : 0, std::memory_order_relaxed);
-}
-
-void Offloads::AddTo(NodeStatus& status) {
-  const OffloadsConfig& wanted = config_.offloads;
-  const bool disk = config_.durability == Durability::kDisk;
-  Found found{.xdp = {.on = false, .detail = why_not_}, .broadcast = {.on = false, .detail = why_not_}};
-  if (kernel_ != nullptr) {
-    absl::MutexLock lock(&mutex_);
-    found = found_;
-  }
-  const offload::HookStatus& xdp = found.xdp;
-  const auto add = [&status](const char* name, bool is_wanted, const offload::HookStatus& hook,
-                             const char* unless) {
-    OffloadStatus& reported = status.offloads.emplace_back();
-    reported.name = name;
-    reported.on = is_wanted && hook.on && unless == nullptr;
-    reported.detail = !is_wanted ? "switched off" : unless != nullptr ? unless : hook.detail;
-  };
-  add("heartbeat", wanted.heartbeat, xdp, nullptr);
-  add("vote", wanted.vote, xdp, nullptr);
-  add("append", wanted.append, xdp, disk ? "durability is disk" : nullptr);
-  add("quorum", wanted.quorum, xdp, nullptr);
-  add("broadcast", wanted.broadcast, found.broadcast,
-      found.neighbours_why_not.empty() ? nullptr : found.neighbours_why_not.c_str());
-  const std::string clock =
-      watch_ == nullptr ? ""
-                        : absl::StrCat("clock on htb",
-                                       found.unreachable.empty() ? "" : absl::StrCat("; ", found.unreachable));
-  add("watchdog", wanted.watchdog,
-      {.on = watch_ != nullptr,
-       .detail = kernel_ == nullptr  ? why_not_
-                 : watch_ == nullptr ? watch_why_not_
-                                     : clock},
-      nullptr);
-  if (kernel_ == nullptr) return;
-  const hr_node_stats counters = kernel_->Counters();
-  for (size_t event = 0; event < HR_NODE_EVENT_COUNT; ++event) {
-    if (kEventNames[event].empty()) continue;
-    const bool resigned = event == HR_NODE_EVENT_RESIGNED && watch_ != nullptr;
-    status.counters.emplace_back("kernel", resigned ? watch_->clock().resigns : counters.events[event],
-                                 std::string(kEventNames[event]));
-  }
-  if (watch_ != nullptr) status.counters.emplace_back("kernel", watch_->clock().lates, "late");
-  status.histograms.push_back(fences_.As("fence"));
-  status.counters.emplace_back("kernel_detached", detached_.load(std::memory_order_relaxed));
-  status.counters.emplace_back("kernel_lost_answers", found.lost_answers);
-  const offload::KernelBridgeStatistics& bridge = bridge_->statistics();
-  status.counters.emplace_back("kernel_bridge", bridge.fences, "fence");
-  status.counters.emplace_back("kernel_bridge", bridge.opens, "open");
-  status.counters.emplace_back("kernel_bridge", bridge.leases, "lease");
-  status.counters.emplace_back("kernel_bridge", bridge.appends, "append");
-  status.counters.emplace_back("kernel_bridge", bridge.votes, "vote");
-  status.counters.emplace_back("kernel_bridge", bridge.adopted, "adopted");
 }
 
 }  // namespace hedgerow::node

@@ -121,7 +121,7 @@ class Offloads {
   std::atomic<uint64_t> detached_ = 0;                      // times that the programs were detached from outside
   std::atomic<uint64_t> attached_ = 0;                      // times that the programs were attached since
   bool xdp_was_on_ = false;                                 // the thread's, like the next one
-  uint64_t looks_ = 0;
+  uint64_t polls_ = 0;
 };
 
 }  // namespace hedgerow::node

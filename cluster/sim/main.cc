@@ -13,6 +13,7 @@
 #include "absl/flags/usage.h"
 #include "cluster/sim/bugs/planted.h"
 #include "cluster/sim/seeds.h"
+#include "operate/commit.h"
 
 ABSL_FLAG(uint64_t, seed, 1, "first seed");
 ABSL_FLAG(uint64_t, seeds, 1, "how many seeds");
@@ -21,9 +22,6 @@ ABSL_FLAG(uint64_t, threads, 1, "threads");
 ABSL_FLAG(std::string, bug, "", "plant this mistake; `list` lists them");
 ABSL_FLAG(bool, trace, false, "tell everything that happens (one seed)");
 
-#ifndef HEDGEROW_COMMIT
-#define HEDGEROW_COMMIT "unknown"
-#endif
 
 namespace hedgerow::sim {
 namespace {
@@ -42,7 +40,7 @@ void PrintViolation(const Report& report, const SeedRange& range, const std::str
   printf(
       "seed %llu commit %s: VIOLATION after %.3f s: %s\n  %s\n  again: hedgerow-sim --seed %llu --seconds "
       "%llu%s%s\n",
-      static_cast<unsigned long long>(report.seed), HEDGEROW_COMMIT, report.seconds, report.violation.c_str(),
+      static_cast<unsigned long long>(report.seed), operate::kCommit, report.seconds, report.violation.c_str(),
       report.plan.c_str(), static_cast<unsigned long long>(report.seed),
       static_cast<unsigned long long>(range.seconds), bug.empty() ? "" : " --bug ", bug.c_str());
   fflush(stdout);
@@ -73,7 +71,7 @@ int Main() {
   printf("seeds %llu to %llu, %llu simulated seconds each, commit %s\n",
          static_cast<unsigned long long>(range.first),
          static_cast<unsigned long long>(range.first + range.count - 1),
-         static_cast<unsigned long long>(range.seconds), HEDGEROW_COMMIT);
+         static_cast<unsigned long long>(range.seconds), operate::kCommit);
   const auto begin = std::chrono::steady_clock::now();
   const SeedTotals totals = RunSeeds(range, [&](const Report& report) {
     if (!report.violation.empty()) PrintViolation(report, range, name);

@@ -25,6 +25,8 @@ class Descriptor {
 
   int get() const { return fd_; }
   bool ok() const { return fd_ >= 0; }
+  // The caller closes it from now on.
+  int release() { return std::exchange(fd_, -1); }
 
  private:
   int fd_ = -1;

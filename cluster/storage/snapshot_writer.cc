@@ -19,11 +19,13 @@ SnapshotWriter::~SnapshotWriter() {
 void SnapshotWriter::Abandon() {
   absl::MutexLock lock(&mutex_);
   stopping_ = true;
+  queue_.clear();  // its thread may wait for the disk for long
+  backlog_bytes_ = 0;
 }
 
 void SnapshotWriter::Append(std::string chunk) {
   absl::MutexLock lock(&mutex_);
-  if (result_.has_value()) return;  // it has failed
+  if (result_.has_value() || stopping_) return;
   backlog_bytes_ += chunk.size();
   queue_.push_back(std::move(chunk));
 }
@@ -66,7 +68,7 @@ absl::Status SnapshotWriter::Write() {
   while (status.ok() && Next(chunk)) status = file->Append(chunk);
   if (status.ok()) {
     absl::MutexLock lock(&mutex_);
-    if (!finishing_ || !queue_.empty()) status = absl::CancelledError("it was abandoned");
+    if (!finishing_ || stopping_) status = absl::CancelledError("it was abandoned");
   }
   if (status.ok()) status = file->Finish();
   if (status.ok()) status = folder_.Publish(file->path(), header_.snapshot.last);

@@ -9,14 +9,14 @@
 #include <grpcpp/grpcpp.h>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "cluster/api/transfer.grpc.pb.h"
 #include "cluster/transfer/load_state.h"
 #include "cluster/transfer/partial.h"
+#include "cluster/transfer/peer_listener.h"
 #include "cluster/transfer/seal.h"
 
 namespace hedgerow::transfer {
@@ -28,41 +28,36 @@ constexpr int kThreadsMax = 16;
 // Callers that have not shown yet that they have the key. One more ends the oldest, so that silent ones keep
 // no other out.
 constexpr size_t kUnauthenticatedMax = 6;
-// A leader makes one, and may make another before the first has ended. The rest wait.
-constexpr int kCallsPerConnection = 2;
 // A leader that is gone without a word is found out after these two.
 constexpr int kKeepalive_ms = 3000;
-// A connection without a call. A leader calls at once.
+// A connection without a call, and one that has not begun to speak HTTP/2. A leader calls at once.
 constexpr int kIdle_ms = 2000;
+constexpr int kHandshake_ms = 5000;
 // For a transfer that a newer one ends.
 constexpr absl::Duration kMakeWay = absl::Seconds(5);
-
-// gRPC names a caller "ipv4:10.0.0.1:40000" or "ipv6:%5Bfd00::1%5D:40000". Nothing: neither.
-std::optional<net::IpAddress> SourceOf(absl::string_view peer) {
-  if (!absl::ConsumePrefix(&peer, "ipv4:") && !absl::ConsumePrefix(&peer, "ipv6:")) return std::nullopt;
-  absl::string_view host = peer.substr(0, peer.rfind(':'));
-  if (absl::ConsumePrefix(&host, "%5B") || absl::ConsumePrefix(&host, "[")) {
-    if (!absl::ConsumeSuffix(&host, "%5D") && !absl::ConsumeSuffix(&host, "]")) return std::nullopt;
-    host = host.substr(0, host.find('%'));  // a link-local address's interface
-  }
-  const absl::StatusOr<net::IpAddress> address = net::IpAddress::Parse(host);
-  return address.ok() ? std::optional(*address) : std::nullopt;
-}
 
 using Stream = grpc::ServerReaderWriter<v1::Frame, v1::Frame>;
 
 class Service final : public v1::SnapshotTransfer::Service {
  public:
-  Service(ReceiverOptions options, storage::SnapshotFolder folder, ReceiverHost& host)
-      : options_(std::move(options)), folder_(std::move(folder)), host_(host) {}
+  Service(ReceiverOptions options, storage::SnapshotFolder folder, ReceiverHost& host, PeerListener& listener)
+      : options_(std::move(options)), folder_(std::move(folder)), host_(host), listener_(listener) {}
 
   grpc::Status Give(grpc::ServerContext* context, Stream* stream) override {
-    const std::optional<net::IpAddress> source = SourceOf(context->peer());
-    if (!source.has_value() || !host_.MayCall(*source)) {
+    const std::string peer = context->peer();
+    if (!listener_.BeginCall(peer)) {
+      listener_.EndCall(peer);
+      return grpc::Status(grpc::StatusCode::RESOURCE_EXHAUSTED,
+                          absl::StrCat("this connection has ", PeerListener::kCallsPerConnection,
+                                       " calls already: a member makes one call in each"));
+    }
+    const auto ends = absl::MakeCleanup([this, &peer] { listener_.EndCall(peer); });
+    const std::optional<TcpEnd> source = ParseCaller(peer);
+    if (!source.has_value() || !host_.MayCall(source->address)) {
       absl::MutexLock lock(&mutex_);
       ++statistics_.source;
       return grpc::Status(grpc::StatusCode::PERMISSION_DENIED,
-                          absl::StrCat("connections from ", context->peer(),
+                          absl::StrCat("connections from ", peer,
                                        " are not taken: it is no member's address, and `peer_clients` does not list it"));
     }
     std::optional<Caller> caller = Meet(*context, *stream);
@@ -71,6 +66,9 @@ class Service final : public v1::SnapshotTransfer::Service {
       return grpc::Status(grpc::StatusCode::PERMISSION_DENIED,
                           "not this node, another cluster, or another cluster key");
     }
+    if (absl::Status named = CheckCertificate(*context, caller->id); !named.ok())
+      return grpc::Status(grpc::StatusCode::PERMISSION_DENIED, std::string(named.message()));
+    listener_.Proved(peer);
     // Before it ends another's transfer: a leader whose term is over may not know that yet, and try for ever.
     absl::Status status = Judge(*caller);
     if (!status.ok() && !absl::IsAlreadyExists(status)) {
@@ -120,6 +118,16 @@ class Service final : public v1::SnapshotTransfer::Service {
   };
 
   absl::Status Judge(const Caller& caller) { return host_.Judge(caller.id, caller.term(), caller.last()); }
+
+  // All members have the cluster's key; a certificate is one member's.
+  absl::Status CheckCertificate(const grpc::ServerContext& context, raft::NodeId caller) {
+    if (options_.tls == nullptr) return absl::OkStatus();
+    absl::Status named = options_.tls->CheckCaller(*context.auth_context(), caller);
+    if (named.ok()) return named;
+    absl::MutexLock lock(&mutex_);
+    ++statistics_.certificate;
+    return named;
+  }
 
   // Nothing: it has not shown that it has the key.
   std::optional<Caller> Meet(grpc::ServerContext& context, Stream& stream) {
@@ -272,6 +280,7 @@ class Service final : public v1::SnapshotTransfer::Service {
   const ReceiverOptions options_;
   const storage::SnapshotFolder folder_;
   ReceiverHost& host_;
+  PeerListener& listener_;
   std::unique_ptr<Partial> partial_;  // the active call's, or none's
   std::atomic<bool> stopping_ = false;
 
@@ -284,25 +293,28 @@ class Service final : public v1::SnapshotTransfer::Service {
 
 class Server final : public Receiver {
  public:
-  Server(ReceiverOptions options, storage::SnapshotFolder folder, ReceiverHost& host)
-      : address_(options.address), service_(std::move(options), std::move(folder), host) {}
+  Server(ReceiverOptions options, storage::SnapshotFolder folder, ReceiverHost& host, std::unique_ptr<PeerListener> listener)
+      : host_(host), tls_(options.tls), listener_(std::move(listener)), service_(std::move(options), std::move(folder), host, *listener_) {}
   ~Server() override {
+    listener_->Stop();
     service_.Stop();
     if (server_ != nullptr) server_->Shutdown(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_seconds(1, GPR_TIMESPAN)));
   }
 
   absl::Status Start() {
     grpc::ServerBuilder builder;
-    int port = 0;
-    builder.AddListeningPort(address_, grpc::InsecureServerCredentials(), &port);
+    acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        tls_ != nullptr ? tls_->Server() : grpc::InsecureServerCredentials());
     builder.RegisterService(&service_);
     builder.SetMaxReceiveMessageSize(kMessageMax_bytes);
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepalive_ms);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepalive_ms);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
     builder.AddChannelArgument(GRPC_ARG_MAX_CONNECTION_IDLE_MS, kIdle_ms);
-    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, kCallsPerConnection);
+    builder.AddChannelArgument(GRPC_ARG_SERVER_HANDSHAKE_TIMEOUT_MS, kHandshake_ms);
+    // A client that keeps to it makes its further calls wait. One that does not is refused by its count (PeerListener).
+    builder.AddChannelArgument(GRPC_ARG_MAX_CONCURRENT_STREAMS, PeerListener::kCallsPerConnection);
     // The callers' keepalives are as frequent.
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, kKeepalive_ms / 2);
     builder.SetSyncServerOption(grpc::ServerBuilder::NUM_CQS, 1);
@@ -312,19 +324,29 @@ class Server final : public Receiver {
     quota.SetMaxThreads(kThreadsMax);
     builder.SetResourceQuota(quota);
     server_ = builder.BuildAndStart();
-    if (server_ == nullptr || port == 0) {
-      return absl::UnavailableError(
-          absl::StrCat("cannot listen on ", address_, " (TCP), where snapshots come in: is it in use?"));
-    }
+    if (server_ == nullptr) return absl::InternalError("gRPC cannot start the server of snapshots");
+    listener_->Accept([this](const net::IpAddress& source) { return host_.MayCall(source); },
+                                   [this](int connection) {
+                                     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters handed;
+                                     handed.fd = connection;
+                                     acceptor_->HandleNewConnection(&handed);
+                                   });
     return absl::OkStatus();
   }
 
-  ReceiverStatistics statistics() const override { return service_.statistics(); }
+  ReceiverStatistics statistics() const override {
+    ReceiverStatistics all = service_.statistics();
+    all.connections = listener_->statistics();
+    return all;
+  }
   std::optional<Receiving> under_way() const override { return service_.under_way(); }
 
  private:
-  const std::string address_;
+  ReceiverHost& host_;
+  const PeerTls* const tls_;
+  const std::unique_ptr<PeerListener> listener_;
   Service service_;
+  std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;
   std::unique_ptr<grpc::Server> server_;
 };
 
@@ -332,7 +354,9 @@ class Server final : public Receiver {
 
 absl::StatusOr<std::unique_ptr<Receiver>> Receiver::Listen(ReceiverOptions options,
                                                            storage::SnapshotFolder folder, ReceiverHost& host) {
-  auto server = std::make_unique<Server>(std::move(options), std::move(folder), host);
+  absl::StatusOr<std::unique_ptr<PeerListener>> listener = PeerListener::Listen(options.address);
+  if (!listener.ok()) return listener.status();
+  auto server = std::make_unique<Server>(std::move(options), std::move(folder), host, *std::move(listener));
   if (absl::Status status = server->Start(); !status.ok()) return status;
   return server;
 }

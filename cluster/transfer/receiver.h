@@ -5,9 +5,9 @@
 // that is whole is synced, checked, made into a state machine and published before its user hears of it. Runs
 // on gRPC's threads.
 //
-// A caller from an address that is no member's is refused at once. One that has not shown that it has the cluster's key holds one of a few threads and changes nothing else. What a
-// transfer holds is bounded by its window in memory and by the offered size on the disk, which is set aside
-// before the first byte comes.
+// Connections are bounded (peer_listener.h). A caller from an address that is no member's is refused at once. One that has not
+// shown that it has the cluster's key holds one of a few threads and changes nothing else. What a transfer holds is
+// bounded by its window in memory and by the offered size on the disk, which is set aside before the first byte comes.
 
 #pragma once
 
@@ -21,6 +21,8 @@
 #include "cluster/kv/state_machine.h"
 #include "cluster/raft/event.h"
 #include "cluster/storage/snapshot_folder.h"
+#include "cluster/transfer/peer_listener.h"
+#include "cluster/transfer/peer_tls.h"
 #include "cluster/transfer/shared_keys.h"
 #include "net/ip_address.h"
 
@@ -31,6 +33,7 @@ struct ReceiverOptions {
   const SharedKeys* keys = nullptr;  // outlives this
   raft::NodeId self{};
   std::string address;  // to listen on: "10.0.0.1:4802"
+  const PeerTls* tls = nullptr;  // outlives this; null: none is used
 };
 
 // A snapshot of a leader, durable in the folder, and what it makes.
@@ -59,8 +62,10 @@ struct ReceiverStatistics {
   uint64_t broken_off = 0;       // the connection ended before
   uint64_t refused = 0;          // no room, damaged, or of no use to the core
   uint64_t unauthenticated = 0;  // connections and frames without the right key
-  uint64_t source = 0;           // calls from an address that is no member's
+  uint64_t source = 0;           // calls from an address that is no member's, which were told so
+  uint64_t certificate = 0;      // calls with a certificate that names another member, or none
   uint64_t received_bytes = 0;
+  PeerListener::Statistics connections{};
 };
 
 // Of the one that is under way, or was last and may go on.

@@ -42,7 +42,7 @@ absl::StatusOr<std::string> ReadAt(int file, const std::string& path, uint64_t o
   return read;
 }
 
-std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
+std::shared_ptr<grpc::Channel> OpenChannel(const SnapshotOffer& offer, const PeerTls* tls) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepalive_ms);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, kKeepalive_ms);
@@ -50,7 +50,10 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnect_ms);
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  return grpc::CreateCustomChannel(address, grpc::InsecureChannelCredentials(), arguments);
+  if (tls == nullptr) return grpc::CreateCustomChannel(offer.address, grpc::InsecureChannelCredentials(), arguments);
+  // The follower's certificate must have its name, wherever it is reached.
+  arguments.SetSslTargetNameOverride(tls->NameOf(offer.to));
+  return grpc::CreateCustomChannel(offer.address, tls->Client(), arguments);
 }
 
 }  // namespace
@@ -134,7 +137,7 @@ class Sender::Call {
   Call(Sender& sender, Transfer& transfer)
       : sender_(sender),
         transfer_(transfer),
-        stub_(v1::SnapshotTransfer::NewStub(OpenChannel(transfer.offer.address))) {
+        stub_(v1::SnapshotTransfer::NewStub(OpenChannel(transfer.offer, sender.options_.tls))) {
     absl::MutexLock lock(&transfer_.mutex);
     transfer_.context = &context_;
     if (transfer_.stopping) context_.TryCancel();

@@ -19,6 +19,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "cluster/raft/types.h"
+#include "cluster/transfer/peer_tls.h"
 #include "cluster/transfer/shared_keys.h"
 
 namespace hedgerow::transfer {
@@ -32,6 +33,7 @@ struct SenderOptions {
   // node may ask again at once.
   absl::Duration retry = absl::Seconds(1);
   int tries_max = 4;  // in a row that got nowhere
+  const PeerTls* tls = nullptr;  // outlives this; null: none is used
 };
 
 struct SnapshotOffer {

@@ -224,6 +224,30 @@ TEST_F(TransferTest, UnauthenticatedCallersThatSendNothingKeepNoOtherOut) {
   EXPECT_LE(left, 6) << "all others were shown out";
 }
 
+// 500 of an address that is no member's, and more than there are places of the leader's own.
+TEST_F(TransferTest, IdleConnectionsStopNeitherATransferThatRunsNorTheNextOne) {
+  Take(At(500, 3), 4000);
+  const std::unique_ptr<Sender> sender = SendSlowly(At(500, 3), 4'000'000, 200'000);
+  std::vector<storage::Descriptor> idle;
+  for (size_t i = 0; i < 3 * PeerListener::kConnectionsOfSource; ++i) idle.push_back(ConnectFrom("127.0.0.1"));
+  for (int i = 0; i < 500; ++i) idle.push_back(ConnectFrom("127.0.0.66"));
+  const absl::Status first = AwaitEnd();
+  EXPECT_TRUE(first.ok()) << first;
+  EXPECT_EQ(receiver_->statistics().broken_off, 0u);
+  Take(At(600, 3), 10);
+  {
+    absl::MutexLock lock(&mutex_);
+    ended_.clear();
+  }
+  sender->Send(OfferOf(At(600, 3)));
+  const absl::Status next = AwaitEnd();
+  EXPECT_TRUE(next.ok()) << next;
+  const PeerListener::Statistics connections = receiver_->statistics().connections;
+  EXPECT_GT(connections.strangers, 0u);
+  EXPECT_GE(connections.displaced, 2 * PeerListener::kConnectionsOfSource);
+  EXPECT_EQ(connections.no_place, 0u);
+}
+
 TEST_F(TransferTest, UnauthenticatedCallersThatOnlyConnectAreShownOut) {
   const auto channel = grpc::CreateChannel(address_, grpc::InsecureChannelCredentials());
   const auto in = [](int seconds) { return std::chrono::system_clock::now() + std::chrono::seconds(seconds); };

@@ -4,8 +4,12 @@
 
 #pragma once
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -19,6 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
+#include "cluster/storage/descriptor.h"
 #include "cluster/storage/storage_story.h"
 #include "cluster/transfer/receiver.h"
 #include "cluster/transfer/sender.h"
@@ -56,7 +61,8 @@ class TransferTest : public ::testing::Test, public ReceiverHost {
     auto listening = Receiver::Listen({.cluster_id = kTransferCluster,
                                        .keys = &keys_,
                                        .self = raft::NodeId(2),
-                                       .address = address_},
+                                       .address = address_,
+                                       .tls = tls_},
                                       *got_, *this);
     ASSERT_TRUE(listening.ok()) << listening.status();
     receiver_ = *std::move(listening);
@@ -77,14 +83,16 @@ class TransferTest : public ::testing::Test, public ReceiverHost {
     }
     ASSERT_TRUE(writer->Finish().ok() && sent_->Publish(writer->path(), last).ok());
   }
-  std::unique_ptr<Sender> NewSender(uint64_t bytes_per_second = 0, uint8_t key = 1, int tries_max = 3) {
+  std::unique_ptr<Sender> NewSender(uint64_t bytes_per_second = 0, uint8_t key = 1, int tries_max = 3,
+                                    const PeerTls* tls = nullptr) {
     sender_keys_.Set(KeyOf(key));
     return std::make_unique<Sender>(SenderOptions{.cluster_id = kTransferCluster,
                                                   .keys = &sender_keys_,
                                                   .self = raft::NodeId(1),
                                                   .bytes_per_second = bytes_per_second,
                                                   .retry = absl::Milliseconds(20),
-                                                  .tries_max = tries_max},
+                                                  .tries_max = tries_max,
+                                                  .tls = tls},
                                     [this](raft::NodeId, raft::LogIndex index, const absl::Status& status) {
                                       absl::MutexLock lock(&mutex_);
                                       ended_.emplace_back(index, status);
@@ -115,6 +123,19 @@ class TransferTest : public ::testing::Test, public ReceiverHost {
     sender->Send(OfferOf(last));
     AwaitReceived(arrived_bytes);
     return sender;
+  }
+  // To the receiver, which never hears a byte on it. From an address of this host, such as 127.0.0.2.
+  storage::Descriptor ConnectFrom(const char* from) {
+    storage::Descriptor connection(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    EXPECT_EQ(inet_pton(AF_INET, from, &address.sin_addr), 1);
+    EXPECT_EQ(bind(connection.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    const int port = std::atoi(address_.substr(address_.rfind(':') + 1).c_str());
+    address.sin_port = htons(static_cast<uint16_t>(port));
+    EXPECT_EQ(inet_pton(AF_INET, "127.0.0.1", &address.sin_addr), 1);
+    EXPECT_EQ(connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    return connection;
   }
   absl::Status AwaitEnd() {
     absl::MutexLock lock(&mutex_);
@@ -152,6 +173,7 @@ class TransferTest : public ::testing::Test, public ReceiverHost {
   std::optional<storage::SnapshotFolder> sent_;
   std::optional<storage::SnapshotFolder> got_;
   std::string address_ = absl::StrCat("127.0.0.1:", 20000 + getpid() % 20000);
+  const PeerTls* tls_ = nullptr;  // the receiver's
   std::unique_ptr<Receiver> receiver_;
   absl::Mutex mutex_;
   std::vector<std::pair<raft::LogIndex, absl::Status>> ended_ ABSL_GUARDED_BY(mutex_);

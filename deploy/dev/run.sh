@@ -8,7 +8,7 @@
 ready_to_run() {
   require_root "$1"
   require_kernel_at_first_sight
-  if [ "$1" = test ]; then ensure_packages build run server watch vm; else ensure_packages build run server; fi
+  if [ "$1" = test ]; then ensure_packages build run server watch vm package; else ensure_packages build run server; fi
   require_kernel
   make_bpftool_work
   if [ "$1" = test ]; then build_preset release; else build_preset release programs; fi

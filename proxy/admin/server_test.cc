@@ -113,7 +113,7 @@ TEST_F(AdminTest, WhatIsNoReadIsForTheOwnerAndLeavesALineInTheLog) {
   ASSERT_TRUE(monitor.ok()) << monitor.status();
   const google::protobuf::ServiceDescriptor& service =
       *google::protobuf::DescriptorPool::generated_pool()->FindServiceByName("hedgerow.v1.Admin");
-  const operate::AdminPeer peer{.program = "hedgerowd", .who_may = ""};
+  const operate::AdminPeer peer{.program = "hedgerowd", .who_may = "", .hint = ""};
   for (const auto& [name, status] : operate::CallEach(*operate::OpenAdminChannel(config.monitor_socket(), peer), service)) {
     EXPECT_EQ(status.ok(), reads.contains(name)) << name;
     EXPECT_EQ(operate::IsMissing(status), !reads.contains(name)) << name;

@@ -93,7 +93,7 @@ void FillReloads(const ReloadFacts& facts, uint64_t now_ns, v1::Reloads& out) {
 // What a person should know of the health of a service's backends, and whether none of them is up.
 bool AddTroubles(const ServiceSnapshot& service, uint64_t now_ns, v1::Status& out) {
   size_t down = 0;
-  std::vector<std::string> troubles;
+  std::vector<Problem> troubles;
   for (size_t i = 0; i < service.backends.size(); ++i) {
     const BackendSnapshot& backend = service.backends[i];
     if (backend.health == HR_HEALTHY) continue;
@@ -104,13 +104,14 @@ bool AddTroubles(const ServiceSnapshot& service, uint64_t now_ns, v1::Status& ou
                            : service.dry_run              ? "; a dry run: nobody else is asked"
                            : backend.health == HR_SUSPECT ? "; requests go to it and to a standby"
                                                           : "; requests go to a standby";
-    troubles.push_back(absl::StrCat(service.name, ": ", leads ? "leader " : "standby ", backend.name, " ",
-                                    HealthWord(backend.health), ", silent for ",
-                                    config::RoundedDurationNs(AgeNs(since_ns, now_ns)), requests));
+    troubles.push_back({backend.health == HR_SUSPECT ? ProblemCode::kBackendSuspect : ProblemCode::kBackendDown,
+                        absl::StrCat(service.name, ": ", leads ? "leader " : "standby ", backend.name, " ",
+                                     HealthWord(backend.health), ", silent for ",
+                                     config::RoundedDurationNs(AgeNs(since_ns, now_ns)), requests)});
   }
   const bool all = down > 0 && down == service.backends.size();
-  if (all) troubles = {absl::StrCat(service.name, ": every backend is down")};
-  for (std::string& trouble : troubles) out.add_problems(std::move(trouble));
+  if (all) troubles = {{ProblemCode::kServiceDown, absl::StrCat(service.name, ": every backend is down")}};
+  for (const Problem& trouble : troubles) out.add_problems(trouble.ToString());
   return all;
 }
 
@@ -245,7 +246,7 @@ v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const
   out.set_config_file(facts.config_file);
   out.set_metrics(facts.metrics_address);
   out.set_page(facts.page_address);
-  for (const std::string& problem : facts.problems) out.add_problems(problem);
+  for (const Problem& problem : facts.problems) out.add_problems(problem.ToString());
   bool any_down = false;
   v1::Clock& clock = *out.mutable_clock();
   clock.set_running(snapshot.clock.running);

@@ -15,6 +15,7 @@
 #include "proxy/api/admin.pb.h"
 #include "proxy/api/config.pb.h"
 #include "proxy/data_plane/data_plane.h"
+#include "proxy/problems/problem.h"
 
 namespace hedgerow {
 
@@ -49,7 +50,7 @@ struct DaemonFacts {
   int64_t kernel_since_ns = 0;  // CLOCK_MONOTONIC; when the kernel part was made
   ReloadFacts reload;
   std::vector<v1::Uplink> uplinks;
-  std::vector<std::string> problems;  // what a person should know, beside the backends' health
+  std::vector<Problem> problems;  // beside the backends' health
 };
 
 v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const Snapshot& snapshot);

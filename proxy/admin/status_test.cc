@@ -201,7 +201,7 @@ TEST(BuildStatus, AProblemDegradesIt) {
   FakeDataPlane fake;
   DaemonFacts facts = Facts();
   EXPECT_EQ(BuildStatus(FakeConfig(), facts, fake.snapshot).state(), "running");
-  facts.problems = {"uplink eth1 is gone"};
+  facts.problems = {{ProblemCode::kUplinkDown, "uplink eth1 is gone"}};
   EXPECT_EQ(BuildStatus(FakeConfig(), facts, fake.snapshot).state(), "degraded");
 }
 
@@ -213,18 +213,18 @@ TEST(BuildStatus, WhatIsNotHealthyIsNotCalledRunning) {
   v1::Status status = BuildStatus(FakeConfig(), Facts(), fake.snapshot);
   EXPECT_EQ(status.state(), "degraded");
   ASSERT_EQ(status.problems_size(), 1);
-  EXPECT_EQ(status.problems(0), "dns: leader a down, silent for 12.0s; requests go to a standby");
+  EXPECT_EQ(status.problems(0), "backend_down: dns: leader a down, silent for 12.0s; requests go to a standby");
   backends[1].health = HR_DOWN;
   status = BuildStatus(FakeConfig(), Facts(), fake.snapshot);
   EXPECT_EQ(status.state(), "down");
   ASSERT_EQ(status.problems_size(), 1);
-  EXPECT_EQ(status.problems(0), "dns: every backend is down");
+  EXPECT_EQ(status.problems(0), "service_down: dns: every backend is down");
   backends[0].health = HR_HEALTHY;
   backends[1].health = HR_SUSPECT;
   status = BuildStatus(FakeConfig(), Facts(), fake.snapshot);
   EXPECT_EQ(status.state(), "degraded");
   ASSERT_EQ(status.problems_size(), 1);
-  EXPECT_THAT(status.problems(0), testing::HasSubstr("dns: standby b suspect, silent for"));
+  EXPECT_THAT(status.problems(0), testing::HasSubstr("backend_suspect: dns: standby b suspect, silent for"));
 }
 
 TEST(BuildStatus, CountsDatagramsBeyondTheFirst) {

@@ -43,6 +43,7 @@ int RunReload(const Call& call);
 int RunDown(const Call& call);
 int RunClean(const Call& call);
 int RunDoctor(const Call& call);
+int RunSysdump(const Call& call);
 int RunVersion(const Call& call);
 int RunTop(const Call& call);
 int RunTrace(const Call& call);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "bpf/abi/base_abi.h"
 #include "config/json.h"
+#include "operate/commit.h"
 #include "operate/version.h"
 #include "proxy/api/report.pb.h"
 #include "proxy/cli/command.h"
@@ -21,84 +22,122 @@ constexpr char kDefaultSocket[] = "/run/hedgerow/admin.sock";
 // With a command, main.cc has become hedgerow-node.
 int RunCluster(const Call& call) { return call.UsageError("cluster wants a command of hedgerow-node"); }
 
+operate::Option ConfigOption() {
+  return {"config", "FILE", "the configuration (docs: config.md)", true};
+}
+
+// Of the commands that ask the daemon; `more` stand before them.
+std::vector<operate::Option> DaemonOptionsAnd(std::vector<operate::Option> more) {
+  more.push_back({"socket", "PATH", absl::StrCat("the daemon's socket (default ", kDefaultSocket, ")")});
+  more.push_back({"config", "FILE", "a configuration that names the socket, instead of --socket"});
+  return more;
+}
+
+std::vector<operate::Option> DaemonOptions() { return DaemonOptionsAnd({}); }
+
 }  // namespace
 
 const operate::Program& TheProgram() {
   static const auto* program = new operate::Program{
-      "hedgerow",
-      {
-          {"validate", "--config FILE", "check a configuration; touches nothing", {"config"}, RunValidate},
-          {"plan",
-           "--config FILE",
-           "what `up` would make on this machine, or `reload` change of what runs; makes nothing",
-           {"config"},
-           RunPlan},
-          {"up",
-           "--config FILE [--log FILE]",
-           "start the daemon and wait until it serves",
-           {"config", "log"},
-           RunUp},
-          {"status", "", "how the services are doing", {"socket", "config"}, RunStatus},
-          {"leader",
-           "show [SERVICE] | set SERVICE BACKEND | unset SERVICE",
-           "who leads; pin a leader, or give the choice back",
-           {"socket", "config"},
-           RunLeader},
-          {"bypass",
-           "SERVICE on|off",
-           "on: no hedging, traffic flows to the leader",
-           {"socket", "config"},
-           RunBypass},
-          {"dry-run",
-           "SERVICE on|off",
-           "on: what would be hedged is counted, with the budget played, and nothing is sent twice",
-           {"socket", "config"},
-           RunDryRun},
-          {"drain",
-           "BACKEND [SERVICE]",
-           "give it no new requests and no hedges while anybody else is there",
-           {"socket", "config"},
-           RunDrain},
-          {"undrain", "BACKEND [SERVICE]", "undo that", {"socket", "config"}, RunUndrain},
-          {"reload",
-           "[--dry-run|--preview]",
-           "go over to what the configuration file says now, or say what that would change",
-           {"socket", "config"},
-           RunReload,
-           {"dry-run", "preview"}},
-          {"cluster",
-           "COMMAND [OPTIONS]",
-           "a command of hedgerow-node, which answers for itself: status, snapshot, transfer, ...",
-           {},
-           RunCluster},
-          {"down", "", "remove everything and end the daemon", {"socket", "config"}, RunDown},
-          {"clean",
-           "[--instance NAME]",
-           "remove what a crashed daemon left, without a daemon",
-           {"instance", "config", "socket"},
-           RunClean},
-          {"top",
-           "[SERVICE...] [--once] [--no-program-times]",
-           "what happens now: per service, backend and kernel program, once a second; q ends it",
-           {"socket", "config"},
-           RunTop,
-           {"once", "no-program-times"}},
-          {"trace",
-           "[--service S] [--backend B] [--client ADDRESS[/BITS]] [--port N] [--key HEX] [--hedged]\n"
-           "       [--slower-than DURATION] [--rate N] [--count N] [--for DURATION] [--follow]",
-           "single requests on their way through the kernel",
-           {"socket", "config", "service", "backend", "client", "port", "key", "slower-than", "rate", "count",
-            "for"},
-           RunTrace,
-           {"hedged", "follow"}},
-          {"doctor", "[--config FILE]", "what this machine lacks, and why", {"config"}, RunDoctor},
-          {"version", "", "versions", {}, RunVersion},
-          {"help", "[COMMAND]", "this text", {}, operate::RunHelp},
-      },
-      "Every command takes --json. Those that ask the daemon take --socket PATH (default\n"
-      "/run/hedgerow/admin.sock) or --config FILE, which names it.\n"
-      "Exit codes: 0 done, 1 failure, 2 usage or configuration error, 3 the daemon is not running,\n"
-      "4 a capability is missing.\n"};
+      .name = "hedgerow",
+      .summary = "set up, watch and change a proxy that hedges UDP requests in the kernel",
+      .commands =
+          {
+              {"validate", "", "check a configuration; touches nothing", {ConfigOption()}, RunValidate,
+               {"hedgerow validate --config /etc/hedgerow/hedgerow.yaml"}},
+              {"plan", "", "show what `up` would make on this machine, or `reload` would change; makes nothing",
+               {ConfigOption()}, RunPlan, {"hedgerow plan --config /etc/hedgerow/hedgerow.yaml"}},
+              {"up",
+               "",
+               "start the daemon and wait until it serves",
+               {ConfigOption(), {"log", "FILE", "the daemon's log (default /var/log/hedgerow/INSTANCE.log)"}},
+               RunUp,
+               {"hedgerow up --config /etc/hedgerow/hedgerow.yaml"}},
+              {"status", "", "show how the services are doing", DaemonOptions(), RunStatus,
+               {"hedgerow status", "hedgerow status --json"}},
+              {"leader", "show [SERVICE] | set SERVICE BACKEND | unset SERVICE", "show, pin or unpin the leader",
+               DaemonOptions(), RunLeader, {"hedgerow leader show", "hedgerow leader set dns b"}},
+              {"bypass", "SERVICE on|off", "on: no hedging, traffic flows to the leader", DaemonOptions(), RunBypass,
+               {"hedgerow bypass dns on"}},
+              {"dry-run",
+               "SERVICE on|off",
+               "on: would-be hedges are counted against a simulated budget, and nothing is sent twice",
+               DaemonOptions(),
+               RunDryRun,
+               {"hedgerow dry-run dns on"}},
+              {"drain", "BACKEND [SERVICE]", "send a backend no new requests while another backend is available",
+               DaemonOptions(), RunDrain, {"hedgerow drain b", "hedgerow drain b dns"}},
+              {"undrain", "BACKEND [SERVICE]", "end a drain", DaemonOptions(), RunUndrain, {"hedgerow undrain b"}},
+              {"reload",
+               "",
+               "apply what the configuration file says now, or show what that would change",
+               DaemonOptionsAnd({{"dry-run", "", "check and show the changes; apply nothing"},
+                                 {"preview", "", "the same as --dry-run"}}),
+               RunReload,
+               {"hedgerow reload --dry-run", "hedgerow reload"}},
+              {"cluster",
+               "COMMAND [OPTIONS]",
+               "run a hedgerow-node command on the cluster: status, members, snapshot, ...",
+               {},
+               RunCluster,
+               {"hedgerow cluster status", "hedgerow cluster help"}},
+              {"down", "", "remove everything and end the daemon", DaemonOptions(), RunDown, {"hedgerow down"}},
+              {"clean",
+               "",
+               "remove what a crashed daemon left, without a daemon",
+               DaemonOptionsAnd({{"instance", "NAME", "the instance (default: the configuration's, else default)"}}),
+               RunClean,
+               {"hedgerow clean --instance default"}},
+              {"top",
+               "[SERVICE...]",
+               "show the activity of each service, backend and kernel program, once a second; q ends it",
+               DaemonOptionsAnd({{"once", "", "print one snapshot and end"},
+                                 {"no-program-times", "",
+                                  "do not have the kernel time its BPF programs, which costs each run some tens of ns"}}),
+               RunTop,
+               {"hedgerow top", "hedgerow top dns --once"}},
+              {"trace",
+               "",
+               "follow single requests on their way through the kernel, one a line, until Ctrl-C",
+               DaemonOptionsAnd({{"service", "S", "only this service"},
+                                 {"backend", "B", "only requests that went to this backend"},
+                                 {"client", "ADDRESS[/BITS]", "only clients of this address or network"},
+                                 {"port", "N", "only clients of this port"},
+                                 {"key", "HEX", "only requests whose correlation bytes are these"},
+                                 {"hedged", "", "only requests that were sent twice"},
+                                 {"slower-than", "DURATION", "only requests that took longer: 5ms"},
+                                 {"rate", "N", "at most N requests a second (default 1000)"},
+                                 {"count", "N", "end after N requests"},
+                                 {"for", "DURATION", "end after this time: 10s"},
+                                 {"follow", "", "print every event when it happens"}}),
+               RunTrace,
+               {"hedgerow trace --service dns --hedged --count 10", "hedgerow trace --slower-than 5ms --for 10s"}},
+              {"doctor",
+               "",
+               "show what this machine, this user and a configuration lack, and what is open",
+               {{"config", "FILE", "the configuration that is judged as well"}},
+               RunDoctor,
+               {"hedgerow doctor", "hedgerow doctor --config /etc/hedgerow/hedgerow.yaml"}},
+              {"sysdump",
+               "",
+               "write an archive for a report of a fault: status, maps, links, qdiscs, a trace, logs, the configuration without keys",
+               DaemonOptionsAnd({{"out", "FILE", "the archive (default hedgerow-sysdump-TIME.tar.gz)"}}),
+               RunSysdump,
+               {"hedgerow sysdump --out /tmp/proxy.tar.gz"}},
+              {"version", "", "print the versions of program and kernel part", {}, RunVersion},
+              operate::HelpCommand(),
+          },
+      .options = {{"json", "", "print one JSON object, on failure as well"}},
+      .notes = {"`hedgerow help COMMAND` lists the options of one command."},
+      .exit_codes = {{"0", "done"},
+                     {"1", "failure; the message has the reason"},
+                     {"2", "usage or configuration error"},
+                     {"3", "the daemon is not running"},
+                     {"4", "a capability is missing, or this user may not open the socket"}},
+      .files = {{"/etc/hedgerow/hedgerow.yaml", "the configuration that the unit hedgerowd.service serves"},
+                {kDefaultSocket, "the daemon's socket"},
+                {"/sys/fs/bpf/hedgerow", "the kernel part's maps, programs and links"}},
+      .see_also = {"hedgerowd(8)", "hedgerow-node(8)", "hkv(1)"}};
   return *program;
 }
 
@@ -145,8 +184,11 @@ int RunVersion(const Call& call) {
   report.set_version(operate::kVersion);
   report.set_kernel(kernel.release);
   report.set_abi_version(HR_ABI_VERSION);
+  report.set_commit(operate::kCommit);
+  report.set_commit_date(operate::kCommitDate);
   return call.Print(report,
-                    absl::StrCat("hedgerow ", operate::kVersion, " (map layout ", HR_ABI_VERSION, ")\n"));
+                    absl::StrCat("hedgerow ", operate::kVersion, " (map layout ", HR_ABI_VERSION, ", commit ", operate::kCommit, " of ",
+                                 operate::kCommitDate, ")\n"));
 }
 
 }  // namespace hedgerow::cli

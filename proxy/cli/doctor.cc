@@ -4,6 +4,7 @@
 // It tries things in a network namespace of its own and changes nothing.
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <optional>
@@ -41,12 +42,12 @@ class Doctor {
 
   void Kernel() {
     for (const net::ProbeResult& probe : net::ProbeKernel()) {
-      const bool bad = probe.found == net::Found::kNo && probe.required;
-      const bool unsure = probe.found == net::Found::kUnknown;
+      const bool lacking = probe.found == net::Found::kNo;
       Add(absl::StrCat("kernel ", probe.name),
-          bad      ? "problem"
-          : unsure ? "warning"
-                   : "ok",
+          lacking && probe.required                  ? "problem"
+          : lacking                                  ? "absent"
+          : probe.found == net::Found::kUnknown      ? "unknown"
+                                                     : "ok",
           absl::StrCat(std::string(net::ToString(probe.found)), probe.detail.empty() ? "" : ", ", probe.detail,
                        probe.offers.empty() ? "" : absl::StrCat(" (", probe.offers, ")")));
     }
@@ -56,8 +57,10 @@ class Doctor {
   void Measured(absl::string_view check, const absl::StatusOr<DelayMeasurement>& measured) {
     if (!measured.ok()) {
       // What the kernel lacks is no fault; what it has and does not do is worth a look.
-      const bool lacking = absl::IsNotFound(measured.status());
-      return Add(check, lacking ? "ok" : "warning", std::string(measured.status().message()));
+      const char* const result = absl::IsNotFound(measured.status())           ? "absent"
+                                 : absl::IsPermissionDenied(measured.status()) ? "unknown"
+                                                                               : "warning";
+      return Add(check, result, std::string(measured.status().message()));
     }
     std::vector<std::string> periods;
     for (const DelayMeasurement::Period& period : measured->periods) {
@@ -83,13 +86,18 @@ class Doctor {
   // Instances that left something behind and whose daemon is gone.
   void Leftovers() {
     const auto instances = net::FindInstances(net::kDefaultBpffs);
-    if (!instances.ok()) return Add("leftovers", "warning", std::string(instances.status().message()));
+    if (!instances.ok()) return Add("leftovers", "unknown", std::string(instances.status().message()));
     bool any = false;
     for (const std::string& instance : *instances) {
       struct stat info {};
       // A live daemon has its lock file; taking the lock to be sure would get in a starting daemon's way.
       if (stat(absl::StrCat(kRunFolder, "/", instance, ".lock").c_str(), &info) == 0) continue;
       any = true;
+      // A node's kernel part has a map by which its next process knows it (cluster/offload/bpf_kernel.cc).
+      if (access(absl::StrCat(net::PinDir(net::kDefaultBpffs, instance), "/about").c_str(), F_OK) == 0) {
+        Add("leftovers", "ok", absl::StrCat("none of a proxy; ", instance, " is a node's (`hedgerow-node status`)"));
+        continue;
+      }
       Add("leftovers", "warning",
           absl::StrCat("instance ", instance, " left something behind; `hedgerow clean --instance ", instance,
                        "`"));
@@ -99,7 +107,7 @@ class Doctor {
 
   void Configuration(const v1::Config& config) {
     const Topology topology = Resolve(config, KernelNetworkView());
-    for (const std::string& problem : topology.problems) Add("configuration", "problem", problem);
+    for (const Problem& problem : topology.problems) Add("configuration", "problem", problem.ToString());
     std::vector<std::string> uplinks;
     for (const auto& [ifindex, link] : topology.uplinks) {
       uplinks.push_back(absl::StrCat(link.name, " (mtu ", link.mtu_bytes, ")"));
@@ -234,10 +242,17 @@ int RunDoctor(const Call& call) {
   doctor.Leftovers();
   doctor.Exposure(config.has_value() ? &*config : nullptr, call.arguments.Get("config"));
   const v1::DoctorReport report = doctor.Take();
+  size_t width = 0;
+  int unknown = 0;
+  for (const v1::Finding& finding : report.findings()) {
+    width = std::max(width, finding.check().size());
+    unknown += finding.result() == "unknown";
+  }
   std::string text;
   for (const v1::Finding& finding : report.findings()) {
-    absl::StrAppendFormat(&text, "%-8s %-16s %s\n", finding.result(), finding.check(), finding.detail());
+    absl::StrAppendFormat(&text, "%-8s %-*s %s\n", finding.result(), static_cast<int>(width), finding.check(), finding.detail());
   }
+  if (unknown > 0) absl::StrAppend(&text, unknown, " checks need more rights than this user has: run `sudo hedgerow doctor`\n");
   return call.Print(report, text, report.ok() ? kExitOk : kExitFailure);
 }
 

@@ -144,7 +144,7 @@ v1::Plan MakePlan(const v1::Config& config, const std::string& file, const Topol
   Attachments(config, topology, plan);
   Maps(config, cpus, plan);
   Services(config, topology, plan);
-  for (const std::string& problem : topology.problems) plan.add_problems(problem);
+  for (const Problem& problem : topology.problems) plan.add_problems(problem.ToString());
   plan.set_config(config::EmitYaml(config));
   return plan;
 }

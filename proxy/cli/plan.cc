@@ -44,7 +44,8 @@ int RunPlan(const Call& call) {
     const absl::Status key = path.empty() ? absl::OkStatus() : operate::ReadKeyRing(path, operate::Reader::kShows).status();
     if (key.ok()) continue;
     topology.problems.push_back(
-        absl::StrCat("service ", service.name(), ": the key file ", path, " ", std::string(key.message())));
+        {ProblemCode::kKeyFile,
+         absl::StrCat("service ", service.name(), ": the key file ", path, " ", std::string(key.message()))});
   }
   v1::Plan plan = MakePlan(*config, call.arguments.Get("config"), topology, get_nprocs_conf());
   AskTheDaemon(*config, call.arguments.Get("config"), plan);

@@ -151,7 +151,7 @@ std::string DrainText(const v1::DrainReply& reply) {
                     drained.drained() ? " is drained" : " serves again", "; requests go to ",
                     drained.requests_to());
     if (drained.drained() && drained.requests_to() == drained.backend())
-      absl::StrAppend(&out, ", for nobody else is left");
+      absl::StrAppend(&out, ": no other backend is available, so draining has no effect");
     absl::StrAppend(&out, "\n");
     if (drained.drained() && drained.leads()) {
       absl::StrAppend(
@@ -167,12 +167,13 @@ std::string ReloadText(const v1::ReloadReply& reply, bool dry_run) {
   std::string out;
   for (const v1::ConfigChange& change : reply.changes()) out += ChangeText(change);
   if (reply.problems_size() > 0) {
-    absl::StrAppend(&out, "refused as a whole; ", reply.file(), " is not in force:\n  ",
+    absl::StrAppend(&out, dry_run ? "a reload would be refused; nothing has changed. Because:\n  "
+                                  : absl::StrCat("refused as a whole; nothing of ", reply.file(), " was applied. Because:\n  "),
                     absl::StrJoin(reply.problems(), "\n  "), "\n");
   } else if (reply.applied()) {
     absl::StrAppend(&out, reply.file(), " is in force\n");
   } else if (reply.changes_size() == 0) {
-    absl::StrAppend(&out, reply.file(), " is in force already\n");
+    absl::StrAppend(&out, reply.file(), ": nothing to change\n");
   } else if (dry_run) {
     absl::StrAppend(&out, "a reload would apply all of this\n");
   }

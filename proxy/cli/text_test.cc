@@ -91,7 +91,7 @@ TEST(StatusText, SaysWhatCameOfTheLastReload) {
 TEST(ReloadText, ReadsAsADiffAndSaysWhatBecameOfIt) {
   v1::ReloadReply reply;
   reply.set_file("a.yaml");
-  EXPECT_EQ(ReloadText(reply, false), "a.yaml is in force already\n");
+  EXPECT_EQ(ReloadText(reply, false), "a.yaml: nothing to change\n");
   v1::ConfigChange& delay = *reply.add_changes();
   delay.set_kind("changed");
   delay.set_path("services[dns].delay");
@@ -107,7 +107,7 @@ TEST(ReloadText, ReadsAsADiffAndSaysWhatBecameOfIt) {
   reply.set_applied(false);
   reply.add_problems("interface: fixed");
   EXPECT_EQ(ReloadText(reply, false),
-            changes + "refused as a whole; a.yaml is not in force:\n  interface: fixed\n");
+            changes + "refused as a whole; nothing of a.yaml was applied. Because:\n  interface: fixed\n");
 }
 
 TEST(StatusText, ALeaderThatIsDownIsCalledSo) {
@@ -169,7 +169,7 @@ TEST(DrainText, SaysWhoGetsTheRequestsAndWhatElseToDo) {
   dns.set_requests_to("b");
   EXPECT_EQ(DrainText(reply), "dns: a is drained; requests go to b\n");
   dns.set_requests_to("a");
-  EXPECT_EQ(DrainText(reply), "dns: a is drained; requests go to a, for nobody else is left\n");
+  EXPECT_EQ(DrainText(reply), "dns: a is drained; requests go to a: no other backend is available, so draining has no effect\n");
   dns.set_requests_to("b");
   dns.set_leads(true);
   EXPECT_THAT(DrainText(reply), HasSubstr("`hedgerow-node transfer`"));
@@ -291,9 +291,9 @@ TEST(MakePlan, SaysWhatAReloadWouldChangeOfWhatRuns) {
 TEST(MakePlan, SaysWhatWouldMakeUpFail) {
   Topology topology;
   topology.services = {{{0, 0}, std::nullopt}, {{0}, std::nullopt}};
-  topology.problems = {"service dns: no route to backend a (10.77.0.11): no route"};
+  topology.problems = {{ProblemCode::kNoRoute, "service dns: no route to backend a (10.77.0.11): no route"}};
   EXPECT_THAT(PlanText(MakePlan(FakeConfig(), "f.yaml", topology, 2)),
-              HasSubstr("would fail here and now:\n  service"));
+              HasSubstr("would fail here and now:\n  no_route: service"));
 }
 
 }  // namespace

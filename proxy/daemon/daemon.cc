@@ -90,7 +90,7 @@ std::string WhyAnew(const v1::KernelRecord& record, const v1::Config& config, co
   if (!obstacles.empty())
     return absl::StrCat("the configuration has changed: ", absl::StrJoin(obstacles, "; "));
   if (!topology.problems.empty()) {
-    return absl::StrCat("under its own configuration: ", absl::StrJoin(topology.problems, "; "));
+    return absl::StrCat("under its own configuration: ", JoinProblems(topology.problems, "; "));
   }
   std::vector<int> uplinks;
   for (const Topology::ServicePath& path : topology.services) {
@@ -322,7 +322,7 @@ class Daemon {
 
   void GiveUp(const std::string& why) {
     LogError(why, "; taking everything down");
-    facts_.problems.push_back(why);
+    facts_.problems.push_back({ProblemCode::kGivesUp, why});
     exit_code_ = kExitFailure;
     loop_->Stop();
   }
@@ -357,7 +357,7 @@ class Daemon {
     FillChanges(config::Diff(config_, next, instance_->AwaitedPorts()), reply);
     if (reply.problems_size() > 0 || next.SerializeAsString() == config_.SerializeAsString()) return reply;
     const Topology topology = Resolve(next, KernelNetworkView());
-    for (const std::string& problem : topology.problems) reply.add_problems(problem);
+    for (const Problem& problem : topology.problems) reply.add_problems(problem.ToString());
     const absl::StatusOr<v1::Roster> roster = instance_->RosterFor(next);
     if (absl::IsFailedPrecondition(roster.status())) {
       for (const absl::string_view line : absl::StrSplit(roster.status().message(), '\n'))

@@ -142,7 +142,7 @@ void Guardian::Repair() {
     LogInfo("restored ", restored.links, " links and ", restored.routes, " routes");
   }
   if (restored.problems != repair_problems_) {
-    for (const std::string& problem : restored.problems) LogError(problem);
+    for (const Problem& problem : restored.problems) LogError(problem.text);
   }
   repair_problems_ = restored.problems;
 }
@@ -204,16 +204,17 @@ void Guardian::ForgetLeaders(const Snapshot& snapshot) {
 }
 
 void Guardian::UpdateProblems() {
-  std::vector<std::string> problems;
+  std::vector<Problem> problems;
   for (const int ifindex : gone_uplinks_) {
-    problems.push_back(absl::StrCat("uplink ", topology_.uplinks.at(ifindex).name, " is gone"));
+    problems.push_back({ProblemCode::kUplinkDown, absl::StrCat("uplink ", topology_.uplinks.at(ifindex).name, " is gone")});
   }
   for (const std::string& address : lost_addresses_) {
-    problems.push_back(absl::StrCat("the address ", address, " is gone: replies cannot find their way back"));
+    problems.push_back({ProblemCode::kNoSource,
+                        absl::StrCat("the address ", address, " is gone: replies cannot find their way back")});
   }
   problems.insert(problems.end(), repair_problems_.begin(), repair_problems_.end());
-  if (!data_plane_problem_.empty()) problems.push_back(absl::StrCat("the data plane: ", data_plane_problem_));
-  if (!reload_problem_.empty()) problems.push_back(absl::StrCat("after a reload: ", reload_problem_));
+  if (!data_plane_problem_.empty()) problems.push_back({ProblemCode::kDataPlane, data_plane_problem_});
+  if (!reload_problem_.empty()) problems.push_back({ProblemCode::kReload, reload_problem_});
   facts_.problems = std::move(problems);
 }
 

@@ -85,7 +85,7 @@ class Guardian {
   std::set<int> gone_uplinks_;
   std::set<std::string> lost_addresses_;  // "10.77.0.1 of eth0": clients' packets carry it as their source
   absl::Time last_uplink_gone_ = absl::InfiniteFuture();
-  std::vector<std::string> repair_problems_;
+  std::vector<Problem> repair_problems_;
   std::string data_plane_problem_;
   std::string reload_problem_;  // what was begun or retired and cannot be ended
   bool resting_ = false;

@@ -8,6 +8,8 @@
 
 #include "absl/strings/numbers.h"
 #include "operate/arguments.h"
+#include "operate/manual.h"
+#include "operate/commit.h"
 #include "operate/version.h"
 #include "proxy/config/load.h"
 #include "proxy/daemon/daemon.h"
@@ -15,38 +17,47 @@
 
 namespace {
 
-constexpr char kUsage[] =
-    "usage: hedgerowd --config FILE\n"
-    "\n"
-    "Serves the configuration in the foreground; logs to stderr. SIGTERM ends the daemon and leaves its kernel "
-    "part at\n"
-    "work for the next one, which takes it over; SIGINT and `hedgerow down` take everything down. SIGHUP reads "
-    "the\n"
-    "configuration again and goes over to it (`hedgerow reload` says what came of it).\n"
-    "\n"
-    "  --config FILE   the configuration (docs/config.md)\n"
-    "  --ready-fd N    report readiness or the start's error to this descriptor\n"
-    "  --version       print the version\n"
-    "  --help          print this text\n";
+const hedgerow::operate::Program& TheProgram() {
+  static const auto* program = new hedgerow::operate::Program{
+      .name = "hedgerowd",
+      .summary = "serve a configuration of the hedging proxy in the foreground",
+      .options = {{"config", "FILE", "the configuration (docs: config.md)", true},
+                  {"ready-fd", "N", "report readiness, or the start's error, to this descriptor"},
+                  {"version", "", "print the version"},
+                  {"help", "", "print this text"}},
+      .notes = {"The log goes to stderr. `hedgerow up` and the unit hedgerowd.service start it.",
+                "SIGTERM ends the daemon and leaves its kernel part at work for the next one, which takes it over. SIGINT and "
+                "`hedgerow down` take everything down. SIGHUP reads the configuration again and applies it; `hedgerow reload` "
+                "does the same and prints the result."},
+      .exit_codes = {{"0", "ended by SIGTERM, SIGINT or `hedgerow down`"},
+                     {"1", "failure; the message has the reason"},
+                     {"2", "usage or configuration error"},
+                     {"4", "a capability is missing"}},
+      .files = {{"/etc/hedgerow/hedgerow.yaml", "the configuration that the unit serves"}},
+      .see_also = {"hedgerow(8)"}};
+  return *program;
+}
 
 int UsageError(const std::string& text) {
-  fprintf(stderr, "hedgerowd: %s\n%s", text.c_str(), kUsage);
+  fprintf(stderr, "hedgerowd: %s\n%s", text.c_str(), hedgerow::operate::HelpOf(TheProgram()).c_str());
   return hedgerow::kExitUsage;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto arguments = hedgerow::operate::ParseArguments({argv + 1, argv + argc}, {"config", "ready-fd"});
+  const auto arguments = hedgerow::operate::ParseArguments({argv + 1, argv + argc}, {"config", "ready-fd"}, {"man", "completion"});
   if (!arguments.ok()) return UsageError(std::string(arguments.status().message()));
   if (!arguments->words.empty()) return UsageError("unknown argument " + arguments->words[0]);
   if (arguments->json()) return UsageError("unknown argument --json");
-  if (arguments->Has("help")) {
-    fputs(kUsage, stdout);
+  for (const char* kind : {"help", "man", "completion"}) {
+    if (!arguments->Has(kind)) continue;
+    fputs(hedgerow::operate::TextOf(TheProgram(), kind).c_str(), stdout);
     return hedgerow::kExitOk;
   }
   if (arguments->Has("version")) {
-    printf("hedgerowd %s\n", hedgerow::operate::kVersion);
+    printf("hedgerowd %s (commit %s of %s)\n", hedgerow::operate::kVersion, hedgerow::operate::kCommit,
+           hedgerow::operate::kCommitDate);
     return hedgerow::kExitOk;
   }
   int ready_fd = -1;

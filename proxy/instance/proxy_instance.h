@@ -56,7 +56,7 @@ class ProxyInstance {
   struct Restored {
     int links = 0;
     int routes = 0;
-    std::vector<std::string> problems;
+    std::vector<Problem> problems;
   };
   Restored Restore();
 

@@ -61,8 +61,9 @@ absl::StatusOr<int> ProxyInstance::RestoreAttachments() {
 
 ProxyInstance::Restored ProxyInstance::Restore() {
   Restored restored;
-  const auto keep = [&restored](const absl::Status& status, absl::string_view what) {
-    if (!status.ok()) restored.problems.push_back(absl::StrCat(what, ": ", std::string(status.message())));
+  const auto keep = [&restored](const absl::Status& status, absl::string_view what,
+                                ProblemCode code = ProblemCode::kOwnLink) {
+    if (!status.ok()) restored.problems.push_back({code, absl::StrCat(what, ": ", std::string(status.message()))});
     return status.ok();
   };
   for (const net::LinkInfo* own :
@@ -72,12 +73,12 @@ ProxyInstance::Restored ProxyInstance::Restore() {
     if (keep(net::SetLinkUp(own->name), absl::StrCat("setting ", own->name, " up"))) ++restored.links;
   }
   const auto present = net::ListVipRoutes(links_.proxy.link.ifindex);
-  if (!keep(present.status(), "listing our routes")) return restored;
+  if (!keep(present.status(), "listing our routes", ProblemCode::kVipRouteLost)) return restored;
   for (const net::VipRoute& route : routes_) {
     if (std::find(present->begin(), present->end(), route) != present->end()) continue;
     const std::string what = absl::StrCat("restoring the route to ", route.vip.ToString());
-    if (!keep(net::AddSourceAddress(route.ifindex, route.source), what)) continue;
-    if (keep(net::AddVipRoute(route), what)) ++restored.routes;
+    if (!keep(net::AddSourceAddress(route.ifindex, route.source), what, ProblemCode::kVipRouteLost)) continue;
+    if (keep(net::AddVipRoute(route), what, ProblemCode::kVipRouteLost)) ++restored.routes;
   }
   return restored;
 }

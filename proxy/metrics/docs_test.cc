@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The tables of docs/metrics.md and docs/reasons.md are those of the lists of counters, reasons and metrics. With
+// The tables of docs/metrics.md, docs/reasons.md and docs/problems.md are those of the lists. With
 // HEDGEROW_REWRITE=1 in the environment the pages are rewritten; their prose stays.
 
 #include <algorithm>
@@ -17,6 +17,7 @@
 #include "build_paths.h"
 #include "proxy/data_plane/names.h"
 #include "proxy/metrics/families.h"
+#include "proxy/problems/problem.h"
 
 namespace hedgerow {
 namespace {
@@ -88,6 +89,17 @@ TEST(DocsTest, ReasonsHaveTheirRows) {
   for (const auto& [kind, rows] : tables)
     page.Replace(absl::StrCat("`", kind, "`"), "| number |",
                  absl::StrCat("| number | name | when | what to do |\n|---|---|---|---|\n", rows));
+}
+
+TEST(DocsTest, ProblemsHaveTheirRows) {
+  Page page("problems.md");
+  std::map<std::string, std::string> tables;
+  for (const ProblemRow& problem : kProblems)
+    absl::StrAppend(&tables[std::string(problem.family)], "| `", problem.code, "` | ", problem.when, " | ", problem.remedy,
+                    " |\n");
+  for (const auto& [family, rows] : tables)
+    page.Replace(absl::StrCat("`", family, "`"), "| code |",
+                 absl::StrCat("| code | when | what to do |\n|---|---|---|\n", rows));
 }
 
 }  // namespace

@@ -2,13 +2,16 @@
 #include "proxy/metrics/families.h"
 
 #include <limits>
+#include <set>
 #include <type_traits>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "operate/admin_socket.h"
 #include "operate/metric_family.h"
+#include "operate/commit.h"
 #include "operate/version.h"
 #include "proxy/data_plane/names.h"
 
@@ -249,15 +252,29 @@ std::vector<Metric> OtherMetrics() {
        }},
       {kMachine, kGauge, "problems", "the number of problems that `hedgerow status` lists; alert on > 0",
        Once([](const Scrape& scrape) { return scrape.facts.problems.size(); })},
+      {kMachine, kCounter, "admin_refused_total",
+       "connections that an administration socket closed, because it had as many as it may, by `socket`: `admin`, `monitor`",
+       [](const Scrape&, MetricFamily& family) {
+         using operate::AdminSocket;
+         Add(family, {{"socket", "admin"}}, AdminSocket::Refused(AdminSocket::For::kOwner));
+         Add(family, {{"socket", "monitor"}}, AdminSocket::Refused(AdminSocket::For::kGroup));
+       }},
+      {kMachine, kGauge, "problem_active",
+       "1 while `hedgerow status` lists a problem of this `code` ([problems.md](problems.md)); absent otherwise",
+       [](const Scrape& scrape, MetricFamily& family) {
+         std::set<absl::string_view> codes;
+         for (const Problem& problem : scrape.facts.problems) codes.insert(CodeText(problem.code));
+         for (const absl::string_view code : codes) Add(family, {{"code", std::string(code)}}, 1);
+       }},
       {kMachine, kGauge, "uptime_seconds", "since the daemon started",
        Once([](const Scrape& scrape) {
          const int64_t uptime_ns = static_cast<int64_t>(scrape.snapshot.taken_ns) - scrape.facts.started_ns;
          return static_cast<double>(uptime_ns) / kNsPerSecond;
        })},
-      {kMachine, kGauge, "build_info", "always 1; labels `version`, `instance`, `kernel`",
+      {kMachine, kGauge, "build_info", "always 1; labels `version`, `commit`, `instance`, `kernel`",
        [](const Scrape& scrape, MetricFamily& family) {
          Add(family,
-             {{"instance", scrape.config.instance()}, {"kernel", scrape.facts.kernel}, {"version", operate::kVersion}},
+             {{"commit", operate::kCommit}, {"instance", scrape.config.instance()}, {"kernel", scrape.facts.kernel}, {"version", operate::kVersion}},
              1);
        }},
   };

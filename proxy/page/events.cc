@@ -127,14 +127,14 @@ class Comparison {
   }
 
   void Host() {
-    const auto has = [](const std::vector<std::string>& list, const std::string& item) {
+    const auto has = [](const std::vector<Problem>& list, const Problem& item) {
       return std::find(list.begin(), list.end(), item) != list.end();
     };
-    for (const std::string& problem : later_.facts.problems) {
-      if (!has(earlier_.facts.problems, problem)) Add("problem", "", problem);
+    for (const Problem& problem : later_.facts.problems) {
+      if (!has(earlier_.facts.problems, problem)) Add("problem", "", problem.ToString());
     }
-    for (const std::string& problem : earlier_.facts.problems) {
-      if (!has(later_.facts.problems, problem)) Add("solved", "", absl::StrCat("no longer: ", problem));
+    for (const Problem& problem : earlier_.facts.problems) {
+      if (!has(later_.facts.problems, problem)) Add("solved", "", absl::StrCat("no longer: ", problem.ToString()));
     }
     const uint64_t routes = later_.facts.routes_restored - earlier_.facts.routes_restored;
     const uint64_t links = later_.facts.links_restored - earlier_.facts.links_restored;

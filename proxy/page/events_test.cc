@@ -106,10 +106,10 @@ TEST_F(EventsTest, ASilenceShorterThanASecondIsSeen) {
 }
 
 TEST_F(EventsTest, ProblemsComeAndGo) {
-  facts_after_.problems = {"uplink <b>eth1</b> is gone"};
+  facts_after_.problems = {{ProblemCode::kUplinkDown, "uplink <b>eth1</b> is gone"}};
   v1::PageEvent event = Only();
   EXPECT_EQ(event.kind(), "problem");
-  EXPECT_EQ(event.text(), "uplink <b>eth1</b> is gone");
+  EXPECT_EQ(event.text(), "uplink_down: uplink <b>eth1</b> is gone");
   std::swap(facts_before_, facts_after_);
   EXPECT_EQ(Only().kind(), "solved");
 }

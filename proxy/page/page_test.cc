@@ -79,7 +79,7 @@ TEST_F(PageTest, FilesHaveTheirTypes) {
 TEST_F(PageTest, TheDataAreTheHistory) {
   FakeDataPlane fake;
   DaemonFacts facts;
-  facts.problems = {"uplink <script>alert(1)</script>\" is gone"};
+  facts.problems = {{ProblemCode::kUplinkDown, "uplink <script>alert(1)</script>\" is gone"}};
   for (int i = 0; i < 3; ++i) {
     fake.snapshot.taken_ns += 1'000'000'000;
     history_.Record(FakeConfig(), facts, fake.snapshot, absl::Now());
@@ -92,7 +92,7 @@ TEST_F(PageTest, TheDataAreTheHistory) {
       << answer;
   EXPECT_EQ(data.next(), 2u);
   EXPECT_EQ(data.at_ms_size(), 1);
-  EXPECT_EQ(data.status().problems(0), facts.problems[0]);
+  EXPECT_EQ(data.status().problems(0), facts.problems[0].ToString());
   EXPECT_TRUE(absl::StartsWith(Get(absl::StrCat(kPageDataPath, "?after=-1")), "HTTP/1.1 400 "));
   EXPECT_TRUE(absl::StartsWith(Get(absl::StrCat(kPageDataPath, "?after=x")), "HTTP/1.1 400 "));
 }

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 
 namespace hedgerow {
 namespace {
@@ -26,8 +25,8 @@ class Resolver {
   }
 
  private:
-  void Problem(const v1::Service& service, absl::string_view text) {
-    topology_.problems.push_back(absl::StrCat("service ", service.name(), ": ", text));
+  void Add(ProblemCode code, const v1::Service& service, absl::string_view text) {
+    topology_.problems.push_back({code, absl::StrCat("service ", service.name(), ": ", text)});
   }
 
   void CheckVip(const v1::Service& service) {
@@ -35,7 +34,7 @@ class Resolver {
     if (!vip.ok()) return;
     const auto route = network_.look_up_route(*vip);
     if (route.ok() && route->reach == net::Reach::kLocal) {
-      Problem(service, absl::StrCat("the vip ", service.vip(),
+      Add(ProblemCode::kVipLocal, service, absl::StrCat("the vip ", service.vip(),
                                     " is an address of this host; a VIP must belong to nobody"));
     }
   }
@@ -56,7 +55,7 @@ class Resolver {
   void CheckOneUplink(const v1::Service& service, const Topology::ServicePath& path) {
     for (size_t i = 1; i < path.uplinks.size(); ++i) {
       if (path.uplinks[i] == path.uplinks[0] || path.uplinks[i] == 0 || path.uplinks[0] == 0) continue;
-      Problem(service, absl::StrCat("backends ", service.backends(0).name(), " and ",
+      Add(ProblemCode::kUplinkUnfit, service, absl::StrCat("backends ", service.backends(0).name(), " and ",
                                     service.backends(static_cast<int>(i)).name(),
                                     " are reached through different uplinks; a service's backends must be behind "
                                     "one, since a request has one source address"));
@@ -70,13 +69,13 @@ class Resolver {
     if (!address.ok()) return std::nullopt;
     const auto route = network_.look_up_route(*address);
     if (!route.ok()) {
-      Problem(service, absl::StrCat(who, ": ", std::string(route.status().message())));
+      Add(ProblemCode::kNoRoute, service, absl::StrCat(who, ": ", std::string(route.status().message())));
       return std::nullopt;
     }
     if (route->reach == net::Reach::kUnreachable) {
-      Problem(service, absl::StrCat("no route to ", who, ": ", route->reason));
+      Add(ProblemCode::kNoRoute, service, absl::StrCat("no route to ", who, ": ", route->reason));
     } else if (route->reach != net::Reach::kRouted) {
-      Problem(service,
+      Add(ProblemCode::kBackendLocal, service,
               absl::StrCat(who,
                            " is on this host: its replies never cross an uplink, so no program could "
                            "give them the VIP's address; run the proxy on the clients' host, or the "
@@ -91,16 +90,16 @@ class Resolver {
     if (topology_.uplinks.contains(route.ifindex)) return true;
     const auto link = network_.find_link(route.ifindex);
     if (!link.ok()) {
-      Problem(service, absl::StrCat(who, ": its uplink: ", std::string(link.status().message())));
+      Add(ProblemCode::kUplinkDown, service, absl::StrCat(who, ": its uplink: ", std::string(link.status().message())));
       return false;
     }
     if (!link->ethernet()) {
-      Problem(service, absl::StrCat(who, " is reached through ", link->name,
+      Add(ProblemCode::kUplinkUnfit, service, absl::StrCat(who, " is reached through ", link->name,
                                     ", which carries no Ethernet frames; the reply program needs them"));
       return false;
     }
     if (link->name == config_.interface()) {
-      Problem(service, absl::StrCat(who, " is reached through the proxy interface ", link->name, " itself"));
+      Add(ProblemCode::kUplinkUnfit, service, absl::StrCat(who, " is reached through the proxy interface ", link->name, " itself"));
       return false;
     }
     topology_.uplinks.emplace(route.ifindex, *link);
@@ -116,7 +115,7 @@ class Resolver {
 
 absl::Status Topology::ToStatus() const {
   if (problems.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrJoin(problems, "\n"));
+  return absl::FailedPreconditionError(JoinProblems(problems, "\n"));
 }
 
 NetworkView KernelNetworkView() {

@@ -19,6 +19,7 @@
 #include "proxy/api/config.pb.h"
 #include "net/netlink/link.h"
 #include "net/netlink/route.h"
+#include "proxy/problems/problem.h"
 
 namespace hedgerow {
 
@@ -30,7 +31,7 @@ struct Topology {
   std::vector<ServicePath> services;
   std::map<int, net::LinkInfo> uplinks;  // by ifindex
   uint32_t mtu_bytes = 0;                // the smallest of the uplinks
-  std::vector<std::string> problems;     // one line each; empty means that it can work
+  std::vector<Problem> problems;         // empty means that it can work
 
   absl::Status ToStatus() const;  // FailedPrecondition with every problem
 };

@@ -61,6 +61,12 @@ struct FakeHost {
   }
 };
 
+std::vector<std::string> Texts(const Topology& topology) {
+  std::vector<std::string> texts;
+  for (const Problem& problem : topology.problems) texts.push_back(problem.ToString());
+  return texts;
+}
+
 TEST(Resolve, FindsUplinksSourcesAndTheSmallestMtu) {
   FakeHost host;
   host.AddRoute("fd77::b", 3, "fd78::1");
@@ -79,7 +85,7 @@ TEST(Resolve, FindsUplinksSourcesAndTheSmallestMtu) {
 TEST(Resolve, BackendsOfOneServiceBehindDifferentUplinksAreRefused) {
   FakeHost host;
   host.AddRoute("10.77.0.12", 3, "10.78.0.1");
-  EXPECT_THAT(Resolve(FakeConfig(), host.View()).problems,
+  EXPECT_THAT(Texts(Resolve(FakeConfig(), host.View())),
               ElementsAre(HasSubstr("service dns: backends a and b are reached through different uplinks")));
 }
 
@@ -87,7 +93,7 @@ TEST(Resolve, ABackendOnThisHostIsRefusedWithTheReason) {
   FakeHost host;
   host.AddRoute("10.77.0.12", 2, "10.77.0.12", net::Reach::kLocal);
   const Topology topology = Resolve(FakeConfig(), host.View());
-  EXPECT_THAT(topology.problems,
+  EXPECT_THAT(Texts(topology),
               ElementsAre(HasSubstr("service dns: backend b (10.77.0.12) is on this host: its "
                                     "replies never cross an uplink")));
   EXPECT_EQ(topology.ToStatus().code(), absl::StatusCode::kFailedPrecondition);
@@ -101,7 +107,7 @@ TEST(Resolve, EveryProblemIsListed) {
   host.AddRoute("fd77::b", 4, "fd77::1");
   const Topology topology = Resolve(FakeConfig(), host.View());
   EXPECT_THAT(
-      topology.problems,
+      Texts(topology),
       ElementsAre(HasSubstr("the vip 10.99.0.53 is an address of this host"),
                   HasSubstr("no route to backend a (10.77.0.11): no route"),
                   HasSubstr("backend only (fd77::b) is reached through wg0, which carries no Ethernet")));
@@ -111,7 +117,7 @@ TEST(Resolve, ABackendBehindTheProxyInterfaceIsRefused) {
   FakeHost host;
   host.AddLink(9, "hr0", 1500);
   host.AddRoute("10.77.0.12", 9, "10.77.0.1");
-  EXPECT_THAT(Resolve(FakeConfig(), host.View()).problems,
+  EXPECT_THAT(Texts(Resolve(FakeConfig(), host.View())),
               ElementsAre(HasSubstr("the proxy interface hr0 itself")));
 }
 

@@ -356,7 +356,7 @@ def test_dry_runs_and_drained_backends_have_their_words(lab, servers, served, pa
         page.screenshot(PICTURES / f"dry-run-phone-{'dark' if dark else 'light'}.png")
     page.look_like()
     served.admin("drain", "b", DNS4)
-    page.wait("/nobody else is left/.test(document.querySelector('#backends').textContent)")
+    page.wait("/no other backend is available/.test(document.querySelector('#backends').textContent)")
     served.admin("dry-run", DNS4, "off")
     served.admin("undrain", "a")
     served.admin("undrain", "b")

@@ -113,7 +113,7 @@ def test_a_setting_is_shown_and_applied(lab, servers, product):
     servers["a"].resume()
     assert reload(product, wanted) == {"file": str(product.folder / "hedgerow.yaml"), "changes": [], "problems": [],
                                        "applied": False, "exit": 0}
-    assert "in force already" in product.admin("reload", "--preview").stdout
+    assert "nothing to change" in product.admin("reload", "--preview").stdout
 
 
 def test_another_file_can_be_looked_at_and_not_applied(lab, servers, product):

@@ -110,10 +110,18 @@ class GrpcClient final : public AdminClient {
 
 }  // namespace
 
+absl::StatusOr<v1::NodeStatus> AdminClient::AwaitStatus(const Deadline& deadline) {
+  while (true) {
+    absl::StatusOr<v1::NodeStatus> status = GetStatus();
+    if (!absl::IsDeadlineExceeded(status.status()) || deadline.passed()) return status;
+  }
+}
+
 absl::StatusOr<std::unique_ptr<AdminClient>> AdminClient::Connect(const std::string& socket_path,
                                                                   absl::Duration patience) {
   const auto channel = operate::OpenAdminChannel(
-      socket_path, {.program = "hedgerow-node", .who_may = "the node's user and root may"});
+      socket_path, {.program = "hedgerow-node", .who_may = "the node's user and root may",
+                    .hint = "Start it with `systemctl start hedgerow-node` or `hedgerow-node run`, or name another socket with --socket"});
   if (!channel.ok()) return channel.status();
   return std::make_unique<GrpcClient>(*channel, patience);
 }

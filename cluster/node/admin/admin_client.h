@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "cluster/api/node.pb.h"
+#include "cluster/node/host/deadline.h"
 #include "cluster/raft/types.h"
 
 namespace hedgerow::node {
@@ -38,6 +39,10 @@ class AdminClient {
   virtual absl::StatusOr<uint64_t> ChangeSettings(const v1::ChangeSettingsRequest& request) = 0;
   virtual absl::StatusOr<v1::Keys> ReloadKeys(bool force) = 0;
   virtual absl::StatusOr<v1::PurgeSomeReply> PurgeSome(const v1::PurgeSomeRequest& request) = 0;
+
+  // For a command that waits for something to come about: a node whose loop is late once (DeadlineExceeded) is asked again until the
+  // command's own deadline has passed.
+  absl::StatusOr<v1::NodeStatus> AwaitStatus(const Deadline& deadline);
 };
 
 }  // namespace hedgerow::node

@@ -6,6 +6,9 @@
 
 #include <algorithm>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -16,11 +19,14 @@
 #include "cluster/node/admin/admin_client.h"
 #include "cluster/node/config/config.h"
 #include "cluster/node/host/deadline.h"
+#include "cluster/node/host/node_memory.h"
+#include "cluster/node/status/stall_problem.h"
 #include "cluster/node/status/status_message.h"
 #include "cluster/node/status/status_text.h"
 #include "cluster/wire/announce.h"
 #include "config/diagnostics.h"
 #include "config/suggest.h"
+#include "operate/commit.h"
 #include "operate/version.h"
 
 namespace hedgerow::node {
@@ -37,7 +43,36 @@ absl::StatusOr<NodeConfig> RequireConfig(const operate::Arguments& arguments) {
 
 int RefuseToRun(const Call& call) { return call.UsageError("run wants --config FILE and nothing else"); }
 
+operate::Option ConfigOption() { return {"config", "FILE", "the configuration (docs: cluster.md)", true}; }
+
+// Of the commands that ask the node; `more` stand before them.
+std::vector<operate::Option> NodeOptionsAnd(std::vector<operate::Option> more) {
+  more.push_back({"socket", "PATH", absl::StrCat("the node's socket (default ", NodeConfig().admin_socket, ")")});
+  more.push_back({"config", "FILE", "a configuration that names the socket, instead of --socket"});
+  return more;
+}
+
+std::vector<operate::Option> NodeOptions() { return NodeOptionsAnd({}); }
+
 int RefuseElsewhere(const Call& call) { return call.UsageError("this program has no such command"); }
+
+// What a sound file asks for and this host does not have.
+std::vector<std::string> WarningsOf(const NodeConfig& config, const std::string& root) {
+  std::vector<std::string> warnings;
+  const std::vector<kv::Setting>& said = config.settings_in_file;
+  // Where the file names no limit, a new cluster takes what the memory is enough for.
+  if (std::find(said.begin(), said.end(), kv::Setting::kMemory) != said.end()) {
+    const uint64_t available_bytes = AvailableMemory_bytes(root);
+    std::string problem = MemoryProblem({.limit_bytes = config.settings.memory_bytes,
+                                         .available_bytes = available_bytes == UINT64_MAX ? 0 : available_bytes});
+    if (!problem.empty()) warnings.push_back(std::move(problem));
+  }
+  if (!config.peer_tls.has_value()) return warnings;
+  const absl::StatusOr<operate::TlsMaterial> tls = operate::ReadTlsMaterial(config.peer_tls->files, operate::Reader::kShows);
+  const std::string end = tls.ok() ? operate::CertificateEndText(tls->not_after_s, absl::ToUnixSeconds(absl::Now())) : "";
+  if (!end.empty()) warnings.push_back(absl::StrCat("the certificate in ", config.peer_tls->files.certificate, " ", end));
+  return warnings;
+}
 
 }  // namespace
 
@@ -51,79 +86,97 @@ absl::StatusOr<std::unique_ptr<AdminClient>> ConnectToNode(const operate::Argume
 
 const operate::Program& TheProgram() {
   static const auto* program = new operate::Program{
-      "hedgerow-node",
-      {
-          {"run",
-           "--config FILE",
-           "serve in the foreground until SIGTERM or SIGINT; the log goes to stderr",
-           {"config"},
-           RefuseToRun},
-          {"validate", "--config FILE", "check a configuration; touches nothing", {"config"}, RunValidate},
-          {"status", "", "how the node is doing", {"socket", "config"}, RunStatus},
-          {"transfer",
-           "[--to ID]",
-           "hand leadership to a member (the most advanced one unless told), and wait until it leads",
-           {"socket", "config", "to"},
-           RunTransfer},
-          {"snapshot",
-           "",
-           "take a snapshot now, cut the log, and wait until that is done",
-           {"socket", "config"},
-           RunSnapshot},
-          {"members",
-           "[add ID PEER-ADDRESS | promote ID | remove ID | replace OLD NEW | rejoin LOST NEW | move ID "
-           "PEER-ADDRESS]",
-           "the cluster's members; or changes them, and waits until that is done (the leader does it)",
-           {"socket", "config"},
-           RunMembers},
-          {"settings",
-           "[set NAME=VALUE ...]",
-           "the limits that hold on all nodes; or changes them, and waits until that is done (the leader does "
-           "it)",
-           {"socket", "config"},
-           RunSettings},
-          {"keys",
-           "[reload | add cluster|announce --from FILE | switch cluster|announce | remove cluster|announce] [--force]",
-           "which keys the members have; or changes this node's key files, and has it read them",
-           {"socket", "config", "from"},
-           RunKeys,
-           {"force"}},
-          {"purge",
-           "--prefix PREFIX",
-           "delete all keys that begin with it, in portions beside the cluster's other work (the leader does it)",
-           {"socket", "config", "prefix"},
-           RunPurge},
-          {"backup",
-           "--out FILE",
-           "write everything that was applied by now to a file that a cluster can be recovered from",
-           {"socket", "config", "out"},
-           RunBackup},
-          {"restore",
-           "--config FILE --from BACKUP [--epoch NUMBER] [--other-members]",
-           "make the log of a node that does not run, of a backup; on every member, of the same file, before "
-           "any starts",
-           {"config", "from", "epoch"},
-           RefuseElsewhere,
-           {"other-members"}},
-          {"recover",
-           "--config FILE [--out FILE --accept-data-loss [--yes]]",
-           "what a node that does not run has left, and what would be lost; or a file of it to recover a "
-           "cluster from",
-           {"config", "out"},
-           RefuseElsewhere,
-           {"accept-data-loss", "yes"}},
-          {"proxy-key",
-           "--config FILE NAME",
-           "print the key that the proxy NAME is configured with; both while the announce key is changed, as a key file",
-           {"config"},
-           RunProxyKey},
-          {"version", "", "versions", {}, RunVersion},
-          {"help", "[COMMAND]", "this text", {}, operate::RunHelp},
-      },
-      "Every command but run takes --json. Those that ask the node take --socket PATH (default\n"
-      "/run/hedgerow-node/admin.sock) or --config FILE, which names it.\n"
-      "Exit codes: 0 done, 1 failure, 2 usage or configuration error, 3 the node is not running,\n"
-      "4 this user may not open the socket.\n"};
+      .name = "hedgerow-node",
+      .summary = "run, watch and change a node of the replicated store",
+      .commands =
+          {
+              {"run", "", "serve in the foreground until SIGTERM or SIGINT; the log goes to stderr", {ConfigOption()},
+               RefuseToRun, {"hedgerow-node run --config /etc/hedgerow-node/node.yaml"}},
+              {"validate", "", "check a configuration; touches nothing", {ConfigOption()}, RunValidate,
+               {"hedgerow-node validate --config /etc/hedgerow-node/node.yaml"}},
+              {"status", "", "show how the node is doing", NodeOptions(), RunStatus, {"hedgerow-node status"}},
+              {"transfer",
+               "",
+               "hand leadership to a member, and wait until it leads",
+               NodeOptionsAnd({{"to", "ID", "the member (default: the most advanced one)"}}),
+               RunTransfer,
+               {"hedgerow-node transfer --to 2"}},
+              {"snapshot", "", "take a snapshot, cut the log, and wait until that is done", NodeOptions(), RunSnapshot,
+               {"hedgerow-node snapshot"}},
+              {"members",
+               "[add ID PEER-ADDRESS | promote ID | remove ID | replace OLD NEW | rejoin LOST NEW | move ID "
+               "PEER-ADDRESS]",
+               "show the cluster's members; or change them, and wait until that is done (the leader does it)",
+               NodeOptions(),
+               RunMembers,
+               {"hedgerow-node members", "hedgerow-node members add 4 10.0.0.4:4800", "hedgerow-node members promote 4"}},
+              {"settings",
+               "[set NAME=VALUE ...]",
+               "show the limits that hold on all nodes; or change them, and wait until that is done (the leader does "
+               "it)",
+               NodeOptions(),
+               RunSettings,
+               {"hedgerow-node settings", "hedgerow-node settings set sessions.max=20000"}},
+              {"keys",
+               "[reload | add cluster|announce | switch cluster|announce | remove cluster|announce]",
+               "show which keys the members have; or change this node's key files, and have the node read them",
+               NodeOptionsAnd({{"from", "FILE", "`add`: the file with the new key"},
+                               {"force", "", "although a member does not have the key yet"}}),
+               RunKeys,
+               {"hedgerow-node keys", "hedgerow-node keys add cluster --from new.key"}},
+              {"purge",
+               "",
+               "delete all keys with a prefix, in portions beside the cluster's other work (the leader does it)",
+               NodeOptionsAnd({{"prefix", "PREFIX", "what the keys begin with", true}}),
+               RunPurge,
+               {"hedgerow-node purge --prefix cache/"}},
+              {"backup",
+               "",
+               "write everything that was applied by now to a file that a cluster can be recovered from",
+               NodeOptionsAnd({{"out", "FILE", "the file to write", true}}),
+               RunBackup,
+               {"hedgerow-node backup --out store.backup"}},
+              {"restore",
+               "",
+               "make the log of a node that does not run from a backup; on every member, from the same file, before "
+               "any starts",
+               {ConfigOption(),
+                {"from", "BACKUP", "the backup", true},
+                {"epoch", "NUMBER", "the cluster epoch to begin (default: the one after the backup's)"},
+                {"other-members", "", "the members are the configuration's, not the backup's"}},
+               RefuseElsewhere,
+               {"hedgerow-node restore --config /etc/hedgerow-node/node.yaml --from store.backup"}},
+              {"recover",
+               "",
+               "show what a node that does not run has left, and what would be lost; or write a file of it to recover "
+               "a cluster from",
+               {ConfigOption(),
+                {"out", "FILE", "the file to write"},
+                {"accept-data-loss", "", "writes that only the lost nodes have are given up"},
+                {"yes", "", "ask nothing"}},
+               RefuseElsewhere,
+               {"hedgerow-node recover --config /etc/hedgerow-node/node.yaml",
+                "hedgerow-node recover --config /etc/hedgerow-node/node.yaml --out seed --accept-data-loss"}},
+              {"proxy-key",
+               "NAME",
+               "print the key of the proxy NAME; both, as a key file, while the announce key is changed",
+               {ConfigOption()},
+               RunProxyKey,
+               {"hedgerow-node proxy-key web1 --config /etc/hedgerow-node/node.yaml"}},
+              {"version", "", "print the version", {}, RunVersion},
+              operate::HelpCommand(),
+          },
+      .options = {{"json", "", "print one JSON object, on failure as well (not `run`)"}},
+      .notes = {"`hedgerow-node help COMMAND` lists the options of one command."},
+      .exit_codes = {{"0", "done"},
+                     {"1", "failure; the message has the reason"},
+                     {"2", "usage or configuration error"},
+                     {"3", "the node is not running"},
+                     {"4", "this user may not open the socket"}},
+      .files = {{"/etc/hedgerow-node/node.yaml", "the configuration that the unit hedgerow-node.service serves"},
+                {"/var/lib/hedgerow-node", "the log, snapshots and identity"},
+                {NodeConfig().admin_socket, "the node's socket"}},
+      .see_also = {"hedgerow(8)", "hkv(1)"}};
   return *program;
 }
 
@@ -154,7 +207,7 @@ int RunTransfer(const Call& call, absl::Duration patience) {
   // The node only begins; a target that is down or far behind may never take over.
   const Deadline deadline(patience);
   while (!deadline.passed()) {
-    const auto status = (*client)->GetStatus();
+    const auto status = (*client)->AwaitStatus(deadline);
     if (!status.ok()) return call.Fail(status.status());
     if (status->leader() != 0 && status->leader() != before->node()) {
       v1::TransferReport report;
@@ -189,7 +242,7 @@ int RunSnapshot(const Call& call, absl::Duration patience) {
   if (!index.ok()) return call.Fail(index.status());
   const Deadline deadline(patience);
   while (!deadline.passed()) {
-    const auto status = (*client)->GetStatus();
+    const auto status = (*client)->AwaitStatus(deadline);
     if (!status.ok()) return call.Fail(status.status());
     if (status->snapshots().last_index() >= index->value()) {
       v1::SnapshotReport report;
@@ -235,7 +288,9 @@ int RunProxyKey(const Call& call) {
   return call.Print(report, text);
 }
 
-int RunValidate(const Call& call) {
+int RunValidate(const Call& call) { return RunValidate(call, ""); }
+
+int RunValidate(const Call& call, const std::string& root) {
   if (call.arguments.words.size() > 1) return call.UsageError("validate takes no words");
   const std::string path = call.arguments.Get("config");
   if (path.empty()) return call.UsageError("--config FILE is missing");
@@ -255,19 +310,24 @@ int RunValidate(const Call& call) {
   for (const kv::Setting setting : config.settings_in_file) {
     report.add_seeds(kv::InfoOf(setting).name);
   }
+  for (std::string& warning : WarningsOf(config, root)) report.add_warnings(std::move(warning));
   std::string text = absl::StrCat(path, ": sound (node ", report.node(), " of ", report.members(), ", ",
                                   report.proxies(), report.proxies() == 1 ? " proxy)\n" : " proxies)\n");
   if (!report.seeds().empty()) {
     absl::StrAppend(&text, absl::StrJoin(report.seeds(), ", "),
                     ": only for a new cluster; `hedgerow-node settings` shows and changes what a running one goes by\n");
   }
+  for (const std::string& warning : report.warnings()) absl::StrAppend(&text, "WARNING: ", warning, "\n");
   return call.Print(report, text);
 }
 
 int RunVersion(const Call& call) {
   v1::VersionReport report;
   report.set_version(operate::kVersion);
-  return call.Print(report, absl::StrCat("hedgerow-node ", operate::kVersion, "\n"));
+  report.set_commit(operate::kCommit);
+  report.set_commit_date(operate::kCommitDate);
+  return call.Print(report, absl::StrCat("hedgerow-node ", operate::kVersion, " (commit ", operate::kCommit, " of ",
+                                         operate::kCommitDate, ")\n"));
 }
 
 }  // namespace hedgerow::node

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -59,6 +60,8 @@ inline constexpr absl::Duration kPurgePatience = absl::Seconds(10);
 int RunPurge(const Call& call);
 int RunPurge(const Call& call, absl::Duration patience);
 int RunValidate(const Call& call);
+// `root`: for tests, as that of AvailableMemory_bytes.
+int RunValidate(const Call& call, const std::string& root);
 int RunVersion(const Call& call);
 
 }  // namespace hedgerow::node

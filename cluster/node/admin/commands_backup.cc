@@ -46,7 +46,7 @@ absl::Status AwaitSnapshot(AdminClient& client, raft::LogIndex index, uint64_t f
                            absl::Duration patience) {
   const Deadline deadline(patience);
   while (!deadline.passed()) {
-    const auto status = client.GetStatus();
+    const auto status = client.AwaitStatus(deadline);
     if (!status.ok()) return status.status();
     if (status->snapshots().last_index() >= index.value()) return absl::OkStatus();
     if (SnapshotFailuresOf(*status) > failures) {

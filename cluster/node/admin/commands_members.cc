@@ -101,7 +101,7 @@ absl::StatusOr<v1::NodeStatus> Change(AdminClient& client, const v1::ChangeMembe
   if (!epoch.ok()) return epoch.status();
   const Deadline deadline(patience);
   while (true) {
-    absl::StatusOr<v1::NodeStatus> status = client.GetStatus();
+    absl::StatusOr<v1::NodeStatus> status = client.AwaitStatus(deadline);
     if (!status.ok()) return status;
     const bool committed = status->committed_epoch() >= *epoch;
     if (committed && IsDone(*status, request)) return status;
@@ -180,7 +180,7 @@ absl::StatusOr<v1::NodeStatus> Rejoin(AdminClient& client, uint64_t was, uint64_
                                                       ". It is a learner by now; ask again at the leader"));
     }
     absl::SleepFor(kPoll);
-    status = client.GetStatus();
+    status = client.AwaitStatus(deadline);
   }
   return status;
 }

@@ -20,21 +20,24 @@ constexpr absl::Duration kPoll = absl::Milliseconds(2);
 // Clients that put such keys all the time would keep it for ever.
 constexpr int kWalksMax = 10;
 
-// Unavailable: earlier portions wait to be proposed.
+// Unavailable: earlier portions wait to be proposed, or no node leads just now. DeadlineExceeded: the node's loop was late; a portion
+// that it takes after all deletes nothing else.
 absl::StatusOr<v1::PurgeSomeReply> Portion(AdminClient& client, const v1::PurgeSomeRequest& request,
                                            const Deadline& deadline) {
   while (true) {
     absl::StatusOr<v1::PurgeSomeReply> reply = client.PurgeSome(request);
-    if (reply.ok() || !absl::IsUnavailable(reply.status()) || deadline.passed()) return reply;
+    const bool later = absl::IsUnavailable(reply.status()) || absl::IsDeadlineExceeded(reply.status());
+    if (!later || deadline.passed()) return reply;
     absl::SleepFor(kPoll);
   }
 }
 
+// Until the deletes are applied, or lost with their leader: the entry may never come then, and the next portion finds out.
 absl::Status WaitUntilApplied(AdminClient& client, uint64_t index, const Deadline& deadline) {
   while (true) {
-    const absl::StatusOr<v1::NodeStatus> status = client.GetStatus();
+    const absl::StatusOr<v1::NodeStatus> status = client.AwaitStatus(deadline);
     if (!status.ok()) return status.status();
-    if (status->applied() >= index) return absl::OkStatus();
+    if (status->applied() >= index || status->role() != "leader") return absl::OkStatus();
     if (deadline.passed())
       return absl::DeadlineExceededError("the deletes were not applied in time: does a majority answer? Ask again");
     absl::SleepFor(kPoll);

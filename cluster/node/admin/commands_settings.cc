@@ -56,7 +56,7 @@ absl::StatusOr<v1::NodeStatus> Change(AdminClient& client, const v1::ChangeSetti
   if (!before.ok()) return before.status();
   const Deadline deadline(patience);
   while (true) {
-    absl::StatusOr<v1::NodeStatus> status = client.GetStatus();
+    absl::StatusOr<v1::NodeStatus> status = client.AwaitStatus(deadline);
     if (!status.ok()) return status;
     if (status->settings_version() > *before && Holds(*status, request)) return status;
     if (deadline.passed()) {

@@ -8,7 +8,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
+#include <map>
 #include <sstream>
 
 #include <gmock/gmock.h>
@@ -16,10 +18,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "build_paths.h"
 #include "cluster/node/admin/admin_server.h"
 #include "cluster/node/status/fake_node_control.h"
 #include "cluster/wire/announce.h"
+#include "operate/key_file.h"
 
 namespace hedgerow::node {
 namespace {
@@ -355,6 +359,30 @@ TEST_F(NodeCommandsTest, PurgeDeletesUntilAWalkFindsNothingMore) {
   EXPECT_THAT(control_.keys(), IsEmpty()) << "what a leader has lost is found by the next walk";
 }
 
+TEST_F(NodeCommandsTest, PurgeAsksAgainWhereTheNodesLoopIsLateOrNoNodeLeads) {
+  Serve();
+  control_.SetKeys({"cache/a", "cache/b"}, /*loses_one=*/false);
+  const absl::Status late = absl::DeadlineExceededError("the node's loop did not answer within 2 s");
+  // A portion and its wait, more than once each.
+  control_.FailNext({late, absl::UnavailableError("no node leads now; ask again"), late});
+  const Outcome done = Node({"purge", "--prefix", "cache/", "--socket", socket_});
+  EXPECT_EQ(done.exit_code, kExitOk) << done.err;
+  EXPECT_THAT(control_.keys(), IsEmpty());
+  control_.SetKeys({"cache/a"}, /*loses_one=*/false);
+  control_.FailNext({absl::OkStatus(), late, late});
+  EXPECT_EQ(Node({"purge", "--prefix", "cache/", "--socket", socket_}).exit_code, kExitOk);
+  EXPECT_THAT(control_.keys(), IsEmpty());
+}
+
+TEST_F(NodeCommandsTest, ACommandThatWaitsOutlivesALateAnswer) {
+  Serve();
+  const absl::Status late = absl::DeadlineExceededError("the node's loop did not answer within 2 s");
+  control_.FailNext({absl::OkStatus(), late});  // the first is the status before the change
+  EXPECT_EQ(Node({"snapshot", "--socket", socket_}).exit_code, kExitOk);
+  control_.FailNext({absl::OkStatus(), late});
+  EXPECT_EQ(Node({"transfer", "--to", "2", "--socket", socket_}).exit_code, kExitOk);
+}
+
 TEST_F(NodeCommandsTest, PurgeWantsAPrefixAndALeader) {
   Serve();
   EXPECT_THAT(Node({"purge", "--socket", socket_}).err, HasSubstr("an empty one names all keys"));
@@ -365,6 +393,92 @@ TEST_F(NodeCommandsTest, PurgeWantsAPrefixAndALeader) {
   EXPECT_THAT(refused.err, HasSubstr("node 2 leads; ask it"));
 }
 
+// The file of the cluster's keys, and a configuration that names it.
+class NodeKeysCommandsTest : public NodeCommandsTest {
+ protected:
+  NodeKeysCommandsTest() {
+    Write(file_, {kOld});
+    Write(next_, {kNew});
+    WriteConfig(absl::StrCat("cluster_id: 7\ncluster_key_file: ", file_, "\nnode: 1\nadmin_socket: ", socket_,
+                             "\nmembers: [{id: 1, peer: \"10.0.0.1:4802\", serve: \"10.0.0.1:4801\"}]\n"));
+    Serve();
+  }
+  ~NodeKeysCommandsTest() override {
+    for (const std::string& path : {file_, next_}) std::filesystem::remove(path);
+  }
+  static void Write(const std::string& path, const std::vector<std::string>& keys) {
+    std::ofstream(path) << absl::StrJoin(keys, "\n") << "\n";
+    ASSERT_EQ(chmod(path.c_str(), 0640), 0);
+  }
+  std::vector<std::string> Keys() const { return *operate::ReadKeyRing(file_, operate::Reader::kShows); }
+  // One try, without the wait for what members tell.
+  Outcome Run(std::vector<std::string> words, bool force = false) {
+    std::ostringstream out, err;
+    std::map<std::string, std::string> options = {{"config", config_}};
+    if (words.size() > 1 && words[1] == "add") options["from"] = next_;
+    if (force) options["force"] = "";
+    const int exit_code = RunKeys({TheProgram(), {.words = std::move(words), .options = std::move(options)}, out, err}, absl::ZeroDuration());
+    return {exit_code, out.str(), err.str()};
+  }
+
+  const std::string kOld = "00112233445566778899aabbccddeeff", kNew = "ffeeddccbbaa99887766554433221100";
+  const std::string file_ = folder_ + "/cluster.key", next_ = folder_ + "/next.key";
+};
+
+TEST_F(NodeKeysCommandsTest, AKeyIsAddedSwitchedAndTheFormerOneRemoved) {
+  EXPECT_EQ(Run({"keys", "add", "cluster"}).exit_code, kExitOk);
+  EXPECT_THAT(Keys(), ElementsAre(kOld, kNew)) << "the old one seals";
+  struct stat info {};
+  ASSERT_EQ(stat(file_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0640u);
+  EXPECT_EQ(Run({"keys", "switch", "cluster"}).exit_code, kExitOk);
+  EXPECT_THAT(Keys(), ElementsAre(kNew, kOld));
+  const Outcome removed = Run({"keys", "remove", "cluster"});
+  EXPECT_EQ(removed.exit_code, kExitOk);
+  EXPECT_THAT(Keys(), ElementsAre(kNew));
+  EXPECT_THAT(removed.out, HasSubstr("seals with")) << "which keys the members have now";
+  EXPECT_THAT(removed.out, testing::Not(HasSubstr(kNew))) << "no key itself";
+}
+
+TEST_F(NodeKeysCommandsTest, AStepOutOfTurnChangesNothing) {
+  for (const char* step : {"switch", "remove"}) {
+    const Outcome refused = Run({"keys", step, "cluster"});
+    EXPECT_NE(refused.exit_code, kExitOk);
+    EXPECT_THAT(refused.err, HasSubstr("there is one key only: add the next one first"));
+  }
+  EXPECT_EQ(Run({"keys", "add", "cluster"}).exit_code, kExitOk);
+  EXPECT_THAT(Run({"keys", "add", "cluster"}).err, HasSubstr("there are two keys already: remove the former one first"));
+  EXPECT_THAT(Keys(), ElementsAre(kOld, kNew));
+  EXPECT_THAT(Run({"keys", "add", "announce"}).err, HasSubstr("the configuration has no announce_key_file"));
+}
+
+TEST_F(NodeKeysCommandsTest, WhatTheNodeRefusesLeavesTheFileAsItWasUnlessForced) {
+  ASSERT_EQ(Run({"keys", "add", "cluster"}).exit_code, kExitOk);
+  control_.FailChanges(absl::FailedPreconditionError("member 3 does not have the key 1234"));
+  const Outcome refused = Run({"keys", "switch", "cluster"});
+  EXPECT_EQ(refused.exit_code, kExitFailure);
+  EXPECT_THAT(refused.err, HasSubstr("member 3 does not have the key 1234"));
+  EXPECT_THAT(Keys(), ElementsAre(kOld, kNew));
+  EXPECT_EQ(Run({"keys", "reload"}).exit_code, kExitFailure);
+  EXPECT_EQ(Run({"keys", "switch", "cluster"}, /*force=*/true).exit_code, kExitOk);
+  EXPECT_THAT(Keys(), ElementsAre(kNew, kOld));
+  EXPECT_EQ(Run({"keys", "reload"}, /*force=*/true).exit_code, kExitOk);
+}
+
+TEST_F(NodeKeysCommandsTest, OtherWordsAreUsageErrors) {
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"keys", "change", "cluster"}, {"keys", "switch"}, {"keys", "switch", "client"}, {"keys", "reload", "cluster"}}) {
+    EXPECT_EQ(Run(words).exit_code, kExitUsage) << absl::StrJoin(words, " ");
+  }
+  EXPECT_THAT(Node({"keys", "add", "cluster", "--config", config_}).err, HasSubstr("--from FILE goes with add"));
+  EXPECT_THAT(Node({"keys", "switch", "cluster", "--from", next_, "--config", config_}).err, HasSubstr("--from FILE goes with add"));
+  EXPECT_THAT(Node({"keys", "switch", "cluster", "--socket", socket_}).err, HasSubstr("--config FILE is missing: it names the key file"));
+  EXPECT_THAT(Keys(), ElementsAre(kOld));
+  const Outcome shown = Node({"keys", "--json", "--socket", socket_});
+  EXPECT_EQ(shown.exit_code, kExitOk);
+  EXPECT_THAT(shown.out, HasSubstr("\"members\""));
+}
+
 TEST_F(NodeCommandsTest, ValidateAcceptsASoundFile) {
   const Outcome done = Node({"validate", "--config", config_});
   EXPECT_EQ(done.exit_code, kExitOk) << done.err;
@@ -373,6 +487,27 @@ TEST_F(NodeCommandsTest, ValidateAcceptsASoundFile) {
                       "sessions.timeout, sessions.max, memory.limit_mib, memcached.memory_mib, memcached.window, memcached.window_max: only for "
                       "a new cluster; `hedgerow-node settings` shows and changes what a running one goes by\n");
   EXPECT_THAT(Node({"validate", "--json", "--config", config_}).out, HasSubstr("\"ok\": true"));
+}
+
+TEST_F(NodeCommandsTest, ValidateWarnsWhereTheMemoryIsTooSmallForTheStore) {
+  const std::string root = folder_ + "/host";
+  std::filesystem::create_directories(root + "/proc/self");
+  std::filesystem::create_directories(root + "/sys/fs/cgroup/unit");
+  std::ofstream(root + "/proc/self/cgroup") << "0::/unit\n";
+  const auto validate = [&](uint64_t host_mib, uint64_t group_mib) {
+    std::ofstream(root + "/proc/meminfo") << "MemTotal: " << host_mib * 1024 << " kB\n";
+    std::ofstream(root + "/sys/fs/cgroup/unit/memory.max") << group_mib * 1024 * 1024 << "\n";
+    std::ostringstream out, err;
+    const absl::StatusOr<operate::Arguments> arguments = operate::ParseArguments({"validate", "--config", config_}, {"config"}, {});
+    EXPECT_EQ(RunValidate({TheProgram(), *arguments, out, err}, root), kExitOk) << "a warning is no error";
+    return out.str();
+  };
+  // The file asks for a store of 1024 MiB, so for three times that and 112 MiB.
+  EXPECT_THAT(validate(3184, 3184), testing::Not(HasSubstr("WARNING")));
+  EXPECT_THAT(validate(3183, 65536), HasSubstr("WARNING: this node has 3183 MiB of memory"));
+  EXPECT_THAT(validate(65536, 1024), HasSubstr("WARNING: this node has 1024 MiB of memory, and with a full store of "
+                                               "`memory.limit_mib` (1024) it may need 3184 MiB: give it more, or set a limit of at most 304"));
+  std::filesystem::remove_all(root);
 }
 
 TEST_F(NodeCommandsTest, ValidateRefusesWithCode2AndThePlace) {

@@ -17,6 +17,7 @@
 #include "cluster/node/config/config_check.h"
 #include "cluster/node/config/node_keys.h"
 #include "cluster/raft/check.h"
+#include "cluster/wire/peer_name.h"
 #include "config/address.h"
 #include "config/decode.h"
 #include "config/locations.h"
@@ -35,6 +36,26 @@ void ReadKeys(const std::string& path, absl::string_view name, operate::Reader r
     take(*keys);
   } else {
     errors.Add(locations.Find(name), name, keys.status().message());
+  }
+}
+
+// What is wrong with them is said now, and not when the first snapshot is to cross. One that has ended is no error: a node serves
+// without it.
+void ReadCertificates(operate::Reader reader, const config::Locations& locations, config::Diagnostics& errors, NodeConfig& config) {
+  if (!config.peer_tls.has_value()) return;
+  const operate::TlsPaths& files = config.peer_tls->files;
+  for (const std::string* const path : {&files.certificate, &files.key, &files.authority}) {
+    if (path->empty()) return;  // has an error of its own
+    config.read_from.push_back(*path);
+  }
+  const absl::StatusOr<operate::TlsMaterial> material = operate::ReadTlsMaterial(files, reader);
+  const std::string name = wire::PeerName(config.peer_tls->name, config.self);
+  if (!material.ok()) {
+    errors.Add(locations.Find("peer_tls"), "peer_tls", material.status().message());
+  } else if (!material->IsFor(name)) {
+    errors.Add(locations.Find("peer_tls.certificate_file"), "peer_tls.certificate_file",
+               absl::StrCat("got a certificate for ", material->NamesText(), ", expected one for ", name,
+                            ": have it signed with this subjectAltName (DNS), or say in `peer_tls.name` how members are named"));
   }
 }
 
@@ -133,6 +154,11 @@ NodeConfig FromFile(const v1::NodeConfigFile& file, const config::Locations& loc
                         .anonymous = file.memcached().anonymous()};
     if (locations.Has("memcached.clients")) config.memcached.clients = NetworksOf(file.memcached().clients());
   }
+  if (file.has_peer_tls()) {
+    const v1::PeerTlsBlock& tls = file.peer_tls();
+    config.peer_tls = {.files = {.certificate = tls.certificate_file(), .key = tls.key_file(), .authority = tls.authority_file()},
+                       .name = tls.name()};
+  }
   config.sources = {.trusted = NetworksOf(file.sources().trusted()),
                     .answer_bytes_per_s = static_cast<uint64_t>(file.sources().answer_rate_bytes()),
                     .opens_per_s = file.sources().open_rate()};
@@ -157,6 +183,7 @@ NodeConfig Parse(absl::string_view text, operate::Reader reader, config::Locatio
     ReadKeys(client.key_file, absl::StrCat("named_clients[", i, "].key_file"), reader, locations, errors,
              [&client](const wire::KeyRing& keys) { client.keys = keys; });
   }
+  ReadCertificates(reader, locations, errors, config);
   CheckNodeConfig(config, locations, errors);
   CompleteNodeConfig(config, locations);
   return config;

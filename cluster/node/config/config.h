@@ -23,6 +23,7 @@
 #include "config/diagnostics.h"
 #include "net/networks.h"
 #include "operate/file_rights.h"
+#include "operate/tls_files.h"
 
 namespace hedgerow::node {
 
@@ -109,6 +110,12 @@ struct SourcesConfig {
   uint64_t opens_per_s = 32;                      // OPENs of one address; a prefix has eight times as many
 };
 
+// Certificates of the peers' TCP port.
+struct PeerTlsConfig {
+  operate::TlsPaths files{};
+  std::string name{};  // of a member, with {node} in the place of its id (wire::PeerName)
+};
+
 struct NodeConfig {
   uint64_t cluster_id = 0;  // 1 to 2^63 - 1
   wire::KeyRing cluster_keys{};
@@ -126,9 +133,10 @@ struct NodeConfig {
   std::vector<NamedClientConfig> named_clients{};  // those that do
   // Other sources than members' addresses from which peers are heard. Not set: any, up to a rate (Peers::SetSources).
   std::optional<net::Networks> peer_clients{};
+  std::optional<PeerTlsConfig> peer_tls{};  // not set: snapshots cross without TLS
   std::string admin_socket = "/run/hedgerow-node/admin.sock";
   std::string monitor_socket{};  // empty: none
-  std::vector<std::string> read_from{};  // the file, and the key files that it names
+  std::vector<std::string> read_from{};  // the file, and those of keys and certificates that it names
   std::string monitor_group = "hedgerow-monitor";
   std::string metrics_listen = "127.0.0.1:9465";  // loopback; empty: off
   std::vector<MemberConfig> members{};            // in the order of their ids

@@ -8,11 +8,13 @@
 #include <map>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "cluster/kv/command.h"
 #include "cluster/node/config/node_keys.h"
+#include "cluster/wire/peer_name.h"
 #include "config/scalar.h"
 
 namespace hedgerow::node {
@@ -52,6 +54,7 @@ class Checker : config::Checks {
     Memcached();
     Clients();
     NamedClients();
+    PeerTls();
   }
 
  private:
@@ -256,18 +259,24 @@ class Checker : config::Checks {
     }
   }
 
-  // What one client knows must help it neither as another one nor against nodes and proxies.
   void KeyOfItsOwn(size_t i, const std::string& path) {
     const wire::KeyRing& keys = config_.named_clients[i].keys;
     if (keys == wire::KeyRing()) return;  // its file has an error of its own
-    const bool of_cluster = keys.Shares(config_.cluster_keys) ||
-                            (config_.announce_keys.has_value() && keys.Shares(*config_.announce_keys));
-    const bool of_client = std::any_of(config_.named_clients.begin(), config_.named_clients.begin() + static_cast<ptrdiff_t>(i),
-                                       [&keys](const NamedClientConfig& other) { return other.keys.Shares(keys); });
-    if (of_cluster || of_client) {
-      Add(path, absl::StrCat("got the same key as ", of_cluster ? "the cluster" : "another client",
-                             ", expected one that this client alone has"));
-    }
+    std::vector<wire::KeyRing> others;
+    for (size_t j = 0; j < i; ++j) others.push_back(config_.named_clients[j].keys);
+    const absl::string_view with = SharesKeyWith(keys, {.cluster = config_.cluster_keys, .announce = config_.announce_keys}, others);
+    if (!with.empty()) Add(path, absl::StrCat("got the same key as ", with, ", expected one that this client alone has"));
+  }
+
+  void PeerTls() {
+    if (!config_.peer_tls.has_value()) return;
+    const std::string& pattern = config_.peer_tls->name;
+    const std::string name = wire::PeerName(pattern, raft::NodeId(1));
+    const auto allowed = [](char c) { return absl::ascii_islower(static_cast<unsigned char>(c)) ||
+                                             absl::ascii_isdigit(static_cast<unsigned char>(c)) || c == '-' || c == '.'; };
+    if (name != pattern && name.size() <= 253 && std::all_of(name.begin(), name.end(), allowed)) return;
+    Add("peer_tls.name", absl::StrCat("got ", Quote(pattern), ", expected a DNS name of a-z, 0-9, - and . with ", wire::kNodeInName,
+                                      " in the place of a member's id, such as node-", wire::kNodeInName, ".hedgerow"));
   }
 
   void Prefixes(const std::vector<std::string>& prefixes, const std::string& path) {

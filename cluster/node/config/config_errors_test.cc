@@ -147,7 +147,7 @@ n.yaml:7:8: serve: got "0.0.0.0:4800", expected 10.0.0.1:4801, as the member 1 s
      R"(5:1: unknown key "frobnicate", expected one of cluster_id, cluster_key, cluster_key_file, announce_key, )"
       R"(announce_key_file, node, join, beginning, durability, data_dir, serve, admin_socket, monitor_socket, )"
       R"(monitor_group, metrics_listen, members, proxies, )"
-      R"(election, sessions, offloads, spin, waiting_max, snapshots, memcached, clients, peer_clients, anonymous, named_clients, memory, sources)"},
+      R"(election, sessions, offloads, spin, waiting_max, snapshots, memcached, clients, peer_clients, anonymous, named_clients, memory, sources, peer_tls)"},
     {"BeginningWithoutJoin", "durability: disk", "beginning: 1/61b68ac4e140c840",
      "5:12: beginning: expected it with `join: on` alone: what a restored log is of stands in the log"},
     {"BeginningOfEpochZero", "durability: disk", "join: on\nbeginning: 0/61b68ac4e140c840",

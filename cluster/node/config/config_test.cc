@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 
 #include <gmock/gmock.h>
@@ -19,10 +20,12 @@
 #include "cluster/node/config/setting_text.h"
 #include "config/schema.h"
 #include "config/schema_testing.h"
+#include "operate/tls_testing.h"
 
 namespace hedgerow::node {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -327,6 +330,31 @@ TEST_F(NodeConfigFileTest, WhatIsWrongWithAKeyFileIsSaidAtItsKey) {
                          "g-w,o-rwx ", folder_, "/key`\n", path,
                          ":3:20: announce_key_file: the file \"", folder_,
                          "/announce\" cannot be opened: No such file or directory"));
+}
+
+TEST_F(NodeConfigFileTest, CertificatesAreReadAndMustNameTheNode) {
+  const operate::TestAuthority authority("an authority");
+  const operate::TlsPaths files = operate::WriteTlsFiles(folder_ + "/tls", authority.Sign("n1.example.com"), authority.Pem());
+  const auto with = [&](const std::string& name) {
+    return absl::StrCat(kSmallest, "peer_tls: {certificate_file: \"", files.certificate, "\", key_file: \"", files.key,
+                        "\", authority_file: \"", files.authority, "\"", name, "}\n");
+  };
+  const absl::StatusOr<NodeConfig> config = LoadNodeConfig(Write("n.yaml", with(", name: \"n{node}.example.com\""), 0600));
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->peer_tls->files, files);
+  EXPECT_EQ(config->peer_tls->name, "n{node}.example.com");
+  for (const std::string& path : {files.certificate, files.key, files.authority})
+    EXPECT_THAT(config->read_from, Contains(path));
+  const auto error = [&](const std::string& name) {
+    return std::string(LoadNodeConfig(Write("n.yaml", with(name), 0600)).status().message());
+  };
+  EXPECT_THAT(error(""), HasSubstr("peer_tls.certificate_file: got a certificate for n1.example.com, expected one for "
+                                   "node-1.hedgerow: have it signed with this subjectAltName"));
+  EXPECT_THAT(error(", name: \"n1.example.com\""), HasSubstr("peer_tls.name: got \"n1.example.com\", expected a DNS name"));
+  EXPECT_THAT(error(", name: \"N{node} x\""), HasSubstr("peer_tls.name: got \"N{node} x\", expected a DNS name"));
+  std::filesystem::remove(files.key);
+  EXPECT_THAT(error(""), HasSubstr("peer_tls: the file " + files.key + " cannot be opened"));
+  std::filesystem::remove_all(folder_ + "/tls");
 }
 
 TEST_F(NodeConfigFileTest, ANodeFollowsNoFileOfAnotherUser) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/node/config/node_keys.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "config/diagnostics.h"
 #include "operate/key_file.h"
@@ -35,6 +37,12 @@ absl::StatusOr<wire::KeyRing> LoadKeyRing(const std::string& path, operate::Read
 std::string WhyNotApart(const NodeKeys& keys) {
   if (!keys.announce.has_value() || !keys.announce->Shares(keys.cluster)) return "";
   return "got the same key as cluster_key, expected another: what proxies know must not help against nodes";
+}
+
+absl::string_view SharesKeyWith(const wire::KeyRing& client, const NodeKeys& nodes, const std::vector<wire::KeyRing>& other_clients) {
+  if (client.Shares(nodes.cluster) || (nodes.announce.has_value() && client.Shares(*nodes.announce))) return "the cluster";
+  const bool shares = std::any_of(other_clients.begin(), other_clients.end(), [&client](const wire::KeyRing& other) { return other.Shares(client); });
+  return shares ? "another client" : "";
 }
 
 absl::Status MayChangeClusterKeys(const wire::KeyRing& now, const wire::KeyRing& next, const std::vector<MemberKeys>& members) {

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "cluster/raft/types.h"
 #include "cluster/wire/key.h"
 #include "operate/file_rights.h"
@@ -32,6 +33,10 @@ absl::StatusOr<wire::KeyRing> LoadKeyRing(const std::string& path, operate::Read
 // What nodes know and what proxies know must not help against each other; nor may two keys have one id. Empty: they do not;
 // otherwise what is wrong with the announce key, as an error of the configuration.
 std::string WhyNotApart(const NodeKeys& keys);
+
+// What one client knows must help it neither as another one nor against nodes and proxies: which of them has one of these keys,
+// too ("the cluster", "another client"); empty: none.
+absl::string_view SharesKeyWith(const wire::KeyRing& client, const NodeKeys& nodes, const std::vector<wire::KeyRing>& other_clients);
 
 // What a member has told of its keys.
 struct MemberKeys {

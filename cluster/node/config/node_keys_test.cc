@@ -56,6 +56,15 @@ TEST(NodeKeys, AnExchangeInOneStepIsRefused) {
   EXPECT_EQ(WhyNot(kOld, kNew, {}), "") << "nobody is cut off";
 }
 
+TEST(NodeKeys, AClientsKeyIsNoOthers) {
+  const NodeKeys nodes{.cluster = wire::KeyRing(kOld, kNew), .announce = KeyOf(3)};
+  EXPECT_EQ(SharesKeyWith(KeyOf(4), nodes, {KeyOf(5)}), "");
+  EXPECT_EQ(SharesKeyWith(wire::KeyRing(KeyOf(4), kNew), nodes, {}), "the cluster");
+  EXPECT_EQ(SharesKeyWith(KeyOf(3), nodes, {}), "the cluster");
+  EXPECT_EQ(SharesKeyWith(KeyOf(4), nodes, {KeyOf(5), wire::KeyRing(KeyOf(6), KeyOf(4))}), "another client");
+  EXPECT_EQ(SharesKeyWith(KeyOf(3), {.cluster = kOld}, {}), "");
+}
+
 TEST(NodeKeys, WhatProxiesKnowIsNoKeyOfTheNodes) {
   EXPECT_EQ(WhyNotApart({.cluster = wire::KeyRing(kOld, kNew), .announce = KeyOf(3)}), "");
   EXPECT_NE(WhyNotApart({.cluster = wire::KeyRing(kOld, kNew), .announce = kNew}), "");

@@ -84,6 +84,8 @@ uint64_t ResidentMemory_bytes() {
   return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
+uint64_t SnapshotCopiesMax_bytes(uint64_t limit_bytes) { return std::max(limit_bytes / 8, 16 * kMebibyte); }
+
 uint64_t LimitFor_bytes(uint64_t available_bytes, uint64_t most_bytes) {
   const uint64_t left = available_bytes - std::min(available_bytes, kMemoryBeside_bytes);
   return std::clamp(left / kMemoryPerLimit / kMebibyte * kMebibyte, kLimitMin_bytes, std::max(most_bytes, kLimitMin_bytes));

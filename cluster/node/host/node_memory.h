@@ -17,13 +17,16 @@ uint64_t AvailableMemory_bytes(const std::string& root = "");
 uint64_t ResidentMemory_bytes();
 
 // What a node may need whose store has this limit: a snapshot that is being received stands beside the state that it is to
-// replace, malloc has gaps, and the reserve of an eighth. Beside it stand programs, buffers of sockets and requests, and what the
+// replace, malloc has gaps, the reserve of an eighth, and an eighth for what a snapshot that is being taken has copied. Beside it stand programs, buffers of sockets and requests, and what the
 // log keeps in memory. node_memory_test.cc and tests/e2e/test_memory_limit.py measure less.
 constexpr uint64_t kMemoryPerLimit = 3;
 constexpr uint64_t kMemoryBeside_bytes = uint64_t{112} << 20;
 constexpr uint64_t MemoryNeeded_bytes(uint64_t limit_bytes) {
   return kMemoryPerLimit * limit_bytes + kMemoryBeside_bytes;
 }
+// What a snapshot that is being taken may hold beside the state: copies of what has changed since it was begun, and what waits for
+// the disk. An eighth of the store's limit, 16 MiB at least.
+uint64_t SnapshotCopiesMax_bytes(uint64_t limit_bytes);
 // The largest limit, up to `most_bytes`, that so much memory is enough for, in whole MiB; 16 MiB at least.
 uint64_t LimitFor_bytes(uint64_t available_bytes, uint64_t most_bytes);
 

@@ -126,7 +126,7 @@ void Peers::TakeAdmitted(const Datagram& datagram, uint64_t now_ns, PeerReceiver
     if (reason == wire::DropReason::kNone) reason = Met(opened.header.from, now_ns);
     if (reason == wire::DropReason::kNone) ++addresses_version_;  // it answers where this came from
     if (reason == wire::DropReason::kForeignLog && opened.header.term == wire::kForeignLogTerm &&
-        !IsOfAnotherCluster(ack->traits))
+        !IsOfAnotherCluster(ack->traits) && !KnownToHaveGoneBack(opened.header))
       refused_by_ = opened.header.from;
   }
   PeerState* const peer = opened.ok() ? Find(opened.header.from) : nullptr;
@@ -147,6 +147,7 @@ void Peers::TakeAdmitted(const Datagram& datagram, uint64_t now_ns, PeerReceiver
       return;
     }
     const bool went_back = WentBack(opened.header, hello->started, receiver);
+    if (went_back && peer != nullptr) peer->went_back_incarnation = opened.header.from_incarnation;
     SendSealed(datagram.from,
                codec_.Seal(opened.header.from, TermForAck(opened.header, hello->traits, went_back),
                            wire::HelloAck{.nonce = hello->nonce, .traits = traits_, .started = started_}));

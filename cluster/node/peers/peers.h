@@ -55,6 +55,8 @@ struct PeerState {
   uint32_t sealing_key = 0;
   uint32_t other_key = 0;
   uint64_t told_keys_ns = 0;
+  // In which its folder holds less than it has promised this node or told it; 0: in none.
+  uint64_t went_back_incarnation = 0;
 
   bool IsIncompatible(uint64_t now_ns) const {
     return incompatible_ns > heard_ns && now_ns < incompatible_ns + kLostPatience_ns;
@@ -144,8 +146,8 @@ class Peers {
     broadcast_reachable_ = reachable;
   }
 
-  // The member that has recorded another log of this node, whose folder was emptied then: it must end, and is
-  // LOST.
+  // The member that has recorded another log of this node, whose folder was emptied then, or a later state of it: it must
+  // end, and is LOST. One member's word is enough, since no other may know (docs/SAFETY.md).
   raft::NodeId refused_by() const { return refused_by_; }
   // Why a member is not heard: its copy cannot be recorded.
   const absl::Status& recorded() const { return recorded_; }
@@ -220,6 +222,7 @@ class Peers {
   bool IsOfAnotherCluster(const wire::PeerTraits& its) const;
   wire::DropReason TakeTraits(raft::NodeId id, const wire::PeerTraits& its, wire::DropReason admitted, uint64_t now_ns);
   bool WentBack(const wire::PeerHeader& header, const wire::Started& started, const PeerReceiver& receiver) const;
+  bool KnownToHaveGoneBack(const wire::PeerHeader& header);
   raft::Term TermForAck(const wire::PeerHeader& hello, const wire::PeerTraits& its, bool went_back) const;
   void SendTo(raft::NodeId to, const wire::PeerBody& body) { SendTo(to, term_, body); }
   void SendTo(raft::NodeId to, raft::Term term, const wire::PeerBody& body);

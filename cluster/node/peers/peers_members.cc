@@ -37,6 +37,7 @@ void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t c
       peer.sealing_key = known.sealing_key;
       peer.other_key = known.other_key;
       peer.told_keys_ns = known.told_keys_ns;
+      peer.went_back_incarnation = known.went_back_incarnation;
       // It is where it was until it is heard elsewhere. A member without an address has lost its place to another
       // one, and is not to be reached at all.
       if (peer.address.port == 0 || peer.address == known.reached_at()) continue;
@@ -214,6 +215,13 @@ bool Peers::WentBack(const wire::PeerHeader& header, const wire::Started& starte
   // A later term may have truncated entries that the member acknowledged in this one.
   const Promised promised = receiver.PromisedBy(header.from);
   return started.term < promised.term || (started.term == promised.term && started.last < promised.last);
+}
+
+// What such a member has on record is older than its last answer to this node, which did not call this node's log foreign. So its
+// word against this node counts for nothing.
+bool Peers::KnownToHaveGoneBack(const wire::PeerHeader& header) {
+  const PeerState* const peer = Find(header.from);
+  return peer != nullptr && peer->went_back_incarnation == header.from_incarnation;
 }
 
 // A member of another cluster has lost nothing: it hears which log this node has, and compares.

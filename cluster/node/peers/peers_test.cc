@@ -324,6 +324,39 @@ TEST_F(PeersTest, AMemberThatStartsWithLessThanItPromisedIsNotBelievedAndIsTold)
   EXPECT_EQ(answer(9 * kSecond_ns, whole), 7u);
 }
 
+// What it has on record is older than what it has answered since.
+TEST_F(PeersTest, TheWordOfAMemberThatWentBackCountsForNothing) {
+  constexpr uint64_t kSecond_ns = 1'000'000'000;
+  const auto nonce = [&](uint64_t now_ns) {
+    for (const wire::Opened& opened : SentTo2(raft::Term(5), raft::Heartbeat{.round = 1}, now_ns)) {
+      if (const auto* hello = std::get_if<wire::Hello>(&opened.body); hello != nullptr) return hello->nonce;
+    }
+    ADD_FAILURE() << "it does not ask";
+    return uint64_t{0};
+  };
+  const auto in_incarnation = [this](uint64_t incarnation) {
+    other_ = wire::PeerCodec({.cluster_id = 7, .keys = wire::KeyRing(), .self = raft::NodeId(2), .incarnation = incarnation});
+  };
+  const wire::Started fifth{.starts = 5, .term = raft::Term(5), .last = raft::LogIndex(3)};
+  SentTo2(wire::CopyIdTerm(22), wire::HelloAck{.nonce = nonce(kSecond_ns), .started = fifth}, kSecond_ns);
+  ASSERT_EQ(peers_.IncarnationOf(raft::NodeId(2)), 6u);
+
+  // An older copy of its folder was put back, with what it had on record by then.
+  in_incarnation(7);
+  const wire::Started third{.starts = 3, .term = raft::Term(5), .last = raft::LogIndex(3)};
+  SentTo2(wire::CopyIdTerm(22), wire::Hello{.nonce = 9, .started = third}, 2 * kSecond_ns);
+  SentTo2(wire::kForeignLogTerm, wire::HelloAck{.nonce = nonce(3 * kSecond_ns), .started = third}, 3 * kSecond_ns);
+  EXPECT_FALSE(peers_.refused_by().IsSet());
+  EXPECT_EQ(Dropped(wire::DropReason::kForeignLog), 1u) << "it is not believed in anything else either";
+
+  // Its right folder is there again, and it says the same: one word is enough.
+  in_incarnation(8);
+  const wire::Started sixth{.starts = 6, .term = raft::Term(5), .last = raft::LogIndex(3)};
+  SentTo2(wire::CopyIdTerm(22), wire::Hello{.nonce = 9, .started = sixth}, 4 * kSecond_ns);
+  SentTo2(wire::kForeignLogTerm, wire::HelloAck{.nonce = nonce(5 * kSecond_ns), .started = sixth}, 5 * kSecond_ns);
+  EXPECT_EQ(peers_.refused_by(), raft::NodeId(2));
+}
+
 // The change that made it a member may be gone back from, and what a LOST node had is moved aside by then.
 TEST_F(PeersTest, ALostNodesQuestionForItsIdIsAnsweredOnceThatIsCommitted) {
   const wire::PeerBody asks = wire::Hello{.nonce = 9};
@@ -334,6 +367,33 @@ TEST_F(PeersTest, ALostNodesQuestionForItsIdIsAnsweredOnceThatIsCommitted) {
   EXPECT_EQ(Count<wire::HelloAck>(SentTo2(raft::Term(3), asks, 3)), 1u) << "of a program that says none";
   peers_.SetMembers(Others(), 1, 1, 0);
   EXPECT_EQ(Count<wire::HelloAck>(SentTo2(raft::Term(), asks, 4)), 1u);
+}
+
+// Nothing lowers a term, so one datagram of a liar would end the cluster.
+TEST_F(PeersTest, AMessageOfATermThatElectionsCannotHaveReachedIsDropped) {
+  Meet2();
+  constexpr uint64_t kSecond_ns = 1'000'000'000;
+  constexpr uint64_t kStarted_ns = 100 * kSecond_ns;
+  const raft::TermLimit limit(raft::Term(5), kStarted_ns);
+  peers_.SetTermLimit(limit);
+  const auto hears = [&](uint64_t term, uint64_t now_ns) {
+    const size_t before = nobody_.messages.size();
+    SentTo2(raft::Term(term), raft::Heartbeat{.round = 1}, now_ns);
+    return nobody_.messages.size() > before;
+  };
+  const uint64_t last = 5 + raft::TermLimit::kAhead;
+  EXPECT_TRUE(hears(last, kStarted_ns));
+  EXPECT_FALSE(hears(last + 1, kStarted_ns));
+  EXPECT_FALSE(hears(UINT64_MAX - 8, kStarted_ns));
+  EXPECT_EQ(Dropped(wire::DropReason::kTerm), 2u);
+  EXPECT_TRUE(hears(5, kStarted_ns)) << "the sender is heard all the same";
+  // The line rises with time, by 15,258 terms a second.
+  EXPECT_FALSE(hears(last + 15'259, kStarted_ns + kSecond_ns));
+  EXPECT_TRUE(hears(last + 15'258, kStarted_ns + kSecond_ns));
+  EXPECT_EQ(Dropped(wire::DropReason::kTerm), 3u);
+  // A node that had no term when it started believes the first.
+  peers_.SetTermLimit(raft::TermLimit());
+  EXPECT_TRUE(hears(last * 1000, kStarted_ns));
 }
 
 TEST_F(PeersTest, ALateLeaderSpeaksForItselfAlone) {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/node/host/node_memory.h"
 
 namespace hedgerow::node {
 namespace {
@@ -31,6 +32,7 @@ bool SnapshotTaker::Turn(uint64_t now_ns, bool wanted, kv::Replica& replica) {
     return false;
   }
   if (const std::optional<absl::Status> result = writer_->result()) return End(now_ns, *result, replica);
+  if (HoldsTooMuch(now_ns, replica)) return false;
   if (writing_ || now_ns < next_slice_ns_) return false;
   if (!replica.taking_snapshot()) {
     Abandon();  // a leader's snapshot has replaced the state
@@ -40,6 +42,21 @@ bool SnapshotTaker::Turn(uint64_t now_ns, bool wanted, kv::Replica& replica) {
     Slice(replica);
   }
   return false;
+}
+
+// Each change of what is not written down yet copies its record, whether a slice may be made or not.
+bool SnapshotTaker::HoldsTooMuch(uint64_t now_ns, kv::Replica& replica) {
+  status_.held_bytes = writer_->backlog_bytes() + replica.snapshot_held_bytes();
+  status_.held_max_bytes = std::max(status_.held_max_bytes, status_.held_bytes);
+  const uint64_t most_bytes = SnapshotCopiesMax_bytes(replica.state().settings().memory_bytes);
+  if (writing_ || status_.held_bytes <= most_bytes) return false;
+  if (replica.taking_snapshot()) replica.AbandonSnapshot();
+  Abandon();
+  ++status_.gave_up;
+  Failed(now_ns, absl::StrCat("clients change more than the disk takes: ", status_.held_bytes >> 20, " MiB wait for it, of the ", most_bytes >> 20,
+                              " that may (an eighth of memory.limit_mib). Give the node a faster disk, or a higher limit"));
+  status_.held_bytes = 0;
+  return true;
 }
 
 void SnapshotTaker::Begin(uint64_t now_ns, kv::Replica& replica) {
@@ -88,6 +105,7 @@ void SnapshotTaker::Slice(kv::Replica& replica) {
 bool SnapshotTaker::End(uint64_t now_ns, const absl::Status& result, kv::Replica& replica) {
   const raft::Snapshot snapshot = writer_->header().snapshot;
   const uint64_t size_bytes = writer_->size_bytes();
+  status_.held_bytes = 0;
   if (!writing_ && replica.taking_snapshot()) replica.AbandonSnapshot();
   writer_.reset();
   next_slice_ns_ = UINT64_MAX;

@@ -2,8 +2,9 @@
 //
 // Takes a node's own snapshots: begins one when the replica wants it, writes it down in slices between the
 // turns' other work, and tells the core once it is durable (ADR 0012). A slice is followed by a pause of
-// several times its length, so that requests lose no more than a small part of the loop. On the loop's thread;
-// files are the writer's. Used by Snapshots.
+// several times its length, so that requests lose no more than a small part of the loop. One that would hold more
+// memory than it may (SnapshotCopiesMax_bytes), because the disk takes less than what clients change, is given up.
+// On the loop's thread; files are the writer's. Used by Snapshots.
 
 #pragma once
 
@@ -21,6 +22,9 @@ namespace hedgerow::node {
 struct SnapshotTakerStatus {
   uint64_t taken = 0;
   uint64_t failed = 0;
+  uint64_t gave_up = 0;  // of those: more was to be held in memory than may be
+  uint64_t held_bytes = 0;      // in memory, by the one that is taken, at the last turn
+  uint64_t held_max_bytes = 0;  // the most at a turn
   uint64_t longest_slice_ns = 0;
   uint64_t last_took_ns = 0;     // from its beginning until it was durable
   uint64_t last_size_bytes = 0;  // of the file
@@ -49,6 +53,7 @@ class SnapshotTaker {
 
  private:
   void Begin(uint64_t now_ns, kv::Replica& replica);
+  bool HoldsTooMuch(uint64_t now_ns, kv::Replica& replica);
   void Slice(kv::Replica& replica);
   bool End(uint64_t now_ns, const absl::Status& result, kv::Replica& replica);
   void Abandon();

@@ -142,6 +142,46 @@ TEST_F(SnapshotTakerTest, ADiskThatSaysNoIsTriedAgainLater) {
   EXPECT_EQ(starts_.size(), 1u);
 }
 
+TEST_F(SnapshotTakerTest, CopiesOfWhatChangesMeanwhileAreBounded) {
+  const auto put = [this](uint64_t key, char value) {
+    ++written_;
+    replica_->ReceiveRequest(now_ns_, {.command = {.key = {.kind = kv::CommandKind::kWindowed, .a = written_},
+                                                   .operations = {{.kind = kv::OperationKind::kPut,
+                                                                   .key = std::to_string(key),
+                                                                   .value = std::string(10'000, value)}}},
+                                       .patience_ns = 1'000'000'000});
+    replica_->Settle();
+  };
+  ASSERT_TRUE(replica_->ChangeSettings({{.setting = kv::Setting::kMemory, .value = uint64_t{160} << 20}}));
+  replica_->Settle();
+  constexpr uint64_t most_bytes = uint64_t{20} << 20;  // an eighth
+  constexpr uint64_t kKeys = 2'400;
+  for (uint64_t key = 0; key < kKeys; ++key) put(key, 'a');
+  Turn();
+  ASSERT_TRUE(taker_->taking());
+  // No slice is made meanwhile: as if the disk took nothing.
+  uint64_t key = 0;
+  for (; key < kKeys && replica_->taking_snapshot(); ++key) {
+    put(key, 'b');
+    EXPECT_LE(replica_->snapshot_held_bytes(), most_bytes + 20'000);
+    taker_->Turn(now_ns_, false, *replica_);
+  }
+  EXPECT_LT(key, kKeys) << "it was given up";
+  EXPECT_EQ(replica_->snapshot_held_bytes(), 0u);
+  EXPECT_FALSE(taker_->taking());
+  EXPECT_EQ(taker_->status().failed, 1u);
+  EXPECT_EQ(taker_->status().gave_up, 1u);
+  EXPECT_GT(taker_->status().held_max_bytes, most_bytes);
+  EXPECT_THAT(taker_->status().error, ::testing::HasSubstr("20 that may (an eighth of memory.limit_mib)"));
+  now_ns_ += 10'000'000'000;
+  for (int i = 0; i < 1000 && !taker_->taking(); ++i) {
+    Turn();
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  EXPECT_TRUE(Finish()) << "where the disk keeps up the next one is whole";
+  EXPECT_EQ(taker_->status().error, "");
+}
+
 TEST_F(SnapshotTakerTest, OneThatIsAskedForIsTakenUnlessThereIsNothingNew) {
   Write(5);
   taker_->Ask();

@@ -38,24 +38,32 @@ raft::LogIndex MatchOf(const raft::Raft& raft, raft::NodeId member) {
 absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Open(
     const NodeConfig& config, const storage::LogStorage& storage,
     const raft::Snapshot& restored, std::function<uint64_t()> now_ns, std::function<void()> wake) {
+  std::unique_ptr<Tls> tls;
+  if (config.peer_tls.has_value()) {
+    absl::StatusOr<operate::TlsMaterial> material = operate::ReadTlsMaterial(config.peer_tls->files, operate::Reader::kServes);
+    if (!material.ok()) return material.status();
+    tls = std::make_unique<Tls>(*config.peer_tls, *std::move(material));
+  }
   std::unique_ptr<Snapshots> snapshots(
-      new Snapshots(config, storage, restored, std::move(now_ns), std::move(wake)));
+      new Snapshots(config, std::move(tls), storage, restored, std::move(now_ns), std::move(wake)));
   absl::StatusOr<std::unique_ptr<transfer::Receiver>> receiver = transfer::Receiver::Listen(
       {.cluster_id = config.cluster_id,
        .keys = &snapshots->keys_,
        .self = config.self,
-       .address = config.own().peer.ToString()},
+       .address = config.own().peer.ToString(),
+       .tls = snapshots->tls_ != nullptr ? &snapshots->tls_->peers : nullptr},
       storage.snapshots(), *snapshots);
   if (!receiver.ok()) return receiver.status();
   snapshots->receiver_ = *std::move(receiver);
   return snapshots;
 }
 
-Snapshots::Snapshots(const NodeConfig& config, const storage::LogStorage& storage,
+Snapshots::Snapshots(const NodeConfig& config, std::unique_ptr<Tls> tls, const storage::LogStorage& storage,
                      const raft::Snapshot& restored, std::function<uint64_t()> now_ns,
                      std::function<void()> wake)
     : self_(config.self),
       keys_(config.cluster_keys),
+      tls_(std::move(tls)),
       folder_(storage.snapshots()),
       storage_(storage),
       wake_(wake),
@@ -66,7 +74,8 @@ Snapshots::Snapshots(const NodeConfig& config, const storage::LogStorage& storag
           transfer::SenderOptions{.cluster_id = config.cluster_id,
                                   .keys = &keys_,
                                   .self = config.self,
-                                  .bytes_per_second = config.snapshots.rate_bytes_per_s},
+                                  .bytes_per_second = config.snapshots.rate_bytes_per_s,
+                                  .tls = tls_ != nullptr ? &tls_->peers : nullptr},
           [this](raft::NodeId to, raft::LogIndex index, const absl::Status& status) {
             {
               absl::MutexLock lock(&mutex_);
@@ -296,6 +305,20 @@ raft::LogIndex Snapshots::Ask(const kv::Replica& replica) {
   return replica.applied().index;
 }
 
+// Nothing is read here: that is a connection's.
+void Snapshots::AddTlsTo(NodeStatus& status) const {
+  std::string& problem = status.snapshots.problem;
+  const auto add = [&problem](const std::string& what) { absl::StrAppend(&problem, problem.empty() ? "" : "; ", what); };
+  if (const absl::Status read = tls_->files.status(); !read.ok())
+    add(absl::StrCat("the certificates of before are in use, because ", read.message()));
+  const int64_t ends_s = tls_->files.current()->not_after_s;
+  status.snapshots.certificate_ends_s = ends_s;
+  if (const std::string end = operate::CertificateEndText(ends_s, time(nullptr)); !end.empty()) {
+    add(absl::StrCat("this node's certificate ", end, ": put the next one and its key into their files (`peer_tls`), or no member will take it"));
+  }
+  status.counters.emplace_back("snapshot_certificate_reloads", tls_->files.reloads());
+}
+
 void Snapshots::AddTo(uint64_t now_ns, const raft::Raft& raft, NodeStatus& status) const {
   SnapshotStatus& reported = status.snapshots;
   const SnapshotTakerStatus& taker = taker_.status();
@@ -308,6 +331,7 @@ void Snapshots::AddTo(uint64_t now_ns, const raft::Raft& raft, NodeStatus& statu
   }
   reported.taking = taker_.taking();
   reported.took_ns = taker.last_took_ns;
+  reported.held_bytes = taker.held_bytes;
   reported.longest_slice_ns = taker.longest_slice_ns;
   reported.problem = storage_.snapshot_trouble();
   if (!taker.error.empty()) {
@@ -324,6 +348,7 @@ void Snapshots::AddTo(uint64_t now_ns, const raft::Raft& raft, NodeStatus& statu
                                   .done_bytes = sending.sent_bytes,
                                   .size_bytes = sending.size_bytes});
   }
+  if (tls_ != nullptr) AddTlsTo(status);
   const transfer::SenderStatistics sent = sender_->statistics();
   const transfer::ReceiverStatistics got = receiver_->statistics();
   if (const std::optional<transfer::Receiving> receiving = receiver_->under_way()) {
@@ -338,6 +363,7 @@ void Snapshots::AddTo(uint64_t now_ns, const raft::Raft& raft, NodeStatus& statu
   };
   count("snapshots", taker.taken, "taken");
   count("snapshots", taker.failed, "failed");
+  count("snapshots", taker.gave_up, "gave_up");
   count("snapshots", installed_, "installed");
   count("snapshot_transfers", sent.begun, "send_begun");
   count("snapshot_transfers", sent.delivered, "send_delivered");
@@ -349,6 +375,13 @@ void Snapshots::AddTo(uint64_t now_ns, const raft::Raft& raft, NodeStatus& statu
   count("snapshot_transfers", got.refused, "receive_refused");
   count("snapshot_transfers", got.unauthenticated, "unauthenticated");
   count("snapshot_transfers", got.source, "source");
+  const transfer::PeerListener::Statistics& connections = got.connections;
+  count("snapshot_connections", connections.strangers, "source");
+  count("snapshot_connections", connections.displaced, "displaced");
+  count("snapshot_connections", connections.no_place, "no_place");
+  count("snapshot_connections", connections.silent, "silent");
+  count("snapshot_connections", connections.calls, "calls");
+  count("snapshot_connections", got.certificate, "certificate");
   count("snapshot_bytes", sent.sent_bytes, "sent");
   count("snapshot_bytes", got.received_bytes, "received");
 }

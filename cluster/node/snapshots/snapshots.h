@@ -81,8 +81,16 @@ class Snapshots final : private transfer::ReceiverHost {
     absl::Status status;
   };
 
-  Snapshots(const NodeConfig& config, const storage::LogStorage& storage, const raft::Snapshot& restored,
-            std::function<uint64_t()> now_ns, std::function<void()> wake);
+  // Of the peers' TCP port, and what is made of them.
+  struct Tls {
+    explicit Tls(const PeerTlsConfig& config, operate::TlsMaterial material)
+        : files(config.files, std::move(material)), peers(files, config.name) {}
+    operate::TlsFiles files;
+    transfer::PeerTls peers;
+  };
+
+  Snapshots(const NodeConfig& config, std::unique_ptr<Tls> tls, const storage::LogStorage& storage,
+            const raft::Snapshot& restored, std::function<uint64_t()> now_ns, std::function<void()> wake);
 
   // transfer::ReceiverHost: the receiver's threads.
   bool MayCall(const net::IpAddress& source) override;
@@ -97,10 +105,12 @@ class Snapshots final : private transfer::ReceiverHost {
   void MendOutside(uint64_t now_ns, const kv::Replica& replica);
   void SendNeeded(kv::Replica& replica, const Peers& peers);
   void TakeEnded(uint64_t now_ns, kv::Replica& replica);
+  void AddTlsTo(NodeStatus& status) const;
   void Install(uint64_t now_ns, kv::Replica& replica, offload::KernelBridge* bridge);
 
   const raft::NodeId self_;
   transfer::SharedKeys keys_;
+  const std::unique_ptr<Tls> tls_;  // null: there is none
   const storage::SnapshotFolder folder_;
   const storage::LogStorage& storage_;
   const std::function<void()> wake_;

@@ -74,6 +74,7 @@ class FakeNodeControl final : public NodeControl {
  public:
   absl::StatusOr<NodeStatus> Status() override {
     absl::MutexLock lock(&mutex_);
+    if (absl::Status late = TakeLate(); !late.ok()) return late;
     return status_;
   }
   // Hands over at once, unless told to fail or to stay.
@@ -142,6 +143,7 @@ class FakeNodeControl final : public NodeControl {
   // One key at a time of those that there are, each at once; a key is lost with a leader if told so.
   absl::StatusOr<Purged> PurgeSome(const std::string& prefix, const kv::MapWalk& walk) override {
     absl::MutexLock lock(&mutex_);
+    if (absl::Status late = TakeLate(); !late.ok()) return late;
     if (!change_.ok()) return change_;
     if (!status_.ok()) return status_.status();
     const auto found = std::find_if(keys_.begin(), keys_.end(),
@@ -163,6 +165,11 @@ class FakeNodeControl final : public NodeControl {
     return keys_;
   }
 
+  // The next calls of Status and PurgeSome are answered so, one each.
+  void FailNext(std::vector<absl::Status> statuses) {
+    absl::MutexLock lock(&mutex_);
+    late_ = std::move(statuses);
+  }
   void FailSnapshots() {
     absl::MutexLock lock(&mutex_);
     fails_snapshots_ = true;
@@ -198,6 +205,12 @@ class FakeNodeControl final : public NodeControl {
   }
 
  private:
+  absl::Status TakeLate() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    if (late_.empty()) return absl::OkStatus();
+    absl::Status first = late_.front();
+    late_.erase(late_.begin());
+    return first;
+  }
   static void Apply(const raft::MemberChange& change, NodeStatus& status) {
     using Kind = raft::MemberChange::Kind;
     if (change.kind == Kind::kAddLearner)
@@ -215,6 +228,7 @@ class FakeNodeControl final : public NodeControl {
   absl::StatusOr<NodeStatus> status_ ABSL_GUARDED_BY(mutex_) = FakeStatus();
   absl::Status transfer_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> keys_ ABSL_GUARDED_BY(mutex_);
+  std::vector<absl::Status> late_ ABSL_GUARDED_BY(mutex_);
   bool loses_key_ ABSL_GUARDED_BY(mutex_) = false;
   bool stays_ ABSL_GUARDED_BY(mutex_) = false;
   bool fails_snapshots_ ABSL_GUARDED_BY(mutex_) = false;

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "operate/metric_family.h"
+#include "operate/commit.h"
 #include "operate/version.h"
 
 namespace hedgerow::node {
@@ -126,6 +127,7 @@ void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
   MetricFamily info = Family("build_info", "Always 1; the labels say what runs.", MetricType::Gauge);
   AddGauge(info,
            {{"cluster", absl::StrCat(facts.cluster_id)},
+            {"commit", operate::kCommit},
             {"durability", std::string(Name(facts.durability))},
             {"node", Text(status.node)},
             {"version", operate::kVersion}},
@@ -203,6 +205,13 @@ void Snapshots(const SnapshotStatus& status, Families& out) {
   }
   gauge("snapshot_ok", "0 while snapshots fail; `hedgerow-node status` says why.",
         status.problem.empty() ? 1 : 0);
+  if (status.certificate_ends_s != 0) {
+    gauge("snapshot_certificate_ends_timestamp_seconds",
+          "When the certificate of the peers' TCP port ends, in Unix time; absent without peer_tls.",
+          static_cast<double>(status.certificate_ends_s));
+  }
+  gauge("snapshot_held_bytes", "In memory beside the store, by a snapshot that is being taken: copies of what changed since it was begun.",
+        static_cast<double>(status.held_bytes));
   gauge("snapshot_slice_max_seconds", "The longest that a snapshot has kept the loop at a stretch.",
         Seconds(status.longest_slice_ns));
   gauge("log_start_index", "The log here begins after this index.",

@@ -98,9 +98,11 @@ struct SnapshotStatus {
   uint64_t size_bytes = 0;
   bool taking = false;
   uint64_t took_ns = 0;           // the last that this process took
+  uint64_t held_bytes = 0;        // in memory beside the state, by the one that is taken
   uint64_t longest_slice_ns = 0;  // of the loop, for one of them
   raft::LogIndex log_start{};     // the log here begins after this entry
   std::string problem{};          // a sentence about what is wrong; empty: nothing is
+  int64_t certificate_ends_s = 0;  // in Unix time; 0: there is no TLS
   std::vector<TransferStatus> transfers{};
 };
 

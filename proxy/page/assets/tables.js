@@ -24,7 +24,7 @@ function stateOf(word, dryRun) {
 function backendState(backend, status) {
   if (!backend.drained) return stateOf(backend.health, status.dry_run);
   const alone = status.requests_to === backend.name;
-  return { words: alone ? "drained, but nobody else is left" : "drained: gets nothing new", tone: alone ? "bad" : "warn" };
+  return { words: alone ? "drained without effect: no other backend is available" : "drained: gets nothing new", tone: alone ? "bad" : "warn" };
 }
 
 // What was switched by hand, in few words.

@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * A backend's health: the one place that judges it. Silence makes a backend suspect, slowness never does, and a silence counts
+ * only as far as it is evidence about the backend: what one client sent may be that client's own fault. It may have died on its way
+ * (a small TTL), been dropped as it came in (a wrong checksum) or have no answer (a name that a policy drops).
+ *
+ * - A silence is evidence for the client that waits. Its own requests go around the backend once its suspicion timeout has passed.
+ * - It is evidence for all clients once it has a second witness: another client that waits in vain as long, or another backend that
+ *   has answered the very request. The second backend counts only where the client has been the service's only one of late; where
+ *   others ask as well, they must miss the backend too.
+ * - An ICMP port unreachable is evidence like a silence of the same client: for all at once where that client is alone.
+ *
+ * Failover is not hedging: it costs no budget and is bounded in time. Called by the splitter, the clock and the reply program.
+ */
+#pragma once
+
+#include "bpf/proxy/choose.h"
+#include "bpf/proxy/steer.bpf.h"
+#include "bpf/proxy/wheel.bpf.h"
+
+/* A client that has been a service's only one for so long is alone: what it misses, no other client can contradict. */
+#define HR_ALONE_NS 1000000000ull
+
+HR_INLINE __u64 hr_silence_limit_ns(const struct hr_service_config *config, __u32 backend_id) {
+  struct hr_backend_tuning *tuning = bpf_map_lookup_elem(&backend_tuning, &backend_id);
+
+  return hr_suspicion_timeout_ns(config, tuning ? tuning->p95_ns : 0);
+}
+
+/* A request of this client has come to the service. */
+HR_INLINE void hr_note_client(__u32 service_id, __u32 client, __u64 now_ns) {
+  struct hr_service_state *state = hr_service_state_of(service_id);
+  __u32 last;
+
+  if (!state) return;
+  last = READ_ONCE(state->last_client);
+  if (last == client + 1) return;
+  WRITE_ONCE(state->last_client, client + 1);
+  if (last) WRITE_ONCE(state->mixed_ns, now_ns);
+}
+
+HR_INLINE int hr_is_alone(__u32 service_id, __u64 now_ns) {
+  const struct hr_service_state *state = hr_service_state_of(service_id);
+  __u64 mixed_ns = state ? READ_ONCE(state->mixed_ns) : 0;
+
+  return !mixed_ns || now_ns > mixed_ns + HR_ALONE_NS;
+}
+
+HR_INLINE void hr_suspect(struct hr_backend_state *state, struct hr_stats *service_stats, __u64 now_ns) {
+  if (state->health != HR_HEALTHY) return;
+  state->health_since_ns = now_ns; /* before the swap: a program that sees SUSPECT also reads since when */
+  if (__sync_val_compare_and_swap(&state->health, HR_HEALTHY, HR_SUSPECT) != HR_HEALTHY) return;
+  hr_count(service_stats, HR_SUSPECTED);
+}
+
+/*
+ * The network cannot deliver to a backend of a service without requests and replies. Nothing can be asked for again there, so the
+ * backend is down at once, for all clients.
+ */
+HR_INLINE void hr_note_down(struct hr_backend_state *state, struct hr_stats *service_stats, __u64 now_ns) {
+  state->health_since_ns = now_ns;
+  WRITE_ONCE(state->wait_since, 0); /* it rests on no client's silence */
+  WRITE_ONCE(state->attested_since, 0);
+  if (__sync_lock_test_and_set(&state->health, HR_DOWN) == HR_HEALTHY) hr_count(service_stats, HR_SUSPECTED);
+}
+
+/* The silence that counts for this client: its own, or an attested one. 0: none. HR_NO_CLIENT: attested ones only. */
+HR_INLINE __u64 hr_wait_of(const struct hr_backend_state *state, __u32 client) {
+  __u64 wait = READ_ONCE(state->wait_since);
+
+  if (!wait || HR_WAIT_CLIENT(wait) == client) return wait;
+  return READ_ONCE(state->attested_since);
+}
+
+/*
+ * A backend that is healthy to all, as the client sees it that waits there: SUSPECT for an election timeout, then DOWN. After
+ * HR_STANDBY_RETRY more of them it waits anew, so that its next request tries the backend again.
+ */
+HR_INLINE __u32 hr_health_to_waiting(struct hr_backend_state *state, __u64 wait, __u64 suspect_ns, __u64 election_timeout_ns,
+                                     __u64 now_ns) {
+  if (now_ns <= suspect_ns) return HR_HEALTHY;
+  if (now_ns <= suspect_ns + election_timeout_ns) return HR_SUSPECT;
+  if (now_ns <= suspect_ns + (1 + HR_STANDBY_RETRY) * election_timeout_ns) return HR_DOWN;
+  __sync_val_compare_and_swap(&state->wait_since, wait, HR_WAIT(now_ns, HR_WAIT_CLIENT(wait)));
+  return HR_HEALTHY;
+}
+
+/*
+ * A backend's health as of now, to this client. One that is down by the word of a single client is no more than suspect to any
+ * other: a request of that other client asks it too, and so finds out. A global function: verified once.
+ */
+HR_GLOBAL __u32 hr_health_of(__u32 config_id, __u32 backend_id, __u32 client, __u64 now_ns) {
+  struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
+  struct hr_service_config *config = hr_config_of(config_id);
+  __u64 wait, attested, limit_ns;
+
+  if (!state || !config || (state->health == HR_HEALTHY && !READ_ONCE(state->wait_since))) return HR_HEALTHY;
+  limit_ns = hr_silence_limit_ns(config, backend_id);
+  attested = READ_ONCE(state->attested_since);
+  if (state->health == HR_HEALTHY && attested && now_ns > attested + limit_ns)
+    hr_suspect(state, hr_stats_of(HR_CONFIG_SERVICE(config_id)), now_ns);
+  wait = READ_ONCE(state->wait_since);
+  if (state->health == HR_HEALTHY)
+    return wait && HR_WAIT_CLIENT(wait) == client
+               ? hr_health_to_waiting(state, wait, wait + limit_ns, config->election_timeout_ns, now_ns)
+               : HR_HEALTHY;
+  if (hr_has_rested(state, limit_ns, now_ns)) __sync_lock_test_and_set(&state->health, HR_HEALTHY);
+  if (state->health == HR_SUSPECT && now_ns > state->health_since_ns + config->election_timeout_ns)
+    __sync_val_compare_and_swap(&state->health, HR_SUSPECT, HR_DOWN);
+  if (state->health == HR_DOWN && hr_error_is_old(config, state, now_ns))
+    __sync_val_compare_and_swap(&state->health, HR_DOWN, HR_HEALTHY);
+  if (state->health == HR_DOWN && HR_WAIT_CLIENT(wait) != client && hr_has_one_witness(wait, READ_ONCE(state->attested_since)))
+    return HR_SUSPECT;
+  return state->health;
+}
+
+/* ---- What moves it down ------------------------------------------------------------------------------------------- */
+
+/* A tracked request of this client was sent to the backend: from now on its silence counts. */
+HR_INLINE void hr_note_send(__u32 backend_id, __u32 client, __u64 now_ns) {
+  struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
+  __u64 wait = state ? READ_ONCE(state->wait_since) : 0;
+
+  if (state && !wait)
+    __sync_val_compare_and_swap(&state->wait_since, 0, HR_WAIT(now_ns, client));
+  else if (state && HR_WAIT_CLIENT(wait) != client && hr_has_one_witness(wait, READ_ONCE(state->attested_since)))
+    WRITE_ONCE(state->attested_since, HR_WAIT(now_ns, client));
+  hr_count_send(backend_id);
+}
+
+/* A copy that was due at `fire_ns` is noted as sent so much later at most, or its backend's silence stays unattested. */
+#define HR_ATTEST_SLACK_NS 1000000
+
+/*
+ * A backend has answered this request, so the silence of the others that have it is no fault of the request. Only a silence
+ * that is no older than the request is attested: a backend that has spoken since has lost one datagram.
+ */
+HR_GLOBAL int hr_attest(__u32 config_id, __u32 request_index, __u64 now_ns) {
+  struct hr_request *request = hr_request_at(request_index);
+  struct hr_service_config *config = hr_config_of(config_id);
+  __u32 masks, silent;
+
+  if (!request || !config || !hr_is_alone(HR_CONFIG_SERVICE(config_id), now_ns)) return 0;
+  masks = READ_ONCE(request->masks);
+  silent = HR_SENT_MASK(masks) & ~HR_ANSWERED_MASK(masks);
+  for (__u32 place = 0; place < HR_MAX_BACKENDS_PER_SERVICE; place++) {
+    __u64 sent_ns = place == request->first ? request->sent_ns : request->fire_ns;
+    __u32 backend_id = hr_backend_id(config, place);
+    struct hr_backend_state *state;
+    __u64 wait;
+
+    if (!(silent >> place & 1)) continue;
+    state = bpf_map_lookup_elem(&backend_states, &backend_id);
+    if (!state) continue;
+    wait = READ_ONCE(state->wait_since);
+    if (wait && HR_WAIT_CLIENT(wait) == request->client && wait <= sent_ns + HR_ATTEST_SLACK_NS)
+      __sync_val_compare_and_swap(&state->attested_since, 0, HR_WAIT(sent_ns, request->client));
+  }
+  return 0;
+}
+
+/* The backend's host has refused a datagram of this client: no process has the port, or a rule turns the client away. */
+HR_INLINE void hr_note_refusal(__u32 service_id, struct hr_backend_state *state, struct hr_stats *service_stats, __u64 now_ns) {
+  if (hr_is_alone(service_id, now_ns)) hr_suspect(state, service_stats, now_ns);
+}
+
+/* ---- What moves it up --------------------------------------------------------------------------------------------- */
+
+/*
+ * Ends a pause: the silence since `since` (hr_wait_of), where `wait` is the first that waited. Returns 1 if this CPU ended it.
+ * Global: rare, with a stack of its own.
+ */
+HR_GLOBAL int hr_end_pause(__u32 backend_id, __u64 wait, __u64 since, __u64 now_ns) {
+  struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
+
+  if (!state || __sync_val_compare_and_swap(&state->wait_since, wait, 0) != wait) return 0;
+  WRITE_ONCE(state->attested_since, 0);
+  WRITE_ONCE(state->paused_until, now_ns | HR_CATCHING_UP);
+  hr_record_backend(backend_id, HR_HISTOGRAM_PAUSES, now_ns - since);
+  return 1;
+}
+
+/*
+ * Any datagram to a client of ours is a sign of life: the backend is not silent. Returns 1 where it ends a pause, a silence that
+ * counts for this client and is longer than suspect_min. That measure does not depend on what was learned: a timeout that has
+ * become too long must not hide the pauses that would make it longer.
+ */
+HR_INLINE int hr_note_life(const struct hr_service_config *config, struct hr_backend_state *state, __u32 backend_id,
+                           __u32 client, __u64 now_ns) {
+  __u64 wait = READ_ONCE(state->wait_since), since = hr_wait_of(state, client);
+
+  state->last_receive_ns = now_ns;
+  if (wait && since && now_ns > since + config->suspect_min_ns) return hr_end_pause(backend_id, wait, since, now_ns);
+  if (wait) WRITE_ONCE(state->wait_since, 0);
+  if (READ_ONCE(state->attested_since)) WRITE_ONCE(state->attested_since, 0);
+  return 0;
+}
+
+/*
+ * An unhealthy backend has answered a request that was sent at `sent_ns`. It becomes HEALTHY if it answered within its
+ * suspicion timeout, or if the request was sent after its pause. Before that it works off what the pause held back, and a
+ * request that went to it alone would queue behind that. Its first answer after a pause moves it from DOWN to SUSPECT:
+ * requests then go to it and to another backend, so that they find out. A global function: rare.
+ */
+HR_GLOBAL int hr_recover(__u32 config_id, __u32 backend_id, __u64 sent_ns, __u64 now_ns,
+                         __u32 ends_pause) {
+  struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
+  struct hr_service_config *config = hr_config_of(config_id);
+
+  if (!state || !config) return 0;
+  if (sent_ns >= HR_PAUSED_UNTIL_NS(READ_ONCE(state->paused_until)) ||
+      now_ns <= sent_ns + hr_silence_limit_ns(config, backend_id)) {
+    __sync_lock_test_and_set(&state->health, HR_HEALTHY);
+    return 0;
+  }
+  if (ends_pause && state->health == HR_DOWN) {
+    state->health_since_ns = now_ns;
+    __sync_val_compare_and_swap(&state->health, HR_DOWN, HR_SUSPECT);
+  }
+  WRITE_ONCE(state->answered_ns, now_ns);
+  return 0;
+}
+
+/*
+ * Was this answer held back by a pause? It was, if its request was sent before the pause ended, or before the first answer to
+ * a request that was sent after the pause. That request had to queue behind what the pause held back, and so had all requests
+ * that were sent before its answer came.
+ */
+HR_INLINE int hr_was_held_back(struct hr_backend_state *state, __u64 sent_ns, __u64 now_ns) {
+  __u64 paused_until = READ_ONCE(state->paused_until);
+
+  if (sent_ns < HR_PAUSED_UNTIL_NS(paused_until)) return 1;
+  if (!(paused_until & HR_CATCHING_UP)) return 0;
+  WRITE_ONCE(state->paused_until, now_ns & ~HR_CATCHING_UP);
+  return 1;
+}
+
+#define HR_ANSWER_HELD_BACK 1u
+#define HR_ANSWER_ENDS_PAUSE 2u
+
+/*
+ * An answer to a request that this client sent at `sent_ns`; only a datagram that names a request moves health up. Returns
+ * HR_ANSWER_...
+ */
+HR_INLINE __u32 hr_note_answer(const struct hr_service_config *config, __u32 config_id, struct hr_backend_state *state,
+                               __u32 backend_id, __u32 client, __u64 sent_ns, __u64 now_ns) {
+  __u32 about = hr_note_life(config, state, backend_id, client, now_ns) ? HR_ANSWER_ENDS_PAUSE : 0;
+
+  if (state->health != HR_HEALTHY) hr_recover(config_id, backend_id, sent_ns, now_ns, about);
+  if (hr_was_held_back(state, sent_ns, now_ns)) about |= HR_ANSWER_HELD_BACK;
+  return about;
+}
+
+/* The backend is newly announced as the leader, so it is tried at once: its earlier silence no longer counts. */
+HR_INLINE void hr_trust(struct hr_backend_state *state) {
+  WRITE_ONCE(state->wait_since, 0);
+  WRITE_ONCE(state->attested_since, 0);
+  if (state->health != HR_HEALTHY) __sync_lock_test_and_set(&state->health, HR_HEALTHY);
+}
+
+/*
+ * A router's error says that a datagram sent at `sent_ns` never came to the backend: the silence that began with it is none.
+ * What another client waits for, or another backend has shown, stands as before.
+ */
+HR_INLINE void hr_forgive(struct hr_backend_state *state, __u32 client, __u64 sent_ns) {
+  __u64 wait = HR_WAIT(sent_ns, client);
+
+  if (__sync_val_compare_and_swap(&state->wait_since, wait, READ_ONCE(state->attested_since)) != wait) return;
+  WRITE_ONCE(state->attested_since, 0);
+}

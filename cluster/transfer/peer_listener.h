@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The TCP port of a node's peers: accepts connections, in a bounded number, and hands them to gRPC. gRPC itself would accept
+// without a bound. Used by the receiver of snapshots (receiver.h), whose calls it also counts.
+//
+// A source is an IP address, since a port is no host's own. Beyond a bound a connection that has not shown the cluster's
+// key is ended for the new one, the oldest first: idle connections keep no member out, and a transfer never makes room.
+// Other sources than members have two places, in which they are answered why they are refused.
+
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "cluster/storage/descriptor.h"
+#include "net/ip_address.h"
+
+namespace hedgerow::transfer {
+
+// One end of a connection.
+struct TcpEnd {
+  net::IpAddress address;
+  uint16_t port = 0;
+
+  bool operator==(const TcpEnd&) const = default;
+};
+
+// As gRPC names a caller: "ipv4:10.0.0.1:40000" or "ipv6:%5Bfd00::1%5D:40000". Nothing: neither.
+std::optional<TcpEnd> ParseCaller(absl::string_view peer);
+
+class PeerListener {
+ public:
+  // A cluster has at most seven members, and each makes one connection for a transfer.
+  static constexpr size_t kConnectionsMax = 64;
+  static constexpr size_t kConnectionsOfSource = 8;
+  static constexpr size_t kConnectionsOfStrangers = 2;
+  // A leader makes one call, and may make another before the first has ended.
+  static constexpr int kCallsPerConnection = 2;
+  // Connections that are handed to gRPC in a second: what was ended is its to close, and takes a moment. More wait to be
+  // accepted; strangers' are closed.
+  static constexpr uint32_t kPerSecond = 200;
+  static constexpr uint32_t kStrangersPerSecond = 10;
+
+  struct Statistics {
+    uint64_t strangers = 0;  // connections from an address that is no member's, closed unheard
+    uint64_t displaced = 0;  // connections without a key that made room for another one
+    uint64_t no_place = 0;   // connections that were closed, because all others had shown the key
+    uint64_t silent = 0;     // connections that ended before they made a call
+    uint64_t calls = 0;      // calls beyond kCallsPerConnection
+  };
+
+  // Both are called by the listener's thread: whether an address may be a member's, and what takes over a connection.
+  using IsMember = std::function<bool(const net::IpAddress&)>;
+  using Hand = std::function<void(int connection)>;
+
+  // Unavailable: another process has the address ("10.0.0.1:4802", "[fd00::1]:4802").
+  static absl::StatusOr<std::unique_ptr<PeerListener>> Listen(const std::string& address);
+  uint16_t port() const;
+  // Accepts from now on. Once.
+  void Accept(IsMember is_member, Hand hand);
+  // Accepts no more; what was handed over stays open. As the destructor does.
+  void Stop();
+  ~PeerListener() { Stop(); }
+
+  // Of calls in a connection that was handed over; `caller` as gRPC names it. Any thread.
+  //
+  // False: the connection has as many calls as it may. Every call that was begun ends.
+  bool BeginCall(const std::string& caller);
+  void EndCall(const std::string& caller);
+  // It has shown the cluster's key, and makes room for none.
+  void Proved(const std::string& caller);
+
+  Statistics statistics() const;
+
+ private:
+  struct Connection {
+    storage::Descriptor kept;  // of the same socket as gRPC's
+    TcpEnd from;
+    bool stranger = false;
+    bool proved = false;
+    bool called = false;
+    int calls = 0;
+  };
+  // In the order of their arrival.
+  using Connections = std::list<Connection>;
+
+  explicit PeerListener(storage::Descriptor listening) : listening_(std::move(listening)) {}
+  void Run();
+  void Wait(bool accepts);
+  void Refill();
+  void Place(storage::Descriptor connection, const TcpEnd& from);
+  bool MakeRoom(const TcpEnd& from, bool stranger) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Connection* Find(const std::string& caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Forget(Connections::iterator connection) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const storage::Descriptor listening_;
+  std::atomic<bool> stopping_ = false;
+  // The thread's.
+  IsMember is_member_;
+  Hand hand_;
+  uint64_t refilled_ms_ = 0;
+  uint32_t left_ = kPerSecond;
+  uint32_t strangers_left_ = kStrangersPerSecond;
+
+  mutable absl::Mutex mutex_;
+  Connections connections_ ABSL_GUARDED_BY(mutex_);
+  Statistics statistics_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace hedgerow::transfer

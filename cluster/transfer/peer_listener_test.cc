@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The peers' TCP port without gRPC: how many connections there may be, of whom, and which one makes room.
+#include "cluster/transfer/peer_listener.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace hedgerow::transfer {
+namespace {
+
+constexpr int kSoon_ms = 20'000;
+
+class PeerListenerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    auto listening = PeerListener::Listen("127.0.0.1:0");
+    ASSERT_TRUE(listening.ok()) << listening.status();
+    listener_ = *std::move(listening);
+    port_ = listener_->port();
+    listener_->Accept([](const net::IpAddress& source) { return source != *net::IpAddress::Parse("127.0.0.66"); },
+                      [this](int connection) {
+                        absl::MutexLock lock(&mutex_);
+                        handed_.emplace_back(connection);
+                      });
+  }
+
+  // From an address of this host, such as 127.0.0.2.
+  storage::Descriptor Connect(const char* from) {
+    storage::Descriptor connection(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    EXPECT_EQ(inet_pton(AF_INET, from, &address.sin_addr), 1);
+    EXPECT_EQ(bind(connection.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    address.sin_port = htons(port_);
+    EXPECT_EQ(inet_pton(AF_INET, "127.0.0.1", &address.sin_addr), 1);
+    EXPECT_EQ(connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
+    return connection;
+  }
+  // As gRPC would name it.
+  static std::string Caller(const storage::Descriptor& connection) {
+    sockaddr_in own{};
+    socklen_t length = sizeof(own);
+    EXPECT_EQ(getsockname(connection.get(), reinterpret_cast<sockaddr*>(&own), &length), 0);
+    char text[INET_ADDRSTRLEN];
+    return absl::StrCat("ipv4:", inet_ntop(AF_INET, &own.sin_addr, text, sizeof(text)), ":", ntohs(own.sin_port));
+  }
+  void AwaitHanded(size_t count) {
+    absl::MutexLock lock(&mutex_);
+    const auto all = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return handed_.size() >= count; };
+    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&all), absl::Milliseconds(kSoon_ms)));
+  }
+  // Whether the listener's end is shut down, waiting for it if it is to be.
+  static bool Ended(const storage::Descriptor& connection, int wait_ms = kSoon_ms) {
+    pollfd polled{.fd = connection.get(), .events = POLLIN, .revents = 0};
+    return poll(&polled, 1, wait_ms) == 1;
+  }
+  void Await(uint64_t PeerListener::Statistics::*what, uint64_t count) {
+    for (int i = 0; i < kSoon_ms && listener_->statistics().*what < count; ++i) (void)poll(nullptr, 0, 1);
+    EXPECT_EQ(listener_->statistics().*what, count);
+  }
+
+  uint16_t port_ = 0;
+  absl::Mutex mutex_;
+  std::vector<storage::Descriptor> handed_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<PeerListener> listener_;
+};
+
+TEST_F(PeerListenerTest, BeyondTheBoundASourcesOldestUnprovedConnectionMakesRoom) {
+  std::vector<storage::Descriptor> mine;
+  for (size_t i = 0; i < PeerListener::kConnectionsOfSource; ++i) {
+    mine.push_back(Connect("127.0.0.2"));
+    AwaitHanded(i + 1);
+  }
+  listener_->Proved(Caller(mine[0]));
+  const storage::Descriptor others = Connect("127.0.0.3");
+  const storage::Descriptor next = Connect("127.0.0.2");
+  AwaitHanded(PeerListener::kConnectionsOfSource + 2);
+  EXPECT_TRUE(Ended(mine[1])) << "the oldest that has not shown the key";
+  for (size_t i = 0; i < mine.size(); ++i) {
+    if (i != 1) EXPECT_FALSE(Ended(mine[i], 0)) << i;
+  }
+  EXPECT_FALSE(Ended(others, 0)) << "another source's";
+  EXPECT_FALSE(Ended(next, 0));
+  EXPECT_EQ(listener_->statistics().displaced, 1u);
+}
+
+TEST_F(PeerListenerTest, NoProvedConnectionMakesRoom) {
+  std::vector<storage::Descriptor> mine;
+  for (size_t i = 0; i < PeerListener::kConnectionsOfSource; ++i) {
+    mine.push_back(Connect("127.0.0.2"));
+    AwaitHanded(i + 1);
+    listener_->Proved(Caller(mine.back()));
+  }
+  EXPECT_TRUE(Ended(Connect("127.0.0.2")));
+  Await(&PeerListener::Statistics::no_place, 1);
+  for (const storage::Descriptor& connection : mine) EXPECT_FALSE(Ended(connection, 0));
+}
+
+TEST_F(PeerListenerTest, AllSourcesTogetherHaveABound) {
+  std::vector<storage::Descriptor> all;
+  for (size_t i = 0; i < PeerListener::kConnectionsMax; ++i) {
+    all.push_back(Connect(absl::StrCat("127.0.1.", 1 + i / PeerListener::kConnectionsOfSource).c_str()));
+    AwaitHanded(i + 1);
+  }
+  EXPECT_EQ(listener_->statistics().displaced, 0u);
+  const storage::Descriptor next = Connect("127.0.2.1");
+  AwaitHanded(PeerListener::kConnectionsMax + 1);
+  EXPECT_TRUE(Ended(all[0]));
+  EXPECT_EQ(listener_->statistics().displaced, 1u);
+}
+
+TEST_F(PeerListenerTest, StrangersDisplaceEachOtherAndNoMember) {
+  const storage::Descriptor member = Connect("127.0.0.2");
+  AwaitHanded(1);
+  std::vector<storage::Descriptor> strangers;
+  for (uint32_t i = 0; i < PeerListener::kStrangersPerSecond; ++i) strangers.push_back(Connect("127.0.0.66"));
+  for (size_t i = 0; i + PeerListener::kConnectionsOfStrangers < strangers.size(); ++i) EXPECT_TRUE(Ended(strangers[i])) << i;
+  for (int i = 0; i < 50; ++i) strangers.push_back(Connect("127.0.0.66"));
+  const storage::Descriptor next = Connect("127.0.0.2");
+  for (int i = 0; i < kSoon_ms && listener_->statistics().strangers == 0; ++i) (void)poll(nullptr, 0, 1);
+  EXPECT_GT(listener_->statistics().strangers, 0u) << "closed unheard";
+  EXPECT_FALSE(Ended(member, 0));
+  EXPECT_FALSE(Ended(next, 0));
+  EXPECT_EQ(listener_->statistics().no_place, 0u);
+}
+
+TEST_F(PeerListenerTest, APlaceIsFreeOnceGrpcHasShutItsConnection) {
+  for (size_t i = 1; i <= 3 * PeerListener::kConnectionsOfSource; ++i) {
+    const storage::Descriptor connection = Connect("127.0.0.2");
+    AwaitHanded(i);
+    absl::MutexLock lock(&mutex_);
+    shutdown(handed_.back().get(), SHUT_RDWR);
+  }
+  Await(&PeerListener::Statistics::silent, 3 * PeerListener::kConnectionsOfSource);
+  EXPECT_EQ(listener_->statistics().displaced, 0u);
+}
+
+TEST_F(PeerListenerTest, CallsOfAConnectionAreCounted) {
+  const storage::Descriptor connection = Connect("127.0.0.2");
+  AwaitHanded(1);
+  const std::string caller = Caller(connection);
+  for (int i = 0; i < PeerListener::kCallsPerConnection; ++i) EXPECT_TRUE(listener_->BeginCall(caller));
+  EXPECT_FALSE(listener_->BeginCall(caller));
+  EXPECT_EQ(listener_->statistics().calls, 1u);
+  listener_->EndCall(caller);
+  listener_->EndCall(caller);
+  EXPECT_TRUE(listener_->BeginCall(caller));
+}
+
+TEST(ParseCallerTest, ReadsWhatGrpcNames) {
+  EXPECT_EQ(ParseCaller("ipv4:10.0.0.1:40000"), (TcpEnd{*net::IpAddress::Parse("10.0.0.1"), 40000}));
+  EXPECT_EQ(ParseCaller("ipv6:%5Bfd00::1%5D:7"), (TcpEnd{*net::IpAddress::Parse("fd00::1"), 7}));
+  EXPECT_EQ(ParseCaller("ipv6:[fe80::1%25eth0]:7"), (TcpEnd{*net::IpAddress::Parse("fe80::1"), 7}));
+  EXPECT_EQ(ParseCaller("unix:/run/x"), std::nullopt);
+  EXPECT_EQ(ParseCaller("ipv4:10.0.0.1:70000"), std::nullopt);
+}
+
+}  // namespace
+}  // namespace hedgerow::transfer

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What `cmake --install` puts where (GNUInstallDirs), in four components: hedgerow (the proxy), hedgerow-node (a node of the store),
+# hkv (the store's clients) and hedgerow-doc. debian/rules makes one package of each and adds the units its own way; without
+# packages, `cmake --install build/release` puts everything below the prefix.
+include(GNUInstallDirs)
+
+# The programs write their manual pages and completions themselves (operate/manual.h).
+# hedgerow_manual(PROGRAM SECTION WORDS...): the two files of PROGRAM, which prints them for WORDS with --man and --completion.
+function(hedgerow_manual program section)
+  set(folder "${CMAKE_BINARY_DIR}/manual")
+  file(MAKE_DIRECTORY "${folder}")
+  add_custom_command(
+    OUTPUT "${folder}/${program}.${section}" "${folder}/${program}.bash"
+    COMMAND ${program} ${ARGN} --man > "${folder}/${program}.${section}"
+    COMMAND ${program} ${ARGN} --completion > "${folder}/${program}.bash"
+    DEPENDS ${program}
+    COMMENT "manual of ${program}"
+    VERBATIM)
+  add_custom_target(${program}_manual DEPENDS "${folder}/${program}.${section}" "${folder}/${program}.bash")
+  add_dependencies(programs ${program}_manual)
+endfunction()
+hedgerow_manual(hedgerow 8 help)
+hedgerow_manual(hedgerow-node 8 help)
+hedgerow_manual(hedgerowd 8)
+hedgerow_manual(hkv 1)
+
+# hedgerow_install(COMPONENT PROGRAM SECTION)
+function(hedgerow_install component program section)
+  set(folder "${CMAKE_BINARY_DIR}/manual")
+  install(TARGETS ${program} RUNTIME COMPONENT ${component})
+  install(FILES "${folder}/${program}.${section}" DESTINATION "${CMAKE_INSTALL_MANDIR}/man${section}" COMPONENT ${component})
+  install(FILES "${folder}/${program}.bash" DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions"
+          RENAME ${program} COMPONENT ${component})
+endfunction()
+hedgerow_install(hedgerow hedgerow 8)
+hedgerow_install(hedgerow hedgerowd 8)
+hedgerow_install(hedgerow-node hedgerow-node 8)
+hedgerow_install(hkv hkv 1)
+
+# hedgerow_install_units(COMPONENT UNIT...): units, and the users and folders that they need. systemd looks in lib, never in lib64.
+function(hedgerow_install_units component)
+  set(folder "${CMAKE_SOURCE_DIR}/deploy/systemd")
+  foreach(unit IN LISTS ARGN)
+    install(FILES "${folder}/${unit}" DESTINATION lib/systemd/system COMPONENT ${component}-units)
+  endforeach()
+  install(FILES "${folder}/sysusers.d/${component}.conf" DESTINATION lib/sysusers.d COMPONENT ${component}-units)
+  install(FILES "${folder}/tmpfiles.d/${component}.conf" DESTINATION lib/tmpfiles.d COMPONENT ${component}-units)
+endfunction()
+hedgerow_install_units(hedgerow hedgerowd.service)
+hedgerow_install_units(hedgerow-node hedgerow-node.service)
+
+install(FILES "${CMAKE_SOURCE_DIR}/cluster/client/hkv.py" DESTINATION lib/python3/dist-packages COMPONENT hkv)
+
+# What whoever watches both programs gives to Prometheus and Grafana, and every page.
+install(FILES deploy/prometheus/hedgerow.rules.yml deploy/prometheus/prometheus.yml
+              deploy/grafana/hedgerow-nodes.json deploy/grafana/hedgerow-proxies.json
+        DESTINATION "${CMAKE_INSTALL_DATADIR}/hedgerow" COMPONENT hedgerow-doc)
+install(FILES README.md DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/hedgerow" COMPONENT hedgerow-doc)
+install(DIRECTORY docs DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/hedgerow" COMPONENT hedgerow-doc
+        PATTERN STATUS.md EXCLUDE)

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operate/tls_files.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include <openssl/asn1.h>
+#include <openssl/bio.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/x509.h>
+#include <openssl/x509v3.h>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace hedgerow::operate {
+namespace {
+
+// A chain of a few certificates takes some kilobytes.
+constexpr size_t kFileMax_bytes = 1 << 20;
+
+template <auto Free>
+struct Freer {
+  template <typename Object>
+  void operator()(Object* object) const {
+    Free(object);
+  }
+};
+using Bio = std::unique_ptr<BIO, Freer<BIO_free>>;
+using Certificate = std::unique_ptr<X509, Freer<X509_free>>;
+using PrivateKey = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
+using Names = std::unique_ptr<GENERAL_NAMES, Freer<GENERAL_NAMES_free>>;
+using Time = std::unique_ptr<ASN1_TIME, Freer<ASN1_TIME_free>>;
+
+absl::Status Refused(const std::string& path, absl::string_view why) {
+  return absl::InvalidArgumentError(absl::StrCat("the file ", path, " ", why));
+}
+
+absl::StatusOr<std::string> ReadText(const std::string& path, bool secret, Reader reader) {
+  // O_NONBLOCK so that a FIFO cannot hang the open.
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0) return Refused(path, absl::StrCat("cannot be opened: ", strerror(errno)));
+  const auto closer = absl::MakeCleanup([fd] { close(fd); });
+  struct stat info {};
+  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return Refused(path, "is no regular file");
+  if (const std::string why = secret ? WhyNotSecret(info, path) : ""; !why.empty()) return Refused(path, why);
+  if (const std::string why = WhyNotFollowed(info, path, geteuid()); reader == Reader::kServes && !why.empty())
+    return Refused(path, why);
+  if (info.st_size > static_cast<off_t>(kFileMax_bytes)) return Refused(path, "is larger than 1 MiB, expected PEM");
+  std::string text(static_cast<size_t>(info.st_size) + 1, '\0');
+  size_t bytes = 0;
+  while (bytes < text.size()) {
+    const ssize_t got = read(fd, text.data() + bytes, text.size() - bytes);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return Refused(path, absl::StrCat("cannot be read: ", strerror(errno)));
+    if (got == 0) break;
+    bytes += static_cast<size_t>(got);
+  }
+  text.resize(bytes);
+  return text;
+}
+
+// OpenSSL keeps its errors for the thread until they are taken.
+template <typename Read>
+auto ReadPem(const std::string& text, Read read) {
+  const Bio bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+  auto object = read(bio.get());
+  ERR_clear_error();
+  return object;
+}
+
+Certificate FirstCertificate(const std::string& text) {
+  return ReadPem(text, [](BIO* bio) { return Certificate(PEM_read_bio_X509(bio, nullptr, nullptr, nullptr)); });
+}
+
+// A pass phrase would be asked for on the terminal.
+PrivateKey KeyIn(const std::string& text) {
+  const auto no_pass_phrase = [](char*, int, int, void*) { return -1; };
+  return ReadPem(text, [&](BIO* bio) { return PrivateKey(PEM_read_bio_PrivateKey(bio, nullptr, no_pass_phrase, nullptr)); });
+}
+
+std::vector<std::string> NamesOf(X509* certificate) {
+  std::vector<std::string> names;
+  const Names all(static_cast<GENERAL_NAMES*>(X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr)));
+  for (int i = 0; i < sk_GENERAL_NAME_num(all.get()); ++i) {
+    const GENERAL_NAME* const name = sk_GENERAL_NAME_value(all.get(), i);
+    if (name->type != GEN_DNS) continue;
+    const auto* const bytes = reinterpret_cast<const char*>(ASN1_STRING_get0_data(name->d.dNSName));
+    names.push_back(absl::AsciiStrToLower(std::string(bytes, static_cast<size_t>(ASN1_STRING_length(name->d.dNSName)))));
+  }
+  return names;
+}
+
+int64_t UnixTime(const ASN1_TIME* time) {
+  const Time epoch(ASN1_TIME_set(nullptr, 0));
+  int days = 0, seconds = 0;
+  if (ASN1_TIME_diff(&days, &seconds, epoch.get(), time) != 1) return 0;
+  return int64_t{days} * 86'400 + seconds;
+}
+
+}  // namespace
+
+bool TlsMaterial::IsFor(absl::string_view name) const {
+  return std::find(names.begin(), names.end(), absl::AsciiStrToLower(name)) != names.end();
+}
+
+std::string TlsMaterial::NamesText() const { return names.empty() ? "no DNS name" : absl::StrJoin(names, ", "); }
+
+std::string CertificateEndText(int64_t not_after_s, int64_t now_s) {
+  constexpr int64_t kDay_s = 86'400;
+  constexpr int64_t kWarning_s = 7 * kDay_s;
+  const int64_t left_s = not_after_s - now_s;
+  if (left_s >= kWarning_s) return "";
+  return left_s <= 0 ? "has ended" : absl::StrCat("ends in ", left_s / kDay_s, " days");
+}
+
+absl::StatusOr<TlsMaterial> ReadTlsMaterial(const TlsPaths& paths, Reader reader) {
+  absl::StatusOr<std::string> certificate = ReadText(paths.certificate, false, reader);
+  if (!certificate.ok()) return certificate.status();
+  absl::StatusOr<std::string> key = ReadText(paths.key, true, reader);
+  if (!key.ok()) return key.status();
+  absl::StatusOr<std::string> authority = ReadText(paths.authority, false, reader);
+  if (!authority.ok()) return authority.status();
+  const Certificate own = FirstCertificate(*certificate);
+  if (own == nullptr) return Refused(paths.certificate, "holds no certificate, expected PEM: -----BEGIN CERTIFICATE-----");
+  if (FirstCertificate(*authority) == nullptr) {
+    return Refused(paths.authority, "holds no certificate of an authority, expected PEM: -----BEGIN CERTIFICATE-----");
+  }
+  const PrivateKey secret = KeyIn(*key);
+  if (secret == nullptr) {
+    return Refused(paths.key, "holds no private key that can be used, expected PEM without a pass phrase: -----BEGIN PRIVATE KEY-----");
+  }
+  const bool fits = X509_check_private_key(own.get(), secret.get()) == 1;
+  ERR_clear_error();
+  if (!fits) {
+    return Refused(paths.key, absl::StrCat("is not the key of the certificate in ", paths.certificate,
+                                           ": put both files of one certificate there"));
+  }
+  return TlsMaterial{.certificate = *std::move(certificate),
+                     .key = *std::move(key),
+                     .authority = *std::move(authority),
+                     .names = NamesOf(own.get()),
+                     .not_after_s = UnixTime(X509_get0_notAfter(own.get()))};
+}
+
+TlsFiles::TlsFiles(TlsPaths paths, TlsMaterial first)
+    : paths_(std::move(paths)), current_(std::make_shared<const TlsMaterial>(std::move(first))) {}
+
+TlsFiles::Versions TlsFiles::Look() const {
+  const auto look = [](const std::string& path) {
+    struct stat info {};
+    if (stat(path.c_str(), &info) != 0) return Version();
+    return Version{.inode = info.st_ino,
+                   .changed_ns = info.st_ctim.tv_sec * 1'000'000'000 + info.st_ctim.tv_nsec,
+                   .bytes = info.st_size};
+  };
+  return {look(paths_.certificate), look(paths_.key), look(paths_.authority)};
+}
+
+std::shared_ptr<const TlsMaterial> TlsFiles::Get() {
+  absl::MutexLock reading(&reading_);
+  // What changes while they are read is another version, and read the next time.
+  const Versions there = Look();
+  if (there == seen_) return current();
+  seen_ = there;
+  absl::StatusOr<TlsMaterial> read = ReadTlsMaterial(paths_, Reader::kServes);
+  absl::MutexLock lock(&mutex_);
+  status_ = read.status();
+  const bool same = read.ok() && read->certificate == current_->certificate && read->key == current_->key &&
+                    read->authority == current_->authority;
+  if (read.ok() && !same) {
+    current_ = std::make_shared<const TlsMaterial>(*std::move(read));
+    ++reloads_;
+  }
+  return current_;
+}
+
+std::shared_ptr<const TlsMaterial> TlsFiles::current() const {
+  absl::MutexLock lock(&mutex_);
+  return current_;
+}
+
+absl::Status TlsFiles::status() const {
+  absl::MutexLock lock(&mutex_);
+  return status_;
+}
+
+uint64_t TlsFiles::reloads() const {
+  absl::MutexLock lock(&mutex_);
+  return reloads_;
+}
+
+}  // namespace hedgerow::operate

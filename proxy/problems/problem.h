@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The one list of problems: what `status` shows, and what makes it `degraded`. enum ProblemCode, the codes in `status`,
+// `plan` and hedgerow_problem_active, and docs/problems.md are made of it. Adding a problem: a line here, and
+// {ProblemCode::kYours, "what is wrong, of which thing"} where it is found. A code keeps its meaning for ever.
+// Pure; any thread.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+
+namespace hedgerow {
+
+// X(enumerator, code, family, when, remedy). The family is a section of docs/problems.md: `backends`, `network`, `others`
+// (what else runs on the host and meets our packets) or `machine` (the proxy's own parts).
+// clang-format off
+#define HR_PROBLEMS(X)                                                                                             \
+  X(kBackendSuspect, backend_suspect, backends, "a backend has not answered for its suspicion timeout",            \
+    "look at the backend; requests reach a standby meanwhile")                                                     \
+  X(kBackendDown, backend_down, backends, "a backend has been silent for long, or its host refuses",               \
+    "look at the backend; requests go to a standby")                                                               \
+  X(kServiceDown, service_down, backends, "every backend of a service is down", "look at the backends and the network") \
+  X(kNoRoute, no_route, network, "no route leads to a backend",                                                    \
+    "`ip route get ADDRESS` says what the kernel knows; followed as soon as there is a route")                     \
+  X(kBackendLocal, backend_local, network, "a backend's address is one of this host",                              \
+    "run the proxy on the clients' host, or the backend in a network namespace of its own")                        \
+  X(kUplinkUnfit, uplink_unfit, network,                                                                           \
+    "a backend is reached through an interface without Ethernet frames, or through the proxy interface",           \
+    "route the backend through another interface")                                                                 \
+  X(kVrf, vrf, network, "a backend is reached through a VRF only",                                                 \
+    "run the daemon and its clients outside of the VRF, with a route to the backend in the main table")            \
+  X(kUplinkDown, uplink_down, network, "the interface by which a backend is reached is down or has no carrier",    \
+    "look at the cable, or at `ip link`; followed as soon as a route leads elsewhere")                             \
+  X(kNoSource, no_source, network, "the uplink has no address that requests can come from",                        \
+    "give the uplink an address; temporary, deprecated and tentative IPv6 addresses are never taken")              \
+  X(kNextHopSilent, next_hop_silent, network, "the next hop to a backend answers neither ARP nor neighbour discovery", \
+    "look at the router, or at the backend's link")                                                                \
+  X(kAttachFailed, attach_failed, network, "the reply program cannot be attached to an uplink",                    \
+    "the text has the kernel's reason; tried again every second")                                                  \
+  X(kVipLocal, vip_local, network, "a VIP is an address of this host", "choose an address that nothing has")       \
+  X(kVipRoutedElsewhere, vip_routed_elsewhere, network,                                                            \
+    "the kernel sends packets to a VIP elsewhere, for some source at least: a routing rule or a foreign route",    \
+    "the text names it; set `rule_priority` to a number below the rule's, or change the rule")                     \
+  X(kVipRouteLost, vip_route_lost, network, "a VIP's route or its source address cannot be put in place",          \
+    "the text has the kernel's reason; tried again every second")                                                  \
+  X(kIpv6Disabled, ipv6_disabled, network, "IPv6 is disabled on the proxy interface and cannot be enabled",        \
+    "`sysctl -w net.ipv6.conf.hr0.disable_ipv6=0`, or net.ipv6.conf.default.disable_ipv6=0 before `up`")           \
+  X(kOwnLink, own_link, machine, "one of the proxy's own interfaces is not as it should be",                       \
+    "the text has the kernel's reason")                                                                            \
+  X(kDataPlane, data_plane, machine, "the daemon cannot read or write the kernel part", "report it")               \
+  X(kReload, reload, machine, "a reload could not be ended or undone", "the text has the reason; tried again every second") \
+  X(kKeyFile, key_file, machine, "a key file cannot be used", "the text has the reason")                           \
+  X(kGivesUp, gives_up, machine, "the daemon takes everything down and ends", "the log has the reason")
+// clang-format on
+
+enum class ProblemCode {
+#define HR_PROBLEM_ENUMERATOR(enumerator, code, family, when, remedy) enumerator,
+  HR_PROBLEMS(HR_PROBLEM_ENUMERATOR)
+#undef HR_PROBLEM_ENUMERATOR
+};
+
+struct ProblemRow {
+  absl::string_view code;  // snake_case, such as "no_route"
+  absl::string_view family;
+  absl::string_view when, remedy;  // Markdown
+};
+// By ProblemCode.
+inline constexpr auto kProblems = std::to_array<ProblemRow>({
+#define HR_PROBLEM_ROW(enumerator, code, family, when, remedy) {#code, #family, when, remedy},
+    HR_PROBLEMS(HR_PROBLEM_ROW)
+#undef HR_PROBLEM_ROW
+});
+
+constexpr absl::string_view CodeText(ProblemCode code) { return kProblems.at(static_cast<size_t>(code)).code; }
+
+struct Problem {
+  ProblemCode code;
+  std::string text;  // one line; names the thing and the cause, without the code
+
+  std::string ToString() const;  // "CODE: TEXT", as `status` shows it
+  friend bool operator==(const Problem&, const Problem&) = default;
+};
+
+std::string JoinProblems(const std::vector<Problem>& problems, absl::string_view separator);
+
+}  // namespace hedgerow

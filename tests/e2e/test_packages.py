@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The .deb packages: what is in them, and what becomes of them in a booted system with systemd: install, configure, serve,
+upgrade under load, reboot, purge."""
+
+import hashlib
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from deploy.dev import walk
+from harness.booted import Booted, layered_root
+from harness.product import BIN
+
+ROOT = Path(__file__).resolve().parents[2]
+ARCHITECTURE = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True).stdout.strip()
+CONTENTS = {
+    "hedgerow": {"usr/bin/hedgerow", "usr/bin/hedgerowd", "systemd/system/hedgerowd.service", "systemd/system/hedgerowd@.service", "sysusers.d/hedgerow.conf",
+                 "tmpfiles.d/hedgerow.conf", "man8/hedgerow.8.gz", "man8/hedgerowd.8.gz", "completions/hedgerow"},
+    "hedgerow-node": {"usr/bin/hedgerow-node", "systemd/system/hedgerow-node.service", "sysusers.d/hedgerow-node.conf",
+                      "tmpfiles.d/hedgerow-node.conf", "man8/hedgerow-node.8.gz", "completions/hedgerow-node"},
+    "hkv": {"usr/bin/hkv", "dist-packages/hkv.py", "man1/hkv.1.gz", "completions/hkv"},
+    "hedgerow-doc": {"doc/hedgerow/docs/tutorial.md", "hedgerow/hedgerow.rules.yml", "hedgerow/hedgerow-nodes.json"},
+}
+# What dpkg, systemd and the users' database keep for themselves. A user stays, for a file of its number may.
+KEPT = re.compile(r"var/(lib/(dpkg|systemd|apt|misc)|log|cache|backups|tmp)\b|etc/(passwd|group|g?shadow|\.pwd\.lock|machine-id|ld\.so\.cache|mtab)"
+                  r"|etc/systemd/system$|tmp\b|run\b|root\b|home\b|etc/netns\b|usr/share/man\b")
+
+
+def make(folder: Path) -> dict[str, Path]:
+    script = f'HEDGEROW_ROOT={ROOT}; for part in say package; do . deploy/dev/$part.sh; done; make_packages "{BIN.parent}" "{folder}"'
+    subprocess.run(["bash", "-euc", script], cwd=ROOT, check=True, timeout=300)
+    return {path.name.split("_")[0]: path for path in folder.glob("*.deb")}
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory) -> dict[str, Path]:
+    return make(tmp_path_factory.mktemp("packages"))
+
+
+def test_each_package_has_its_programs_units_pages_and_completions(packages):
+    assert packages.keys() == CONTENTS.keys()
+    version = re.search(r"VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8").split("project(")[1])[1]
+    for name, path in packages.items():
+        held = subprocess.run(["dpkg-deb", "--contents", path], capture_output=True, text=True, check=True, timeout=30).stdout
+        assert {each for each in CONTENTS[name] if not re.search(rf"{re.escape(each)}$", held, re.MULTILINE)} == set(), held
+        field = subprocess.run(["dpkg-deb", "--field", path, "Version"], capture_output=True, text=True, check=True, timeout=30)
+        assert field.stdout.strip() == version, "debian/changelog and CMakeLists.txt name the same version"
+
+
+def test_lintian_has_no_complaint_that_is_not_listed(packages):
+    done = subprocess.run(["lintian", "--fail-on", "error,warning", "--suppress-tags-from-file", ROOT / "debian/lintian-allowed",
+                           *packages.values()], capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_same_build_makes_the_same_bytes(packages, tmp_path):
+    again = make(tmp_path)
+    for name, path in packages.items():
+        assert hashlib.sha256(path.read_bytes()).digest() == hashlib.sha256(again[name].read_bytes()).digest(), name
+
+
+def test_the_programs_name_no_folder_of_the_machine_that_built_them(packages, tmp_path):
+    for name in ("hedgerow", "hedgerow-node", "hkv"):
+        subprocess.run(["dpkg-deb", "--extract", packages[name], tmp_path], check=True, timeout=30)
+    for program in (tmp_path / "usr/bin").iterdir():
+        assert str(ROOT).encode() not in program.read_bytes(), program.name
+
+
+@pytest.mark.parametrize("program,words,page", [("hedgerow", ["help"], 8), ("hedgerow-node", ["help"], 8), ("hedgerowd", [], 8),
+                                                ("hkv", [], 1)])
+def test_a_manual_page_is_what_man_understands_and_a_completion_what_bash_does(program, words, page):
+    text = subprocess.run([BIN / program, *words, "--man"], capture_output=True, text=True, check=True, timeout=10).stdout
+    judged = subprocess.run(["groff", "-man", "-Tutf8", "-wall", "-z"], input=text, capture_output=True, text=True, check=True,
+                            timeout=20)
+    assert judged.stderr == ""
+    assert text.startswith(f".TH {program.upper()} {page} ".replace("-", "\\-"))
+    script = subprocess.run([BIN / program, *words, "--completion"], capture_output=True, text=True, check=True, timeout=10).stdout
+    function = "_" + program.replace("-", "_")
+    typed = f'{script}\nCOMP_WORDS=({program} --he) COMP_CWORD=1; {function}; echo "${{COMPREPLY[*]}}"'
+    done = subprocess.run(["bash", "-euc", typed], capture_output=True, text=True, check=True, timeout=10)
+    assert done.stdout.strip() == "--help"
+
+
+# -- in a booted system ------------------------------------------------------------------------------------------------
+
+NODE_YAML = """\
+cluster_id: 7
+cluster_key_file: /etc/hedgerow-node/cluster.key
+node: 1
+members:
+  - {id: 1, peer: "127.0.0.1:4802", serve: "127.0.0.1:4801"}
+"""
+# Two name servers in namespaces of their own, behind a bridge.
+NETWORK = """
+set -e
+ip link add br0 type bridge; ip link set br0 up; ip address add 10.77.0.1/24 dev br0
+for host in a:11 b:12; do
+  name=${host%:*} number=${host#*:}
+  ip netns add $name
+  ip link add port$name type veth peer name eth0 netns $name; ip link set port$name master br0 up
+  ip -n $name address add 10.77.0.$number/24 dev eth0; ip -n $name link set eth0 up; ip -n $name link set lo up
+  ip netns exec $name dnsmasq --conf-file=/dev/null --port=53 --listen-address=10.77.0.$number --bind-interfaces --no-resolv \
+    --no-hosts --user=root --host-record=www.example.test,192.0.2.1 --pid-file=/run/dns-$name.pid
+done
+"""
+HKV = "hkv --server 127.0.0.1:4801 --timeout 1s"
+ASK = "dig +short +tries=1 +time=3 @10.99.0.53 www.example.test"
+
+
+@pytest.fixture(scope="module")
+def root() -> Iterator[tuple[Path, Path]]:
+    with layered_root() as made:
+        yield made
+
+
+@pytest.fixture
+def system(root) -> Iterator[Booted]:
+    booted = Booted(root[0], f"hr{os.getpid()}")
+    yield booted
+    booted.end()
+
+
+def typed_in(page: str) -> dict[str, str]:
+    """What an operator types, by the label of its fence."""
+    return {step.label: step.commands for step in walk.steps_of((ROOT / "docs" / page).read_text(encoding="utf-8"))}
+
+
+def changes(layer: Path) -> set[str]:
+    """Files that the layer has, or hides."""
+    return {found for folder, _, files in os.walk(layer) for each in files
+            if not KEPT.match(found := os.path.relpath(os.path.join(folder, each), layer))}
+
+
+def put_into(root: Path, packages: dict[str, Path], *names: str) -> str:
+    """Copies packages to where the booted system sees them; their paths there."""
+    for name in names:
+        shutil.copy(packages[name], root / "var/tmp")
+    return " ".join(f"/var/tmp/{packages[name].name}" for name in names)
+
+
+def lost(report: str) -> int:
+    return int(re.search(r"Queries lost:\s+(\d+)", report)[1])
+
+
+def test_installed_configured_upgraded_under_load_and_removed(packages, root, system):
+    before = changes(root[1])
+    held = put_into(root[0], packages, "hedgerow", "hedgerow-node", "hkv")
+    system.run(f"dpkg --install {held}", timeout=120)
+    # Without a configuration the units are skipped, and no unit has failed.
+    for unit in ("hedgerowd", "hedgerow-node"):
+        assert system.run(f"systemctl is-enabled {unit}").strip() == "enabled"
+        assert system.run(f"systemctl is-active {unit}", check=False).strip() == "inactive"
+    assert system.run("systemctl --failed --plain --no-legend").strip() == ""
+    assert system.run("stat -c '%U %G %a' /etc/hedgerow /etc/hedgerow-node").split() == [
+        "root", "hedgerow", "750", "root", "hedgerow-node", "750"]
+
+    system.run(NETWORK)
+    page = typed_in("install.md")
+    assert "sound (1 services, 2 backends)" in system.run(page["configure"])
+    assert system.run(page["serve"]).startswith("192.0.2.1\n")
+    system.run("man hedgerow > /dev/null && python3 -c 'import hkv'")
+
+    # Another instance beside it, which outlives a stop of the first.
+    second = page["configure"].split("<<'END'\n")[1].split("END\n")[0].replace("10.99.0.53", "10.99.0.54")
+    (root[0] / "etc/hedgerow/second.yaml").write_text(
+        f"instance: second\ninterface: hr1\nadmin: {{socket: /run/hedgerow/second.sock}}\nmetrics: {{listen: '127.0.0.1:9470'}}\n{second}", encoding="utf-8")
+    system.run("chgrp hedgerow /etc/hedgerow/second.yaml; chmod 640 /etc/hedgerow/second.yaml; systemctl start hedgerowd@second")
+    assert system.run(ASK.replace(".53", ".54")).strip() == "192.0.2.1"
+    system.run("systemctl stop hedgerowd && hedgerow status --socket /run/hedgerow/second.sock && systemctl start hedgerowd")
+
+    # The same package again, as an upgrade does it: the old daemon ends and the new one takes over.
+    (root[0] / "var/tmp/queries").write_text("www.example.test A\n", encoding="ascii")
+    daemon = system.run("systemctl show --property=MainPID --value hedgerowd").strip()
+    load = system.start("dnsperf -s 10.99.0.53 -d /var/tmp/queries -Q 2000 -l 8")
+    system.run(f"sleep 2; dpkg --install {put_into(root[0], packages, 'hedgerow')}", timeout=120)
+    report, _ = load.communicate(timeout=60)
+    assert system.run("systemctl show --property=MainPID --value hedgerowd").strip() not in (daemon, "0")
+    assert int(re.search(r"Queries completed:\s+(\d+)", report)[1]) > 8000, report
+    assert lost(report) == 0, report
+
+    system.run("dpkg --purge hedgerow hedgerow-node hkv", timeout=120)
+    assert system.run(ASK, check=False).strip() != "192.0.2.1"
+    assert system.run("ls /sys/fs/bpf/hedgerow 2>/dev/null; ip -brief link | grep ^hr", check=False) == ""
+    assert changes(root[1]) - before == set()
+
+
+def test_a_node_is_there_again_with_what_it_stored_after_a_reboot(packages, root):
+    booted = Booted(root[0], f"hr{os.getpid()}")
+    try:
+        held = put_into(root[0], packages, "hedgerow-node", "hkv")
+        booted.run(f"dpkg --install {held}", timeout=120)
+        (root[0] / "etc/hedgerow-node/node.yaml").write_text(NODE_YAML, encoding="utf-8")
+        booted.run("umask 027; head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \\n' > /etc/hedgerow-node/cluster.key; "
+                   "chgrp hedgerow-node /etc/hedgerow-node/*; chmod 640 /etc/hedgerow-node/*; systemctl start hedgerow-node")
+        booted.run(f"until {HKV} put name alice; do sleep 0.1; done")
+    finally:
+        booted.end()
+    booted = Booted(root[0], f"hr{os.getpid()}")
+    try:
+        assert booted.run(f"until {HKV} get name 2>/dev/null; do sleep 0.1; done").strip() == "alice"
+    finally:
+        booted.end()
+
+
+@pytest.mark.long
+def test_a_bare_debian_12_answers_through_the_vip_within_five_minutes(packages, tmp_path):
+    """No compiler, nothing of this machine: debootstrap, the packages and what they need from the distribution's archive."""
+    if "bookworm" not in Path("/etc/os-release").read_text(encoding="utf-8"):
+        pytest.skip("the packages of this build are for another distribution")
+    page = typed_in("install.md")
+    install = page["packages"].replace("apt install", "apt-get install -y --no-install-recommends")
+    archive = subprocess.run(["tar", "-C", packages["hedgerow"].parent, "-c", "."], capture_output=True, check=True, timeout=30).stdout
+    done = subprocess.run(
+        [ROOT / "deploy/dev/chroot_trial.sh", "--suite", "bookworm", "--keep", "sh", "-euc",
+         "mkdir /root/packages; tar -x -C /root/packages; export DEBIAN_FRONTEND=noninteractive; apt-get update; "
+         "apt-get install -y --no-install-recommends systemd systemd-sysv dbus iproute2 dnsmasq-base bind9-dnsutils; "
+         f"cd /root/packages; date +begun=%s; {install} date +done=%s; ! command -v cc gcc clang make"],
+        input=archive, capture_output=True, check=False, timeout=900)
+    said = done.stdout.decode(errors="replace")
+    kept = re.search(r"^kept: (\S+)", said, re.MULTILINE)
+    try:
+        assert done.returncode == 0, said[-3000:] + done.stderr.decode(errors="replace")[-2000:]
+        begun, installed = (int(re.search(rf"^{word}=(\d+)", said, re.MULTILINE)[1]) for word in ("begun", "done"))
+        booted = Booted(Path(kept[1]), f"hr{os.getpid()}")
+        try:
+            booted.run(NETWORK)
+            started = time.monotonic()
+            booted.run(page["configure"])
+            assert booted.run(page["serve"]).startswith("192.0.2.1\n")
+            took = installed - begun + time.monotonic() - started
+        finally:
+            booted.end()
+        print(f"from apt to the first answer: {took:.0f} s")
+        assert took < 300
+    finally:
+        if kept:
+            subprocess.run(["rm", "-rf", "--one-file-system", kept[1]], check=True, timeout=120)

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`hedgerow sysdump`: one archive for a report of a fault."""
+
+import json
+import stat
+import tarfile
+from pathlib import Path
+
+from harness.dns import who_answers
+from harness.product import VIP4
+
+KEY = "5eed" * 8
+
+
+def read(archive: Path) -> dict[str, str]:
+    with tarfile.open(archive) as tar:
+        return {Path(member.name).name: tar.extractfile(member).read().decode(errors="replace")
+                for member in tar.getmembers() if member.isfile()}
+
+
+def test_it_has_what_a_reader_needs_and_neither_keys_nor_payloads(stack, tmp_path):
+    product = stack.product
+    config = product.config()
+    config["services"][0]["cluster"] = {"id": 7, "key": KEY}
+    product.up(config)
+    assert who_answers(stack.lab.client, VIP4)
+    archive = tmp_path / "dump.tar.gz"
+    done = json.loads(product.admin("sysdump", "--out", str(archive), "--json").stdout)
+    assert done["file"] == str(archive) and stat.S_IMODE(archive.stat().st_mode) == 0o600
+    parts = read(archive)
+    assert sorted(parts) == sorted(done["parts"]) and len(parts) > 20
+    assert json.loads(parts["status.json"])["instance"] == product.instance
+    for part, text in (("status.txt", "requests"), ("qdiscs.txt", "qdisc"), ("routes.txt", VIP4), ("links.txt", "hr0"),
+                       ("programs.txt", "hr_splitter"), ("config.yaml", "delay"), ("machine.txt", "Linux")):
+        assert text in parts[part], f"{part}: {parts[part][:2000]}"
+    assert KEY not in "".join(parts.values()) and "(hidden)" in parts["config.yaml"]
+
+
+def test_without_a_daemon_it_says_so_in_the_part_and_packs_the_rest(stack, tmp_path):
+    archive = tmp_path / "dump.tar.gz"
+    done = stack.product.run("sysdump", "--socket", tmp_path / "none.sock", "--out", archive)
+    assert done.returncode == 0, done.stderr
+    parts = read(archive)
+    assert "exit code 3" in parts["status.txt"] and "Linux" in parts["machine.txt"]
+
+
+def test_a_folder_that_does_not_exist_is_an_error_that_names_it(stack, tmp_path):
+    done = stack.product.run("sysdump", "--out", tmp_path / "none/dump.tar.gz")
+    assert done.returncode == 1 and str(tmp_path / "none") in done.stderr
