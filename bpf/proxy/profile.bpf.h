@@ -8,6 +8,7 @@
 
 #include "bpf/net/parse.bpf.h"
 #include "bpf/proxy/config.bpf.h"
+#include "bpf/proxy/locate.bpf.h"
 
 /* A UDP payload within an skb. */
 struct hr_payload {
@@ -46,10 +47,12 @@ HR_INLINE int hr_load_word(struct __sk_buff *skb, struct hr_payload payload, __u
 
 HR_INLINE int hr_match_holds(struct __sk_buff *skb, struct hr_payload payload, const struct hr_match *match) {
   int negated = match->flags & HR_MATCH_NOT;
+  __u32 offset = match->offset;
   __u64 word;
 
   if (!match->bytes) return 1;
-  if (hr_load_word(skb, payload, match->offset, match->bytes, &word)) return negated != 0;
+  if (match->flags & HR_MATCH_AT_MARK) offset += hr_located_mark();
+  if (hr_load_word(skb, payload, offset, match->bytes, &word)) return negated != 0;
   return ((word & match->mask) == match->value) != negated;
 }
 
@@ -158,6 +161,26 @@ HR_INLINE int hr_read_correlation(struct __sk_buff *skb, struct hr_payload paylo
   return 0;
 }
 
+/* What was located last, into a key field that is aligned to 8. */
+HR_INLINE int hr_take_located(__u8 correlation[HR_CORRELATION_BYTES]) {
+  struct hr_locating *in = hr_the_locating();
+
+  if (!in) return -1;
+  ((__u64 *)correlation)[0] = in->located.correlation[0];
+  ((__u64 *)correlation)[1] = in->located.correlation[1];
+  return 0;
+}
+
+/* Of a request or a reply in a packet, wherever they stand. Called before any match, which may count from what it finds. */
+HR_INLINE int hr_correlation_of(struct __sk_buff *skb, struct hr_payload payload, const struct hr_service_config *config,
+                                __u32 config_id, int is_reply, __u8 correlation[HR_CORRELATION_BYTES]) {
+  const struct hr_field *field = is_reply ? &config->profile.reply_correlation : &config->profile.request_correlation;
+
+  if (field->pairing < HR_PAIR_PATH) return hr_read_correlation(skb, payload, field, correlation);
+  if (hr_locate(skb, config_id, payload.offset, payload.bytes, is_reply)) return -1;
+  return hr_take_located(correlation);
+}
+
 /* ---- The same on a parked copy, whose bytes are plain memory: an order of magnitude cheaper than a helper's copy. -- */
 
 HR_INLINE int hr_parked_match_holds(const struct hr_parked *parked, __u32 payload_bytes, const struct hr_match *match) {
@@ -165,6 +188,7 @@ HR_INLINE int hr_parked_match_holds(const struct hr_parked *parked, __u32 payloa
   __u64 offset = match->offset;
 
   if (!match->bytes) return 1;
+  if (match->flags & HR_MATCH_AT_MARK) offset += hr_located_mark();
   if (offset + match->bytes > payload_bytes) return negated != 0;
   offset += sizeof(struct udphdr);
   HR_KEEP_BOUND(offset);

@@ -129,8 +129,9 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
   key.client = packet->destination;
   key.client_port_be = packet->destination_port_be;
   key.service = reply->service_id;
-  if (hr_is_unpaired(&profile->reply_correlation) || !hr_is_reply(skb, payload, profile) ||
-      hr_read_correlation(skb, payload, &profile->reply_correlation, key.correlation)) {
+  if (hr_is_unpaired(&profile->reply_correlation) ||
+      hr_correlation_of(skb, payload, reply->config, reply->config_id, 1, key.correlation) ||
+      !hr_is_reply(skb, payload, profile)) {
     if (!reply->known) return hr_pass_unknown();
     if (hr_goes_direct(skb, packet, 0, reply)) return TC_ACT_UNSPEC;
     if (hr_is_unpaired(&profile->reply_correlation)) {
@@ -236,7 +237,7 @@ HR_INLINE struct hr_answer hr_judge_unreachable(struct __sk_buff *skb, const str
   key.client = quoted->source;
   key.client_port_be = quoted->source_port_be;
   key.service = reply->service_id;
-  if (hr_read_correlation(skb, payload, &reply->config->profile.request_correlation, key.correlation)) {
+  if (hr_correlation_of(skb, payload, reply->config, reply->config_id, 0, key.correlation)) {
     /* The quotation is too short to identify the request (RFC 792 promises 8 bytes), which stays parked until it is due. */
     if (reply->untracked) return answer;
     answer.verdict = HR_VERDICT_DROP;
