@@ -50,10 +50,10 @@ def snmp(lab, command: str, access: list[str], *words: str):
 @pytest.mark.parametrize("number, access", [(0, V2C), (1, V3)], ids=["v2c", "v3"])
 def test_snmpget_is_answered_by_the_standby_while_the_leader_stalls(product, servers, lab, number, access):
     name = up(product, "snmp.md", number)
-    assert snmp(lab, "snmpget", access, SYS_NAME).stdout.strip().endswith("STRING: a")
+    assert snmp(lab, "snmpget", access, SYS_NAME).stdout.strip().endswith('STRING: "a"')
     servers["a"].stall()
     answer = snmp(lab, "snmpget", access, SYS_NAME)
-    assert answer.stdout.strip().endswith("STRING: b"), answer.stderr
+    assert answer.stdout.strip().endswith('STRING: "b"'), answer.stderr
     servers["a"].resume()
     wait_until(lambda: product.figure("losers_dropped", name) >= 1, what="the leader's late answer dropped")
     assert product.figure("won_by_hedge", name) >= 1
@@ -122,7 +122,7 @@ def dnsmasq(folder):
 def unbound(folder):
     path = folder / "unbound.conf"
     path.write_text(f"server:\n  interface: {LISTEN}\n  port: 5301\n  username: \"\"\n  chroot: \"\"\n  directory: \"{folder}\"\n  use-syslog: no\n"
-                    f"  pidfile: \"{folder}/pid\"\n  do-daemonize: no\n  module-config: iterator\n  cache-max-ttl: 0\nremote-control:\n  control-enable: no\n"
+                    f"  pidfile: \"{folder}/pid\"\n  do-daemonize: no\n  module-config: iterator\n  cache-max-ttl: 0\n  local-zone: \"test.\" nodefault\nremote-control:\n  control-enable: no\n"
                     + written("resolvers.md", "unbound"))
     return ["/usr/sbin/unbound", "-d", "-c", path]
 
