@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from bench.outcome import Check
-from chaos import flood, no_false_elections, rotate_keys, upgrade
+from chaos import flood, network, no_false_elections, rotate_keys, upgrade
 from deploy.lab import CommandFailed
 
 
@@ -55,4 +55,5 @@ ALL = (
            lambda rows: int(sum(row["seconds"] for row in rows))),
     Beside("rotate-keys", rotate_keys.main, ("--changes=3", "--quiet-wait=0"), ("changes of all keys",),
            lambda rows: sum(row["changes"] for row in rows)),
+    Beside("network", network.main, ("--changes=10", "--quick"), ("changes",), lambda rows: sum(row["changes"] for row in rows)),
 )

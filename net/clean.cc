@@ -14,6 +14,7 @@
 #include "net/tc/clsact.h"
 #include "net/netlink/link.h"
 #include "net/netlink/route.h"
+#include "net/netlink/uplink_route.h"
 #include "net/tc/tc_attach.h"
 #include "net/tc/tcx.h"
 
@@ -108,7 +109,32 @@ class Cleaner {
       return;
     }
     for (const VipRoute& route : *routes) {
+      RemoveRules(route.vip);
+      RemoveUplinkRoutes(route.vip);
       Note(DeleteVipRoute(route), absl::StrCat("route ", route.vip.ToString(), " dev ", link.name));
+    }
+  }
+
+  void RemoveRules(const IpAddress& vip) {
+    const auto rules = ListVipRules();
+    if (!rules.ok()) {
+      report_.failures.push_back(absl::StrCat("routing rules: ", rules.status().message()));
+      return;
+    }
+    for (const VipRule& rule : *rules) {
+      if (rule.vip == vip) Note(DeleteVipRule(rule), absl::StrCat("routing rule ", rule.priority, " to ", vip.ToString()));
+    }
+  }
+
+  void RemoveUplinkRoutes(const IpAddress& vip) {
+    const auto routes = ListUplinkRoutes();
+    if (!routes.ok()) {
+      report_.failures.push_back(absl::StrCat("routes by uplinks: ", routes.status().message()));
+      return;
+    }
+    for (const VipRoute& route : *routes) {
+      if (route.vip == vip)
+        Note(DeleteUplinkRoute(route), absl::StrCat("route ", vip.ToString(), " dev ", LinkName(route.ifindex)));
     }
   }
 

@@ -24,7 +24,7 @@ VARIABLES
   acks,       \* acks[t][n]: up to where n has acknowledged the log of t's leader, above committed[t]; else 0
   committed,  \* committed[t]: up to where a majority has acknowledged that log
   tally,      \* tally[n]: whose votes candidate n has been given, its own left out
-  said,       \* said[n]: the highest term that n has promised anything in, and the candidates that it has given its vote there
+  promised,   \* promised[n]: the highest term that n has promised anything in, and the candidates that it has given its vote there
   \* What a node's storage holds: a disk, or in memory mode the page cache. An entry is the term it was made in.
   log, term, vote,
   \* A node's process.
@@ -36,12 +36,12 @@ VARIABLES
   ring,       \* records in the order of their reservation
   limbo       \* planted mistakes: a record that is neither in the ring nor in what is stored
 
-sent == <<led, leaderLog, acks, committed, tally, said>>
+sent == <<led, leaderLog, acks, committed, tally, promised>>
 stored == <<log, term, vote>>
 process == <<role, phase, upto>>
 kernel == <<view, ring>>
 vars ==
-  <<led, leaderLog, acks, committed, tally, said, log, term, vote, role, phase, upto, view, ring, limbo>>
+  <<led, leaderLog, acks, committed, tally, promised, log, term, vote, role, phase, upto, view, ring, limbo>>
 
 -----------------------------------------------------------------------------
 Max(a, b) == IF a > b THEN a ELSE b
@@ -60,7 +60,7 @@ Request(n) == [term |-> term[n], from |-> n, index |-> Len(log[n]), last |-> Las
 
 \* What a promise binds is settled when it is decided, under the lock or by the process; its answer may be sent later.
 Say(n, t, candidates) ==
-  said' = [said EXCEPT ![n] = [term |-> t, votes |-> candidates \union (IF t = @.term THEN @.votes ELSE {})]]
+  promised' = [promised EXCEPT ![n] = [term |-> t, votes |-> candidates \union (IF t = @.term THEN @.votes ELSE {})]]
 
 \* The vote reaches its candidate, if that still is one; a node that votes is none any more.
 GiveVote(n, t, candidate) ==
@@ -101,7 +101,7 @@ Answers(n) ==
 ElectionSafety == \A t \in Terms : Cardinality(led[t]) <= 1
 
 \* R7, across kernel and process, across restarts of either.
-OneVotePerTerm == \A n \in Nodes : Cardinality(said[n].votes) <= 1
+OneVotePerTerm == \A n \in Nodes : Cardinality(promised[n].votes) <= 1
 
 \* Raft section 5.3: of what nodes hold, in their storage or in the ring, and of what leaders have sent.
 Logs == {HeldLog(n) : n \in Nodes} \union {leaderLog[t] : t \in Terms}
@@ -120,9 +120,9 @@ AcknowledgedIsHeld ==
     IN ~IsQuorum(without)
 
 \* R7 as others see it: no node speaks in a term below one in which it has promised something. ReadIndex needs this.
-TermsNeverGoDown == \A n \in Nodes : \A t \in Answers(n) : t >= said[n].term
+TermsNeverGoDown == \A n \in Nodes : \A t \in Answers(n) : t >= promised[n].term
 TermsOnlyGrow ==
-  [][\A n \in Nodes : phase'[n] = "gone" \/ (said'[n].term >= said[n].term /\ term'[n] >= term[n])]_vars
+  [][\A n \in Nodes : phase'[n] = "gone" \/ (promised'[n].term >= promised[n].term /\ term'[n] >= term[n])]_vars
 
 \* The kernel knows what the process knows and what it has put into the ring, nothing else; so the ring is enough for a
 \* process that starts again.

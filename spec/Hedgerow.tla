@@ -10,7 +10,7 @@ Init ==
   /\ acks = [t \in Terms |-> [n \in Nodes |-> 0]]
   /\ committed = [t \in Terms |-> 0]
   /\ tally = [n \in Nodes |-> {}]
-  /\ said = [n \in Nodes |-> Silent]
+  /\ promised = [n \in Nodes |-> Silent]
   /\ log = [n \in Nodes |-> <<>>]
   /\ term = [n \in Nodes |-> 0]
   /\ vote = [n \in Nodes |-> NoNode]
@@ -43,12 +43,12 @@ Symmetry == Permutations(Split) \union Permutations(Nodes \ Split)
    - of a term that every node has left, what its leader sent and what was acknowledged, but for what a majority
      acknowledged: no node takes or answers an append of it any more;
    - the vote of a node that acts as one in a term that has its leader: it votes there no more;
-   - what such a node said: it is in its term and vote. *)
+   - what such a node promised: it is in its term and vote. *)
 IsOver(t) ==
   \A n \in Nodes : phase[n] = "gone" \/ (term[n] > t /\ \A r \in Pending(n) : r.kind = "append" => r.term > t)
 Essence ==
   << [t \in Terms |-> IF IsOver(t) THEN <<{}, CommittedLog(t)>> ELSE <<led[t], leaderLog[t], acks[t]>>],
-     committed, tally, [n \in Split |-> said[n]],
+     committed, tally, [n \in Split |-> promised[n]],
      log, term,
      [n \in Nodes |-> IF n \notin Split /\ role[n] = "follower" /\ term[n] > 0 /\ led[term[n]] # {} THEN NoNode
                       ELSE vote[n]],

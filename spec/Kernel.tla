@@ -54,7 +54,7 @@ KernelAnswers(n, i) ==
   LET record == ring[n][i]
   IN /\ record.st = "taken"
      /\ ring' = [ring EXCEPT ![n][i].st = "full"]
-     /\ UNCHANGED <<led, leaderLog, said>>
+     /\ UNCHANGED <<led, leaderLog, promised>>
      /\ IF record.kind = "append" THEN Acknowledge(n, record.term, record.index) /\ UNCHANGED tally
         ELSE GiveVote(n, record.term, record.for) /\ UNCHANGED <<acks, committed>>
      /\ UNCHANGED <<stored, process, view, limbo>>

@@ -93,7 +93,7 @@ WriteTooLate(n) ==
   /\ UNCHANGED <<sent, process, kernel>>
 
 -----------------------------------------------------------------------------
-\* Raft, by the process. What is promised is in storage before it is said; the two are one step here, because a death
+\* Raft, by the process. What is promised is in storage before it is sent; the two are one step here, because a death
 \* between them is a message that was lost.
 
 \* Any higher term: a node that has heard of one takes it before it stands. A leader may have stepped down before.
@@ -126,7 +126,7 @@ AdoptTerm(n, t) ==
   /\ SetTerm(n, t, NoNode)
   /\ role' = [role EXCEPT ![n] = "follower"]
   /\ tally' = [tally EXCEPT ![n] = {}]
-  /\ UNCHANGED <<led, leaderLog, acks, committed, said, log, phase, upto, kernel, limbo>>
+  /\ UNCHANGED <<led, leaderLog, acks, committed, promised, log, phase, upto, kernel, limbo>>
 
 BecomeLeader(n) ==
   LET t == term[n]
@@ -136,14 +136,14 @@ BecomeLeader(n) ==
      /\ led' = [led EXCEPT ![t] = @ \union {n}]
      /\ leaderLog' = [leaderLog EXCEPT ![t] = log[n]]
      /\ tally' = [tally EXCEPT ![n] = {}]
-     /\ UNCHANGED <<acks, committed, said, stored, phase, upto, kernel, limbo>>
+     /\ UNCHANGED <<acks, committed, promised, stored, phase, upto, kernel, limbo>>
 
 \* A leader that does not hear a majority. One that acts as one may as well fall silent.
 StepDown(n) ==
   /\ IsFree(n) /\ n \in Split /\ role[n] # "follower"
   /\ role' = [role EXCEPT ![n] = "follower"]
   /\ tally' = [tally EXCEPT ![n] = {}]
-  /\ UNCHANGED <<led, leaderLog, acks, committed, said, stored, phase, upto, kernel, limbo>>
+  /\ UNCHANGED <<led, leaderLog, acks, committed, promised, stored, phase, upto, kernel, limbo>>
 
 Propose(n) ==
   LET t == term[n]
@@ -185,7 +185,7 @@ Restart(n) ==
   /\ ring' = [ring EXCEPT ![n] =
        [i \in 1 .. Len(@) |-> IF @[i].st = "written" THEN [@[i] EXCEPT !.st = "full"] ELSE @[i]]]
   /\ limbo' = IF Fault = "release_before_write" THEN [limbo EXCEPT ![n] = NoRecord] ELSE limbo
-  /\ UNCHANGED <<led, leaderLog, acks, committed, said, log, term, vote>>
+  /\ UNCHANGED <<led, leaderLog, acks, committed, promised, log, term, vote>>
 
 \* The host starts anew. In memory mode nothing is left; the node may not use its old identity and is a voter no more.
 \* In disk mode the disk is left.
@@ -204,12 +204,12 @@ RebootMemory(n) ==
   /\ term' = [term EXCEPT ![n] = 0]
   /\ vote' = [vote EXCEPT ![n] = NoNode]
   /\ Forget(n, IF Fault = "old_identity" THEN "free" ELSE "gone")
-  /\ said' = IF Fault = "old_identity" THEN said ELSE [said EXCEPT ![n] = Silent]
+  /\ promised' = IF Fault = "old_identity" THEN promised ELSE [promised EXCEPT ![n] = Silent]
 RebootDisk(n) ==
   /\ Mode = "disk" /\ n \in Split
   /\ Forget(n, "draining")
   /\ vote' = IF Fault = "vote_forgotten" THEN [vote EXCEPT ![n] = NoNode] ELSE vote
-  /\ UNCHANGED <<said, log, term>>
+  /\ UNCHANGED <<promised, log, term>>
 
 ProcessStep(n) ==
   \/ Fence(n) \/ Drained(n) \/ Open(n)

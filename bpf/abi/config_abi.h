@@ -229,9 +229,10 @@ struct hr_service_policy {
   __u32 switches;  /* enum hr_switch */
   __u32 drained;   /* mask of places that get nothing new while another is there */
   __u32 preferred; /* place preferred to the leader, + 1; 0 = none */
-  __u32 pad0;
+  __u32 moved;     /* mask of places whose uplink was another one before moved_ns */
   __u64 delay_ns; /* of requests that come now; 0 = the id stands for no service */
-  __u64 pad[5];
+  __u64 moved_ns; /* CLOCK_MONOTONIC; what was sent to them earlier may have been lost on an uplink that was down */
+  __u64 pad[4];
 };
 HR_STATIC_ASSERT(sizeof(struct hr_service_policy) == 64, "one cache line");
 
@@ -253,7 +254,8 @@ struct hr_backend {
   __u16 service; /* service id */
   __u32 uplink_ifindex;
   __u8 index; /* service-local index */
-  __u8 pad[7];
+  __u8 pad[3];
+  __u32 also_ifindex; /* another interface by which its replies may come: a former uplink, or the source address's; 0 = none */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_backend) == 32, "hr_backend is 32 bytes");
 

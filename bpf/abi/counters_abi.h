@@ -60,6 +60,7 @@
   X(29, HR_EXTRA_SENDS, extra_sends, hedging, \
     "datagrams beyond the first of each request: hedges, second copies around a suspect backend, probes, handovers. " \
     "The whole extra load: divide by `hedgerow_requests_total`") \
-  X(30, HR_FLOWS, flows, packets, "profile `flow`: flows that began") \
-  X(31, HR_FLOWS_MOVED, flows_moved, packets, "profile `flow`: flows that went on with another backend, because theirs was down or removed")
+  X(30, HR_REFUSALS, refusals, packets, "TCP resets and port unreachables that answered for a VIP's ports without a service") \
+  X(31, HR_FLOWS, flows, packets, "profile `flow`: flows that began") \
+  X(32, HR_FLOWS_MOVED, flows_moved, packets, "profile `flow`: flows that went on with another backend, because theirs was down or removed")
 /* clang-format on */

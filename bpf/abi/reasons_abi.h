@@ -83,8 +83,9 @@
   X(34, HR_REASON_STALE, stale, dropped, "an answer to an older request with the same key, or to another question", \
     "nothing: the client has given that request up; many of them: somebody guesses answers") \
   X(35, HR_REASON_LOSER_FRAGMENT, loser_fragment, dropped, "a later fragment of a dropped datagram", "nothing") \
-  X(36, HR_REASON_SINK, sink, dropped, "sent to a VIP, but to no service on it", \
-    "mend the client's port, or add the service") \
+  X(36, HR_REASON_SINK, sink, dropped, \
+    "sent to a VIP, but to no service on it, and not answered: neither TCP nor UDP, a fragment, or more than 1,000 a second", \
+    "mend the client's port, or add the service; `hedgerow_refusals_total` counts what was answered") \
   X(37, HR_REASON_CLOCK_STALE, clock_stale, dropped, \
     "a lap of an older epoch", "nothing: the clock was started anew") \
   X(38, HR_REASON_SEND_FAILED, send_failed, dropped, "a rewritten packet could not be sent on", \

@@ -75,7 +75,11 @@ enum hr_request_flags {
   HR_REQUEST_NO_BUDGET = 1u << 2,   /* the budget had no hedge left for it (counted once) */
   HR_REQUEST_PUSHED_BACK = 1u << 3, /* a hedge was already held back because a backend asked for it (counted once) */
   HR_REQUEST_ONLY_DRAINED = 1u << 4, /* a hedge was already not made, for only drained backends were left (counted once) */
+  /* 1u << 5 and 6: the way by which it came */
 };
+/* enum hr_way (bpf/proxy/way.bpf.h), in an hr_request's flags. */
+#define HR_REQUEST_BY(way) ((way) << 5)
+#define HR_REQUEST_WAY(flags) (((flags) >> 5) & 3)
 
 /* A request's client is one of so many places in `clients`. */
 #define HR_CLIENT_BITS 12
@@ -175,7 +179,8 @@ struct hr_flow {
   __u64 untracked_ns; /* last packet that was forwarded untracked: its answer finds no tracked request */
   __u64 hedged_ns;    /* last time more than one backend was asked: a loser may answer late */
   __u32 id;
-  __u32 closing; /* TCP: 1 = a FIN or RST was seen since the last SYN */
+  __u16 closing; /* TCP: 1 = a FIN or RST was seen since the last SYN */
+  __u16 way;     /* enum hr_way, of the client's last packet */
 };
 
 /* Key of the fragment map (LRU): RFC 791 / RFC 8200 identification of one fragmented datagram. */
@@ -194,7 +199,8 @@ enum hr_fragment_action {
 };
 struct hr_fragment {
   __u64 seen_ns;
-  __u32 action;
+  __u16 action;
+  __u16 way; /* enum hr_way, where `action` is to a client */
   __u32 id;
 };
 
@@ -368,7 +374,8 @@ struct hr_wheel {
   __u32 pool_made;     /* high-water mark of `pool` */
   __u32 cold_used;     /* references behind the hot sets */
   __u32 write_pad;
-  __u64 write_pad2[13];
+  __u64 unreachables_ns; /* up to when the port unreachables that were said have used up the limit (refuse.bpf.h) */
+  __u64 write_pad2[12];
 
   struct hr_fine_slot fine[HR_FINE_SLOTS];
   __u32 coarse[HR_COARSE_SLOTS];

@@ -30,7 +30,7 @@ enum hr_trace_flags {
   HR_TRACE_FAILOVER = 1u << 0, /* this send costs no budget */
   HR_TRACE_HINTED = 1u << 1,   /* it goes to the backend that a nack named as the leader */
   HR_TRACE_RELEASED = 1u << 2, /* this nack is on its way to become the next attempt */
-  HR_TRACE_ICMP = 1u << 3,     /* this nack is an ICMP port unreachable */
+  HR_TRACE_ICMP = 1u << 3,     /* this nack is an ICMP "unreachable" */
 };
 
 /* One event, in the tracer's ring. The request's own fields are as they were right after it. */

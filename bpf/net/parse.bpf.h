@@ -51,7 +51,8 @@ struct hr_packet {
   __u8 fragment;       /* enum hr_fragment_kind */
   __u8 plain;          /* no IPv4 options, no IPv6 extension headers */
   __u32 fragment_id;
-  __u32 trace;         /* the tracer that asked for such a request; set by hr_trace_match() */
+  __u16 trace;         /* the tracer that asked for such a request; set by hr_trace_match() */
+  __u16 way;           /* enum hr_way; set by the splitter */
 };
 
 struct hr_ipv6_fragment_header {

@@ -33,6 +33,9 @@ HR_MAPPED_ARRAY(doorbell, 1, struct hr_node_doorbell);
 /* By position. Written by the process, in step with configuration and neighbours. */
 HR_ARRAY(members, HR_NODE_MEMBERS, struct hr_node_peer);
 
+/* Written by the process before it attaches the XDP program. */
+HR_ARRAY(xdp_hook, 1, struct hr_node_hook);
+
 HR_PER_CPU(node_stats, 1, struct hr_node_stats);
 
 /* Ethernet, IPv6 and UDP headers take 62 bytes: they end where the answer begins, which so stands at a multiple of 8. */

@@ -29,7 +29,7 @@ struct hr_reply {
   struct hr_service_config *config;
   struct hr_backend_state *backend_state;
   struct hr_stats *service_stats;
-  __u32 *flow_closing; /* the flow's; null: no flow */
+  __u16 *flow_closing; /* the flow's; null: no flow */
   __u64 now_ns;
   __u32 config_id;
   __u32 service_id;
@@ -37,7 +37,8 @@ struct hr_reply {
   __u32 index; /* of the backend within the service */
   __u32 known;     /* there is a flow, or a socket that is connected to the VIP: the client asked through the proxy */
   __u32 untracked; /* the client has lately sent requests that were forwarded untracked */
-  __u32 hedged;    /* and requests for which more than one backend was asked */
+  __u16 hedged;    /* and requests for which more than one backend was asked */
+  __u16 way;       /* enum hr_way: how the answer goes back */
 };
 
 HR_INLINE struct hr_request *hr_find_request(const struct hr_request_key *key, __u64 *reference) {

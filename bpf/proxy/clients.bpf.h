@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * May this packet use a VIP? A VIP serves its host: what a socket here sends passes. What this host forwards, for a container,
- * a virtual machine or another host, passes from the networks that the service lists. The kernel tells them apart:
- * ingress_ifindex (skb_iif) is 0 unless the packet has come in from an interface. Called by the splitter, for each packet.
+ * a virtual machine or another host, passes from the networks that the service lists, and so does what a child of an uplink
+ * sends. The kernel tells the former: ingress_ifindex (skb_iif) is 0 unless the packet has come in from an interface; way.bpf.h
+ * tells the latter. Called by the splitter, for each packet.
  */
 #pragma once
 
 #include "bpf/proxy/stats.bpf.h"
+#include "bpf/proxy/way.bpf.h"
 
 /* 1: the source is in one of the service's networks, which are of its VIP's family. */
 HR_GLOBAL int hr_lists_client(const struct hr_service_config *config, const struct hr_address *source) {
@@ -26,7 +28,7 @@ HR_INLINE int hr_may_use_vip(const struct __sk_buff *skb, const struct hr_packet
                              const struct hr_service_config *config, __u32 service_id) {
   struct hr_address source;
 
-  if (!skb->ingress_ifindex) return 1;
+  if (!skb->ingress_ifindex && packet->way != HR_WAY_STRANGER) return 1;
   source = packet->source;
   if (config && hr_lists_client(config, &source)) return 1;
   hr_reason(hr_stats_of(service_id), HR_REASON_NOT_A_CLIENT);

@@ -11,6 +11,8 @@
 
 #include <linux/pkt_cls.h>
 
+#define HR_PACKET_HOST 0 /* PACKET_HOST of linux/if_packet.h */
+
 #define HR_STEPS_PER_LAP 4096 /* slots and requests looked at */
 /*
  * A lap looks this far ahead (in fine ticks, 3.1 and 12.6 ms) for something that waits: the period of the lap that it is
@@ -407,6 +409,16 @@ HR_INLINE int hr_lap(struct __sk_buff *skb, __u32 epoch) {
   return hr_send_round(skb, epoch, pause);
 }
 
+/*
+ * A carrier came under the tag's address, so the kernel takes it for another host's and would send no error about it (icmp_send()
+ * in net/ipv4/icmp.c), as it does where the backend's neighbour entry fails.
+ */
+HR_INLINE int hr_leave(struct __sk_buff *skb, const struct hr_request *request, const struct hr_backend *backend) {
+  bpf_skb_change_type(skb, HR_PACKET_HOST);
+  skb->mark = request->mark;
+  return bpf_redirect_neigh(backend->uplink_ifindex, 0, 0, 0);
+}
+
 /* A consumed nack becomes the next attempt of its request while that is PENDING. Global: it has a frame of its own. */
 HR_GLOBAL int hr_release(struct __sk_buff *skb, __u32 index) {
   struct hr_request *request = hr_request_at(index);
@@ -431,8 +443,7 @@ HR_GLOBAL int hr_release(struct __sk_buff *skb, __u32 index) {
   }
   if (hr_settle(&attempt, hr_is_still_wanted(request, &attempt) ? HR_OUTCOME_SENT : HR_OUTCOME_NOT_NEEDED))
     return TC_ACT_SHOT;
-  skb->mark = request->mark;
-  return bpf_redirect_neigh(backend->uplink_ifindex, 0, 0, 0);
+  return hr_leave(skb, request, backend);
 }
 
 /* A finished copy on its second pass: a clone cannot take bpf_redirect_neigh, this packet can. */
@@ -452,8 +463,7 @@ HR_INLINE int hr_send_finished(struct __sk_buff *skb, __u32 mark) {
   if (!backend) return TC_ACT_SHOT;
   if (HR_MARK_KIND(mark) == HR_MARK_HEDGE && !bpf_skb_load_bytes(skb, ETH_ALEN, &due_ns, ETH_ALEN))
     hr_record_service(service_id, HR_HISTOGRAM_FIRE_ERROR, (hr_now_ns() - due_ns) & HR_DUE_MASK);
-  skb->mark = request->mark;
-  return bpf_redirect_neigh(backend->uplink_ifindex, 0, 0, 0);
+  return hr_leave(skb, request, backend);
 }
 
 SEC("tc")

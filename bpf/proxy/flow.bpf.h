@@ -58,23 +58,30 @@ HR_INLINE struct hr_flow *hr_flow_find(struct hr_flow_key *key, __u64 lifetime_n
 
 enum hr_flow_event { HR_FLOW_PLAIN, HR_FLOW_UNTRACKED, HR_FLOW_HEDGED, HR_FLOW_CLOSING, HR_FLOW_OPENING };
 
+/* How the client's packets come (enum hr_way), beside an event. */
+#define HR_FLOW_EVENT(what) ((what) & 0xff)
+#define HR_FLOW_BY(way) ((__u32)(way) << 8)
+#define HR_FLOW_WAY(what) ((what) >> 8)
+
 /* Has this happened on the flow so lately that an answer to it may still come? */
 HR_INLINE int hr_flow_lately(__u64 event_ns, __u64 lifetime_ns, __u64 now_ns) {
   return event_ns && now_ns < event_ns + HR_FLOW_STAMP_NS + lifetime_ns;
 }
 
-/* Notes that the client may receive from the backend; cheap when the flow is known. */
+/* Notes that the client may receive from the backend, and by which way; cheap when the flow is known. `what`: event and way. */
 HR_INLINE void hr_flow_note(const struct hr_address *client, __u16 client_port_be, __u8 protocol, __u8 kind, __u16 id,
-                            __u32 value, enum hr_flow_event event, __u64 now_ns) {
+                            __u32 value, __u32 what, __u64 now_ns) {
+  __u32 event = HR_FLOW_EVENT(what);
   struct hr_flow_key key;
   struct hr_flow *known;
-  struct hr_flow fresh = {.seen_ns = now_ns, .id = value};
+  struct hr_flow fresh = {.seen_ns = now_ns, .id = value, .way = HR_FLOW_WAY(what)};
 
   hr_flow_key_of(&key, client, client_port_be, protocol, kind, id);
   known = hr_flow_look_up(&key);
   if (known && known->id == value) {
     if (now_ns > known->seen_ns + HR_FLOW_STAMP_NS) known->seen_ns = now_ns;
     if (event == HR_FLOW_UNTRACKED && now_ns > known->untracked_ns + HR_FLOW_STAMP_NS) known->untracked_ns = now_ns;
+    if (known->way != HR_FLOW_WAY(what)) known->way = HR_FLOW_WAY(what);
     if (event == HR_FLOW_CLOSING) known->closing = 1;
     if (event == HR_FLOW_OPENING) known->closing = 0;
     if (event == HR_FLOW_HEDGED && now_ns > known->hedged_ns + HR_FLOW_STAMP_NS) known->hedged_ns = now_ns;
@@ -105,7 +112,7 @@ HR_INLINE void hr_fragment_key_of(struct hr_fragment_key *key, const struct hr_p
 
 /* Called with the packet as it came in, before any rewriting. */
 HR_INLINE void hr_fragment_note(const struct hr_packet *packet, __u32 action, __u32 id, __u64 now_ns) {
-  struct hr_fragment fragment = {.seen_ns = now_ns, .action = action, .id = id};
+  struct hr_fragment fragment = {.seen_ns = now_ns, .action = action, .way = packet->way, .id = id};
   struct hr_fragment_key key;
 
   hr_fragment_key_of(&key, packet);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A newly announced leader gets the parked requests that it does not hold, because their earlier sends went elsewhere, or
- * because it has been restarted since: once for each term, outside the attempts and the budget, paced. Announcements ask
- * for it (announce.bpf.h), the clock's lap does it. Only a lap frees requests, so a request that is pending when the
+ * A leader gets the parked requests that it may have lost. A newly announced leader gets the parked requests that it does not hold, because their earlier sends went elsewhere, or
+ * because it has been restarted since: once for each term, outside the attempts and the budget, paced. One that is reached by another
+ * uplink now gets those that were sent before, which may have gone to an uplink that was down. Announcements ask
+ * for it (announce.bpf.h), and the daemon when it follows the network (MoveBackends); the clock's lap does it. Only a lap frees requests, so a request that is pending when the
  * lap looks at it keeps its place in the wheel and its bytes.
  */
 #pragma once
@@ -30,6 +31,11 @@ HR_INLINE int hr_is_lost(const struct hr_request *request, const struct hr_leade
   return request->sent_ns + holds_ns < view->since_ns;
 }
 
+/* Was it sent before the leader's uplink changed? */
+HR_INLINE int hr_is_moved(const struct hr_request *request, const struct hr_service_policy *policy, __u32 bit) {
+  return (READ_ONCE(policy->moved) & bit) && request->sent_ns < READ_ONCE(policy->moved_ns);
+}
+
 /* Sends a parked request to its service's leader, if the leader is due to get it. Returns 1 when it was tried. */
 HR_GLOBAL int hr_give_to_leader(struct __sk_buff *skb, __u32 index) {
   struct hr_request *request = hr_request_at(index);
@@ -39,6 +45,7 @@ HR_GLOBAL int hr_give_to_leader(struct __sk_buff *skb, __u32 index) {
   struct hr_service_policy *policy;
   struct hr_leader *leader;
   __u32 service_id, place, masks, waited_for, bit, again;
+  int moved;
   __u16 handed_tick;
   __u8 handed_to;
 
@@ -50,14 +57,15 @@ HR_GLOBAL int hr_give_to_leader(struct __sk_buff *skb, __u32 index) {
   policy = hr_policy_of(service_id);
   leader = bpf_map_lookup_elem(&leaders, &service_id);
   if (!config || !policy || !leader || HR_WORD_STATE(attempt.word) != HR_STATE_PENDING) return 0;
-  if (leader->view.pinned || request->sent_ns > leader->view.since_ns + HR_HANDOVER_SLACK_NS) return 0;
   if (now_ns >= request->sent_ns + config->deadline_ns || hr_is_dry(policy)) return 0;
   place = leader->view.leader & (HR_MAX_BACKENDS_PER_SERVICE - 1);
   bit = 1u << place;
+  moved = hr_is_moved(request, policy, bit);
+  if (!moved && (leader->view.pinned || request->sent_ns > leader->view.since_ns + HR_HANDOVER_SLACK_NS)) return 0;
   if (!hr_is_present(config, place)) return 0;
   masks = READ_ONCE(request->masks);
   waited_for = HR_SENT_MASK(masks) & ~HR_NOT_AWAITED_MASK(masks);
-  if ((waited_for & bit) && !hr_is_lost(request, &leader->view)) return 0;
+  if ((waited_for & bit) && !moved && !hr_is_lost(request, &leader->view)) return 0;
   /* Another backend has the request, so a leader that is being drained need not get it. */
   if (hr_is_drained(policy, place) && (waited_for & ~bit)) return 0;
   /* The leader is asked again for a request that it sent a nack for when it did not lead. */

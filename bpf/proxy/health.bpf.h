@@ -8,7 +8,7 @@
  * - It is evidence for all clients once it has a second witness: another client that waits in vain as long, or another backend that
  *   has answered the very request. The second backend counts only where the client has been the service's only one of late; where
  *   others ask as well, they must miss the backend too.
- * - An ICMP port unreachable is evidence like a silence of the same client: for all at once where that client is alone.
+ * - An ICMP "unreachable" is evidence like a silence of the same client: for all at once where that client is alone.
  *
  * Failover is not hedging: it costs no budget and is bounded in time. Called by the splitter, the clock and the reply program.
  */

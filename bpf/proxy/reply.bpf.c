@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * REPLY: TC ingress of every uplink. Sees what backends send: lets the winner's datagrams through to the client in
- * the VIP's name, drops the losers', turns a nack into the next attempt, and takes an ICMP port unreachable as the
+ * REPLY: TC ingress of every uplink, and of lo for the kernel's own errors. Sees what backends send: lets the winner's datagrams through to the client in
+ * the VIP's name, drops the losers', turns a nack into the next attempt, and takes an ICMP "unreachable" as the
  * nack it is. Takes the announcements of the services' clusters, too. A packet that is not from a backend, or not to a
  * client that asked through the proxy, passes on untouched.
  */
@@ -13,18 +13,28 @@
 #include "bpf/proxy/icmp.bpf.h"
 #include "bpf/proxy/rewrite.bpf.h"
 #include "bpf/proxy/trace.bpf.h"
+#include "bpf/proxy/way.bpf.h"
 
 #include <linux/pkt_cls.h>
 
-#define HR_VLAN_ID 0x0fff /* of the tag control information, IEEE 802.1Q */
+#define HR_GOES_ON 100 /* no verdict of the kernel's: the rewritten packet goes on where it came in */
 
-/* In the VIP's name to the client; consumes the packet. */
+#define HR_VLAN_ID 0x0fff /* of the tag control information, IEEE 802.1Q */
+#define HR_LOOPBACK_IFINDEX 1 /* in every network namespace; LOOPBACK_IFINDEX of the kernel */
+#define HR_IPV4_PROTOCOL 9    /* offsets of the protocol in an IP header */
+#define HR_IPV6_NEXT_HEADER 6
+
+/* In the VIP's name to the client; consumes the packet, unless it stays where it came in. */
 HR_INLINE int hr_deliver(struct __sk_buff *skb, struct hr_packet *packet, const struct hr_service_config *config,
                          struct hr_stats *service_stats) {
   struct hr_address vip = config->vip;
   int verdict;
 
   if (!hr_rewrite_source(skb, packet, &vip, config->port_be)) {
+    /* Reassembly forgets the socket that a fragment was assigned to; IPv6 has no reverse-path filtering to be let in by. */
+    if (hr_stays_in_place(packet->way) || (packet->way == HR_WAY_SOCKET && packet->fragment != HR_WHOLE && packet->version == 6))
+      return HR_GOES_ON;
+    if (packet->way == HR_WAY_SOCKET) hr_assign_socket(skb, packet);
     verdict = hr_give_to_client(skb);
     if (verdict >= 0) return verdict;
   }
@@ -60,6 +70,7 @@ HR_INLINE void hr_trace_reply(struct __sk_buff *skb, struct hr_packet *packet, c
 HR_INLINE int hr_act(struct __sk_buff *skb, struct hr_packet *packet, const struct hr_answer *answer,
                      const struct hr_reply *reply) {
   if (hr_tracing()) hr_trace_reply(skb, packet, answer, reply);
+  packet->way = reply->way;
   if (packet->fragment == HR_FIRST_FRAGMENT)
     hr_fragment_note(packet, answer->verdict == HR_VERDICT_PASS ? HR_FRAGMENT_TO_CLIENT : HR_FRAGMENT_DROP,
                      reply->service_id, reply->now_ns);
@@ -181,8 +192,10 @@ HR_INLINE int hr_recognise(struct __sk_buff *skb, struct hr_reply *reply, const 
   if (!found) return -1;
   reply->backend_id = *found;
   backend = bpf_map_lookup_elem(&backends, &reply->backend_id);
-  /* Only the way to the backend leads back from it; strict reverse-path filtering would say the same. */
-  if (!backend || backend->uplink_ifindex != skb->ifindex) return -1;
+  /* Only the way to the backend leads back from it, or the one before or beside it (ADR 46). Or the kernel speaks. */
+  if (!backend || (backend->uplink_ifindex != skb->ifindex && backend->also_ifindex != skb->ifindex &&
+                   skb->ifindex != HR_LOOPBACK_IFINDEX))
+    return -1;
   reply->now_ns = hr_now_ns();
   reply->index = backend->index & (HR_MAX_BACKENDS_PER_SERVICE - 1);
   reply->service_id = backend->service;
@@ -199,9 +212,11 @@ HR_INLINE int hr_recognise(struct __sk_buff *skb, struct hr_reply *reply, const 
                            .local_port_be = client_port_be, .version = version};
 
     reply->known = hr_is_owned(skb, protocol, &ends);
+    reply->way = HR_WAY_SOCKET; /* whatever it is bound to, it was found from here */
     return 0;
   }
   reply->known = 1;
+  reply->way = flow->way;
   reply->flow_closing = &flow->closing;
   reply->untracked = hr_flow_lately(flow->untracked_ns, lifetime_ns, reply->now_ns);
   reply->hedged = hr_flow_lately(flow->hedged_ns, lifetime_ns, reply->now_ns);
@@ -224,7 +239,10 @@ HR_INLINE struct hr_answer hr_judge_undelivered(const struct hr_reply *reply) {
   return answer;
 }
 
-/* A killed backend's host reports it at once: a nack for the request it quotes, and a reason to suspect the backend. */
+/*
+ * A killed backend's host, a firewall or a router on the way, or this host's own kernel reports that the backend did not get
+ * a packet: a nack for the request it quotes, and a reason to suspect the backend.
+ */
 HR_INLINE struct hr_answer hr_judge_unreachable(struct __sk_buff *skb, const struct hr_packet *quoted,
                                                 struct hr_reply *reply) {
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
@@ -256,6 +274,9 @@ HR_INLINE struct hr_answer hr_judge_unreachable(struct __sk_buff *skb, const str
     return answer;
   }
   if (HR_WORD_STATE(word) == HR_STATE_CLAIMING) return answer;
+  if (HR_WORD_STATE(word) == HR_STATE_EXPIRED && HR_WORD_WINNER(word) == HR_NO_BACKEND &&
+      (HR_SENT_MASK(request->masks) & (1u << reply->index)))
+    return hr_judge_late_nack(request, reply);
   if (HR_WORD_STATE(word) != HR_STATE_PENDING) {
     /* About a copy that lost: the client has its answer. */
     answer.verdict = HR_VERDICT_DROP;
@@ -309,20 +330,24 @@ HR_INLINE int hr_handle_icmp(struct __sk_buff *skb, struct hr_packet *packet, st
     return TC_ACT_UNSPEC;
   if (!reply->known) return hr_pass_unknown();
   if (error.quoted.protocol == IPPROTO_TCP && hr_goes_direct(skb, &error.quoted, 1, reply)) return TC_ACT_UNSPEC;
-  if (error.port_unreachable && error.quoted.protocol == IPPROTO_UDP)
+  if (error.unreachable && error.quoted.protocol == IPPROTO_UDP)
     answer = hr_judge_unreachable(skb, &error.quoted, reply);
   else if (error.quoted.protocol == IPPROTO_UDP)
     hr_note_undelivered(skb, &error.quoted, reply->config_id, reply->backend_id);
   if (answer.verdict != HR_VERDICT_PASS) return hr_act(skb, packet, &answer, reply);
   if (hr_tracing()) hr_trace_reply(skb, packet, &answer, reply);
   vip = reply->config->vip;
-  if (hr_translate_icmp(skb, packet, &error.quoted, &vip, reply->config->port_be)) {
+  /*
+   * A router's error keeps its source, to which no route leads through the proxy interface: it stays where it is. So does any
+   * error to a client that sends by an uplink: its socket is looked up from there.
+   */
+  error.stays = reply->way != HR_WAY_PROXY || !hr_same_address(&packet->source, &error.quoted.destination);
+  if (hr_translate_icmp(skb, packet, &error, &vip, reply->config->port_be)) {
     hr_reason(reply->service_stats, HR_REASON_SEND_FAILED);
     return TC_ACT_SHOT;
   }
   hr_count(reply->service_stats, HR_ICMP_TRANSLATED);
-  /* A router's error keeps its source, to which no route leads through the proxy interface: it stays where it is. */
-  if (!hr_same_address(&packet->source, &error.quoted.destination)) return TC_ACT_UNSPEC;
+  if (error.stays) return TC_ACT_UNSPEC;
   verdict = hr_give_to_client(skb);
   return verdict < 0 ? TC_ACT_SHOT : verdict;
 }
@@ -344,6 +369,7 @@ HR_INLINE int hr_handle_later_fragment(struct __sk_buff *skb, struct hr_packet *
     hr_reason(service_stats, HR_REASON_LOSER_FRAGMENT);
     return TC_ACT_SHOT;
   }
+  packet->way = fragment->way;
   return hr_deliver(skb, packet, config, service_stats);
 }
 
@@ -370,6 +396,7 @@ HR_INLINE int hr_handle_tcp(struct __sk_buff *skb, struct hr_packet *packet, str
   }
   if (hr_goes_direct(skb, packet, 0, reply)) return TC_ACT_UNSPEC;
   hr_count(reply->service_stats, HR_TCP_PACKETS);
+  packet->way = reply->way;
   if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_CLIENT, reply->service_id, reply->now_ns);
   return hr_deliver(skb, packet, reply->config, reply->service_stats);
 }
@@ -391,17 +418,32 @@ HR_INLINE int hr_handle_layer4(struct __sk_buff *skb, struct hr_packet *packet, 
   return hr_handle_tcp(skb, packet, reply);
 }
 
+/*
+ * The loopback interface is where this host's kernel reports "host unreachable" when the neighbour entry of a backend, or of its
+ * gateway, fails while a packet of ours waits for it. Only ICMP is looked at there.
+ */
+HR_INLINE int hr_is_own_error(struct __sk_buff *skb) {
+  __u8 protocol;
+
+  if (skb->protocol == bpf_htons(ETH_P_IP))
+    return !bpf_skb_load_bytes(skb, ETH_HLEN + HR_IPV4_PROTOCOL, &protocol, 1) && protocol == IPPROTO_ICMP;
+  return skb->protocol == bpf_htons(ETH_P_IPV6) && !bpf_skb_load_bytes(skb, ETH_HLEN + HR_IPV6_NEXT_HEADER, &protocol, 1) &&
+         protocol == HR_IPPROTO_ICMPV6;
+}
+
 SEC("tc")
 int hr_reply(struct __sk_buff *skb) {
   struct hr_packet packet = {};
   struct hr_reply reply = {};
   int verdict;
 
+  if (skb->ifindex == HR_LOOPBACK_IFINDEX && !hr_is_own_error(skb)) return TC_ACT_UNSPEC;
   /* Another VLAN's frame, its tag taken off by the device, is not this interface's. VLAN 0 is a priority, no VLAN. */
   if (skb->vlan_present && (skb->vlan_tci & HR_VLAN_ID)) return TC_ACT_UNSPEC;
   if (hr_parse(skb, &packet)) return TC_ACT_UNSPEC;
   verdict = packet.fragment == HR_LATER_FRAGMENT ? hr_handle_later_fragment(skb, &packet)
                                                  : hr_handle_layer4(skb, &packet, &reply);
+  if (verdict == HR_GOES_ON) return TC_ACT_UNSPEC;
   return verdict == TC_ACT_UNSPEC ? hr_pass_foreign(&packet) : verdict;
 }
 

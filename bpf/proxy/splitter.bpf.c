@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * SPLITTER: TC egress of the proxy interface. Sees what clients send to a VIP: steers a request to the leader (or
+ * SPLITTER: TC egress of the proxy interface, and of every uplink for clients that are bound to it. Sees what they send to a VIP: steers a request to the leader (or
  * around it), parks a copy for the clock, and sends it out of the uplink; TCP goes to the leader, pings are answered
- * here, later fragments follow their first. A packet for no service passes on untouched (to the sink).
+ * here, and so are ports without a service; later fragments follow their first. What else is for no service passes on untouched
+ * (to the sink).
  */
 #include "bpf/proxy/attempt.bpf.h"
 #include "bpf/proxy/clients.bpf.h"
+#include "bpf/proxy/refuse.bpf.h"
 #include "bpf/proxy/rewrite.bpf.h"
 #include "bpf/proxy/trace.bpf.h"
 #include "bpf/proxy/track.bpf.h"
@@ -16,6 +18,8 @@
 #define HR_ECHO_REQUEST_V4 8
 #define HR_ECHO_REQUEST_V6 128
 #define HR_ECHO_REPLY_V6 129
+#define HR_IPV4_DESTINATION 16 /* offsets in an IP header */
+#define HR_IPV6_DESTINATION 24
 
 /* Rewrites a packet to a backend and sends it out of that backend's uplink; consumes it. */
 HR_INLINE int hr_send_to_backend(struct __sk_buff *skb, struct hr_packet *packet, __u32 backend_id,
@@ -109,7 +113,7 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, first_id, now_ns);
   if (hr_choice_goes_around(&choice)) hr_count(service_stats, HR_FAILOVER_SENDS);
   hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id,
-               tracking.request ? HR_FLOW_PLAIN : HR_FLOW_UNTRACKED, now_ns);
+               (tracking.request ? HR_FLOW_PLAIN : HR_FLOW_UNTRACKED) | HR_FLOW_BY(packet->way), now_ns);
   if (tracking.request)
     hr_note_send(first_id, client, now_ns);
   else
@@ -186,11 +190,11 @@ HR_INLINE int hr_split_unpaired(struct __sk_buff *skb, struct hr_packet *packet,
     if (packet->trace) hr_trace_untracked(skb, packet, config_id, HR_TRACE_WHAT(HR_TRACE_PASSED, reason, place, 0));
   }
   if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, backend_id, now_ns);
-  hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_REPLY, backend_id, service_id, HR_FLOW_UNTRACKED,
-               now_ns);
+  hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_REPLY, backend_id, service_id,
+               HR_FLOW_UNTRACKED | HR_FLOW_BY(packet->way), now_ns);
   if (is_flow) {
     hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_CONNECTION, service_id, backend_id,
-                 HR_FLOW_PLAIN, now_ns);
+                 HR_FLOW_PLAIN | HR_FLOW_BY(packet->way), now_ns);
     hr_note_send(backend_id, client, now_ns); /* a server that is silent while its clients send is suspect */
   } else {
     hr_count_send(backend_id);
@@ -226,10 +230,10 @@ HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u3
     backend_id = hr_backend_id(config, hr_choice_alone(&choice));
     if (choice.why == HR_CHOSE_PROBE) hr_count(service_stats, HR_PROBES);
     hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION, service_id, backend_id,
-                 event, now_ns);
+                 event | HR_FLOW_BY(packet->way), now_ns);
   }
   hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_REPLY, backend_id, service_id,
-               event, now_ns);
+               event | HR_FLOW_BY(packet->way), now_ns);
   if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, backend_id, now_ns);
   return hr_send_to_backend(skb, packet, backend_id, service_stats);
 }
@@ -252,18 +256,41 @@ HR_INLINE int hr_split_later_fragment(struct __sk_buff *skb, struct hr_packet *p
   return hr_send_to_backend(skb, packet, backend_id, service_stats);
 }
 
-/* The proxy answers for the VIP: a backend's reachability is not a VIP's. */
+/* For a packet to no service: TC_ACT_OK where it goes to a VIP's address and its sender may use that. */
+HR_INLINE int hr_may_be_answered(struct __sk_buff *skb, const struct hr_packet *packet) {
+  struct hr_address vip = packet->destination;
+  __u32 *service_id = bpf_map_lookup_elem(&vip_addresses, &vip);
+
+  if (!service_id) return TC_ACT_UNSPEC;
+  if (!hr_may_use_vip(skb, packet, hr_config_of(hr_published_config(*service_id)), *service_id)) return TC_ACT_SHOT;
+  return TC_ACT_OK;
+}
+
+HR_INLINE int hr_give_answer(struct __sk_buff *skb, enum hr_counter counter) {
+  int verdict = hr_give_to_client(skb);
+
+  hr_count(hr_stats_of(HR_MAX_SERVICES), counter);
+  return verdict < 0 ? TC_ACT_SHOT : verdict;
+}
+
+/* The proxy answers for the VIP: a backend's ports are not a VIP's. */
+HR_INLINE int hr_refuse(struct __sk_buff *skb, struct hr_packet *packet) {
+  int verdict = hr_may_be_answered(skb, packet);
+
+  if (verdict != TC_ACT_OK) return verdict;
+  return hr_stays_in_place(packet->way) || hr_make_refusal(skb, packet) ? TC_ACT_UNSPEC : hr_give_answer(skb, HR_REFUSALS);
+}
+
+/* And a backend's reachability is not a VIP's. */
 HR_INLINE int hr_answer_ping(struct __sk_buff *skb, struct hr_packet *packet) {
   struct hr_address vip = packet->destination;
   struct hr_address client = packet->source;
-  __u32 *service_id;
   __u8 type, reply;
   int verdict;
 
   if (packet->fragment != HR_WHOLE) return TC_ACT_UNSPEC;
-  service_id = bpf_map_lookup_elem(&vip_addresses, &vip);
-  if (!service_id) return TC_ACT_UNSPEC;
-  if (!hr_may_use_vip(skb, packet, hr_config_of(hr_published_config(*service_id)), *service_id)) return TC_ACT_SHOT;
+  verdict = hr_may_be_answered(skb, packet);
+  if (verdict != TC_ACT_OK) return verdict;
   if (bpf_skb_load_bytes(skb, packet->l4_offset, &type, 1)) return TC_ACT_UNSPEC;
   if (type != (packet->version == 4 ? HR_ECHO_REQUEST_V4 : HR_ECHO_REQUEST_V6)) return TC_ACT_UNSPEC;
   reply = packet->version == 4 ? 0 : HR_ECHO_REPLY_V6;
@@ -278,9 +305,22 @@ HR_INLINE int hr_answer_ping(struct __sk_buff *skb, struct hr_packet *packet) {
     bpf_skb_store_bytes(skb, packet->l3_offset + 8, &vip, 16, 0);
     bpf_skb_store_bytes(skb, packet->l3_offset + 24, &client, 16, 0);
   }
-  hr_count(hr_stats_of(HR_MAX_SERVICES), HR_PINGS);
-  verdict = hr_give_to_client(skb);
-  return verdict < 0 ? TC_ACT_SHOT : verdict;
+  return hr_give_answer(skb, HR_PINGS);
+}
+
+/* Asked of every packet that leaves by an uplink, the proxy's own included, so before anything else is read. */
+HR_INLINE int hr_goes_to_vip(struct __sk_buff *skb) {
+  struct hr_address destination;
+  __be32 ipv4;
+
+  if (skb->protocol == bpf_htons(ETH_P_IP)) {
+    if (bpf_skb_load_bytes(skb, ETH_HLEN + HR_IPV4_DESTINATION, &ipv4, sizeof(ipv4))) return 0;
+    hr_map_ipv4(&destination, ipv4);
+  } else {
+    if (skb->protocol != bpf_htons(ETH_P_IPV6)) return 0;
+    if (bpf_skb_load_bytes(skb, ETH_HLEN + HR_IPV6_DESTINATION, &destination, sizeof(destination))) return 0;
+  }
+  return bpf_map_lookup_elem(&vip_addresses, &destination) != 0;
 }
 
 SEC("tc")
@@ -292,6 +332,10 @@ int hr_splitter(struct __sk_buff *skb) {
   __u32 *found;
   __u32 config_id;
 
+  if (skb->ifindex != load_config.proxy_ifindex) {
+    if (!hr_goes_to_vip(skb)) return TC_ACT_UNSPEC;
+    packet.way = HR_WAY_STRANGER;
+  }
   if (hr_parse(skb, &packet)) {
     hr_host_reason(HR_REASON_MALFORMED);
     return TC_ACT_UNSPEC;
@@ -299,11 +343,12 @@ int hr_splitter(struct __sk_buff *skb) {
   if (packet.fragment == HR_LATER_FRAGMENT) return hr_split_later_fragment(skb, &packet);
   if (packet.protocol == IPPROTO_ICMP || packet.protocol == HR_IPPROTO_ICMPV6) return hr_answer_ping(skb, &packet);
   if (packet.protocol != IPPROTO_UDP && packet.protocol != IPPROTO_TCP) return TC_ACT_UNSPEC;
+  if (packet.way != HR_WAY_PROXY) packet.way = hr_way_by_uplink(skb, &packet);
 
   endpoint.address = packet.destination;
   endpoint.port_be = packet.destination_port_be;
   found = bpf_map_lookup_elem(&vips, &endpoint);
-  if (!found) return TC_ACT_UNSPEC;
+  if (!found) return hr_refuse(skb, &packet);
   config_id = hr_published_config(*found);
   config = hr_config_of(config_id);
   policy = hr_policy_of(HR_CONFIG_SERVICE(config_id));

@@ -198,7 +198,7 @@ HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb
   request->armed = 0;
   request->parked_bytes = packet->l3_bytes;
   request->mark = skb->mark;
-  request->flags = hr_choice_is_measured(choice) ? HR_REQUEST_FIRST_HEALTHY : 0;
+  request->flags = (hr_choice_is_measured(choice) ? HR_REQUEST_FIRST_HEALTHY : 0) | HR_REQUEST_BY(packet->way);
   request->first = choice->first;
   request->rechecks = 0;
   request->l3_header_bytes = packet->version == 4 ? HR_IPV4_HEADER_BYTES : HR_IPV6_HEADER_BYTES;

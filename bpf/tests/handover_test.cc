@@ -74,6 +74,27 @@ TEST_F(HandoverTest, ANewLeaderGetsWhatWentElsewhere) {
   EXPECT_THAT(Reply(HkvReply4(1, kA4)).changes, Contains(Pair("hkv4:loser", 1)));
 }
 
+TEST_F(HandoverTest, ALeaderThatIsReachedByAnotherUplinkGetsOnceMoreWhatWasSentBefore) {
+  const uint32_t before = Ask(1);
+  FireNow(before);  // no attempt is left, and both may have gone to an uplink that was down
+  Clones(HR_MARK_HEDGE, 1);
+  DataPlaneSpec moved = plane().spec();
+  for (ServiceSpec& service : moved.services)
+    for (BackendSpec& backend : service.backends) backend.also_ifindex = std::exchange(backend.uplink_ifindex, 4711);
+  ASSERT_TRUE(plane().config().MoveBackends(moved, static_cast<int64_t>(NowNs())).ok());
+  const uint32_t after = Ask(2);
+  EXPECT_EQ(HandOver(), (Changes{{"hkv4.extra_sends", 1}, {"hkv4.failover_sends", 1}, {"hkv4.handed_over", 1}}));
+  EXPECT_NE(Request(before).sent_again, 0u);
+  EXPECT_EQ(Request(after).sent_again, 0u);
+  EXPECT_THAT(Reply(HkvReply4(1, kA4)).changes, Contains(Pair("hkv4.won_by_first", 1))) << "by the former uplink, too";
+}
+
+TEST_F(HandoverTest, AMoveThatChangesNoUplinkSendsNothingAgain) {
+  Ask(1);
+  ASSERT_TRUE(plane().config().MoveBackends(plane().spec(), static_cast<int64_t>(NowNs())).ok());
+  EXPECT_EQ(HandOver(), Changes{});
+}
+
 TEST_F(HandoverTest, AlsoWhatHasNoAttemptLeft) {
   const uint32_t request = Ask(1);
   FireNow(request);  // both attempts are made

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// REPLY, ICMP errors about packets that went out in a VIP's name: a port unreachable is the fastest nack;
+// REPLY, ICMP errors about packets that went out in a VIP's name: "unreachable" of any code is the fastest nack;
 // whatever reaches the client is about client -> VIP, with right checksums outside and inside.
 #include <netinet/in.h>
 
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
 #include "bpf/tests/checksum.h"
 #include "bpf/tests/kernel_fixture.h"
 #include "bpf/tests/test_links.h"
@@ -50,6 +54,145 @@ TEST_F(IcmpTest, PortUnreachableIsANackAndASuspicion) {
   const RunResult sent = Clock(nack.packet, {.mark = nack.mark});
   EXPECT_EQ(Layer3(sent.packet), Layer3(Sent4(kB4).Build())) << "the spent error became the next attempt";
   EXPECT_EQ(ChecksumFault(sent.packet), "");
+}
+
+struct Unreachable {
+  bool ipv6;
+  uint8_t type, code;
+};
+
+// What a firewall, a router or a host says instead of delivering: from the backend itself, or from a router on the way.
+TEST_F(IcmpTest, EveryUnreachableIsANackAndASuspicion) {
+  std::vector<Unreachable> kinds;
+  for (uint8_t code = 0; code <= 15; ++code)
+    if (code != 4) kinds.push_back({false, 3, code});  // 4: about the packet's size
+  for (uint8_t code = 0; code <= 7; ++code) kinds.push_back({true, 1, code});
+  uint16_t id = 1;
+  for (const Unreachable& kind : kinds) {
+    for (const bool router : {false, true}) {
+      SCOPED_TRACE(absl::StrCat(kind.ipv6 ? "IPv6" : "IPv4", " code ", kind.code, router ? " of a router" : ""));
+      ++id;
+      const uint32_t backend = kind.ipv6 ? kDns6A : kDns4A;
+      BackendState(backend).health = HR_HEALTHY;
+      Bytes error;
+      if (kind.ipv6) {
+        Split(PacketBuilder(kClient6, kDns6).Udp(kClientPort, kDnsPort, DnsQuery(id, "www.example.org")).Build());
+        error = PacketBuilder(router ? kRouter6 : kA6, kClient6)
+                    .IcmpError(kind.type, kind.code, Quote(Sent6(kA6, kBackendDnsPort6, id))).Build();
+      } else {
+        Split(DnsRequest4(id));
+        error = PacketBuilder(router ? kRouter4 : kA4, kClient4).IcmpError(kind.type, kind.code, Quote(Sent4(kA4, id))).Build();
+      }
+      const std::string service = kind.ipv6 ? "dns6" : "dns4";
+      const RunResult nack = Reply(error);
+      EXPECT_EQ(nack.verdict, kRedirected);
+      EXPECT_EQ(HR_MARK_KIND(nack.mark), HR_MARK_RELEASE);
+      EXPECT_THAT(nack.changes, UnorderedElementsAre(Pair(service + ".nacks_swallowed", 1), Pair(service + ":nack", 1),
+                                                     Pair(service + ".suspected", 1)));
+      const RunResult sent = Clock(nack.packet, {.mark = nack.mark});
+      EXPECT_EQ(Layer3(sent.packet), Layer3((kind.ipv6 ? Sent6(kB6, kBackendDnsPort6, id) : Sent4(kB4, id)).Build()));
+      EXPECT_EQ(ChecksumFault(sent.packet), "");
+    }
+  }
+}
+
+TEST_F(IcmpTest, TheLastProhibitionIsTranslatedForTheClient) {
+  Split(DnsRequest4(1));
+  const RunResult nack = Reply(PacketBuilder(kA4, kClient4).IcmpError(3, 13, Quote(Sent4(kA4))).Build());
+  Clock(nack.packet, {.mark = nack.mark});
+  const RunResult last = Reply(PacketBuilder(kRouter4, kClient4).IcmpError(3, 13, Quote(Sent4(kB4))).Build());
+  EXPECT_EQ(last.verdict, kUntouched) << "a router's error stays where it came in";
+  EXPECT_THAT(last.changes, UnorderedElementsAre(Pair("dns4.nacked", 1), Pair("dns4.icmp_translated", 1),
+                                                 Pair("dns4.suspected", 1)));
+  const PacketView view = Read(last.packet);
+  EXPECT_EQ(view.icmp_code, 13);
+  EXPECT_EQ(ChecksumFault(last.packet), "");
+  Bytes inner(kEthernetBytes);
+  inner.insert(inner.end(), view.payload.begin(), view.payload.end());
+  EXPECT_EQ(Read(inner).destination, kDns4);
+}
+
+// The packet is the client's own matter: its size, its hops, its headers. The backend's health and the request stay as they are.
+TEST_F(IcmpTest, WhatIsAboutThePacketItselfIsNoNack) {
+  Split(DnsRequest4(1));
+  Split(PacketBuilder(kClient6, kDns6).Udp(kClientPort, kDnsPort, DnsQuery(1, "www.example.org")).Build());
+  for (const auto& [type, code] : std::vector<std::pair<int, int>>{{3, 4}, {11, 0}, {12, 0}}) {
+    SCOPED_TRACE(absl::StrCat("IPv4 type ", type));
+    const RunResult run = Reply(PacketBuilder(kRouter4, kClient4)
+                                    .IcmpError(static_cast<uint8_t>(type), static_cast<uint8_t>(code), Quote(Sent4(kA4)), 1400)
+                                    .Build());
+    EXPECT_EQ(run.verdict, kUntouched);
+    EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4.icmp_translated", 1)));
+  }
+  for (uint8_t type = 2; type <= 4; ++type) {
+    SCOPED_TRACE(absl::StrCat("IPv6 type ", type));
+    const RunResult run =
+        Reply(PacketBuilder(kRouter6, kClient6).IcmpError(type, 0, Quote(Sent6(kA6, kBackendDnsPort6)), 1280).Build());
+    EXPECT_EQ(run.verdict, kUntouched);
+    EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns6.icmp_translated", 1)));
+  }
+  EXPECT_EQ(StateOf(FindDns(1)), HR_STATE_PENDING);
+  EXPECT_EQ(BackendState(kDns4A).health, HR_HEALTHY);
+}
+
+// The kernel of this host gives up on a neighbour, and says so to the sender: from its own address to its own address, over lo.
+TEST_F(IcmpTest, HostUnreachableOfThisHostsOwnKernelIsANack) {
+  Split(DnsRequest4(1));
+  const RunResult nack = OwnError(PacketBuilder(kClient4, kClient4).IcmpError(3, 1, Quote(Sent4(kA4))).Build());
+  EXPECT_EQ(nack.verdict, kRedirected);
+  EXPECT_EQ(HR_MARK_KIND(nack.mark), HR_MARK_RELEASE);
+  EXPECT_THAT(nack.changes, UnorderedElementsAre(Pair("dns4.nacks_swallowed", 1), Pair("dns4:nack", 1),
+                                                 Pair("dns4.suspected", 1)));
+  Clock(nack.packet, {.mark = nack.mark});
+  const RunResult last = OwnError(PacketBuilder(kClient4, kClient4).IcmpError(3, 1, Quote(Sent4(kB4))).Build());
+  EXPECT_EQ(last.verdict, kUntouched) << "to its receiver, by the same way";
+  EXPECT_EQ(ChecksumFault(last.packet), "");
+  Bytes inner(kEthernetBytes);
+  const Bytes quoted = Read(last.packet).payload;
+  inner.insert(inner.end(), quoted.begin(), quoted.end());
+  EXPECT_EQ(Read(inner).destination, kDns4);
+}
+
+TEST_F(IcmpTest, AddressUnreachableOfThisHostsOwnKernelIsANackToo) {
+  Split(PacketBuilder(kClient6, kDns6).Udp(kClientPort, kDnsPort, DnsQuery(1, "www.example.org")).Build());
+  const RunResult nack =
+      OwnError(PacketBuilder(kClient6, kClient6).IcmpError(1, 3, Quote(Sent6(kA6, kBackendDnsPort6))).Build());
+  EXPECT_EQ(nack.verdict, kRedirected);
+  EXPECT_EQ(HR_MARK_KIND(nack.mark), HR_MARK_RELEASE);
+}
+
+TEST_F(IcmpTest, OtherPacketsOfTheLoopbackInterfaceStayUntouched) {
+  Split(DnsRequest4(1));
+  for (const Bytes& packet :
+       {DnsReply4(1, kA4), PacketBuilder(kA4, kClient4).Tcp(53, kClientPort, kTcpAck).Build(),
+        PacketBuilder("127.0.0.1", "127.0.0.1").Echo(false, 1, Text("x")).Build(),
+        PacketBuilder("127.0.0.1", "127.0.0.1").Udp(53, 53, {}).Build(),
+        Unreachable4(kClient4, Quote(PacketBuilder(kClient4, kA4).Udp(40001, 53, DnsQuery(1, "www.example.org"))))}) {
+    const RunResult run = OwnError(packet);
+    EXPECT_EQ(run.verdict, kUntouched);
+    EXPECT_EQ(run.packet, packet);
+  }
+  EXPECT_EQ(StateOf(FindDns(1)), HR_STATE_PENDING);
+}
+
+// After the deadline nothing is tried any more: the error is what is known, and goes to the client unless an answer may come.
+TEST_F(IcmpTest, AnErrorAfterTheDeadlineGoesToTheClientWhenNoBackendIsLeftToAnswer) {
+  Split(DnsRequest4(1));
+  const uint32_t request = FindDns(1);
+  MakeExpired(request);
+  VisitAll();
+  ASSERT_EQ(StateOf(request), HR_STATE_EXPIRED);
+  const RunResult run = OwnError(PacketBuilder(kClient4, kClient4).IcmpError(3, 1, Quote(Sent4(kA4))).Build());
+  EXPECT_EQ(run.verdict, kUntouched);
+  EXPECT_EQ(run.changes.at("dns4.icmp_translated"), 1);
+
+  Split(DnsRequest4(2));
+  const uint32_t hedged = FindDns(2);
+  FireNow(hedged);
+  MakeExpired(hedged);
+  VisitAll();
+  ASSERT_EQ(StateOf(hedged), HR_STATE_EXPIRED);
+  EXPECT_EQ(OwnError(PacketBuilder(kClient4, kClient4).IcmpError(3, 1, Quote(Sent4(kA4, 2))).Build()).verdict, kDropped);
 }
 
 TEST_F(IcmpTest, PortUnreachableOverIpv6IsANackToo) {
@@ -141,7 +284,7 @@ TEST_F(IcmpTest, AForgedErrorAboutAnotherIdEndsNothing) {
 TEST_F(IcmpTest, OtherErrorsOfTheBackendAreTranslated) {
   Split(DnsRequest4(1));
   const RunResult run =
-      Reply(PacketBuilder(kA4, kClient4).IcmpError(3, 10, Quote(Sent4(kA4))).Build());  // prohibited
+      Reply(PacketBuilder(kA4, kClient4).IcmpError(12, 0, Quote(Sent4(kA4))).Build());  // parameter problem
   EXPECT_EQ(run.verdict, kRedirected);
   EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4.icmp_translated", 1)));
   EXPECT_EQ(Read(run.packet).source, kDns4);

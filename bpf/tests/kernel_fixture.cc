@@ -330,6 +330,9 @@ RunResult PacketTest::Reply(const Bytes& packet, const RunContext& context) {
   if (at.ifindex == 0) at.ifindex = TestLinks::Get().uplink.ifindex;
   return Run(skeleton()->progs.hr_reply, packet, at);
 }
+RunResult PacketTest::OwnError(const Bytes& packet) {
+  return Reply(packet, {.ifindex = net::kLoopbackIfindex});
+}
 RunResult PacketTest::Announce(const Bytes& datagram, bool ipv6) {
   return Reply(
       PacketBuilder(ipv6 ? kB6 : kB4, ipv6 ? kClient6 : kClient4).Udp(4802, kAnnouncePort, datagram).Build());

@@ -145,6 +145,7 @@ class PacketTest : public ::testing::Test {
 
   RunResult Split(const Bytes& packet, const RunContext& context = {});
   RunResult Reply(const Bytes& packet, const RunContext& context = {});
+  RunResult OwnError(const Bytes& packet);
   RunResult Sink(const Bytes& packet);
   // A datagram that comes to the announce port, over IPv4 or IPv6.
   RunResult Announce(const Bytes& datagram, bool ipv6 = false);

@@ -72,7 +72,7 @@ class ReloadStepsTest : public ReconfigureTest {
     asked.payload = std::move(payload);
     asked.vip = vip;
     const RunResult run = Split(PacketBuilder(kClient4, vip).Udp(asked.port, kRawPort, asked.payload).Build());
-    if (run.verdict == kUntouched) return asked;
+    if (run.verdict == kUntouched || run.changes.contains("host.refusals")) return asked;  // no service
     EXPECT_EQ(run.verdict, kRedirected);
     asked.to = Endpoint(Read(run.packet));
     asked.request = FindRequest(service, kClient4, asked.port, CutTo(asked.payload, 4));

@@ -124,11 +124,10 @@ TEST_F(SplitterOtherTest, WhenTheFragmentMapIsFullTheOldestDatagramIsForgotten) 
   EXPECT_EQ(Split(fragments(1123)[1]).verdict, kRedirected);
 }
 
-TEST_F(SplitterOtherTest, WhatIsForNoServiceStaysUntouched) {
-  ExpectUntouched(PacketBuilder(kClient4, kDns4).Udp(kClientPort, 54, Text("wrong port")).Build(), {});
+TEST_F(SplitterOtherTest, WhatIsForNoVipStaysUntouched) {
   ExpectUntouched(PacketBuilder(kClient4, "10.99.0.99").Udp(kClientPort, 53, Text("wrong address")).Build(),
                   {});
-  ExpectUntouched(PacketBuilder(kClient6, kDns6).Tcp(kClientPort, 54, kTcpSyn).Build(), {});
+  ExpectUntouched(PacketBuilder(kClient6, "fd99::99").Tcp(kClientPort, 53, kTcpSyn).Build(), {});
 }
 
 TEST_F(SplitterOtherTest, WhatIsNotIpStaysUntouched) {

@@ -256,6 +256,11 @@ void BpfKernel::SetMember(uint32_t position, const hr_node_peer& peer) {
   reachable_ = reachable ? reachable_ | 1u << position : reachable_ & ~(1u << position);
 }
 
+void BpfKernel::SetXdpHook(const hr_node_hook& hook) {
+  const uint32_t zero = 0;
+  HEDGEROW_CHECK(bpf_map_update_elem(bpf_map__fd(skeleton_->maps.xdp_hook), &zero, &hook, BPF_ANY) == 0);
+}
+
 hr_node_peer BpfKernel::Member(uint32_t position) const {
   hr_node_peer peer{};
   HEDGEROW_CHECK(bpf_map_lookup_elem(bpf_map__fd(skeleton_->maps.members), &position, &peer) == 0);

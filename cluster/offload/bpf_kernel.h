@@ -149,6 +149,7 @@ class BpfKernel : public Kernel {
   absl::StatusOr<bool> AdoptPins();
   static absl::Status CheckAbout(int about_fd, const std::string& pin_dir, uint64_t cluster_id, uint32_t self);
   absl::Status FindInterface(const std::string& name);
+  void SetXdpHook(const hr_node_hook& hook);
   absl::Status AttachXdp(XdpChoice choice);
   absl::Status AttachBroadcast(net::Mechanism mechanism);
   bool XdpAttached() const;

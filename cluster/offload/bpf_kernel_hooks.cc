@@ -95,6 +95,7 @@ absl::Status BpfKernel::AttachXdp(XdpChoice choice) {
   xdp_native_ = false;
   if (choice == XdpChoice::kNative || (choice == XdpChoice::kAuto && !xdp_lost_)) {
     lost_at_attach_ = CountLostAnswers(interface_);
+    SetXdpHook({.generic = 0});
     auto link = LinkXdp(program, ifindex_, XDP_FLAGS_DRV_MODE);
     if (!link.ok() && (choice == XdpChoice::kNative || absl::IsAlreadyExists(link.status())))
       return link.status();
@@ -106,6 +107,7 @@ absl::Status BpfKernel::AttachXdp(XdpChoice choice) {
     }
     native_failure = Text(link.status());
   }
+  SetXdpHook({.generic = 1});
   auto link = LinkXdp(program, ifindex_, XDP_FLAGS_SKB_MODE);
   if (!link.ok()) return link.status();
   xdp_link_ = *std::move(link);

@@ -56,7 +56,7 @@ void Neighbours::SetMember(uint32_t position, uint32_t node, const hr_address& a
 
 absl::Status Neighbours::Refresh() {
   // Lost events do not matter: everything is read anew.
-  events_.Drain([](const net::netlink::Message&) {}).IgnoreError();
+  events_.Drain([](const net::netlink::Message&) { return true; }).IgnoreError();
   if (absl::Status status = ReadTable(); !status.ok()) return status;
   for (uint32_t position = 0; position < HR_NODE_MEMBERS; ++position) {
     const hr_node_peer peer = kernel_->Member(position);

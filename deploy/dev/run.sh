@@ -105,8 +105,8 @@ cmd_dst() {
 # Needs no root once everything is installed: the machines have their own.
 cmd_vm() {
   case "${1:-}" in
-    fetch | image | run | shell | test) ;;
-    *) die "usage: ./dev vm fetch|image|run|shell|test [ARGS]; ./dev vm run --help says more" ;;
+    fetch | image | run | shell | test | net) ;;
+    *) die "usage: ./dev vm fetch|image|run|shell|test|net [ARGS]; ./dev vm run --help says more" ;;
   esac
   ensure_packages build run server vm
   if [ "$1" != fetch ]; then build_preset release; fi

@@ -99,7 +99,7 @@ run_pytest() {
 # stop_patient (of on_exit) ends all of it.
 start_patient() {
   rm -rf "$LOG_DIR"/vm-*
-  rm -f "$LOG_DIR"/vm.status "$LOG_DIR"/ctest-patient.status "$LOG_DIR"/dst.status
+  rm -f "$LOG_DIR"/vm.status "$LOG_DIR"/vm-net.status "$LOG_DIR"/ctest-patient.status "$LOG_DIR"/dst.status
   LOG_DIR=$LOG_DIR setsid chrt -i 0 timeout -k 30 "$PATIENT_LIMIT_S" \
     bash -c "$(declare -f patient_tests); patient_tests" >"$LOG_DIR/patient.log" 2>&1 </dev/null &
   PATIENT_PID=$!
@@ -113,6 +113,8 @@ patient_tests() {
   if [ -w /proc/self/autogroup ]; then echo 19 >/proc/self/autogroup; fi
   "$PYTHON" -m deploy.vm test --smoke --one-at-a-time --reports "$LOG_DIR"
   echo $? >"$LOG_DIR/vm.status"
+  "$PYTHON" -m deploy.vm net test --smoke --reports "$LOG_DIR"
+  echo $? >"$LOG_DIR/vm-net.status"
   ctest --test-dir build/release --output-on-failure -L patient --no-tests=ignore -j 1 \
     --output-junit "$LOG_DIR/ctest-patient.xml"
   echo $? >"$LOG_DIR/ctest-patient.status"
@@ -134,6 +136,8 @@ finish_patient() {
     [ ! -f "$report" ] || reports+=("$(basename "$(dirname "$report")"):$report:0")
   done
   [ "$result" -eq 0 ] || reports+=("vm::$result")
+  result=$(cat "$LOG_DIR/vm-net.status" 2>/dev/null || echo 1)
+  [ "$result" -eq 0 ] || reports+=("vm-net::$result")
 }
 
 # Which seeds find the planted bugs the release build has said, and a sanitizer takes minutes for the rare ones.

@@ -9,6 +9,9 @@ from pathlib import Path
 
 from deploy.vm import image, kernels, lane, machine
 from deploy.vm.kernels import Broken, Unavailable
+from deploy.vm.net import net_lane
+from deploy.vm.net.cells import UPLINKS, Cell, Pair
+from deploy.vm.net.models import MODELS
 
 _SKIPPED = 77  # as automake and meson have it: not run, for a reason that is no fault
 
@@ -63,6 +66,48 @@ def _test(arguments: argparse.Namespace) -> int:
                      one_at_a_time=arguments.one_at_a_time, reports=arguments.reports, build_dir=_build_dir())
 
 
+def _net_test(arguments: argparse.Namespace) -> int:
+    return net_lane.test(arguments.kernel, arguments.card, smoke=arguments.smoke, only=arguments.only, keep_record=arguments.record,
+                         reports=arguments.reports, build_dir=_build_dir())
+
+
+def _net_shell(arguments: argparse.Namespace) -> int:
+    pair = Pair(arguments.kernel[0], arguments.card[0], (Cell(arguments.uplink, arguments.mtu),))
+    return net_lane.shell(pair, _build_dir())
+
+
+def _cards(text: str) -> list[str]:
+    chosen = text.split(",")
+    for card in chosen:
+        if card not in MODELS:
+            raise argparse.ArgumentTypeError(f"'{card}' is none of {', '.join(MODELS)}")
+    return chosen
+
+
+def _net_parser() -> argparse.ArgumentParser:
+    """Of `./dev vm net`, whose commands have options of their own."""
+    parser = argparse.ArgumentParser(prog="./dev vm net", description="Emulated network cards, joined by a software network.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name, action, text in (("test", _net_test, "run every cell, or some"),
+                               ("shell", _net_shell, "the hosts of one cell, with a prompt")):
+        added = commands.add_parser(name, help=text, description=text)
+        added.set_defaults(action=action)
+        several = "; several with commas" if name == "test" else ""
+        added.add_argument("--kernel", type=_series, default=list(kernels.SUITES) if several else ["6.12"],
+                           help=f"of {', '.join(kernels.SUITES)}{several}")
+        added.add_argument("--card", type=_cards, default=list(MODELS) if several else ["virtio-net"],
+                           help=f"of {', '.join(MODELS)}{several}")
+        if several:
+            added.add_argument("--smoke", action="store_true", help="the short part that ./dev test has")
+            added.add_argument("--only", type=lambda words: words.split(","), help="cells to run, with commas: plain-1500, vlan-9000, ...")
+            added.add_argument("--record", action="store_true", help="record what was found, and write docs/KERNELS.md")
+            added.add_argument("--reports", type=Path, metavar="FOLDER", help="for the JUnit files (default: results/vm)")
+        else:
+            added.add_argument("--uplink", choices=UPLINKS, default="plain")
+            added.add_argument("--mtu", type=int, default=1500)
+    return parser
+
+
 def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="./dev vm", description="Stock Debian kernels under software emulation.")
     commands = parser.add_subparsers(dest="command", required=True)
@@ -91,6 +136,7 @@ def parser() -> argparse.ArgumentParser:
     added.add_argument("mode", choices=("det", "mt"), help="virtual time that repeats, or real concurrency")
     added.add_argument("words", nargs="*", metavar="SCRIPT [ARGUMENTS]")
     machine_options(command("shell", _shell, "a shell in a machine"))
+    commands.add_parser("net", help="real drivers: emulated network cards, joined by a software network (net --help)")
     added = command("test", _test, "run the lane", several=True)
     added.add_argument("--smoke", action="store_true", help="the short part that ./dev test has")
     added.add_argument("--one-at-a-time", action="store_true", help="never two machines, for a lane beside other tests")
@@ -112,7 +158,10 @@ def _take_script(arguments: argparse.Namespace, words: list[str]) -> None:
 def main(argv: list[str]) -> int:
     os.environ["PATH"] = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"  # a user's may lack them
     # argparse gives words that stand behind options to nobody: they are SCRIPT and its arguments.
-    arguments, rest = parser().parse_known_args(argv)
+    if argv[:1] == ["net"]:
+        arguments, rest = _net_parser().parse_args(argv[1:]), []
+    else:
+        arguments, rest = parser().parse_known_args(argv)
     if unknown := [word for word in rest if word.startswith("-") or not hasattr(arguments, "words")]:
         parser().error(f"unrecognized arguments: {' '.join(unknown)}")
     if hasattr(arguments, "words"):

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stock kernels of the lane: Debian's own cloud kernel packages, unpacked into a cache and never installed.
+"""The stock kernels of the lanes: Debian's own kernel packages, unpacked into a cache and never installed. The cloud kernel
+is small; the full one has the drivers of real network cards, for deploy/vm/net.
 
 The mirror is the one that this machine's apt uses for Debian; only the suite differs. Lists, downloads and the unpacked
 kernels live in the user's cache folder, so that a second run needs no network.
@@ -10,10 +11,13 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 # Where each kernel series comes from, best first: the suite whose own kernel it is, then backports to an older one.
 SUITES = {"6.1": ("bookworm",), "6.12": ("trixie", "bookworm-backports")}
+# What stands between the version and the architecture in a package's name.
+FLAVOURS = {"cloud": "cloud-", "full": ""}
 ARCHITECTURE = "amd64"
 _KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
@@ -50,59 +54,74 @@ def cache_folder() -> Path:
     return Path(base) / "hedgerow" / "vm"
 
 
-def get(series: str) -> Kernel:
+def get(series: str, flavour: str = "cloud") -> Kernel:
     """The kernel from the cache, fetched first when it is not there."""
-    folder = cache_folder() / "kernels" / series
+    folder = cache_folder() / "kernels" / (series if flavour == "cloud" else f"{series}-{flavour}")
     if not (folder / "complete").exists():
-        _fetch(series, folder)
+        first_suite_that_has(SUITES[series], f"kernel {series}", lambda suite: _fetch_from(suite, series, flavour, folder))
     return Kernel(series, folder)
 
 
-def _fetch(series: str, folder: Path) -> None:
+def first_suite_that_has(suites: Iterable[str], what: str, fetch: Callable[[str], None]) -> None:
     if os.uname().machine != "x86_64":
-        raise Unavailable(f"the kernels of the lane are for x86_64, this machine is {os.uname().machine}")
+        raise Unavailable(f"the machines of the lane are x86_64, this one is {os.uname().machine}")
     reasons = []
-    for suite in SUITES[series]:
+    for suite in suites:
         try:
-            _fetch_from(suite, series, folder)
+            fetch(suite)
             return
         except Unavailable as why:
             reasons.append(f"{suite}: {why}")
-    raise Unavailable(f"kernel {series} cannot be had: " + "; ".join(reasons))
+    raise Unavailable(f"{what} cannot be had: " + "; ".join(reasons))
 
 
-def _fetch_from(suite: str, series: str, folder: Path) -> None:
-    apt = _private_apt(suite)
-    if not (apt / "lists-complete").exists():
-        _apt(apt, "apt-get", "update")
-        (apt / "lists-complete").touch()
-    package = _newest_package(_apt(apt, "apt-cache", "pkgnames", f"linux-image-{series}"), series)
+def _fetch_from(suite: str, series: str, flavour: str, folder: Path) -> None:
+    apt = _apt_with_lists(suite)
+    package = _newest_package(_apt(apt, "apt-cache", "pkgnames", f"linux-image-{series}"), series, flavour)
     if not package:
-        raise Unavailable(f"no cloud kernel {series} among its packages")
-    print(f"fetching {package} from {suite} (about 30 MB)", flush=True)
+        raise Unavailable(f"no {flavour} kernel {series} among its packages")
+    unpack(suite, [package], folder, _find_modules)
+
+
+def _find_modules(fresh: Path) -> None:
+    # Debian 13 has its modules below /usr, and no /lib of its own in the package.
+    if not (fresh / "lib").exists():
+        (fresh / "lib").symlink_to("usr/lib")
+    subprocess.run(["depmod", "-b", fresh, next((fresh / "lib/modules").iterdir()).name], check=True)
+
+
+def unpack(suite: str, packages: list[str], folder: Path, finish: Callable[[Path], None] = lambda fresh: None) -> None:
+    """Downloads packages of a suite and unpacks them into a folder, which is complete or not there."""
+    apt = _apt_with_lists(suite)
+    print(f"fetching {' '.join(packages)} from {suite} (30 to 110 MB)", flush=True)
     for old in apt.glob("*.deb"):
         old.unlink()
-    _apt(apt, "apt-get", "download", package)
-    fresh = folder.with_suffix(".part")
+    _apt(apt, "apt-get", "download", *packages)
+    fresh = folder.with_name(f"{folder.name}.part")
     shutil.rmtree(fresh, ignore_errors=True)
     fresh.mkdir(parents=True)
     for deb in apt.glob("*.deb"):
         subprocess.run(["dpkg-deb", "--extract", deb, fresh], check=True)
         deb.unlink()
-    # Debian 13 has its modules below /usr, and no /lib of its own in the package.
-    if not (fresh / "lib").exists():
-        (fresh / "lib").symlink_to("usr/lib")
-    subprocess.run(["depmod", "-b", fresh, next((fresh / "lib/modules").iterdir()).name], check=True)
-    (fresh / "complete").write_text(f"{package}\n", encoding="ascii")
+    finish(fresh)
+    (fresh / "complete").write_text("\n".join(packages) + "\n", encoding="ascii")
     shutil.rmtree(folder, ignore_errors=True)
     fresh.rename(folder)
 
 
-def _newest_package(names: str, series: str) -> str:
-    """Of package names, the newest signed cloud kernel: the point releases and ABI numbers compared as numbers."""
-    wanted = re.compile(rf"linux-image-{re.escape(series)}(\.\d+|-\d+)[^ ]*-cloud-{ARCHITECTURE}")
+def _newest_package(names: str, series: str, flavour: str = "cloud") -> str:
+    """Of package names, the newest signed kernel of a flavour: point releases and ABI numbers compared as numbers."""
+    wanted = re.compile(rf"linux-image-{re.escape(series)}(\.\d+|-\d+)([^ -]|-\d)*-{FLAVOURS[flavour]}{ARCHITECTURE}")
     found = [name for name in names.split() if wanted.fullmatch(name)]
     return max(found, key=lambda name: [int(number) for number in re.findall(r"\d+", name)], default="")
+
+
+def _apt_with_lists(suite: str) -> Path:
+    apt = _private_apt(suite)
+    if not (apt / "lists-complete").exists():
+        _apt(apt, "apt-get", "update")
+        (apt / "lists-complete").touch()
+    return apt
 
 
 def _private_apt(suite: str) -> Path:

@@ -131,10 +131,10 @@ def test(series: Iterable[str], *, smoke: bool, record: bool, only: list[str] | 
                 (results / f"{each}.json").write_text(json.dumps(run.figures, indent=1) + "\n", encoding="ascii")
         except Unavailable as why:
             print(f"vm: SKIPPED: {each}: {why}", file=sys.stderr)
-            _report(folder / "lane.xml", "lane", "skipped", str(why))
+            report(folder / "lane.xml", "lane", "skipped", str(why))
         except Broken as why:
             print(f"vm: {each}: {why}", file=sys.stderr)
-            _report(folder / "lane.xml", "lane", "failed", str(why))
+            report(folder / "lane.xml", "lane", "failed", str(why))
         counted += [f"vm-{each}:{path}:0" for path in sorted(folder.rglob("*.xml"))]
     if reports:
         return 0  # The caller counts.
@@ -165,7 +165,7 @@ def _run_part(run: Run, part: Part, archive: Path) -> None:
     trouble = _CHECKS.get(part.name, _plain)(run, part, archive)
     seconds = time.monotonic() - started
     run.figures.setdefault("seconds", {})[part.name] = round(seconds)
-    _report(run.folder / f"part-{part.name}.xml", part.name, "failed" if trouble else "passed", trouble)
+    report(run.folder / f"part-{part.name}.xml", part.name, "failed" if trouble else "passed", trouble)
     print(f"{run.label}: {part.name} {'FAILED' if trouble else 'passed'} in {seconds:.0f} s", flush=True)
 
 
@@ -267,7 +267,7 @@ def _fault_times(output: str) -> str:
 _CHECKS: dict[str, Callable[[Run, Part, Path], str]] = {"objects": _objects, "stalls": _stalls, "engines": _engines}
 
 
-def _report(file: Path, name: str, state: str, text: str) -> None:
+def report(file: Path, name: str, state: str, text: str) -> None:
     """A JUnit file of one case."""
     suite = ElementTree.Element("testsuite", name="vm")
     case = ElementTree.SubElement(suite, "testcase", name=name, classname="part")

@@ -24,6 +24,13 @@ def test_a_series_is_not_mistaken_for_another_with_the_same_beginning():
     assert kernels._newest_package(names, "6.12") == "linux-image-6.12.43+deb12-cloud-amd64"
 
 
+def test_a_full_kernel_is_no_cloud_or_realtime_one():
+    names = ("linux-image-6.1.0-50-cloud-amd64 linux-image-6.1.0-40-amd64 linux-image-6.1.0-51-rt-amd64 "
+             "linux-image-6.1.0-52-amd64-unsigned linux-image-6.12.43+deb12.1-amd64")
+    assert kernels._newest_package(names, "6.1", "full") == "linux-image-6.1.0-40-amd64"
+    assert kernels._newest_package(names, "6.12", "full") == "linux-image-6.12.43+deb12.1-amd64"
+
+
 def test_only_what_the_script_printed_is_its_output():
     console = "[    1.0] kernel\nhedgerow-vm: begin\none\ntwo\nhedgerow-vm: exit 3\n[    9.9] reboot: Power down\n"
     outcome = machine._outcome(console, 1.0, False)
@@ -131,5 +138,5 @@ def test_a_kernel_that_cannot_be_had_is_a_skip_and_a_broken_lane_a_failure(tmp_p
 
 
 def test_a_console_full_of_control_characters_makes_a_readable_report(tmp_path):
-    lane._report(tmp_path / "report.xml", "packets", "failed", "\x1b[31mred\x00 \ufffe")
+    lane.report(tmp_path / "report.xml", "packets", "failed", "\x1b[31mred\x00 \ufffe")
     assert ElementTree.parse(tmp_path / "report.xml").getroot().find("testcase/failure").text

@@ -25,7 +25,7 @@ QEMU = "qemu-system-x86_64"
 # cmpxchg16b: QEMU 7.2 miscomputes it with several CPUs, and a 6.12 kernel double-faults.
 _CPU = "max,-cx16"
 # no_timer_check: the test of the timer at the start counts jiffies against cycles, and panics if the host was busy elsewhere.
-_KERNEL_WORDS = "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on no_timer_check"
+KERNEL_WORDS = "console=ttyS0 quiet panic=-1 mitigations=off random.trust_cpu=on no_timer_check"
 # One nanosecond an instruction, idle time skipped. Recorded into nothing, for the sake of a lock: without it QEMU's main loop
 # may skip idle time while the processor, just halted, has not yet accounted for what it executed, and the clock then jumps by that
 # too far. Seen on a busy host with 45,000 sleeps: 8 ns in one run of three; in whole systems after some seconds of each run.
@@ -121,9 +121,13 @@ def shell(kernel: Kernel, image: Path, settings: Settings) -> int:
 def _command(kernel: Kernel, image: Path, settings: Settings, archive: Path) -> list[str]:
     if not shutil.which(QEMU):
         raise Broken(f"{QEMU} is not installed (sudo ./dev deps)")
-    return [QEMU, "-M", "pc", "-cpu", _CPU, *settings.words(), "-m", f"{settings.memory_mb}M", "-nodefaults",
-            "-display", "none", "-no-reboot", "-kernel", str(kernel.image), "-initrd", str(image),
-            "-serial", "stdio", "-serial", f"file:{archive}", "-append", _KERNEL_WORDS]
+    return [QEMU, "-M", "pc", *common_words(settings), "-kernel", str(kernel.image), "-initrd", str(image),
+            "-serial", "stdio", "-serial", f"file:{archive}", "-append", KERNEL_WORDS]
+
+
+def common_words(settings: Settings) -> list[str]:
+    """Of every machine of the lanes: its processors and memory, and no device that is not asked for."""
+    return ["-cpu", _CPU, *settings.words(), "-m", f"{settings.memory_mb}M", "-nodefaults", "-display", "none", "-no-reboot"]
 
 
 def _read(process: subprocess.Popen, show: Callable[[str], None] | None) -> str:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/KERNELS.md from the lane's results (results/vm/KERNEL.json): what works on which kernel, and how well.
+"""docs/KERNELS.md from the lane's results (results/vm/KERNEL.json): what works on which kernel, and how well. Its last part,
+on network drivers, is made of the records that deploy/vm/net keeps.
 
 `/usr/bin/python3 -m deploy.vm.table` writes it again; a full `./dev vm test` does so too.
 """
@@ -9,6 +10,7 @@ import sys
 from pathlib import Path
 
 from deploy.vm.image import PROJECT
+from deploy.vm.net import record
 
 TARGET = PROJECT / "docs" / "KERNELS.md"
 _HEAD = """# Kernels
@@ -36,7 +38,7 @@ def text_of(results: dict[str, dict]) -> str:
                  "a million is the kernel's limit.\n\n" +
                  _table(("program", *counts), ((name, *(str(each.get(name, "-")) for each in counts.values()))
                                                for name in programs)))
-    return "\n".join(parts)
+    return "\n".join(parts).rstrip() + "\n\n" + record.section()
 
 
 def _cells(row: dict) -> tuple[str, ...]:
@@ -49,6 +51,12 @@ def _cells(row: dict) -> tuple[str, ...]:
 def _table(head, rows) -> str:
     lines = [head, ["---"] * len(head), *rows]
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+
+
+def write_drivers() -> None:
+    """The part of deploy/vm/net alone, from its records."""
+    page = TARGET.read_text(encoding="utf-8")
+    TARGET.write_text(page.partition(record.HEADING)[0].rstrip() + "\n\n" + record.section(), encoding="utf-8")
 
 
 def write(folder: Path = PROJECT / "results" / "vm") -> bool:

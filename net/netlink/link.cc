@@ -128,6 +128,7 @@ absl::Status DescribeTaken(const LinkInfo& taken) {
 }  // namespace
 
 bool LinkInfo::up() const { return (flags & IFF_UP) != 0; }
+bool LinkInfo::carrier() const { return up() && (flags & IFF_RUNNING) != 0; }
 bool LinkInfo::ethernet() const { return hardware_type == ARPHRD_ETHER; }
 
 absl::StatusOr<LinkInfo> FindLink(absl::string_view name) {
@@ -163,6 +164,14 @@ absl::Status SetLinkMtu(absl::string_view name, uint32_t mtu_bytes) {
   netlink::Request request(RTM_NEWLINK, 0, ChangeHeader(link->ifindex, 0, 0));
   request.PutU32(IFLA_MTU, mtu_bytes);
   return netlink::Do(request, absl::StrCat("set the MTU of ", name, " to ", mtu_bytes));
+}
+
+absl::Status SetLinkMac(absl::string_view name, const MacAddress& mac) {
+  const auto link = FindLink(name);
+  if (!link.ok()) return link.status();
+  netlink::Request request(RTM_NEWLINK, 0, ChangeHeader(link->ifindex, 0, 0));
+  request.Put(IFLA_ADDRESS, mac);
+  return netlink::Do(request, absl::StrCat("set the MAC address of ", name));
 }
 
 absl::StatusOr<VethPair> CreateVethPair(const VethOptions& options) {

@@ -20,6 +20,9 @@
 
 namespace hedgerow::net {
 
+// lo's, in every network namespace.
+inline constexpr int kLoopbackIfindex = 1;
+
 using MacAddress = std::array<uint8_t, 6>;
 
 struct LinkInfo {
@@ -35,6 +38,7 @@ struct LinkInfo {
   int peer_ifindex = 0;  // a veth's other end, when it is in this namespace; 0 otherwise
 
   bool up() const;
+  bool carrier() const;  // up, and packets can leave (IFF_RUNNING)
   bool ethernet() const;  // frames start with an Ethernet header
 };
 
@@ -45,6 +49,7 @@ absl::StatusOr<std::vector<LinkInfo>> ListLinks();
 absl::Status SetLinkUp(absl::string_view name);
 absl::Status SetLinkDown(absl::string_view name);
 absl::Status SetLinkMtu(absl::string_view name, uint32_t mtu_bytes);
+absl::Status SetLinkMac(absl::string_view name, const MacAddress& mac);
 
 struct VethOptions {
   std::string name{};

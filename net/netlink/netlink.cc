@@ -235,10 +235,10 @@ absl::Status Socket::Converse(Request& request, absl::string_view what, const Vi
   }
 }
 
-absl::Status Socket::Drain(const Visitor& visit) {
+absl::Status Socket::Drain(const std::function<bool(const Message&)>& visit) {
   std::vector<uint8_t> buffer(kReceiveBytes);
   bool overflowed = false;
-  for (;;) {
+  for (bool more = true; more;) {
     const ssize_t received = recv(fd_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (received < 0 && errno == EINTR) continue;
     if (received < 0 && errno == ENOBUFS) {
@@ -249,7 +249,7 @@ absl::Status Socket::Drain(const Visitor& visit) {
     if (received < 0) return absl::ErrnoToStatus(errno, "read netlink events");
     ForEachPart(std::span<const uint8_t>(buffer).first(static_cast<size_t>(received)), &nlmsghdr::nlmsg_len,
                 [&](const nlmsghdr& header, std::span<const uint8_t> payload) {
-                  if (header.nlmsg_type >= NLMSG_MIN_TYPE) visit(Message{header.nlmsg_type, payload});
+                  if (header.nlmsg_type >= NLMSG_MIN_TYPE) more &= visit(Message{header.nlmsg_type, payload});
                   return true;
                 });
   }

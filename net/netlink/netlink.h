@@ -122,9 +122,9 @@ class Socket {
   absl::Status Do(Request& request, absl::string_view what);
   // Sends and gives every message of the answer (one for a get, many for a dump) to `visit`.
   absl::Status Ask(Request& request, absl::string_view what, const Visitor& visit);
-  // Gives every pending message to `visit` without blocking. Unavailable: the kernel dropped messages
-  // (overflow).
-  absl::Status Drain(const Visitor& visit);
+  // Gives pending messages to `visit` without blocking, until there are none or it returns false; then the rest of that
+  // datagram follows, and no other is read. Unavailable: the kernel dropped messages (overflow).
+  absl::Status Drain(const std::function<bool(const Message&)>& visit);
 
   int fd() const { return fd_.get(); }
 

@@ -3,15 +3,25 @@
 // Routes and addresses over rtnetlink, both families through the same code.
 #include "net/netlink/route.h"
 
+#include <fcntl.h>
+#include <linux/fib_rules.h>
 #include <linux/if_addr.h>
 #include <linux/rtnetlink.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <functional>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "net/netlink/link.h"
 #include "net/netlink/netlink.h"
+#include "net/netlink/uplink_route.h"
 
 namespace hedgerow::net {
 namespace {
@@ -21,6 +31,7 @@ struct TableRoute {
   IpAddress destination;
   int ifindex = 0;
   uint8_t protocol = 0;
+  uint32_t metric = 0;
   std::optional<IpAddress> source;
 };
 
@@ -39,7 +50,7 @@ std::string InterfaceName(int ifindex) {
 
 std::string ToString(const VipRoute& route) {
   return absl::StrCat(route.vip.ToString(), "/", route.vip.prefix_bits(), " dev ", InterfaceName(route.ifindex),
-                      " src ", route.source.ToString());
+                      route.source ? absl::StrCat(" src ", route.source->ToString()) : "");
 }
 
 // Host routes of the main table. Where the kernel filters dumps itself (4.20 and later) only matching ones
@@ -62,6 +73,7 @@ absl::StatusOr<std::vector<TableRoute>> ListHostRoutes(int family, int ifindex, 
     TableRoute found{.destination = *destination,
                      .ifindex = static_cast<int>(attributes.Value<uint32_t>(RTA_OIF).value_or(0)),
                      .protocol = route.rtm_protocol,
+                     .metric = attributes.Value<uint32_t>(RTA_PRIORITY).value_or(0),
                      .source = AddressAttribute(attributes, RTA_PREFSRC)};
     if (ifindex != 0 && found.ifindex != ifindex) return;
     if (protocol != RTPROT_UNSPEC && found.protocol != protocol) return;
@@ -106,7 +118,7 @@ absl::StatusOr<bool> CheckVip(const VipRoute& route) {
   const auto routes = ListHostRoutes(route.vip.family(), 0, RTPROT_UNSPEC);
   if (!routes.ok()) return routes.status();
   for (const TableRoute& existing : *routes) {
-    if (existing.destination != route.vip) continue;
+    if (existing.destination != route.vip || existing.metric == kUplinkRouteMetric) continue;
     const bool ours = existing.protocol == kRouteProtocol && existing.ifindex == route.ifindex;
     if (ours && existing.source == route.source) return true;
     if (ours) continue;  // Ours with an older source: replaced by the caller.
@@ -118,9 +130,124 @@ absl::StatusOr<bool> CheckVip(const VipRoute& route) {
   return false;
 }
 
+void ReadLookup(const netlink::Message& message, RouteLookup& lookup) {
+  const auto route = message.Header<rtmsg>();
+  const auto attributes = message.AttributesAfter<rtmsg>();
+  lookup.gateway = AddressAttribute(attributes, RTA_GATEWAY);
+  if (const auto via = attributes.Find(RTA_VIA); via && via->size() > sizeof(rtvia)) {
+    // An IPv4 route through an IPv6 neighbour.
+    const auto gateway = IpAddress::FromBytes(via->subspan(offsetof(rtvia, rtvia_addr)));
+    if (gateway.ok()) lookup.gateway = *gateway;
+  }
+  lookup.source = AddressAttribute(attributes, RTA_PREFSRC);
+  lookup.mtu_bytes = attributes.Nested(RTA_METRICS).Value<uint32_t>(RTAX_MTU).value_or(0);
+  lookup.table = attributes.Value<uint32_t>(RTA_TABLE).value_or(route.rtm_table);
+  if (route.rtm_type == RTN_UNICAST) {
+    lookup.reach = Reach::kRouted;
+    lookup.ifindex = static_cast<int>(attributes.Value<uint32_t>(RTA_OIF).value_or(0));
+  } else if (route.rtm_type == RTN_LOCAL) {
+    lookup.reach = Reach::kLocal;
+  } else {
+    lookup.reason = ReasonOf(route.rtm_type);
+  }
+}
+
+// How many leading bits two addresses share.
+int CommonBits(const IpAddress& a, const IpAddress& b) {
+  int bits = 0;
+  for (size_t i = 0; i < a.mapped().size(); ++i) {
+    const auto difference = static_cast<uint8_t>(a.mapped()[i] ^ b.mapped()[i]);
+    bits += std::countl_zero(difference);
+    if (difference != 0) break;
+  }
+  return bits;
+}
+
+fib_rule_hdr RuleHeader(const VipRule& rule) {
+  fib_rule_hdr header{};
+  header.family = static_cast<uint8_t>(rule.vip.family());
+  header.dst_len = static_cast<uint8_t>(rule.vip.prefix_bits());
+  header.table = RT_TABLE_MAIN;
+  header.action = FR_ACT_TO_TBL;
+  return header;
+}
+
+netlink::Request RuleRequest(uint16_t type, uint16_t flags, const VipRule& rule) {
+  netlink::Request request(type, flags, RuleHeader(rule));
+  request.Put(FRA_DST, rule.vip.wire());
+  request.PutU32(FRA_PRIORITY, rule.priority);
+  request.PutU32(FRA_TABLE, RT_TABLE_MAIN);
+  request.PutU8(FRA_PROTOCOL, kRouteProtocol);
+  return request;
+}
+
+std::string ToString(const VipRule& rule) {
+  return absl::StrCat("`", rule.priority, ": to ", rule.vip.ToString(), " lookup main`");
+}
+
+// Every rule of a family.
+absl::Status ForEachRule(int family,
+                         const std::function<void(const fib_rule_hdr&, const netlink::Attributes&)>& visit) {
+  fib_rule_hdr header{};
+  header.family = static_cast<uint8_t>(family);
+  netlink::Request request(RTM_GETRULE, NLM_F_DUMP, header);
+  return netlink::Ask(request, "list routing rules", [&](const netlink::Message& message) {
+    visit(message.Header<fib_rule_hdr>(), message.AttributesAfter<fib_rule_hdr>());
+  });
+}
+
+// The rules of a family that lead to a table.
+std::string RulesTo(int family, uint32_t table) {
+  constexpr size_t kShown = 3;
+  std::vector<std::string> found;
+  ForEachRule(family, [&](const fib_rule_hdr& header, const netlink::Attributes& rule) {
+    const uint32_t leads_to = rule.Value<uint32_t>(FRA_TABLE).value_or(header.table);
+    if (header.action != FR_ACT_TO_TBL || leads_to != table || found.size() == kShown) return;
+    const auto source = AddressAttribute(rule, FRA_SRC);
+    const auto destination = AddressAttribute(rule, FRA_DST);
+    const std::string device = rule.String(FRA_IIFNAME);
+    found.push_back(absl::StrCat(rule.Value<uint32_t>(FRA_PRIORITY).value_or(0), ": from ",
+                                 source ? absl::StrCat(source->ToString(), "/", header.src_len) : "all",
+                                 destination ? absl::StrCat(" to ", destination->ToString(), "/", header.dst_len) : "",
+                                 device.empty() ? "" : absl::StrCat(" iif ", device), " lookup ", table));
+  }).IgnoreError();
+  return absl::StrJoin(found, "`, `");
+}
+
+netlink::Request AddressRequest(uint16_t type, uint16_t flags, int ifindex, const IpAddress& address) {
+  ifaddrmsg header{};
+  header.ifa_family = static_cast<uint8_t>(address.family());
+  header.ifa_prefixlen = static_cast<uint8_t>(address.prefix_bits());
+  header.ifa_scope = RT_SCOPE_UNIVERSE;
+  header.ifa_index = static_cast<uint32_t>(ifindex);
+  netlink::Request request(type, flags, header);
+  request.Put(IFA_LOCAL, address.wire());
+  request.Put(IFA_ADDRESS, address.wire());
+  return request;
+}
+
+// On this one interface, through the only door there is: the kernel has no netlink attribute for it (6.18).
+absl::Status EnableIpv6(int ifindex) {
+  const std::string name = InterfaceName(ifindex);
+  const std::string sysctl = absl::StrCat("net.ipv6.conf.", name, ".disable_ipv6");
+  const std::string path = absl::StrCat("/proc/sys/net/ipv6/conf/", name, "/disable_ipv6");
+  const UniqueFd file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (file.valid() && write(file.get(), "0", 1) == 1) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("IPv6 is disabled on ", name, " and could not be enabled there (", sysctl, ": ", strerror(errno),
+                   "); write 0 to net.ipv6.conf.default.disable_ipv6 before `up`, or to ", sysctl));
+}
+
 }  // namespace
 
 absl::StatusOr<RouteLookup> LookUpRoute(const IpAddress& destination) {
+  const auto addresses = ListAddresses();
+  if (!addresses.ok()) return addresses.status();
+  return LookUpRoute({.destination = destination}, *addresses);
+}
+
+absl::StatusOr<RouteLookup> LookUpRoute(const RouteQuery& query, const std::vector<AddressInfo>& addresses) {
+  const IpAddress& destination = query.destination;
   RouteLookup lookup;
   if (destination.is_loopback()) {
     lookup.reach = Reach::kLoopback;
@@ -130,11 +257,9 @@ absl::StatusOr<RouteLookup> LookUpRoute(const IpAddress& destination) {
   // lo`; and it knows an IPv6 address at once, where the route to it appears a little later (its duplicate
   // detection is a kernel worker's job, `nodad` or not; seen on 6.18 as a VIP equal to a fresh address that was
   // taken for free).
-  const auto addresses = ListAddresses();
-  if (!addresses.ok()) return addresses.status();
-  const auto owner = std::find_if(addresses->begin(), addresses->end(),
+  const auto owner = std::find_if(addresses.begin(), addresses.end(),
                                   [&](const AddressInfo& a) { return a.address == destination; });
-  if (owner != addresses->end()) {
+  if (owner != addresses.end()) {
     lookup.reach = Reach::kLocal;
     lookup.ifindex = owner->ifindex;
     return lookup;
@@ -142,29 +267,17 @@ absl::StatusOr<RouteLookup> LookUpRoute(const IpAddress& destination) {
   rtmsg header{};
   header.rtm_family = static_cast<uint8_t>(destination.family());
   header.rtm_dst_len = static_cast<uint8_t>(destination.prefix_bits());
+  if (query.source) header.rtm_src_len = static_cast<uint8_t>(query.source->prefix_bits());
+  // IPv6 names the table in any case, and refuses the flag.
+  if (destination.is_v4()) header.rtm_flags = RTM_F_LOOKUP_TABLE;
   netlink::Request request(RTM_GETROUTE, 0, header);
   request.Put(RTA_DST, destination.wire());
+  if (query.source) request.Put(RTA_SRC, query.source->wire());
+  if (query.in_ifindex != 0) request.PutU32(RTA_IIF, static_cast<uint32_t>(query.in_ifindex));
+  if (query.out_ifindex != 0) request.PutU32(RTA_OIF, static_cast<uint32_t>(query.out_ifindex));
   const absl::Status status =
       netlink::Ask(request, absl::StrCat("look up the route to ", destination.ToString()),
-                   [&](const netlink::Message& message) {
-                     const auto route = message.Header<rtmsg>();
-                     const auto attributes = message.AttributesAfter<rtmsg>();
-                     lookup.gateway = AddressAttribute(attributes, RTA_GATEWAY);
-                     if (const auto via = attributes.Find(RTA_VIA); via && via->size() > sizeof(rtvia)) {
-                       // An IPv4 route through an IPv6 neighbour.
-                       const auto gateway = IpAddress::FromBytes(via->subspan(offsetof(rtvia, rtvia_addr)));
-                       if (gateway.ok()) lookup.gateway = *gateway;
-                     }
-                     lookup.source = AddressAttribute(attributes, RTA_PREFSRC);
-                     if (route.rtm_type == RTN_UNICAST) {
-                       lookup.reach = Reach::kRouted;
-                       lookup.ifindex = static_cast<int>(attributes.Value<uint32_t>(RTA_OIF).value_or(0));
-                     } else if (route.rtm_type == RTN_LOCAL) {
-                       lookup.reach = Reach::kLocal;
-                     } else {
-                       lookup.reason = ReasonOf(route.rtm_type);
-                     }
-                   });
+                   [&](const netlink::Message& message) { ReadLookup(message, lookup); });
   // IPv4 reports the route's verdict as an error: ENETUNREACH, EHOSTUNREACH (Unavailable), EACCES for prohibit,
   // EINVAL for blackhole.
   if (absl::IsUnavailable(status) || absl::IsPermissionDenied(status) || absl::IsInvalidArgument(status)) {
@@ -175,17 +288,43 @@ absl::StatusOr<RouteLookup> LookUpRoute(const IpAddress& destination) {
   return lookup;
 }
 
+std::optional<IpAddress> StableSource(const IpAddress& destination, const RouteLookup& route,
+                                      const std::vector<AddressInfo>& addresses) {
+  const auto usable = [](const AddressInfo& a) {
+    if (a.scope >= RT_SCOPE_LINK) return false;
+    if (a.address.is_v4()) return true;
+    const bool tentative = (a.flags & (IFA_F_TENTATIVE | IFA_F_OPTIMISTIC)) == IFA_F_TENTATIVE;
+    return !tentative && (a.flags & (IFA_F_TEMPORARY | IFA_F_DADFAILED)) == 0;
+  };
+  const AddressInfo* best = nullptr;
+  std::pair<bool, int> best_rank;
+  for (const AddressInfo& each : addresses) {
+    if (each.address.family() != destination.family()) continue;
+    const bool chosen = route.source && each.address == *route.source;
+    const bool deprecated = (each.flags & IFA_F_DEPRECATED) != 0;
+    // An address of a narrower scope, or of another interface, was chosen on purpose.
+    if (chosen && (each.scope >= RT_SCOPE_LINK || (usable(each) && !deprecated))) return route.source;
+    if (each.ifindex != route.ifindex || !usable(each)) continue;
+    const std::pair<bool, int> rank = {!deprecated, CommonBits(each.address, destination)};
+    if (best != nullptr && rank <= best_rank) continue;
+    best = &each;
+    best_rank = rank;
+  }
+  if (best == nullptr) return std::nullopt;
+  return best->address;
+}
+
 absl::Status AddVipRoute(const VipRoute& route) {
-  if (route.vip.family() != route.source.family()) {
+  if (route.source && route.vip.family() != route.source->family()) {
     return absl::InvalidArgumentError(absl::StrCat("VIP ", route.vip.ToString(), " and source ",
-                                                   route.source.ToString(), " are of different families"));
+                                                   route.source->ToString(), " are of different families"));
   }
   const auto present = CheckVip(route);
   if (!present.ok()) return present.status();
   if (*present) return absl::OkStatus();
   if (absl::Status status = DeleteVipRoute(route); !status.ok()) return status;
   netlink::Request request = VipRequest(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, route);
-  request.Put(RTA_PREFSRC, route.source.wire());
+  if (route.source) request.Put(RTA_PREFSRC, route.source->wire());
   if (absl::Status status = netlink::Do(request, absl::StrCat("add route ", ToString(route))); !status.ok())
     return status;
   const auto lookup = LookUpRoute(route.vip);
@@ -195,14 +334,13 @@ absl::Status AddVipRoute(const VipRoute& route) {
   if (!lookup.ok()) return lookup.status();
   return absl::FailedPreconditionError(absl::StrCat(
       "the route ", ToString(route), " takes no effect: the kernel ",
-      lookup->reach == Reach::kRouted ? absl::StrCat("still sends the VIP to ", InterfaceName(lookup->ifindex))
-                                      : absl::StrCat("does not use it ", lookup->reason),
-      "; look at `ip rule`, and whether the interface is up"));
+      lookup->reach == Reach::kRouted ? DescribeDetour(route.vip, *lookup)
+                                      : absl::StrCat("does not use it ", lookup->reason, "; is the interface up?")));
 }
 
 absl::Status ReplaceVipRoute(const VipRoute& route) {
   netlink::Request request = VipRequest(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, route);
-  request.Put(RTA_PREFSRC, route.source.wire());
+  if (route.source) request.Put(RTA_PREFSRC, route.source->wire());
   return netlink::Do(request, absl::StrCat("replace route ", ToString(route)));
 }
 
@@ -219,7 +357,7 @@ absl::StatusOr<std::vector<VipRoute>> ListVipRoutes(int ifindex) {
     if (!found.ok()) return found.status();
     for (const TableRoute& route : *found) {
       routes.push_back(
-          {.vip = route.destination, .ifindex = route.ifindex, .source = route.source.value_or(IpAddress())});
+          {.vip = route.destination, .ifindex = route.ifindex, .source = route.source});
     }
   }
   return routes;
@@ -231,17 +369,57 @@ absl::Status AddSourceAddress(int ifindex, const IpAddress& address) {
   for (const AddressInfo& present : *addresses) {
     if (present.address == address && present.prefix_bits == address.prefix_bits()) return absl::OkStatus();
   }
-  ifaddrmsg header{};
-  header.ifa_family = static_cast<uint8_t>(address.family());
-  header.ifa_prefixlen = static_cast<uint8_t>(address.prefix_bits());
-  header.ifa_scope = RT_SCOPE_UNIVERSE;
-  header.ifa_index = static_cast<uint32_t>(ifindex);
-  netlink::Request request(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, header);
-  request.Put(IFA_LOCAL, address.wire());
-  request.Put(IFA_ADDRESS, address.wire());
-  // No duplicate-address detection: the address is the uplink's, which has passed it.
-  request.PutU32(IFA_FLAGS, IFA_F_NOPREFIXROUTE | (address.is_v4() ? 0 : IFA_F_NODAD));
-  return netlink::Do(request, absl::StrCat("add address ", address.ToString(), " dev ", InterfaceName(ifindex)));
+  const auto add = [&] {
+    netlink::Request request = AddressRequest(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, ifindex, address);
+    // No duplicate-address detection: the address is the uplink's, which has passed it.
+    request.PutU32(IFA_FLAGS, IFA_F_NOPREFIXROUTE | (address.is_v4() ? 0 : IFA_F_NODAD));
+    return netlink::Do(request, absl::StrCat("add address ", address.ToString(), " dev ", InterfaceName(ifindex)));
+  };
+  absl::Status status = add();
+  if (address.is_v4() || !absl::IsPermissionDenied(status)) return status;
+  // EACCES: IPv6 is disabled on the interface.
+  status = EnableIpv6(ifindex);
+  return status.ok() ? add() : status;
+}
+
+absl::Status DeleteSourceAddress(int ifindex, const IpAddress& address) {
+  netlink::Request request = AddressRequest(RTM_DELADDR, 0, ifindex, address);
+  const absl::Status status = netlink::Do(
+      request, absl::StrCat("remove address ", address.ToString(), " dev ", InterfaceName(ifindex)));
+  // EADDRNOTAVAIL: it is gone.
+  return absl::IsAlreadyExists(status) || absl::IsUnavailable(status) || absl::IsNotFound(status) ? absl::OkStatus() : status;
+}
+
+absl::Status AddVipRule(const VipRule& rule) {
+  netlink::Request request = RuleRequest(RTM_NEWRULE, NLM_F_CREATE | NLM_F_EXCL, rule);
+  const absl::Status status = netlink::Do(request, absl::StrCat("add the routing rule ", ToString(rule)));
+  return absl::IsAlreadyExists(status) ? absl::OkStatus() : status;
+}
+
+absl::Status DeleteVipRule(const VipRule& rule) {
+  netlink::Request request = RuleRequest(RTM_DELRULE, 0, rule);
+  const absl::Status status = netlink::Do(request, absl::StrCat("remove the routing rule ", ToString(rule)));
+  return absl::IsNotFound(status) ? absl::OkStatus() : status;
+}
+
+absl::StatusOr<std::vector<VipRule>> ListVipRules() {
+  std::vector<VipRule> rules;
+  for (const int family : {AF_INET, AF_INET6}) {
+    const absl::Status status = ForEachRule(family, [&](const fib_rule_hdr& header, const netlink::Attributes& rule) {
+      const auto vip = AddressAttribute(rule, FRA_DST);
+      const bool ours = rule.Value<uint8_t>(FRA_PROTOCOL).value_or(0) == kRouteProtocol;
+      if (!ours || !vip || header.dst_len != vip->prefix_bits()) return;
+      rules.push_back({.vip = *vip, .priority = rule.Value<uint32_t>(FRA_PRIORITY).value_or(0)});
+    });
+    if (!status.ok()) return status;
+  }
+  return rules;
+}
+
+std::string DescribeDetour(const IpAddress& vip, const RouteLookup& route) {
+  const std::string rules = RulesTo(vip.family(), route.table);
+  return absl::StrCat("sends the VIP to ", InterfaceName(route.ifindex),
+                      rules.empty() ? "" : absl::StrCat(" by the routing rule `", rules, "`"));
 }
 
 absl::StatusOr<std::vector<AddressInfo>> ListAddresses(int ifindex) {
@@ -255,8 +433,11 @@ absl::StatusOr<std::vector<AddressInfo>> ListAddresses(int ifindex) {
     auto address = AddressAttribute(attributes, IFA_LOCAL);
     if (!address) address = AddressAttribute(attributes, IFA_ADDRESS);
     if (!address || (ifindex != 0 && static_cast<int>(info.ifa_index) != ifindex)) return;
-    addresses.push_back(
-        {.ifindex = static_cast<int>(info.ifa_index), .address = *address, .prefix_bits = info.ifa_prefixlen});
+    addresses.push_back({.ifindex = static_cast<int>(info.ifa_index),
+                         .address = *address,
+                         .prefix_bits = info.ifa_prefixlen,
+                         .flags = attributes.Value<uint32_t>(IFA_FLAGS).value_or(info.ifa_flags),
+                         .scope = info.ifa_scope});
   });
   if (absl::IsNotFound(status)) return addresses;  // The interface is gone: so are its addresses.
   if (!status.ok()) return status;

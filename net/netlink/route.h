@@ -33,17 +33,44 @@ struct RouteLookup {
   int ifindex = 0;  // kRouted: the uplink. kLocal: the interface that has the address, if known.
   std::optional<IpAddress> gateway{};  // empty: the destination itself is the neighbour
   std::optional<IpAddress> source{};   // the source the kernel would choose
+  uint32_t mtu_bytes = 0;              // of the route or the path, where one is known; 0: the interface's holds
+  uint32_t table = 0;                  // in which the route was found; 0: not told
   std::string reason{};                // kUnreachable only
 };
 
-// Asks the kernel as a local sender without a mark would.
+// What is asked of the routing rules and tables. Without a source: as a socket that is not bound sends.
+struct RouteQuery {
+  IpAddress destination{};
+  std::optional<IpAddress> source{};
+  int in_ifindex = 0;   // not 0: as for a packet that was received there and is forwarded
+  int out_ifindex = 0;  // not 0: as a socket bound to this interface sends
+};
+
+struct AddressInfo {
+  int ifindex = 0;
+  IpAddress address{};
+  uint8_t prefix_bits = 0;
+  uint32_t flags = 0;  // IFA_F_*
+  uint8_t scope = 0;   // RT_SCOPE_*
+};
+// Every address of the namespace, or those of one interface.
+absl::StatusOr<std::vector<AddressInfo>> ListAddresses(int ifindex = 0);
+
+// Asks the kernel as a sender without a mark would. `addresses`: those of the namespace, for callers that ask often.
 absl::StatusOr<RouteLookup> LookUpRoute(const IpAddress& destination);
+absl::StatusOr<RouteLookup> LookUpRoute(const RouteQuery& query, const std::vector<AddressInfo>& addresses);
+
+// The source for packets that take this route: the kernel's choice, unless that is none of `addresses`, or a temporary IPv6
+// address (RFC 8981), which goes after a day, or one that is tentative or deprecated: then the best other one of the interface
+// by RFC 6724 rules 3 and 8. Empty: there is none.
+std::optional<IpAddress> StableSource(const IpAddress& destination, const RouteLookup& route,
+                                      const std::vector<AddressInfo>& addresses);
 
 struct VipRoute {
   IpAddress vip{};
   int ifindex = 0;  // the proxy interface
-  IpAddress
-      source{};  // `src`: the uplink's address, which clients on this host will use; same family as the VIP
+  // `src`: the uplink's address, which clients on this host will use; same family as the VIP. Empty: the route has none.
+  std::optional<IpAddress> source{};
 
   friend bool operator==(const VipRoute&, const VipRoute&) = default;
 };
@@ -69,14 +96,24 @@ absl::StatusOr<std::vector<VipRoute>> ListVipRoutes(int ifindex = 0);
 // uplink's address, not only the route. OK when it is there already.
 // Its loss makes the kernel drop every IPv4 route through the interface, our VIPs' too; and 6.1 (not 6.18) takes the
 // `src` out of IPv6 routes. AddVipRoute mends both.
+// Where IPv6 is disabled on the interface (net.ipv6.conf.default.disable_ipv6=1) it is enabled there, on this interface
+// alone, by the sysctl: there is no other way. FailedPrecondition, naming the sysctl, when it may not be written.
 absl::Status AddSourceAddress(int ifindex, const IpAddress& address);
+// OK when it is not there.
+absl::Status DeleteSourceAddress(int ifindex, const IpAddress& address);
 
-struct AddressInfo {
-  int ifindex = 0;
-  IpAddress address{};
-  uint8_t prefix_bits = 0;
+// A routing rule of ours: `ip rule add pref PRIORITY to VIP lookup main proto 72`. It stands before rules that would send
+// the VIP elsewhere.
+struct VipRule {
+  IpAddress vip{};
+  uint32_t priority = 0;
+  friend bool operator==(const VipRule&, const VipRule&) = default;
 };
-// Every address of the namespace, or those of one interface.
-absl::StatusOr<std::vector<AddressInfo>> ListAddresses(int ifindex = 0);
+// OK when it is there already.
+absl::Status AddVipRule(const VipRule& rule);
+absl::Status DeleteVipRule(const VipRule& rule);  // OK when there is none
+absl::StatusOr<std::vector<VipRule>> ListVipRules();
+// For messages: where the kernel sends a VIP instead of the proxy interface, and by which routing rules (at most three).
+std::string DescribeDetour(const IpAddress& vip, const RouteLookup& route);
 
 }  // namespace hedgerow::net

@@ -4,9 +4,13 @@
 // changes what it is for and nothing else.
 #include "net/netlink/route.h"
 
+#include <linux/if_addr.h>
+
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "net/netlink/link.h"
+#include "net/netlink/uplink_route.h"
 #include "net/namespace_test.h"
 
 namespace hedgerow::net {
@@ -156,7 +160,7 @@ TEST_F(RouteTest, ARouteGetsAnotherSourceInOneStep) {
 TEST_F(RouteTest, VipThatIsTakenIsRefused) {
   InHost([&] {
     for (VipRoute own : {V4(), V6()}) {
-      own.vip = own.source;
+      own.vip = *own.source;
       EXPECT_THAT(AddVipRoute(own), FailsWith(absl::StatusCode::kFailedPrecondition, "address of this host"));
     }
     ASSERT_EQ(Shell("ip route add 10.99.0.53/32 dev eth0; ip -6 route add fd99::53/128 dev eth0 metric 77"), 0);
@@ -180,7 +184,7 @@ TEST_F(RouteTest, RuleThatOverridesTheVipRouteIsAnErrorAndNothingStays) {
         Shell("ip route add default dev eth0 table 100; ip rule add to 10.99.0.0/16 lookup 100 priority 10"),
         0);
     EXPECT_THAT(AddVipRoute(V4()),
-                FailsWith(absl::StatusCode::kFailedPrecondition, "still sends the VIP to eth0"));
+                FailsWith(absl::StatusCode::kFailedPrecondition, "sends the VIP to eth0 by the routing rule `10: from all to 10.99.0.0/16 lookup 100`"));
     EXPECT_TRUE(ListVipRoutes()->empty());
   });
 }
@@ -243,9 +247,9 @@ TEST_F(RouteTest, SourceAddressKeepsTheUplinksOwnEntriesWhenItGoes) {
 TEST_F(RouteTest, VipRoutesHurtByRemovingTheSourceAddressAreMendedByAddingThemAgain) {
   InHost([&] {
     for (const VipRoute& route : {V4(), V6()}) {
-      ASSERT_THAT(AddSourceAddress(hr0_, route.source), IsOk());
+      ASSERT_THAT(AddSourceAddress(hr0_, *route.source), IsOk());
       ASSERT_THAT(AddVipRoute(route), IsOk());
-      ASSERT_EQ(Shell("ip addr del " + route.source.ToString() + " dev hr0"), 0);
+      ASSERT_EQ(Shell("ip addr del " + route.source->ToString() + " dev hr0"), 0);
     }
     const auto left = ListVipRoutes();
     ASSERT_THAT(left.status(), IsOk());
@@ -254,6 +258,118 @@ TEST_F(RouteTest, VipRoutesHurtByRemovingTheSourceAddressAreMendedByAddingThemAg
     for (const VipRoute& route : {V4(), V6()}) EXPECT_THAT(AddVipRoute(route), IsOk());
     EXPECT_THAT(*ListVipRoutes(), ::testing::ElementsAre(V4(), V6()));
   });
+}
+
+// What names the device finds it, and nothing else does: with the proxy interface's route gone as well.
+TEST_F(RouteTest, AnUplinkRouteIsForWhatNamesTheUplink) {
+  InHost([&] {
+    for (const VipRoute& vip : {V4(), V6()}) {
+      VipRoute bound = vip;
+      bound.ifindex = eth0_;
+      ASSERT_THAT(AddVipRoute(vip), IsOk());
+      ASSERT_THAT(AddUplinkRoute(bound, FindLink("eth0")->mac), IsOk());
+      ASSERT_THAT(AddUplinkRoute(bound, FindLink("eth0")->mac), IsOk()) << "again";
+      EXPECT_EQ(LookUpRoute({.destination = vip.vip}, *ListAddresses())->ifindex, hr0_);
+      EXPECT_THAT(AddVipRoute(vip), IsOk()) << "no other owner's";
+      EXPECT_THAT(*ListUplinkRoutes(), testing::Contains(bound));
+      EXPECT_THAT(*ListVipRoutes(hr0_), testing::Contains(vip));
+      const std::string address = vip.vip.ToString();
+      EXPECT_EQ(Shell(absl::StrCat("ip route get ", address, " oif eth0 | grep -q 'dev eth0 .*src ", vip.source->ToString(), "'")), 0);
+      EXPECT_EQ(Shell(absl::StrCat("ip neigh show dev eth0 nud permanent | grep -q '^", address, " '")), 0);
+    }
+    const auto listed = ListUplinkRoutes();
+    ASSERT_THAT(listed.status(), IsOk());
+    for (const VipRoute& route : *listed) ASSERT_THAT(DeleteUplinkRoute(route), IsOk());
+    EXPECT_THAT(*ListUplinkRoutes(), testing::IsEmpty());
+    EXPECT_EQ(Shell("test -z \"$(ip neigh show nud permanent)\""), 0);
+    VipRoute gone = V4();
+    gone.ifindex = eth0_;
+    EXPECT_THAT(DeleteUplinkRoute(gone), IsOk()) << "there is none";
+  });
+}
+
+TEST_F(RouteTest, ALookUpFollowsRulesThatNameASource) {
+  InHost([&] {
+    ASSERT_EQ(Shell("ip route add 10.77.0.0/24 dev eth1 table 9; ip rule add pref 100 from 192.168.50.1 lookup 9"), 0);
+    const auto addresses = ListAddresses();
+    ASSERT_THAT(addresses.status(), IsOk());
+    const auto any = LookUpRoute({.destination = Ip("10.77.0.11")}, *addresses);
+    const auto from = LookUpRoute({.destination = Ip("10.77.0.11"), .source = Ip("192.168.50.1")}, *addresses);
+    ASSERT_THAT(any.status(), IsOk());
+    ASSERT_THAT(from.status(), IsOk());
+    EXPECT_EQ(any->ifindex, eth0_);
+    EXPECT_EQ(any->table, 254u);
+    EXPECT_EQ(from->ifindex, FindLink("eth1")->ifindex);
+    EXPECT_EQ(from->table, 9u);
+  });
+}
+
+TEST_F(RouteTest, ARoutesMtuIsTold) {
+  InHost([&] {
+    ASSERT_EQ(Shell("ip route add 10.77.0.11 dev eth0 mtu 1300"), 0);
+    EXPECT_EQ(LookUpRoute(Ip("10.77.0.11"))->mtu_bytes, 1300u);
+    EXPECT_EQ(LookUpRoute(Ip("10.77.0.12"))->mtu_bytes, 0u);
+  });
+}
+
+TEST_F(RouteTest, AVipRuleComesBeforeARuleThatTakesTheVipAway) {
+  InHost([&] {
+    ASSERT_EQ(Shell("ip route add 10.0.0.0/8 dev eth0 table 52; ip rule add pref 5270 lookup 52"), 0);
+    const absl::Status refused = AddVipRoute(V4());
+    EXPECT_THAT(refused, FailsWith(absl::StatusCode::kFailedPrecondition, "5270: from all lookup 52"));
+    const VipRule rule = {.vip = V4().vip, .priority = 5000};
+    EXPECT_THAT(AddVipRule(rule), IsOk());
+    EXPECT_THAT(AddVipRule(rule), IsOk()) << "it is there already";
+    EXPECT_THAT(AddVipRoute(V4()), IsOk());
+    EXPECT_THAT(ListVipRules().value(), ::testing::ElementsAre(rule));
+    EXPECT_THAT(DeleteVipRule(rule), IsOk());
+    EXPECT_THAT(DeleteVipRule(rule), IsOk()) << "it is gone already";
+    EXPECT_THAT(ListVipRules().value(), ::testing::IsEmpty());
+    EXPECT_EQ(Shell("ip rule show | grep -q 5270"), 0) << "others' rules stay";
+  });
+}
+
+TEST_F(RouteTest, ASourceAddressEnablesIpv6OnItsOwnInterfaceOnly) {
+  InNamespace([&] {
+    ASSERT_EQ(Shell("sysctl -qw net.ipv6.conf.default.disable_ipv6=1"), 0);
+    const auto pair = CreateVethPair({.name = "hr0", .peer_name = "hr0p", .instance = "default"});
+    ASSERT_THAT(pair.status(), IsOk());
+    EXPECT_THAT(AddSourceAddress(pair->link.ifindex, Ip("fd77::1")), IsOk());
+    EXPECT_EQ(Shell("test $(sysctl -n net.ipv6.conf.hr0.disable_ipv6) = 0"), 0);
+    EXPECT_EQ(Shell("test $(sysctl -n net.ipv6.conf.hr0p.disable_ipv6) = 1"), 0);
+    EXPECT_EQ(Shell("test $(sysctl -n net.ipv6.conf.default.disable_ipv6) = 1"), 0);
+    EXPECT_THAT(DeleteSourceAddress(pair->link.ifindex, Ip("fd77::1")), IsOk());
+    EXPECT_THAT(DeleteSourceAddress(pair->link.ifindex, Ip("fd77::1")), IsOk()) << "it is gone already";
+  });
+}
+
+// What the kernel chose, and what the interface has: address, ifindex, flags.
+std::string Chosen(const std::string& kernels, const std::vector<AddressInfo>& addresses) {
+  RouteLookup route{.reach = Reach::kRouted, .ifindex = 2};
+  if (!kernels.empty()) route.source = Ip(kernels);
+  const auto source = StableSource(Ip(kernels.find(':') == std::string::npos ? "10.77.0.11" : "fd77::b"), route, addresses);
+  return source ? source->ToString() : "none";
+}
+
+TEST(StableSourceTest, TemporaryTentativeAndDeprecatedAddressesAreNotTaken) {
+  const AddressInfo stable{.ifindex = 2, .address = Ip("fd77::1"), .prefix_bits = 64};
+  const AddressInfo other{.ifindex = 3, .address = Ip("fd77::3"), .prefix_bits = 64};
+  const auto with = [](uint32_t flags) {
+    return AddressInfo{.ifindex = 2, .address = Ip("fd77::abcd"), .prefix_bits = 64, .flags = flags};
+  };
+  EXPECT_EQ(Chosen("fd77::abcd", {with(0), stable}), "fd77::abcd");
+  EXPECT_EQ(Chosen("fd77::abcd", {with(IFA_F_TEMPORARY), stable}), "fd77::1");
+  EXPECT_EQ(Chosen("fd77::abcd", {with(IFA_F_TENTATIVE), stable}), "fd77::1");
+  EXPECT_EQ(Chosen("fd77::abcd", {with(IFA_F_TENTATIVE | IFA_F_OPTIMISTIC), stable}), "fd77::abcd");
+  EXPECT_EQ(Chosen("fd77::abcd", {with(IFA_F_DEPRECATED), stable}), "fd77::1");
+  EXPECT_EQ(Chosen("fd77::abcd", {with(IFA_F_DEPRECATED)}), "fd77::abcd") << "better than none";
+  EXPECT_EQ(Chosen("fd77::abcd", {with(IFA_F_TEMPORARY), other}), "none") << "another interface's is the kernel's to choose";
+  EXPECT_EQ(Chosen("fd77::3", {stable, other}), "fd77::3");
+}
+
+TEST(StableSourceTest, AnAddressThatOnlyTheProxyInterfaceStillHasIsNoSource) {
+  EXPECT_EQ(Chosen("10.77.0.1", {}), "none");
+  EXPECT_EQ(Chosen("10.77.0.1", {{.ifindex = 2, .address = Ip("10.77.0.9"), .prefix_bits = 24}}), "10.77.0.9");
 }
 
 }  // namespace

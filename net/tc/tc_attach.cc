@@ -227,6 +227,12 @@ absl::Status Attachment::DetachClsact() {
   return absl::OkStatus();
 }
 
+bool Attachment::IsLive() const {
+  if (!link_) return true;
+  const auto info = link_->Info();
+  return !info.ok() || info->ifindex != 0;
+}
+
 absl::Status Attachment::Release() {
   if (link_ && spec_.pin_dir.empty()) {
     return absl::FailedPreconditionError("an unpinned TCX link ends with its process and cannot be released");

@@ -53,6 +53,9 @@ class Attachment {
   // Leaves the program attached when this object ends. FailedPrecondition for an unpinned TCX link.
   absl::Status Release();
 
+  // A TCX link whose interface is gone is attached to nothing, also when another interface has got its number since.
+  // Always true of a filter.
+  bool IsLive() const;
   Mechanism mechanism() const { return link_ ? Mechanism::kTcx : Mechanism::kClsact; }
   const AttachSpec& spec() const { return spec_; }
   std::string ToString() const;  // "tcx ingress of interface number 4 (reply)"

@@ -115,6 +115,23 @@ bool AddTroubles(const ServiceSnapshot& service, uint64_t now_ns, v1::Status& ou
   return all;
 }
 
+void AddPaths(const ServicePathFacts& path, v1::ServiceStatus& out) {
+  out.set_source(path.source);
+  for (size_t i = 0; i < path.backends.size() && static_cast<int>(i) < out.backends_size(); ++i) {
+    v1::BackendStatus& backend = *out.mutable_backends(static_cast<int>(i));
+    backend.set_uplink(path.backends[i].uplink);
+    backend.set_next_hop(path.backends[i].next_hop);
+  }
+}
+
+void FillNetwork(const NetworkFacts& facts, v1::Network& out) {
+  out.set_events(facts.events);
+  out.set_looks(facts.looks);
+  out.set_deferred(facts.deferred);
+  out.set_events_lost(facts.events_lost);
+  out.set_moves(facts.moves);
+}
+
 v1::ServiceStatus BuildService(const v1::Service& service, const ServiceSnapshot& snapshot, uint64_t now_ns) {
   v1::ServiceStatus out;
   out.set_name(service.name());
@@ -270,7 +287,9 @@ v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const
   const int services = std::min<int>(config.services_size(), static_cast<int>(snapshot.services.size()));
   for (int i = 0; i < services; ++i) {
     const ServiceSnapshot& service = snapshot.services[i];
-    *out.add_services() = BuildService(config.services(i), service, snapshot.taken_ns);
+    v1::ServiceStatus& built = *out.add_services();
+    built = BuildService(config.services(i), service, snapshot.taken_ns);
+    if (static_cast<size_t>(i) < facts.paths.size()) AddPaths(facts.paths[static_cast<size_t>(i)], built);
     any_down = AddTroubles(service, snapshot.taken_ns, out) || any_down;
     fire_error.Add(service.fire_error);
     requests += service.stats.counters[HR_REQUESTS];
@@ -283,6 +302,7 @@ v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const
   out.set_identity_ok(identity_ok);
   out.set_routes_restored(facts.routes_restored);
   out.set_links_restored(facts.links_restored);
+  FillNetwork(facts.network, *out.mutable_network());
   FillReloads(facts.reload, snapshot.taken_ns, *out.mutable_reloads());
   v1::Adoption& adoption = *out.mutable_adoption();
   adoption = facts.adoption;

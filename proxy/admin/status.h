@@ -34,6 +34,25 @@ struct ReloadFacts {
   absl::Time config_since = absl::UnixEpoch();
 };
 
+// How a service's backends are reached, for `status`; empty texts: not known.
+struct ServicePathFacts {
+  struct Backend {
+    std::string uplink;
+    std::string next_hop;
+  };
+  std::string source;
+  std::vector<Backend> backends;  // in the configuration's order
+};
+
+// What the network follower has done since the daemon started (proxy/daemon/network_follower.h).
+struct NetworkFacts {
+  uint64_t events = 0;       // messages from the kernel
+  uint64_t looks = 0;        // times that everything was compared
+  uint64_t deferred = 0;     // looks that waited, because earlier ones had taken their share of the processor
+  uint64_t events_lost = 0;  // times that the kernel dropped messages, after which everything was compared
+  uint64_t moves = 0;        // times that an uplink or a source was followed
+};
+
 // What only the daemon knows. Kept by it, read by each status call.
 struct DaemonFacts {
   std::string config_file;
@@ -50,6 +69,8 @@ struct DaemonFacts {
   int64_t kernel_since_ns = 0;  // CLOCK_MONOTONIC; when the kernel part was made
   ReloadFacts reload;
   std::vector<v1::Uplink> uplinks;
+  std::vector<ServicePathFacts> paths;  // in the configuration's order
+  NetworkFacts network;
   std::vector<Problem> problems;  // beside the backends' health
 };
 

@@ -27,6 +27,8 @@
 #include "net/capabilities.h"
 #include "net/clean.h"
 #include "net/kernel_probe.h"
+#include "net/netlink/route.h"
+#include "net/networks.h"
 
 namespace hedgerow::cli {
 namespace {
@@ -106,16 +108,17 @@ class Doctor {
   }
 
   void Configuration(const v1::Config& config) {
-    const Topology topology = Resolve(config, KernelNetworkView());
+    const Topology topology = ResolveHere(config);
     for (const Problem& problem : topology.problems) Add("configuration", "problem", problem.ToString());
     std::vector<std::string> uplinks;
     for (const auto& [ifindex, link] : topology.uplinks) {
       uplinks.push_back(absl::StrCat(link.name, " (mtu ", link.mtu_bytes, ")"));
-      if (!link.up()) Add("configuration", "warning", absl::StrCat("uplink ", link.name, " is down"));
     }
+    for (const Problem& problem : CheckUplinks(topology)) Add("configuration", "warning", problem.ToString());
     if (topology.problems.empty()) {
       Add("configuration", "ok", absl::StrCat("every backend is reached, by ", absl::StrJoin(uplinks, ", ")));
     }
+    for (const v1::Service& service : config.services()) Clients(service, topology, config.interface());
   }
 
   // What other hosts and users can reach or change here. `config` may be null.
@@ -136,6 +139,33 @@ class Doctor {
   }
 
  private:
+  // A backend answers a client of its own network itself, past this host, and under its own address.
+  void Clients(const v1::Service& service, const Topology& topology, const std::string& interface) {
+    for (const std::string& text : service.clients()) {
+      const auto network = net::Network::Parse(text);
+      if (!network.ok()) continue;
+      const std::optional<std::string> uplink = UplinkTo(*network, topology);
+      if (!uplink.has_value()) continue;
+      Add("clients", "warning",
+          absl::StrCat("service ", service.name(), ": hosts of ", text, " are reached by ", *uplink,
+                       ", as the backends are, which may answer them past this host. Masquerade what they send through it (`iifname ",
+                       *uplink, " oifname ", interface,
+                       " masquerade` in nft) and list this host's address; macvlan and ipvlan containers there need nothing"));
+    }
+  }
+
+  // Of the network's first addresses one may be its own name, and another this host's.
+  static std::optional<std::string> UplinkTo(const net::Network& network, const Topology& topology) {
+    std::vector<uint8_t> host(network.address.wire().begin(), network.address.wire().end());
+    const int hosts = network.bits < network.address.prefix_bits() ? 3 : 1;
+    for (int i = 0; i < hosts; ++i, ++host.back()) {
+      const auto route = net::LookUpRoute(*net::IpAddress::FromBytes(host));
+      if (route.ok() && route->reach == net::Reach::kRouted && topology.uplinks.contains(route->ifindex))
+        return topology.uplinks.at(route->ifindex).name;
+    }
+    return std::nullopt;
+  }
+
   void Keys(const v1::Config* config, const std::string& file) {
     std::vector<std::string> open;
     for (const char* folder : {"/etc/hedgerow", "/etc/hedgerow-node"}) {
@@ -160,7 +190,7 @@ class Doctor {
   void Spoofing(const v1::Config* config) {
     std::vector<std::string> names;
     if (config != nullptr) {
-      for (const auto& [ifindex, link] : Resolve(*config, KernelNetworkView()).uplinks) names.push_back(link.name);
+      for (const auto& [ifindex, link] : ResolveHere(*config).uplinks) names.push_back(link.name);
     }
     const int all = NetworkSetting("ipv4/conf/all/rp_filter").value_or(0);
     bool any = false;

@@ -39,11 +39,13 @@ void Attachments(const v1::Config& config, const Topology& topology, v1::Plan& p
     attachment.set_hook(std::string(hook));
   };
   for (const auto& [ifindex, link] : topology.uplinks) add("reply", link.name, "ingress");
+  add("reply", "lo", "ingress");
   add("clock", absl::StrCat(config.interface(), "c1"), "ingress");
   add("gate", absl::StrCat(config.interface(), "c0"), "egress");
   for (const absl::string_view far : {"c1", "p"}) add("closed_gate", absl::StrCat(config.interface(), far), "egress");
   add("sink", absl::StrCat(config.interface(), "p"), "ingress");
   add("splitter", config.interface(), "egress");
+  for (const auto& [ifindex, link] : topology.uplinks) add("splitter", link.name, "egress");
 }
 
 void Maps(const v1::Config& config, int cpus, v1::Plan& plan) {
@@ -102,7 +104,7 @@ void Services(const v1::Config& config, const Topology& topology, v1::Plan& plan
       out.set_profile(config::EmitYaml(*profile, config::Secrets::kHidden, config::Defaults::kLeftOut));
     for (int j = 0; j < service.backends_size(); ++j) {
       const v1::Backend& backend = service.backends(j);
-      const auto uplink = topology.uplinks.find(path.uplinks.at(static_cast<size_t>(j)));
+      const auto uplink = topology.uplinks.find(path.backends.at(static_cast<size_t>(j)).uplink);
       const std::string via = uplink == topology.uplinks.end() ? "?" : uplink->second.name;
       out.add_backends(
           absl::StrCat(backend.name(), " ", backend.address(), " port ", backend.port(), " via ", via));
@@ -116,6 +118,11 @@ void Services(const v1::Config& config, const Topology& topology, v1::Plan& plan
     route.set_destination(service.vip());
     route.set_device(config.interface());
     if (path.source.has_value()) route.set_source(path.source->ToString());
+    for (const std::string& uplink : out.uplinks()) {  // for clients that are bound to it
+      v1::PlannedRoute& bound = *plan.add_routes();
+      bound = route;
+      bound.set_device(uplink);
+    }
   }
 }
 

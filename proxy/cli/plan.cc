@@ -38,7 +38,7 @@ int RunPlan(const Call& call) {
   if (call.arguments.words.size() > 1) return call.UsageError("plan takes no words");
   const absl::StatusOr<v1::Config> config = RequireConfig(call.arguments);
   if (!config.ok()) return call.Fail(config.status());
-  Topology topology = Resolve(*config, KernelNetworkView());
+  Topology topology = ResolveHere(*config);
   for (const v1::Service& service : config->services()) {
     const std::string& path = service.cluster().key_file();
     const absl::Status key = path.empty() ? absl::OkStatus() : operate::ReadKeyRing(path, operate::Reader::kShows).status();

@@ -80,6 +80,21 @@ std::string SuspectAfter(const v1::ServiceStatus& service) {
                       Duration(service.suspect_max_ns()), ")");
 }
 
+// "from 10.77.0.1; a and b by eth0", or with next hops "a by eth0 via 10.77.0.254, b by eth1"
+std::string Paths(const v1::ServiceStatus& service) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> ways;
+  for (const v1::BackendStatus& backend : service.backends()) {
+    const std::string way = backend.uplink().empty()
+                                ? " by no interface"
+                                : absl::StrCat(" by ", backend.uplink(), backend.next_hop().empty() ? "" : " via ", backend.next_hop());
+    const auto known = std::find_if(ways.begin(), ways.end(), [&](const auto& each) { return each.first == way; });
+    (known == ways.end() ? ways.emplace_back(way, std::vector<std::string>()) : *known).second.push_back(backend.name());
+  }
+  std::vector<std::string> words;
+  for (const auto& [way, names] : ways) words.push_back(absl::StrCat(absl::StrJoin(names, " and "), way));
+  return absl::StrCat("from ", service.source(), "; ", absl::StrJoin(words, ", "));
+}
+
 void Backends(const v1::ServiceStatus& service, std::string& out) {
   absl::StrAppendFormat(&out, "  %-12s %-24s %-8s %-8s %10s %10s %9s %9s\n", "backend", "address", "role",
                         "state", "sent", "won", "p50", "p99");
@@ -116,6 +131,7 @@ void Service(const v1::Accounting& accounting, const v1::ServiceStatus& service,
   }
   absl::StrAppend(&out, "  delay        ", Duration(service.delay_ns()), service.adaptive() ? ", adaptive" : "",
                   service.pushed_back() ? "; A BACKEND ASKS for later hedges, or none" : "", "\n");
+  if (!service.source().empty()) absl::StrAppend(&out, "  reached      ", Paths(service), "\n");
   absl::StrAppend(&out, "  suspicion    ", SuspectAfter(service), "\n");
   absl::StrAppend(&out, "  latency      ", P50P99(service.latency_ns()), "\n");
   absl::StrAppend(&out, "  fire error   ", P50P99(service.fire_error_ns()), "\n");

@@ -217,16 +217,24 @@ TEST(LeaderText, AConfiguredPrimaryHasNoTerm) {
   EXPECT_EQ(LeaderText(leader), "dns              a            healthy  configured\n");
 }
 
+// Of FakeConfig(): two backends and one, all reached by one interface; 0: by none.
+std::vector<Topology::ServicePath> ServicesBy(int uplink, std::optional<net::IpAddress> first,
+                                              std::optional<net::IpAddress> second) {
+  const auto backend = [uplink](const char* name) { return BackendPath{.name = name, .uplink = uplink}; };
+  return {{.name = "dns", .backends = {backend("a"), backend("b")}, .source = first},
+          {.name = "echo", .backends = {backend("only")}, .source = second}};
+}
+
 TEST(MakePlan, ListsEverythingThatUpWouldMake) {
   Topology topology;
   net::LinkInfo eth0;
   eth0.name = "eth0";
   topology.uplinks[2] = eth0;
-  topology.services = {{{2, 2}, *net::IpAddress::Parse("10.77.0.1")}, {{2}, *net::IpAddress::Parse("fd77::1")}};
+  topology.services = ServicesBy(2, *net::IpAddress::Parse("10.77.0.1"), *net::IpAddress::Parse("fd77::1"));
   const v1::Plan plan = MakePlan(FakeConfig(), "f.yaml", topology, 2);
   EXPECT_EQ(plan.links_size(), 2);
-  EXPECT_EQ(plan.routes_size(), 2);
-  EXPECT_EQ(plan.attachments_size(), 7);
+  EXPECT_EQ(plan.routes_size(), 4);  // by the proxy interface, and by the uplink for clients that are bound to it
+  EXPECT_EQ(plan.attachments_size(), 9);
   EXPECT_EQ(plan.services_size(), 2);
   uint64_t bytes = 0;
   for (const v1::PlannedMap& map : plan.maps()) bytes += map.bytes();
@@ -251,7 +259,7 @@ TEST(MakePlan, ShowsAClusterAndNotItsKey) {
   cluster.set_key("00112233445566778899aabbccddeeff");
   cluster.set_announce_port(4803);
   Topology topology;
-  topology.services = {{{0, 0}, std::nullopt}, {{0}, std::nullopt}};
+  topology.services = ServicesBy(0, std::nullopt, std::nullopt);
   const v1::Plan plan = MakePlan(config, "f.yaml", topology, 2);
   EXPECT_THAT(PlanText(plan), HasSubstr("cluster 7 announces its leader on port 4803"));
   EXPECT_THAT(plan.config(), HasSubstr("key: \"(hidden)\""));
@@ -266,7 +274,7 @@ TEST(MakePlan, SaysWhatThePolicyIs) {
   dns.set_prefer(v1::PREFER_FASTEST);
   dns.set_dry_run(v1::SWITCH_ON);
   Topology topology;
-  topology.services = {{{0, 0}, std::nullopt}, {{0}, std::nullopt}};
+  topology.services = ServicesBy(0, std::nullopt, std::nullopt);
   EXPECT_THAT(
       PlanText(MakePlan(config, "f.yaml", topology, 2)),
       HasSubstr(
@@ -276,7 +284,7 @@ TEST(MakePlan, SaysWhatThePolicyIs) {
 
 TEST(MakePlan, SaysWhatAReloadWouldChangeOfWhatRuns) {
   Topology topology;
-  topology.services = {{{0, 0}, std::nullopt}, {{0}, std::nullopt}};
+  topology.services = ServicesBy(0, std::nullopt, std::nullopt);
   v1::Plan plan = MakePlan(FakeConfig(), "f.yaml", topology, 2);
   EXPECT_THAT(PlanText(plan), Not(HasSubstr("reload")));
   v1::ConfigChange& change = *plan.mutable_reload()->add_changes();
@@ -290,7 +298,7 @@ TEST(MakePlan, SaysWhatAReloadWouldChangeOfWhatRuns) {
 
 TEST(MakePlan, SaysWhatWouldMakeUpFail) {
   Topology topology;
-  topology.services = {{{0, 0}, std::nullopt}, {{0}, std::nullopt}};
+  topology.services = ServicesBy(0, std::nullopt, std::nullopt);
   topology.problems = {{ProblemCode::kNoRoute, "service dns: no route to backend a (10.77.0.11): no route"}};
   EXPECT_THAT(PlanText(MakePlan(FakeConfig(), "f.yaml", topology, 2)),
               HasSubstr("would fail here and now:\n  no_route: service"));

@@ -43,6 +43,10 @@ int64_t Since(const v1::TraceEvent& event) {
 
 bool IsBeginning(const v1::TraceEvent& event) { return event.kind() == "split" || event.request().empty(); }
 
+std::string Refusal(const v1::TraceEvent& event) {
+  return absl::StrCat(event.icmp() ? "ICMP unreachable about " : "negative reply from ", event.backend());
+}
+
 std::string Outcome(const v1::TracedRequest& request) {
   std::string text = request.outcome();
   if (text == "passed") {
@@ -74,12 +78,11 @@ std::string StepText(const v1::TraceEvent& event) {
   if (kind == "answer") {
     if (event.request().empty()) return absl::StrCat("answer of ", backend, ", unjudged");
     if (event.state() == "nacked")
-      return absl::StrCat(event.icmp() ? "port unreachable from " : "negative reply from ", backend,
-                          ", the last: given to the client");
+      return absl::StrCat(Refusal(event), ", the last: given to the client");
     return absl::StrCat(event.state() == "expired" ? "late answer of " : "answer of ", backend);
   }
   if (kind == "nack")
-    return absl::StrCat(event.icmp() ? "port unreachable from " : "negative reply from ", backend, ", dropped");
+    return absl::StrCat(Refusal(event), ", dropped");
   if (kind == "dropped")
     return absl::StrCat(event.reason() == "loser" || event.reason() == "late" ? "loser " : "", backend,
                         " dropped", event.reason() == "loser" ? "" : Because(event.reason()));

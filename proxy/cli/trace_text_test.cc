@@ -75,7 +75,7 @@ TEST(TraceText, AnswersRefusalsAndLosers) {
   v1::TraceEvent nack = Event("nack", "a");
   EXPECT_EQ(StepText(nack), "negative reply from a, dropped");
   nack.set_icmp(true);
-  EXPECT_EQ(StepText(nack), "port unreachable from a, dropped");
+  EXPECT_EQ(StepText(nack), "ICMP unreachable about a, dropped");
   v1::TraceEvent dropped = Event("dropped", "a");
   dropped.set_reason("loser");
   EXPECT_EQ(StepText(dropped), "loser a dropped");

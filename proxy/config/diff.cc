@@ -167,7 +167,7 @@ class Comparer {
   // Everything about a service can change while the proxy runs, but what a client has seen of it, and nothing
   // else.
   std::string Obstacle(const Change& change) const {
-    if (change.path == "unattended_timeout") return "";
+    if (change.path == "unattended_timeout" || change.path == "rule_priority") return "";
     if (!absl::StartsWith(change.path, "services[")) return kFixed;
     const std::string key = change.path.substr(change.path.find(']') + 1);
     // What may be sent twice is asked when a request comes, and never again.

@@ -82,25 +82,32 @@ absl::Status RemoveLeftovers(const std::string& instance) {
 }
 
 // Why the kernel part of this record cannot go on and come to be under the configuration; empty when it can.
-// `topology` is that of the record's own configuration.
-std::string WhyAnew(const v1::KernelRecord& record, const v1::Config& config, const Topology& topology) {
+std::string WhyAnew(const v1::KernelRecord& record, const v1::Config& config) {
   if (record.network_namespace() != NetworkNamespace()) return "it is in another network namespace";
   const std::vector<std::string> obstacles = config::Obstacles(
       config::Diff(record.config(), config, KernelObject::AwaitedPorts(record.load_config())));
   if (!obstacles.empty())
     return absl::StrCat("the configuration has changed: ", absl::StrJoin(obstacles, "; "));
-  if (!topology.problems.empty()) {
-    return absl::StrCat("under its own configuration: ", JoinProblems(topology.problems, "; "));
-  }
-  std::vector<int> uplinks;
-  for (const Topology::ServicePath& path : topology.services) {
-    uplinks.insert(uplinks.end(), path.uplinks.begin(), path.uplinks.end());
-  }
-  if (!std::equal(uplinks.begin(), uplinks.end(), record.backend_uplinks().begin(),
-                  record.backend_uplinks().end())) {
-    return "backends are reached by other interfaces than they were";
-  }
   return "";
+}
+
+// How the backends were reached when the record was written.
+Topology FormerTopology(const v1::KernelRecord& record) {
+  Topology topology;
+  int next = 0;
+  for (const v1::Service& service : record.config().services()) {
+    Topology::ServicePath& path = topology.services.emplace_back();
+    path.name = service.name();
+    const int index = static_cast<int>(topology.services.size()) - 1;
+    const auto source = net::IpAddress::Parse(index < record.service_sources_size() ? record.service_sources(index) : "");
+    if (source.ok()) path.source = *source;
+    for (const v1::Backend& backend : service.backends()) {
+      BackendPath& reached = path.backends.emplace_back();
+      reached.name = backend.name();
+      if (next < record.backend_uplinks_size()) reached.uplink = record.backend_uplinks(next++);
+    }
+  }
+  return topology;
 }
 
 // A daemon that may mount file systems (root's, by `hedgerow up`) mounts and unmounts the BPF file system, which Landlock
@@ -136,8 +143,6 @@ class Daemon {
     absl::StatusOr<std::unique_ptr<EventLoop>> loop = EventLoop::Create();
     if (!loop.ok()) return loop.status();
     loop_ = *std::move(loop);
-    topology_ = Resolve(config_, KernelNetworkView());
-    if (status = topology_.ToStatus(); !status.ok()) return status;
     if (status = StartServers(); !status.ok()) return status;
     if (status = MakeOrAdopt(); !status.ok()) return status;
     status = Serve(signal_fd);
@@ -218,6 +223,8 @@ class Daemon {
       LogWarning("a start that died half-way has left something, which is removed");
     }
     standing->record.reset();  // its pin goes
+    topology_ = ResolveHere(config_);
+    if (const absl::Status possible = topology_.ToStatus(); !possible.ok()) return possible;
     absl::Status status = RemoveLeftovers(config_.instance());
     if (!status.ok()) return status;
     absl::StatusOr<std::unique_ptr<ProxyInstance>> instance = ProxyInstance::Start(config_, topology_, facts_);
@@ -231,11 +238,13 @@ class Daemon {
   // ours.
   absl::StatusOr<std::string> TakeOver(InstanceRecord record) {
     const v1::Config before = record.data().config();
-    const Topology topology = Resolve(before, KernelNetworkView());
-    if (std::string reason = WhyAnew(record.data(), config_, topology); !reason.empty()) return reason;
+    if (std::string reason = WhyAnew(record.data(), config_); !reason.empty()) return reason;
+    const absl::StatusOr<NetworkView> network = KernelNetworkView();
+    if (!network.ok()) return network.status();
     const DaemonFacts facts = facts_;
     wanted_ = std::exchange(config_, before);
-    topology_ = topology;
+    // The network may have changed meanwhile, or be down: that is followed, and no reason to begin anew.
+    topology_ = Succeed(FormerTopology(record.data()), ResolveBackends(before, *network), *network);
     if (const absl::Status status = Adopt(std::move(record)); !status.ok()) return status;
     // A start is not refused for what another start would meet again, such as a backend that changes its service.
     const absl::StatusOr<v1::Roster> roster = instance_->RosterFor(*wanted_);
@@ -243,7 +252,6 @@ class Daemon {
     for (const std::string& problem : instance_->TakeDown()) LogError("while taking down: ", problem);
     instance_.reset();
     config_ = *std::exchange(wanted_, std::nullopt);
-    topology_ = Resolve(config_, KernelNetworkView());
     facts_ = facts;
     return absl::StrJoin(absl::StrSplit(roster.status().message(), '\n'), "; ");
   }
@@ -356,8 +364,14 @@ class Daemon {
     v1::ReloadReply reply;
     FillChanges(config::Diff(config_, next, instance_->AwaitedPorts()), reply);
     if (reply.problems_size() > 0 || next.SerializeAsString() == config_.SerializeAsString()) return reply;
-    const Topology topology = Resolve(next, KernelNetworkView());
-    for (const Problem& problem : topology.problems) reply.add_problems(problem.ToString());
+    const absl::StatusOr<NetworkView> network = KernelNetworkView();
+    if (!network.ok()) return network.status();
+    const Topology topology = Succeed(topology_, Resolve(next, *network), *network);
+    // What `status` lists already is followed, and stands in no reload's way.
+    for (const Problem& problem : topology.problems) {
+      const bool known = std::find(facts_.problems.begin(), facts_.problems.end(), problem) != facts_.problems.end();
+      if (!known) reply.add_problems(problem.ToString());
+    }
     const absl::StatusOr<v1::Roster> roster = instance_->RosterFor(next);
     if (absl::IsFailedPrecondition(roster.status())) {
       for (const absl::string_view line : absl::StrSplit(roster.status().message(), '\n'))
@@ -386,7 +400,6 @@ class Daemon {
     if (absl::IsInvalidArgument(status)) return absl::InternalError(status.message());
     if (!status.ok()) return status;
     instance_->Beat();
-    if (const absl::Status followed = instance_->FollowMtu(); !followed.ok()) LogError(std::string(followed.message()));
     return reply;
   }
 

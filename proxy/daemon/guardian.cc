@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proxy/daemon/guardian.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "proxy/instance/log.h"
 #include "net/tc/clock_qdisc.h"
-#include "net/netlink/link.h"
 
 namespace hedgerow {
 namespace {
@@ -17,25 +14,33 @@ constexpr absl::Duration kTick = absl::Milliseconds(100);
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Guardian>> Guardian::Start(const v1::Config& config, const Topology& topology,
+absl::StatusOr<std::unique_ptr<Guardian>> Guardian::Start(const v1::Config& config, Topology& topology,
                                                           ProxyInstance& instance, DaemonFacts& facts,
                                                           EventLoop& loop,
                                                           std::function<void(const std::string&)> give_up,
                                                           std::function<void()> relink) {
   std::unique_ptr<Guardian> guardian(
-      new Guardian(config, topology, instance, facts, loop, std::move(give_up), std::move(relink)));
+      new Guardian(config, instance, facts, loop, std::move(give_up), std::move(relink)));
   // As if we had been there, where an earlier daemon was.
   for (const Snapshot& past : instance.PastAnswers()) guardian->tuner_.Recall(past);
-  absl::StatusOr<net::Watcher> watcher = guardian->MakeWatcher();
-  if (!watcher.ok()) return watcher.status();
-  guardian->watcher_ = std::make_unique<net::Watcher>(*std::move(watcher));
   Guardian* self = guardian.get();
-  absl::Status status = loop.Watch(self->watcher_->fd(), [self] { self->OnEvents(); });
+  const NetworkFollower::Callbacks callbacks = {
+      .relink =
+          [self] {
+            self->resting_ = true;  // the next guardian looks after what is made now
+            self->relink_();
+          },
+      .followed = [self](const net::NetworkEvents& events) { self->OnFollowed(events); }};
+  auto follower = NetworkFollower::Start(config, topology, instance, facts, loop, callbacks);
+  if (!follower.ok()) return follower.status();
+  self->follower_ = *std::move(follower);
+  absl::Status status;
   const auto every = [&](absl::Duration period, std::function<void()> action) -> absl::Status {
     const auto timer = loop.StartTimer(period, std::move(action));
     if (timer.ok()) self->timers_.push_back(*timer);
     return timer.status();
   };
+  guardian->ServeBoundClients();
   if (status.ok()) status = every(kTick, [self] { self->EveryTick(); });
   if (status.ok()) status = every(absl::Seconds(1), [self] { self->EverySecond(); });
   if (!status.ok()) return status;
@@ -44,83 +49,22 @@ absl::StatusOr<std::unique_ptr<Guardian>> Guardian::Start(const v1::Config& conf
 
 Guardian::~Guardian() {
   for (const int timer : timers_) loop_.StopTimer(timer);
-  if (watcher_ != nullptr) loop_.Unwatch(watcher_->fd());
 }
 
-absl::StatusOr<net::Watcher> Guardian::MakeWatcher() const {
-  net::WatchSpec spec;
-  const OwnLinks& links = instance_.links();
-  spec.ifindexes = {links.proxy.link.ifindex, links.proxy.peer.ifindex, links.clock.link.ifindex,
-                    links.clock.peer.ifindex};
-  spec.routes = instance_.routes();
-  for (const auto& [ifindex, link] : topology_.uplinks) {
-    spec.ifindexes.push_back(ifindex);
-    const auto addresses = net::ListAddresses(ifindex);
-    if (!addresses.ok()) return addresses.status();
-    for (const net::AddressInfo& address : *addresses) {
-      const bool used = std::any_of(spec.routes.begin(), spec.routes.end(),
-                                    [&](const auto& route) { return route.source == address.address; });
-      if (used) spec.addresses.push_back(address);
-    }
-  }
-  return net::Watcher::Start(spec);
+void Guardian::Rest() {
+  resting_ = true;
+  follower_->Rest();
 }
 
-void Guardian::OnEvents() {
-  const auto events = watcher_->Drain();
+// A link that was down, or a queueing discipline that was replaced, may have taken a program or the clock's discipline.
+void Guardian::OnFollowed(const net::NetworkEvents& events) {
   if (resting_) return;
-  if (!events.ok()) {
-    LogError("watching the network: ", std::string(events.status().message()));
-    return;
-  }
-  for (const net::WatchEvent& event : *events) {
-    if (!resting_) OnEvent(event);
-  }
-  if (!events->empty() && !resting_) {
-    Repair();
-    UpdateProblems();
-  }
-}
-
-void Guardian::OnEvent(const net::WatchEvent& event) {
-  LogWarning("network: ", event.ToString());
-  // A clsact qdisc that is removed, on whatever interface, takes our filters with it. TCX programs stay attached.
-  if (event.kind == net::WatchKind::kQdiscChanged) RepairAttachments();
-  if (topology_.uplinks.contains(event.ifindex)) {
-    OnUplink(event);
-  } else if (event.kind == net::WatchKind::kLinkGone) {
-    LogError("our own interface was removed by somebody else (", event.ToString(), "); making it again");
-    resting_ = true;  // the next guardian looks after what is made now
-    relink_();
-  } else if (!net::FindLink(event.ifindex).ok()) {
-    return;  // its end follows
-  } else if (event.ifindex == instance_.links().clock.link.ifindex) {
+  if (events.any()) {
+    RepairAttachments();
     RepairClock();
   }
-}
-
-void Guardian::OnUplink(const net::WatchEvent& event) {
-  for (v1::Uplink& uplink : facts_.uplinks) {
-    if (uplink.ifindex() != event.ifindex) continue;
-    const bool down = event.kind == net::WatchKind::kLinkGone || event.kind == net::WatchKind::kLinkDown;
-    if (down) uplink.set_up(false);
-    if (event.kind == net::WatchKind::kLinkUp) uplink.set_up(true);
-  }
-  if (event.kind == net::WatchKind::kLinkGone && gone_uplinks_.insert(event.ifindex).second) {
-    LogError("uplink ", topology_.uplinks.at(event.ifindex).name, " is gone: its backends cannot be reached");
-    if (gone_uplinks_.size() == topology_.uplinks.size()) {
-      LogError("no uplink is left; ending in ", absl::FormatDuration(kLastUplinkGrace));
-      last_uplink_gone_ = absl::Now();
-    }
-  }
-  const std::string address =
-      absl::StrCat(event.address.ToString(), " of ", topology_.uplinks.at(event.ifindex).name);
-  if (event.kind == net::WatchKind::kAddressGone) lost_addresses_.insert(address);
-  if (event.kind == net::WatchKind::kAddressBack) lost_addresses_.erase(address);
-  if (event.kind == net::WatchKind::kMtuChanged) {
-    const absl::Status status = instance_.FollowMtu();
-    if (!status.ok()) LogError(std::string(status.message()));
-  }
+  ServeBoundClients();
+  UpdateProblems();
 }
 
 void Guardian::RepairAttachments() {
@@ -134,17 +78,12 @@ void Guardian::RepairAttachments() {
   }
 }
 
-void Guardian::Repair() {
-  const ProxyInstance::Restored restored = instance_.Restore();
-  facts_.links_restored += static_cast<uint64_t>(restored.links);
-  facts_.routes_restored += static_cast<uint64_t>(restored.routes);
-  if (restored.links + restored.routes > 0) {
-    LogInfo("restored ", restored.links, " links and ", restored.routes, " routes");
+void Guardian::ServeBoundClients() {
+  std::vector<Problem> problems = instance_.ServeBoundClients();
+  if (problems != bound_problems_) {
+    for (const Problem& problem : problems) LogError(problem.ToString());
   }
-  if (restored.problems != repair_problems_) {
-    for (const Problem& problem : restored.problems) LogError(problem.text);
-  }
-  repair_problems_ = restored.problems;
+  bound_problems_ = std::move(problems);
 }
 
 // Installs the clock's queueing discipline again after it was replaced or removed. The clock's packet was lost with it,
@@ -175,13 +114,9 @@ void Guardian::EverySecond() {
   const std::string forgetting(instance_.ForgetRetired().message());
   if (!forgetting.empty() && forgetting != reload_problem_) LogError(forgetting);
   reload_problem_ = forgetting;
-  if (absl::Now() - last_uplink_gone_ >= kLastUplinkGrace) {
-    last_uplink_gone_ = absl::InfiniteFuture();
-    give_up_("every uplink is gone; no backend can be reached");
-    return;
-  }
-  // What could not be repaired at the event (an address that comes back later) is tried again.
-  if (!repair_problems_.empty()) Repair();
+  follower_->EverySecond();
+  if (resting_) return;
+  ServeBoundClients();
   const auto snapshot = instance_.data_plane().reader().Read(/*histograms=*/true);
   if (snapshot.ok()) instance_.NoteAnswers(*snapshot);
   const absl::Status tuned = snapshot.ok() ? tuner_.Tune(*snapshot, instance_.data_plane().policy()) : snapshot.status();
@@ -204,15 +139,8 @@ void Guardian::ForgetLeaders(const Snapshot& snapshot) {
 }
 
 void Guardian::UpdateProblems() {
-  std::vector<Problem> problems;
-  for (const int ifindex : gone_uplinks_) {
-    problems.push_back({ProblemCode::kUplinkDown, absl::StrCat("uplink ", topology_.uplinks.at(ifindex).name, " is gone")});
-  }
-  for (const std::string& address : lost_addresses_) {
-    problems.push_back({ProblemCode::kNoSource,
-                        absl::StrCat("the address ", address, " is gone: replies cannot find their way back")});
-  }
-  problems.insert(problems.end(), repair_problems_.begin(), repair_problems_.end());
+  std::vector<Problem> problems = follower_->problems();
+  problems.insert(problems.end(), bound_problems_.begin(), bound_problems_.end());
   if (!data_plane_problem_.empty()) problems.push_back({ProblemCode::kDataPlane, data_plane_problem_});
   if (!reload_problem_.empty()) problems.push_back({ProblemCode::kReload, reload_problem_});
   facts_.problems = std::move(problems);

@@ -24,6 +24,12 @@
 namespace hedgerow {
 namespace {
 
+Topology::ServicePath ReachedBy(const std::vector<int>& uplinks) {
+  Topology::ServicePath path;
+  for (const int uplink : uplinks) path.backends.push_back({.name = "", .uplink = uplink});
+  return path;
+}
+
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -186,7 +192,7 @@ services:
 )",
                                               "spec.yaml");
   Topology topology;
-  topology.services = {{{4, 5}, std::nullopt}, {{4, 5}, std::nullopt}, {{4}, std::nullopt}};
+  topology.services = {ReachedBy({4, 5}), ReachedBy({4, 5}), ReachedBy({4})};
   OwnLinks links;
   links.proxy.link.ifindex = 10;
   links.proxy.link.mac = {1, 2, 3, 4, 5, 6};
@@ -261,7 +267,7 @@ services:
   backend.set_address("10.77.0.12");
   backend.set_port(53);
   Topology topology;
-  topology.services = {{{4, 4}, std::nullopt}, {{4}, std::nullopt}};
+  topology.services = {ReachedBy({4, 4}), ReachedBy({4})};
   const DataPlaneSpec spec = MakeSpec(*config, topology, {}, roster);
   EXPECT_EQ(spec.services[0].id, 9u);
   EXPECT_EQ(spec.services[0].backends[0].id, kNoId);

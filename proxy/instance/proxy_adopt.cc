@@ -23,6 +23,7 @@
 #include "proxy/instance/log.h"
 #include "proxy/instance/proxy_instance.h"
 #include "proxy/instance/proxy_instance_parts.h"
+#include "proxy/loop/event_loop.h"
 #include "net/bpffs.h"
 
 namespace hedgerow {
@@ -130,8 +131,9 @@ absl::StatusOr<std::unique_ptr<ProxyInstance>> ProxyInstance::Adopt(const v1::Co
   instance->adopting_ = false;
   // The instance is adopted and works, so an error from here on is logged and does not undo the adoption.
   if (status = instance->EndEarlierReload(); !status.ok()) LogError(std::string(status.message()));
-  // An uplink's MTU may have changed while no daemon watched.
-  if (status = instance->FollowMtu(); !status.ok()) LogError(std::string(status.message()));
+  // An uplink may have changed while no daemon followed. The programs stand on the new one already.
+  if (status = instance->data_plane_->config().MoveBackends(instance->Spec(), MonotonicNs()); !status.ok())
+    LogError(std::string(status.message()));
   return instance;
 }
 
@@ -247,11 +249,11 @@ absl::Status ProxyInstance::AdoptRoutes() {
   for (size_t i = 0; i < topology_.services.size(); ++i) {
     const auto vip = net::IpAddress::Parse(config_.services(static_cast<int>(i)).vip());
     const auto& source = topology_.services[i].source;
-    if (!vip.ok() || !source.has_value()) continue;
+    if (!vip.ok()) continue;
     for (const net::VipRoute& route : *present) {
       const bool known = std::any_of(routes_.begin(), routes_.end(),
                                      [&](const net::VipRoute& each) { return each.vip == *vip; });
-      if (known || !(route.vip == *vip) || route.source == *source) continue;
+      if (known || !(route.vip == *vip) || route.source == source) continue;
       // The uplink has got another address since, or a reload was cut short: AddRoutes replaces it, without a gap.
       routes_.push_back(route);
       PushUndoOfRoute(route);

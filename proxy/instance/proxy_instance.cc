@@ -154,7 +154,13 @@ void ProxyInstance::PushUndoOfLink(const std::string& name) {
 // The route and the address would go with the interface. They are removed first, so that the kernel routes no packet to
 // an interface that is being removed.
 void ProxyInstance::PushUndoOfRoute(const net::VipRoute& route) {
-  undo_.Push(UndoOfRoute(route), [route] { return net::DeleteVipRoute(route); });
+  undo_.Push(UndoOfRoute(route), [route, this] {
+    // Its rule may have changed since, and there may be none.
+    for (const net::VipRule& rule : net::ListVipRules().value_or(std::vector<net::VipRule>()))
+      if (rule.vip == route.vip) net::DeleteVipRule(rule).IgnoreError();
+    std::erase_if(rules_, [&](const net::VipRule& rule) { return rule.vip == route.vip; });
+    return net::DeleteVipRoute(route);
+  });
 }
 
 std::string ProxyInstance::UndoOfRoute(const net::VipRoute& route) {
@@ -178,7 +184,7 @@ absl::Status ProxyInstance::MakePair(const std::string& end, const std::string& 
   options.name = end;
   options.peer_name = peer;
   options.instance = config_.instance();
-  options.mtu_bytes = mtu_bytes;
+  if (mtu_bytes != 0) options.mtu_bytes = mtu_bytes;
   const auto pair = net::CreateVethPair(options);
   if (!pair.ok()) return Annotate(pair.status(), absl::StrCat("making the interface ", end));
   out = *pair;
@@ -254,8 +260,10 @@ void ProxyInstance::FillRecord(const v1::Config& config, const Topology& topolog
   NoteUplinks(config, topology, *record.mutable_roster());
   record.set_reloading(false);
   record.clear_backend_uplinks();
+  record.clear_service_sources();
   for (const Topology::ServicePath& path : topology.services) {
-    for (const int ifindex : path.uplinks) record.add_backend_uplinks(ifindex);
+    record.add_service_sources(path.source.has_value() ? path.source->ToString() : "");
+    for (const BackendPath& backend : path.backends) record.add_backend_uplinks(backend.uplink);
   }
 }
 
@@ -295,7 +303,11 @@ absl::Status ProxyInstance::AttachOne(const ProgramInfo& program) {
   absl::Status status;
   switch (program.hook) {
     case Hook::kProxyEgress:
-      return AttachProgram(program, links_.proxy.link.ifindex, net::Direction::kEgress);
+      status = AttachProgram(program, links_.proxy.link.ifindex, net::Direction::kEgress);
+      // What clients that are bound to an uplink send to a VIP leaves there.
+      if (status.ok()) status = AttachToUplinks(program, net::Direction::kEgress, topology_);
+      if (status.ok() && adopting_) status = AdoptRetiredUplinks(program, net::Direction::kEgress);
+      return status;
     case Hook::kProxyPeerIngress:
       return AttachProgram(program, links_.proxy.peer.ifindex, net::Direction::kIngress);
     case Hook::kClockIngress:
@@ -306,37 +318,51 @@ absl::Status ProxyInstance::AttachOne(const ProgramInfo& program) {
       status = AttachProgram(program, links_.clock.peer.ifindex, net::Direction::kEgress);
       return status.ok() ? AttachProgram(program, links_.proxy.peer.ifindex, net::Direction::kEgress) : status;
     case Hook::kUplinkIngress:
-      status = AttachToUplinks(program, topology_);
-      if (status.ok() && adopting_) status = AdoptRetiredUplinks(program);
+      status = AttachToUplinks(program, net::Direction::kIngress, topology_);
+      // The kernel's own errors about what leaves by them are reported there.
+      if (status.ok()) status = AttachProgram(program, net::kLoopbackIfindex, net::Direction::kIngress);
+      if (status.ok() && adopting_) status = AdoptRetiredUplinks(program, net::Direction::kIngress);
   }
   return status;
 }
 
 absl::Status ProxyInstance::AddRoutes(const v1::Config& config, const Topology& topology) {
-  const int ifindex = links_.proxy.link.ifindex;
+  for (const WantedRoute& wanted : WantedRoutes(config, topology)) {
+    if (const absl::Status status = PutRoute(wanted, config.rule_priority()); !status.ok()) return status;
+  }
+  return PutRules(config);
+}
+
+// Of several services on one VIP the first one's source counts.
+std::vector<ProxyInstance::WantedRoute> ProxyInstance::WantedRoutes(const v1::Config& config,
+                                                                    const Topology& topology) const {
+  std::vector<WantedRoute> all;
   for (int i = 0; i < config.services_size(); ++i) {
-    const v1::Service& service = config.services(i);
-    const auto vip = net::IpAddress::Parse(service.vip());
-    const auto& source = topology.services.at(static_cast<size_t>(i)).source;
-    if (!vip.ok()) return vip.status();
-    if (!source.has_value()) {
-      return absl::FailedPreconditionError(absl::StrCat("service ", service.name(),
-                                                        ": the kernel names no source "
-                                                        "address towards its primary"));
-    }
-    const net::VipRoute route{*vip, ifindex, *source};
-    const auto known =
-        std::find_if(routes_.begin(), routes_.end(), [&](const auto& each) { return each.vip == *vip; });
-    if (known != routes_.end() && *known == route) continue;  // several ports of one VIP, or a reload
-    absl::Status status = net::AddSourceAddress(ifindex, *source);
-    if (!status.ok()) return Annotate(status, "the source address of the proxy interface");
-    status = known == routes_.end() ? net::AddVipRoute(route) : net::ReplaceVipRoute(route);
-    if (!status.ok())
-      return Annotate(status, absl::StrCat("service ", service.name(), ": route to ", service.vip()));
-    if (known != routes_.end()) {
-      *known = route;  // towards another primary the kernel names another source
-      continue;
-    }
+    const auto vip = net::IpAddress::Parse(config.services(i).vip());
+    const bool again = vip.ok() && std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.route.vip == *vip; });
+    if (!vip.ok() || again) continue;
+    all.push_back({config.services(i).name(),
+                   {*vip, links_.proxy.link.ifindex, topology.services.at(static_cast<size_t>(i)).source}});
+  }
+  return all;
+}
+
+// The route to a service's VIP. One that stands with another source is replaced without a gap.
+absl::Status ProxyInstance::PutRoute(const WantedRoute& wanted, uint32_t rule_priority) {
+  const net::VipRoute& route = wanted.route;
+  const auto known =
+      std::find_if(routes_.begin(), routes_.end(), [&](const auto& each) { return each.vip == route.vip; });
+  if (known != routes_.end() && *known == route) return absl::OkStatus();  // several ports of one VIP, or a reload
+  absl::Status status = route.source ? net::AddSourceAddress(route.ifindex, *route.source) : absl::OkStatus();
+  if (!status.ok()) return Annotate(status, "the source address of the proxy interface");
+  // The rule comes first: without it the route may take no effect, which AddVipRoute refuses.
+  if (status.ok() && rule_priority != 0) status = net::AddVipRule({route.vip, rule_priority});
+  if (status.ok()) status = known == routes_.end() ? net::AddVipRoute(route) : net::ReplaceVipRoute(route);
+  if (!status.ok())
+    return Annotate(status, absl::StrCat("service ", wanted.service, ": route to ", route.vip.ToString()));
+  if (known != routes_.end()) {
+    *known = route;
+  } else {
     routes_.push_back(route);
     PushUndoOfRoute(route);
   }

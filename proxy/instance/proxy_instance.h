@@ -52,16 +52,20 @@ class ProxyInstance {
   const net::ClockQdiscOptions& clock() const { return clock_; }
   const std::vector<net::VipRoute>& routes() const { return routes_; }
 
-  // Puts back what is missing: own links up, source addresses, VIP routes. Returns how many of each it had to.
-  struct Restored {
-    int links = 0;
-    int routes = 0;
+  // The same configuration over the network as it is now: what has changed is followed, what is missing is put back (own
+  // links, source addresses, routes, rules). `topology` is the caller's, which this object refers to; on return it is what
+  // holds now.
+  struct Followed {
+    int links = 0;       // put back
+    int routes = 0;      // put back
+    bool moved = false;  // a backend's uplink or a service's source is another one now
+    bool soon = false;   // to be called again within half a second
     std::vector<Problem> problems;
   };
-  Restored Restore();
+  Followed Follow(const NetworkView& network, Topology& topology, DaemonFacts& facts);
 
-  // Gives our links the smallest MTU that the uplinks have now.
-  absl::Status FollowMtu();
+  // Keeps a route to each VIP by each uplink, for clients that are bound to it. What failed.
+  std::vector<Problem> ServeBoundClients();
 
   // Attaches the programs again whose clsact filters were removed from their hooks. Returns how many these were.
   absl::StatusOr<int> RestoreAttachments();
@@ -110,11 +114,24 @@ class ProxyInstance {
   absl::Status SaveRecord(const DaemonFacts& facts);
   absl::Status Attach(DaemonFacts& facts);
   absl::Status AttachOne(const ProgramInfo& program);
-  absl::Status AttachToUplinks(const ProgramInfo& program, const Topology& topology);
+  absl::Status AttachToUplinks(const ProgramInfo& program, net::Direction direction, const Topology& topology);
   absl::Status AttachProgram(const ProgramInfo& program, int ifindex, net::Direction direction);
   absl::Status AddRoutes(const v1::Config& config, const Topology& topology);
-  const net::Attachment* AttachmentOn(int ifindex) const;
-  absl::Status AdoptRetiredUplinks(const ProgramInfo& program);
+  struct WantedRoute {
+    std::string service;
+    net::VipRoute route;
+  };
+  std::vector<WantedRoute> WantedRoutes(const v1::Config& config, const Topology& topology) const;
+  absl::Status PutRoute(const WantedRoute& wanted, uint32_t rule_priority);
+  absl::Status PutRules(const v1::Config& config);
+  void KeepOwnLinks(const NetworkView& network, const Topology& next, Followed& out);
+  void AttachOrStay(const Topology& before, Topology& next, Followed& out);
+  void ReleaseSources(const NetworkView& network, Topology& next, Followed& out);
+  void KeepRoutes(const NetworkView& network, const Topology& next, Followed& out);
+  void RestoreRoutes(const NetworkView& network, Followed& out);
+  absl::Status LeaveBoundClients();
+  const net::Attachment* AttachmentOn(int ifindex, absl::string_view role) const;
+  absl::Status AdoptRetiredUplinks(const ProgramInfo& program, net::Direction direction);
   void TakeBack(const std::vector<net::VipRoute>& routes);
   absl::Status TakeBackRoster();
   absl::Status EndReload();
@@ -159,6 +176,11 @@ class ProxyInstance {
   std::vector<bool> attached_anew_;  // beside attachments_
   std::vector<std::string> links_anew_;
   std::vector<net::VipRoute> routes_;
+  std::vector<net::VipRule> rules_;
+  std::map<net::IpAddress, int64_t> former_sources_;  // since when (CLOCK_MONOTONIC) no uplink or route has wanted them
+  std::vector<net::IpAddress> released_;              // to be taken off the proxy interface in this look
+  std::vector<net::VipRoute> bound_;  // by uplinks, as ServeBoundClients() last wanted them
+  bool serves_bound_ = false;
   std::vector<net::UniqueFd> reserve_;
   UndoStack undo_;  // last member: unwinds before what it refers to goes
 };

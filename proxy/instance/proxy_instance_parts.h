@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the files of ProxyInstance share: proxy_instance.cc, proxy_clock.cc,
-// proxy_repair.cc, proxy_reload.cc and proxy_adopt.cc.
+// proxy_follow.cc, proxy_reload.cc and proxy_adopt.cc.
 
 #pragma once
 
@@ -19,8 +19,9 @@
 
 namespace hedgerow {
 
-// The program that is attached to the uplinks.
+// The programs that are attached to the uplinks, beside lo and the proxy interface.
 inline constexpr char kReplyProgram[] = "hr_reply";
+inline constexpr char kSplitterProgram[] = "hr_splitter";
 
 inline absl::Status Annotate(const absl::Status& status, absl::string_view what) {
   if (status.ok()) return status;
@@ -43,7 +44,7 @@ inline void NoteUplinks(const v1::Config& config, const Topology& topology, v1::
       const v1::RosterBackend* backend = FindBackend(*service, config.services(i).backends(j));
       if (backend == nullptr) continue;
       const_cast<v1::RosterBackend*>(backend)->set_uplink(
-          topology.services.at(static_cast<size_t>(i)).uplinks.at(static_cast<size_t>(j)));
+          topology.services.at(static_cast<size_t>(i)).backends.at(static_cast<size_t>(j)).uplink);
     }
   }
 }

@@ -19,6 +19,10 @@
 namespace hedgerow {
 namespace {
 
+bool IsOnUplinks(const ProgramInfo& program) {
+  return program.hook == Hook::kUplinkIngress || program.hook == Hook::kProxyEgress;
+}
+
 RetiredService Retired(const v1::RosterService& service) {
   return {service.id(), service.vip(), static_cast<uint16_t>(service.port())};
 }
@@ -46,7 +50,9 @@ absl::Status ProxyInstance::Reconfigure(const v1::Config& next, const Topology& 
   }
   const std::vector<net::VipRoute> routes = routes_;
   for (const ProgramInfo& program : data_plane_->object().Programs())
-    if (status.ok() && program.hook == Hook::kUplinkIngress) status = AttachToUplinks(program, topology);
+    if (status.ok() && IsOnUplinks(program))
+      status = AttachToUplinks(program, program.hook == Hook::kUplinkIngress ? net::Direction::kIngress : net::Direction::kEgress,
+                               topology);
   if (status.ok()) {
     status = data_plane_->config().Reconfigure(MakeSpec(next, topology, links_, roster),
                                       [&] { return AddRoutes(next, topology); });
@@ -88,33 +94,34 @@ absl::Status ProxyInstance::EndEarlierReload() {
   return Annotate(EndReload(), "undoing a reload that was begun");
 }
 
-absl::Status ProxyInstance::AttachToUplinks(const ProgramInfo& program, const Topology& topology) {
+absl::Status ProxyInstance::AttachToUplinks(const ProgramInfo& program, net::Direction direction, const Topology& topology) {
   for (const auto& [ifindex, link] : topology.uplinks) {
-    if (AttachmentOn(ifindex) != nullptr) continue;
-    const absl::Status status = AttachProgram(program, ifindex, net::Direction::kIngress);
+    // One that has gone since is followed later.
+    if (AttachmentOn(ifindex, program.name) != nullptr || !net::FindLink(ifindex).ok()) continue;
+    const absl::Status status = AttachProgram(program, ifindex, direction);
     if (!status.ok()) return Annotate(status, absl::StrCat("uplink ", link.name));
   }
   return absl::OkStatus();
 }
 
-// Of the reply program.
-const net::Attachment* ProxyInstance::AttachmentOn(int ifindex) const {
+// `role`: the program's name.
+const net::Attachment* ProxyInstance::AttachmentOn(int ifindex, absl::string_view role) const {
   for (const auto& attachment : attachments_) {
-    if (attachment->spec().ifindex == ifindex && attachment->spec().role == kReplyProgram)
+    if (attachment->spec().ifindex == ifindex && attachment->spec().role == role)
       return attachment.get();
   }
   return nullptr;
 }
 
 // Uplinks of an earlier daemon by which only retired backends are reached: their replies still arrive.
-absl::Status ProxyInstance::AdoptRetiredUplinks(const ProgramInfo& program) {
+absl::Status ProxyInstance::AdoptRetiredUplinks(const ProgramInfo& program, net::Direction direction) {
   std::set<int> uplinks;
   for (const v1::RosterService& service : record_->data().roster().services()) {
     for (const v1::RosterBackend& backend : service.backends()) uplinks.insert(backend.uplink());
   }
   for (const int ifindex : uplinks) {
-    if (ifindex == 0 || AttachmentOn(ifindex) != nullptr || !net::FindLink(ifindex).ok()) continue;
-    const absl::Status status = AttachProgram(program, ifindex, net::Direction::kIngress);
+    if (ifindex == 0 || AttachmentOn(ifindex, program.name) != nullptr || !net::FindLink(ifindex).ok()) continue;
+    const absl::Status status = AttachProgram(program, ifindex, direction);
     if (!status.ok()) return Annotate(status, absl::StrCat("interface number ", ifindex));
   }
   return absl::OkStatus();
@@ -123,13 +130,24 @@ absl::Status ProxyInstance::AdoptRetiredUplinks(const ProgramInfo& program) {
 void ProxyInstance::NoteFacts(const Topology& topology, DaemonFacts& facts) const {
   facts.uplinks.clear();
   for (const auto& [ifindex, link] : topology.uplinks) {
-    const net::Attachment* attachment = AttachmentOn(ifindex);
+    if (!topology.IsUplink(ifindex)) continue;
+    const net::Attachment* attachment = AttachmentOn(ifindex, kReplyProgram);
     v1::Uplink& uplink = facts.uplinks.emplace_back();
     uplink.set_name(link.name);
     uplink.set_ifindex(ifindex);
     uplink.set_up(link.up());
     const bool tcx = attachment != nullptr && attachment->mechanism() == net::Mechanism::kTcx;
     uplink.set_attach(tcx ? "tcx" : "clsact");
+  }
+  facts.paths.clear();
+  for (const Topology::ServicePath& service : topology.services) {
+    ServicePathFacts& path = facts.paths.emplace_back();
+    if (service.source.has_value()) path.source = service.source->ToString();
+    for (const BackendPath& backend : service.backends) {
+      const auto uplink = topology.uplinks.find(backend.uplink);
+      path.backends.push_back({uplink == topology.uplinks.end() ? "" : uplink->second.name,
+                               backend.next_hop.has_value() ? backend.next_hop->ToString() : ""});
+    }
   }
 }
 
@@ -198,7 +216,9 @@ void ProxyInstance::RemoveUnwantedRoutes() {
 void ProxyInstance::DetachUnusedUplinks() {
   std::erase_if(attachments_, [&](const std::shared_ptr<net::Attachment>& attachment) {
     const net::AttachSpec& spec = attachment->spec();
-    if (spec.role != kReplyProgram || topology_.uplinks.contains(spec.ifindex)) return false;
+    const bool on_uplink = (spec.role == kReplyProgram && spec.ifindex != net::kLoopbackIfindex) ||
+                           (spec.role == kSplitterProgram && spec.ifindex != links_.proxy.link.ifindex);
+    if (!on_uplink || topology_.uplinks.contains(spec.ifindex)) return false;
     absl::Status status = attachment->Detach();
     // An interface that is gone took its programs with it; else this would be tried, and told, every second.
     if (!net::FindLink(spec.ifindex).ok()) status = absl::OkStatus();

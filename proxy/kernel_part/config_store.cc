@@ -76,8 +76,9 @@ absl::Status ConfigWriter::PutBackend(const ServiceSpec& spec, const BackendSpec
   entry.port_be = endpoint->port_be;
   entry.service = static_cast<uint16_t>(spec.id);
   entry.uplink_ifindex = backend.uplink_ifindex;
+  entry.also_ifindex = backend.also_ifindex;
   entry.index = static_cast<uint8_t>(backend.slot);
-  // Of a backend that the map already holds at most the uplink changes, which is one word.
+  // Of a backend that the map already holds at most the uplinks change, each of which is one word.
   const absl::Status status = Put(object_.skeleton()->maps.backends, &backend.id, &entry);
   // By this entry the programs recognize the backend's replies and announcements.
   return status.ok() ? Put(object_.skeleton()->maps.backend_ids, &*endpoint, &backend.id) : status;

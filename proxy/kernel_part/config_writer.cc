@@ -63,6 +63,31 @@ absl::Status ConfigWriter::Reconfigure(const DataPlaneSpec& next, const std::fun
   return status.ok() ? status : absl::InternalError(status.message());
 }
 
+absl::Status ConfigWriter::MoveBackends(const DataPlaneSpec& next, int64_t now_ns) {
+  if (absl::Status status = CheckSpec(next, object_.room()); !status.ok()) return status;
+  uint64_t services = 0;
+  for (const ServiceSpec& service : next.services) {
+    const ServiceSpec* before = FindById(spec_, service.id);
+    uint32_t moved = 0;
+    for (const BackendSpec& backend : service.backends) {
+      if (absl::Status status = PutBackend(service, backend); !status.ok()) return status;
+      const bool same = before != nullptr && std::any_of(before->backends.begin(), before->backends.end(), [&](const BackendSpec& each) {
+        return each.id == backend.id && each.uplink_ifindex == backend.uplink_ifindex;
+      });
+      if (!same) moved |= 1u << backend.slot;
+    }
+    if (moved == 0) continue;
+    volatile hr_service_policy& policy = memory_.Policy(service.id);
+    policy.moved = moved;
+    policy.moved_ns = static_cast<uint64_t>(now_ns);
+    services |= 1ull << service.id;
+  }
+  // The clock's next laps give the leaders again what may have been lost (handover.bpf.h).
+  __atomic_fetch_or(&memory_.Wheel().handover, services, __ATOMIC_SEQ_CST);
+  spec_.services = next.services;
+  return absl::OkStatus();
+}
+
 absl::Status ConfigWriter::GoBack(uint32_t generation) {
   std::set<uint32_t> opened;
   absl::Status status = memory_.Published() == generation ? absl::OkStatus() : Publish(generation);

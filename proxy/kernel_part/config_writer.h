@@ -31,6 +31,9 @@ class ConfigWriter {
   // things, puts that right.
   absl::Status Reconfigure(
       const DataPlaneSpec& next, const std::function<absl::Status()>& let_traffic_in = [] { return absl::OkStatus(); });
+  // The spec's backends as they are, reached by other interfaces: one store for each. Requests that wait and were sent
+  // before go to the leader once more, where it is among them. `now_ns`: CLOCK_MONOTONIC.
+  absl::Status MoveBackends(const DataPlaneSpec& next, int64_t now_ns);
   // Does a request still refer to these places (a mask) of a service?
   bool IsKnown(uint32_t service, uint32_t places) const;
   // What was retired, when no request refers to it: the flows of its last packets go, and all that it was.

@@ -250,6 +250,19 @@ std::vector<Metric> OtherMetrics() {
        [](const Scrape& scrape, MetricFamily& family) {
          Add(family, {{"hash", scrape.facts.reload.config_hash}}, 1);
        }},
+      {kMachine, kCounter, "network_events_total", "messages about interfaces, addresses, routes and rules that the kernel sent",
+       Once([](const Scrape& scrape) { return scrape.facts.network.events; })},
+      {kMachine, kCounter, "network_looks_total", "times that the ways to all backends and VIPs were compared with what is in force",
+       Once([](const Scrape& scrape) { return scrape.facts.network.looks; })},
+      {kMachine, kCounter, "network_looks_deferred_total",
+       "looks that waited, a second at most, because all looks together take a tenth of a processor at most: something changes "
+       "the network without end",
+       Once([](const Scrape& scrape) { return scrape.facts.network.deferred; })},
+      {kMachine, kCounter, "network_events_lost_total",
+       "times that the kernel dropped messages because too many came; everything was compared then",
+       Once([](const Scrape& scrape) { return scrape.facts.network.events_lost; })},
+      {kMachine, kCounter, "network_moves_total", "times that another uplink or source address was followed",
+       Once([](const Scrape& scrape) { return scrape.facts.network.moves; })},
       {kMachine, kGauge, "problems", "the number of problems that `hedgerow status` lists; alert on > 0",
        Once([](const Scrape& scrape) { return scrape.facts.problems.size(); })},
       {kMachine, kCounter, "admin_refused_total",

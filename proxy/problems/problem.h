@@ -36,9 +36,7 @@ namespace hedgerow {
   X(kUplinkDown, uplink_down, network, "the interface by which a backend is reached is down or has no carrier",    \
     "look at the cable, or at `ip link`; followed as soon as a route leads elsewhere")                             \
   X(kNoSource, no_source, network, "the uplink has no address that requests can come from",                        \
-    "give the uplink an address; temporary, deprecated and tentative IPv6 addresses are never taken")              \
-  X(kNextHopSilent, next_hop_silent, network, "the next hop to a backend answers neither ARP nor neighbour discovery", \
-    "look at the router, or at the backend's link")                                                                \
+    "give the uplink an address; temporary and tentative IPv6 addresses are never taken")                \
   X(kAttachFailed, attach_failed, network, "the reply program cannot be attached to an uplink",                    \
     "the text has the kernel's reason; tried again every second")                                                  \
   X(kVipLocal, vip_local, network, "a VIP is an address of this host", "choose an address that nothing has")       \

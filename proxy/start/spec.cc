@@ -70,7 +70,8 @@ ServiceSpec MakeService(const v1::Service& service, const Topology::ServicePath&
     const v1::Backend& backend = service.backends(i);
     if (backend.name() == service.primary()) spec.primary = static_cast<uint32_t>(i);
     spec.backends.push_back({backend.name(), backend.address(), static_cast<uint16_t>(backend.port()),
-                             static_cast<uint32_t>(path.uplinks.at(static_cast<size_t>(i))), backend.node()});
+                             static_cast<uint32_t>(path.backends.at(static_cast<size_t>(i)).uplink),
+                             static_cast<uint32_t>(path.backends.at(static_cast<size_t>(i)).also), backend.node()});
     const v1::RosterBackend* place = known == nullptr ? nullptr : FindBackend(*known, backend);
     if (place == nullptr) continue;
     spec.backends.back().id = place->id();

@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proxy/start/topology.h"
 
+#include <linux/if_addr.h>
+#include <linux/rtnetlink.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <fstream>
+#include <memory>
 
 #include "absl/strings/str_cat.h"
 
@@ -10,17 +16,15 @@ namespace {
 
 class Resolver {
  public:
-  Resolver(const v1::Config& config, const NetworkView& network) : config_(config), network_(network) {}
+  Resolver(const v1::Config& config, const NetworkView& network) : config_(config), network_(network) {
+    const auto own = std::find_if(network.links.begin(), network.links.end(),
+                                  [&](const net::LinkInfo& link) { return link.name == config.interface(); });
+    for (const net::AddressInfo& each : network.addresses)
+      if (own == network.links.end() || each.ifindex != own->ifindex) addresses_.push_back(each);
+  }
 
   Topology Run() {
-    for (const v1::Service& service : config_.services()) {
-      CheckVip(service);
-      topology_.services.push_back(Path(service));
-    }
-    for (const auto& [ifindex, link] : topology_.uplinks) {
-      topology_.mtu_bytes =
-          topology_.mtu_bytes == 0 ? link.mtu_bytes : std::min(topology_.mtu_bytes, link.mtu_bytes);
-    }
+    for (const v1::Service& service : config_.services()) topology_.services.push_back(Path(service));
     return std::move(topology_);
   }
 
@@ -29,87 +33,169 @@ class Resolver {
     topology_.problems.push_back({code, absl::StrCat("service ", service.name(), ": ", text)});
   }
 
-  void CheckVip(const v1::Service& service) {
-    const auto vip = net::IpAddress::Parse(service.vip());
-    if (!vip.ok()) return;
-    const auto route = network_.look_up_route(*vip);
-    if (route.ok() && route->reach == net::Reach::kLocal) {
-      Add(ProblemCode::kVipLocal, service, absl::StrCat("the vip ", service.vip(),
-                                    " is an address of this host; a VIP must belong to nobody"));
-    }
-  }
-
   Topology::ServicePath Path(const v1::Service& service) {
-    Topology::ServicePath path;
+    Topology::ServicePath path{.name = service.name(), .backends = {}, .source = {}};
+    int sources_uplink = 0;
     for (const v1::Backend& backend : service.backends()) {
       const std::optional<net::RouteLookup> route = Route(service, backend);
-      path.uplinks.push_back(route.has_value() ? route->ifindex : 0);
-      if (route.has_value() && backend.name() == service.primary()) path.source = route->source;
+      BackendPath& reached = path.backends.emplace_back();
+      reached.name = backend.name();
+      if (!route.has_value()) continue;
+      reached.uplink = route->ifindex;
+      reached.next_hop = route->gateway;
+      if (path.source.has_value() && backend.name() != service.primary()) continue;
+      path.source = route->source;
+      sources_uplink = route->ifindex;
     }
-    CheckOneUplink(service, path);
+    // A client's packet has one source address. Replies to a copy that leaves by another uplink come in by either.
+    for (BackendPath& backend : path.backends) {
+      if (backend.uplink != 0 && backend.uplink != sources_uplink) backend.also = sources_uplink;
+    }
+    const bool ipv6 = path.source.has_value() && !path.source->is_v4();
+    if (ipv6 && network_.ipv6_off_for_new_links) {
+      Add(ProblemCode::kIpv6Disabled, service,
+          "new interfaces have IPv6 disabled (net.ipv6.conf.default.disable_ipv6 is 1), and this process may not enable it on "
+          "the proxy interface; set it to 0 before `up`");
+    }
     return path;
   }
 
-  // A client's packet has one source address, that of the uplink towards the primary. The reply to a copy that leaves
-  // through another uplink comes in on the first one, where the programs accept no reply of that backend.
-  void CheckOneUplink(const v1::Service& service, const Topology::ServicePath& path) {
-    for (size_t i = 1; i < path.uplinks.size(); ++i) {
-      if (path.uplinks[i] == path.uplinks[0] || path.uplinks[i] == 0 || path.uplinks[0] == 0) continue;
-      Add(ProblemCode::kUplinkUnfit, service, absl::StrCat("backends ", service.backends(0).name(), " and ",
-                                    service.backends(static_cast<int>(i)).name(),
-                                    " are reached through different uplinks; a service's backends must be behind "
-                                    "one, since a request has one source address"));
-    }
-  }
-
-  // The route to a backend, or nothing and a problem.
+  // The route to a backend, with the source that requests get, or nothing and a problem. As a socket does that connects: a
+  // route chooses the source, and the routing rules are asked again with it.
   std::optional<net::RouteLookup> Route(const v1::Service& service, const v1::Backend& backend) {
-    const std::string who = absl::StrCat("backend ", backend.name(), " (", backend.address(), ")");
+    const std::string subject = absl::StrCat("backend ", backend.name(), " (", backend.address(), ")");
     const auto address = net::IpAddress::Parse(backend.address());
     if (!address.ok()) return std::nullopt;
-    const auto route = network_.look_up_route(*address);
+    absl::StatusOr<net::RouteLookup> route = network_.look_up_route({.destination = *address});
+    std::optional<net::IpAddress> source;
+    if (route.ok() && route->reach == net::Reach::kRouted) {
+      source = net::StableSource(*address, *route, addresses_);
+      if (source.has_value()) route = network_.look_up_route({.destination = *address, .source = source});
+    }
     if (!route.ok()) {
-      Add(ProblemCode::kNoRoute, service, absl::StrCat(who, ": ", std::string(route.status().message())));
+      Add(ProblemCode::kNoRoute, service, absl::StrCat(subject, ": ", std::string(route.status().message())));
       return std::nullopt;
     }
     if (route->reach == net::Reach::kUnreachable) {
-      Add(ProblemCode::kNoRoute, service, absl::StrCat("no route to ", who, ": ", route->reason));
-    } else if (route->reach != net::Reach::kRouted) {
-      Add(ProblemCode::kBackendLocal, service,
-              absl::StrCat(who,
-                           " is on this host: its replies never cross an uplink, so no program could "
-                           "give them the VIP's address; run the proxy on the clients' host, or the "
-                           "backend in a network namespace of its own"));
-    } else if (AddUplink(service, who, *route)) {
-      return *route;
+      Unreachable(service, subject, *address, route->reason);
+      return std::nullopt;
     }
-    return std::nullopt;
+    if (route->reach != net::Reach::kRouted) {
+      Add(ProblemCode::kBackendLocal, service,
+          absl::StrCat(subject,
+                       " is on this host: its replies never cross an uplink, so no program could "
+                       "give them the VIP's address; run the proxy on the clients' host, or the "
+                       "backend in a network namespace of its own"));
+      return std::nullopt;
+    }
+    if (!AddUplink(service, subject, *route)) return std::nullopt;
+    if (!source.has_value()) {
+      Add(ProblemCode::kNoSource, service,
+          absl::StrCat(subject, ": ", topology_.uplinks.at(route->ifindex).name,
+                       " has no address that requests can come from; temporary and tentative IPv6 addresses are not taken"));
+    }
+    route->source = source;
+    return *route;
   }
 
-  bool AddUplink(const v1::Service& service, const std::string& who, const net::RouteLookup& route) {
-    if (topology_.uplinks.contains(route.ifindex)) return true;
+  void Unreachable(const v1::Service& service, const std::string& subject, const net::IpAddress& address,
+                   const std::string& reason) {
+    for (const net::LinkInfo& link : network_.links) {
+      if (link.kind != "vrf") continue;
+      const auto route = network_.look_up_route({.destination = address, .out_ifindex = link.ifindex});
+      if (route.ok() && route->reach == net::Reach::kRouted) return AddVrf(service, subject, link);
+    }
+    Add(ProblemCode::kNoRoute, service, absl::StrCat("no route to ", subject, ": ", reason));
+  }
+
+  void AddVrf(const v1::Service& service, const std::string& subject, const net::LinkInfo& vrf) {
+    Add(ProblemCode::kVrf, service,
+        absl::StrCat(subject, " is reached through the VRF ", vrf.name,
+                     " only; the proxy interface and its clients are outside of it"));
+  }
+
+  bool AddUplink(const v1::Service& service, const std::string& subject, const net::RouteLookup& route) {
     const auto link = network_.find_link(route.ifindex);
     if (!link.ok()) {
-      Add(ProblemCode::kUplinkDown, service, absl::StrCat(who, ": its uplink: ", std::string(link.status().message())));
+      Add(ProblemCode::kUplinkDown, service, absl::StrCat(subject, ": its uplink: ", std::string(link.status().message())));
+      return false;
+    }
+    if (link->kind == "vrf") {
+      AddVrf(service, subject, *link);
       return false;
     }
     if (!link->ethernet()) {
-      Add(ProblemCode::kUplinkUnfit, service, absl::StrCat(who, " is reached through ", link->name,
+      Add(ProblemCode::kUplinkUnfit, service, absl::StrCat(subject, " is reached through ", link->name,
                                     ", which carries no Ethernet frames; the reply program needs them"));
       return false;
     }
     if (link->name == config_.interface()) {
-      Add(ProblemCode::kUplinkUnfit, service, absl::StrCat(who, " is reached through the proxy interface ", link->name, " itself"));
+      Add(ProblemCode::kUplinkUnfit, service,
+          absl::StrCat(subject, " is reached through the proxy interface ", link->name, " itself"));
       return false;
     }
     topology_.uplinks.emplace(route.ifindex, *link);
+    for (const uint32_t mtu_bytes : {link->mtu_bytes, route.mtu_bytes}) {
+      if (mtu_bytes != 0 && (topology_.mtu_bytes == 0 || mtu_bytes < topology_.mtu_bytes)) topology_.mtu_bytes = mtu_bytes;
+    }
     return true;
   }
 
   const v1::Config& config_;
   const NetworkView& network_;
+  // Without those of the proxy interface: what an uplink has lost is no source, though the kernel still finds it there.
+  std::vector<net::AddressInfo> addresses_;
   Topology topology_;
 };
+
+// Why the kernel does not give packets for a VIP to the proxy interface; empty: it does. `source` may be null.
+std::string Detour(const v1::Config& config, const NetworkView& network, const net::IpAddress& vip,
+                   const net::IpAddress* source, int proxy_ifindex) {
+  net::RouteQuery query{.destination = vip};
+  if (source != nullptr) query.source = *source;
+  const auto route = network.look_up_route(query);
+  if (!route.ok()) return std::string(route.status().message());
+  if (route->reach == net::Reach::kLocal || route->reach == net::Reach::kLoopback) return "";  // vip_local
+  const bool ordinary = route->table == 0 || route->table == RT_TABLE_MAIN || route->table == RT_TABLE_DEFAULT;
+  if (proxy_ifindex == 0) {
+    // A route to the proxy interface will stand in the main table, and be the most specific one there.
+    if (route->reach != net::Reach::kRouted || ordinary || config.rule_priority() != 0) return "";
+  } else if (route->reach != net::Reach::kRouted) {
+    return absl::StrCat("has no route to it: ", route->reason);
+  } else if (route->ifindex == proxy_ifindex) {
+    return "";
+  }
+  return net::DescribeDetour(vip, *route);
+}
+
+void CheckVip(const v1::Config& config, const NetworkView& network, const v1::Service& service, const net::IpAddress& vip,
+              int proxy_ifindex, std::vector<Problem>& problems) {
+  std::vector<const net::IpAddress*> sources = {nullptr};
+  for (const net::AddressInfo& each : network.addresses) {
+    const bool global = each.scope < RT_SCOPE_LINK && !each.address.is_loopback();
+    const bool tentative = !each.address.is_v4() && (each.flags & IFA_F_TENTATIVE) != 0;
+    if (global && !tentative && each.address.family() == vip.family() && sources.size() <= kMaxSources)
+      sources.push_back(&each.address);
+  }
+  for (const net::IpAddress* source : sources) {
+    const std::string why = Detour(config, network, vip, source, proxy_ifindex);
+    if (why.empty()) continue;
+    problems.push_back(
+        {ProblemCode::kVipRoutedElsewhere,
+         absl::StrCat("service ", service.name(), ": ", source == nullptr ? "" : absl::StrCat("from ", source->ToString(), " "),
+                      "the kernel ", why, ", not to ", config.interface(),
+                      config.rule_priority() == 0 ? "; `rule_priority` makes a rule for VIPs that stands before it"
+                                                  : "; `rule_priority` must be a smaller number than that rule's")});
+    return;
+  }
+}
+
+// net.ipv6.conf.default.disable_ipv6, and whether this process may write such settings.
+bool Ipv6OffForNewLinks() {
+  int disabled = 0;
+  std::ifstream("/proc/sys/net/ipv6/conf/default/disable_ipv6") >> disabled;
+  return disabled != 0 && access("/proc/sys/net/ipv6/conf/default/disable_ipv6", W_OK) != 0;
+}
 
 }  // namespace
 
@@ -118,13 +204,112 @@ absl::Status Topology::ToStatus() const {
   return absl::FailedPreconditionError(JoinProblems(problems, "\n"));
 }
 
-NetworkView KernelNetworkView() {
-  return {[](const net::IpAddress& address) { return net::LookUpRoute(address); },
-          [](int ifindex) { return net::FindLink(ifindex); }};
+const BackendPath* Topology::Find(const std::string& service, const std::string& backend) const {
+  for (const ServicePath& path : services) {
+    if (path.name != service) continue;
+    for (const BackendPath& each : path.backends)
+      if (each.name == backend) return &each;
+  }
+  return nullptr;
 }
 
+bool Topology::IsUplink(int ifindex) const {
+  return std::any_of(services.begin(), services.end(), [ifindex](const ServicePath& path) {
+    return std::any_of(path.backends.begin(), path.backends.end(),
+                       [ifindex](const BackendPath& backend) { return backend.uplink == ifindex; });
+  });
+}
+
+absl::StatusOr<NetworkView> KernelNetworkView() {
+  auto links = net::ListLinks();
+  if (!links.ok()) return links.status();
+  auto addresses = net::ListAddresses();
+  if (!addresses.ok()) return addresses.status();
+  NetworkView view;
+  view.links = *std::move(links);
+  view.addresses = *addresses;
+  view.ipv6_off_for_new_links = Ipv6OffForNewLinks();
+  const auto known = std::make_shared<const std::vector<net::AddressInfo>>(*std::move(addresses));
+  view.look_up_route = [known](const net::RouteQuery& query) { return net::LookUpRoute(query, *known); };
+  view.find_link = [there = view.links](int ifindex) -> absl::StatusOr<net::LinkInfo> {
+    for (const net::LinkInfo& link : there)
+      if (link.ifindex == ifindex) return link;
+    return absl::NotFoundError(absl::StrCat("interface number ", ifindex, " is gone"));
+  };
+  return view;
+}
+
+Topology ResolveBackends(const v1::Config& config, const NetworkView& network) { return Resolver(config, network).Run(); }
+
 Topology Resolve(const v1::Config& config, const NetworkView& network) {
-  return Resolver(config, network).Run();
+  Topology topology = ResolveBackends(config, network);
+  std::vector<Problem> problems = CheckVips(config, network, /*proxy_ifindex=*/0);
+  problems.insert(problems.end(), topology.problems.begin(), topology.problems.end());
+  topology.problems = std::move(problems);
+  return topology;
+}
+
+Topology ResolveHere(const v1::Config& config) {
+  const absl::StatusOr<NetworkView> network = KernelNetworkView();
+  if (network.ok()) return Resolve(config, *network);
+  Topology topology = ResolveBackends(config, {.look_up_route = [&](const net::RouteQuery&) -> absl::StatusOr<net::RouteLookup> {
+                                                 return network.status();
+                                               },
+                                               .find_link = [](int ifindex) { return net::FindLink(ifindex); },
+                                               .links = {},
+                                               .addresses = {}});
+  return topology;
+}
+
+std::vector<Problem> CheckVips(const v1::Config& config, const NetworkView& network, int proxy_ifindex) {
+  std::vector<Problem> problems;
+  for (const v1::Service& service : config.services()) {
+    const auto vip = net::IpAddress::Parse(service.vip());
+    if (!vip.ok()) continue;
+    const bool local = std::any_of(network.addresses.begin(), network.addresses.end(),
+                                   [&](const net::AddressInfo& each) { return each.address == *vip; });
+    if (local) {
+      problems.push_back({ProblemCode::kVipLocal, absl::StrCat("service ", service.name(), ": the vip ", service.vip(),
+                                                               " is an address of this host; a VIP must belong to nobody")});
+    } else {
+      CheckVip(config, network, service, *vip, proxy_ifindex, problems);
+    }
+  }
+  return problems;
+}
+
+std::vector<Problem> CheckUplinks(const Topology& topology) {
+  std::vector<Problem> problems;
+  for (const auto& [ifindex, link] : topology.uplinks) {
+    if (link.carrier() || !topology.IsUplink(ifindex)) continue;
+    problems.push_back({ProblemCode::kUplinkDown, absl::StrCat("uplink ", link.name, link.up() ? " has no carrier" : " is down")});
+  }
+  return problems;
+}
+
+Topology Succeed(const Topology& before, Topology found, const NetworkView& network) {
+  const auto exists = [&](int ifindex) { return ifindex != 0 && network.find_link(ifindex).ok(); };
+  for (Topology::ServicePath& service : found.services) {
+    for (BackendPath& backend : service.backends) {
+      const BackendPath* old = before.Find(service.name, backend.name);
+      if (old == nullptr) continue;
+      if (backend.uplink == 0) {
+        backend = *old;
+      } else if (backend.also == 0) {
+        backend.also = backend.uplink != old->uplink ? old->uplink : old->also;
+      }
+      if (!exists(backend.also) || backend.also == backend.uplink) backend.also = 0;
+      for (const int ifindex : {backend.uplink, backend.also}) {
+        if (ifindex == 0 || found.uplinks.contains(ifindex)) continue;
+        if (const auto link = network.find_link(ifindex); link.ok()) found.uplinks.emplace(ifindex, *link);
+      }
+    }
+    for (const Topology::ServicePath& old : before.services) {
+      if (old.name == service.name && !service.source.has_value()) service.source = old.source;
+    }
+  }
+  if (found.mtu_bytes == 0) found.mtu_bytes = before.mtu_bytes;
+  return found;
 }
 
 }  // namespace hedgerow

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the configured backends are reached on this host: which interface is
-// each one's uplink, which source address clients will use, what MTU the proxy
-// interface may have. Everything that would make the proxy impossible here and
-// now (a backend on this very host, no route, a VIP of this host) is found by
-// it, all at once, before anything is made. Used by the daemon, plan, doctor.
+// How the configured backends are reached on this host: which interface is each one's uplink, which source address clients
+// will use, what MTU the proxy interface may have; and whether the kernel gives packets for the VIPs to the proxy interface.
+// Everything that would make the proxy impossible here and now is found by it, all at once, before anything is made, and
+// again whenever the network changes (daemon/network_follower.h). Used by the daemon, plan, doctor.
 
 #pragma once
 
@@ -23,26 +22,65 @@
 
 namespace hedgerow {
 
+struct BackendPath {
+  std::string name;
+  int uplink = 0;  // ifindex; 0: no interface leads there, and never has
+  // Another interface by which its replies may come; 0: none. The one with the source address, where that is another
+  // (asymmetric routes), else the uplink before the last move: sockets that connected earlier keep their source.
+  int also = 0;
+  std::optional<net::IpAddress> next_hop{};  // empty: the backend is the neighbour
+
+  friend bool operator==(const BackendPath&, const BackendPath&) = default;
+};
+
 struct Topology {
   struct ServicePath {
-    std::vector<int> uplinks;              // ifindex, by backend
-    std::optional<net::IpAddress> source;  // towards the primary
+    std::string name;
+    std::vector<BackendPath> backends;     // in the configuration's order
+    std::optional<net::IpAddress> source;  // towards the primary, else towards the first backend that has one
+
+    friend bool operator==(const ServicePath&, const ServicePath&) = default;
   };
-  std::vector<ServicePath> services;
-  std::map<int, net::LinkInfo> uplinks;  // by ifindex
-  uint32_t mtu_bytes = 0;                // the smallest of the uplinks
+  std::vector<ServicePath> services;     // in the configuration's order
+  std::map<int, net::LinkInfo> uplinks;  // by ifindex: all that replies may come by and that exist
+  uint32_t mtu_bytes = 0;                // the smallest of the uplinks and routes; 0: there is none
   std::vector<Problem> problems;         // empty means that it can work
 
-  absl::Status ToStatus() const;  // FailedPrecondition with every problem
+  bool IsUplink(int ifindex) const;  // of a backend, now
+  const BackendPath* Find(const std::string& service, const std::string& backend) const;  // null: there is none
+  absl::Status ToStatus() const;     // FailedPrecondition with every problem
 };
 
 // What Resolve asks the kernel; tests answer in its place.
 struct NetworkView {
-  std::function<absl::StatusOr<net::RouteLookup>(const net::IpAddress&)> look_up_route;
+  std::function<absl::StatusOr<net::RouteLookup>(const net::RouteQuery&)> look_up_route;
   std::function<absl::StatusOr<net::LinkInfo>(int ifindex)> find_link;
+  std::vector<net::LinkInfo> links;         // of the namespace
+  std::vector<net::AddressInfo> addresses;  // of the namespace
+  bool ipv6_off_for_new_links = false;      // and it cannot be switched on for one of them
 };
-NetworkView KernelNetworkView();
+// Of this moment: links and addresses are read once.
+absl::StatusOr<NetworkView> KernelNetworkView();
 
+// For what is about to run: backends, and VIPs (CheckVips).
 Topology Resolve(const v1::Config& config, const NetworkView& network);
+// The same with the kernel's view; a view that cannot be had is a problem.
+Topology ResolveHere(const v1::Config& config);
+// Backends alone, for what runs.
+Topology ResolveBackends(const v1::Config& config, const NetworkView& network);
+
+// Does the kernel give packets for the VIPs to the proxy interface, from whatever local source? `proxy_ifindex` 0: it is not
+// made yet, and a routing rule that would keep packets from it is looked for. At most kMaxSources addresses of a family are
+// tried; a rule for a further one is not found.
+std::vector<Problem> CheckVips(const v1::Config& config, const NetworkView& network, int proxy_ifindex);
+inline constexpr size_t kMaxSources = 64;
+
+// Uplinks by which no packet can leave.
+std::vector<Problem> CheckUplinks(const Topology& topology);
+
+// What holds after `found` was seen, where `before` held: a backend that cannot be reached now keeps its former uplink, and a
+// service its source, until there is another; and a backend that has moved keeps `also`. By name, so that both may
+// be of different configurations.
+Topology Succeed(const Topology& before, Topology found, const NetworkView& network);
 
 }  // namespace hedgerow

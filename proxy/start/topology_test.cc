@@ -5,6 +5,7 @@
 
 #include "proxy/start/topology.h"
 
+#include <linux/if_addr.h>
 #include <linux/if_arp.h>
 
 #include <gmock/gmock.h>
@@ -23,10 +24,13 @@ using testing::IsEmpty;
 struct FakeHost {
   std::map<std::string, net::RouteLookup> routes;
   std::map<int, net::LinkInfo> links;
+  std::vector<net::AddressInfo> addresses;
 
   FakeHost() {
     AddLink(2, "eth0", 1500);
     AddLink(3, "eth1", 1400);
+    for (const char* address : {"10.77.0.1", "fd77::1"}) AddAddress(address, 2);
+    for (const char* address : {"10.78.0.1", "fd78::1"}) AddAddress(address, 3);
     for (const char* address : {"10.77.0.11", "10.77.0.12"}) AddRoute(address, 2, "10.77.0.1");
     AddRoute("fd77::b", 2, "fd77::1");
     AddRoute("10.99.0.53", 2, "10.77.0.1");  // the default route, as for any unknown address
@@ -38,8 +42,11 @@ struct FakeHost {
     link.name = name;
     link.mtu_bytes = mtu_bytes;
     link.hardware_type = type;
-    link.flags = IFF_UP;
+    link.flags = IFF_UP | IFF_RUNNING;
     links[ifindex] = link;
+  }
+  void AddAddress(const std::string& address, int ifindex) {
+    addresses.push_back({.ifindex = ifindex, .address = *net::IpAddress::Parse(address)});
   }
   void AddRoute(const std::string& address, int ifindex, const std::string& source,
                 net::Reach reach = net::Reach::kRouted) {
@@ -51,13 +58,26 @@ struct FakeHost {
     routes[address] = route;
   }
   NetworkView View() const {
-    return {[this](const net::IpAddress& address) -> absl::StatusOr<net::RouteLookup> {
-              const auto found = routes.find(address.ToString());
-              if (found == routes.end())
-                return absl::InternalError("the fake host has no " + address.ToString());
-              return found->second;
-            },
-            [this](int ifindex) -> absl::StatusOr<net::LinkInfo> { return links.at(ifindex); }};
+    NetworkView view;
+    view.look_up_route = [this](const net::RouteQuery& query) -> absl::StatusOr<net::RouteLookup> {
+      const std::string bound = query.out_ifindex == 0 ? "" : " by " + links.at(query.out_ifindex).name;
+      const std::string from = query.source ? " from " + query.source->ToString() : "";
+      for (const std::string& key : {query.destination.ToString() + from + bound, query.destination.ToString() + bound}) {
+        const auto found = routes.find(key);
+        if (found != routes.end()) return found->second;
+      }
+      net::RouteLookup none;
+      none.reason = "no route";
+      return none;
+    };
+    view.find_link = [this](int ifindex) -> absl::StatusOr<net::LinkInfo> {
+      const auto found = links.find(ifindex);
+      if (found == links.end()) return absl::NotFoundError("no such interface");
+      return found->second;
+    };
+    for (const auto& [ifindex, link] : links) view.links.push_back(link);
+    view.addresses = addresses;
+    return view;
   }
 };
 
@@ -67,6 +87,12 @@ std::vector<std::string> Texts(const Topology& topology) {
   return texts;
 }
 
+std::vector<int> Uplinks(const Topology& topology, size_t service) {
+  std::vector<int> uplinks;
+  for (const BackendPath& backend : topology.services.at(service).backends) uplinks.push_back(backend.uplink);
+  return uplinks;
+}
+
 TEST(Resolve, FindsUplinksSourcesAndTheSmallestMtu) {
   FakeHost host;
   host.AddRoute("fd77::b", 3, "fd78::1");
@@ -74,19 +100,112 @@ TEST(Resolve, FindsUplinksSourcesAndTheSmallestMtu) {
   EXPECT_THAT(topology.problems, IsEmpty());
   EXPECT_TRUE(topology.ToStatus().ok());
   ASSERT_EQ(topology.services.size(), 2u);
-  EXPECT_THAT(topology.services[0].uplinks, ElementsAre(2, 2));
-  EXPECT_THAT(topology.services[1].uplinks, ElementsAre(3));
+  EXPECT_THAT(Uplinks(topology, 0), ElementsAre(2, 2));
+  EXPECT_THAT(Uplinks(topology, 1), ElementsAre(3));
   EXPECT_EQ(topology.services[0].source->ToString(), "10.77.0.1");  // towards the primary, a
   EXPECT_EQ(topology.services[1].source->ToString(), "fd78::1");
   EXPECT_EQ(topology.uplinks.size(), 2u);
   EXPECT_EQ(topology.mtu_bytes, 1400u);
 }
 
-TEST(Resolve, BackendsOfOneServiceBehindDifferentUplinksAreRefused) {
+TEST(Resolve, ABackendBehindAnotherUplinkThanTheSourceIsAnsweredByEither) {
   FakeHost host;
   host.AddRoute("10.77.0.12", 3, "10.78.0.1");
+  const Topology topology = Resolve(FakeConfig(), host.View());
+  EXPECT_THAT(topology.problems, IsEmpty());
+  EXPECT_EQ(topology.services[0].source->ToString(), "10.77.0.1");
+  EXPECT_EQ(topology.services[0].backends[0].also, 0);
+  EXPECT_EQ(topology.services[0].backends[1].uplink, 3);
+  EXPECT_EQ(topology.services[0].backends[1].also, 2);
+}
+
+TEST(Resolve, ARuleThatNamesTheSourceDecides) {
+  FakeHost host;
+  host.AddRoute("10.77.0.11 from 10.77.0.1", 3, "10.77.0.1");
+  const Topology topology = Resolve(FakeConfig(), host.View());
+  EXPECT_EQ(topology.services[0].backends[0].uplink, 3);
+  EXPECT_EQ(topology.services[0].source->ToString(), "10.77.0.1");
+}
+
+TEST(Resolve, AVrfIsNamed) {
+  FakeHost host;
+  host.AddLink(5, "blue", 1500);
+  host.links[5].kind = "vrf";
+  host.AddRoute("10.77.0.11", 0, "::", net::Reach::kUnreachable);
+  host.AddRoute("10.77.0.11 by blue", 3, "10.78.0.1");
+  host.AddRoute("10.77.0.12", 5, "10.78.0.1");
   EXPECT_THAT(Texts(Resolve(FakeConfig(), host.View())),
-              ElementsAre(HasSubstr("service dns: backends a and b are reached through different uplinks")));
+              ElementsAre(HasSubstr("vrf: service dns: backend a (10.77.0.11) is reached through the VRF blue only"),
+                          HasSubstr("vrf: service dns: backend b (10.77.0.12) is reached through the VRF blue only")));
+}
+
+TEST(Resolve, ATemporaryAddressAloneIsNoSource) {
+  FakeHost host;
+  host.addresses[1].flags = IFA_F_TEMPORARY;
+  EXPECT_THAT(Texts(Resolve(FakeConfig(), host.View())), ElementsAre(HasSubstr("no_source: service echo: backend only")));
+}
+
+TEST(Resolve, ARuleThatWouldTakeAVipAwayIsNamedUnlessOursComesBefore) {
+  FakeHost host;
+  host.routes["10.99.0.53"].table = 52;
+  v1::Config config = FakeConfig();
+  EXPECT_THAT(Texts(Resolve(config, host.View())), ElementsAre(HasSubstr("vip_routed_elsewhere: service dns")));
+  config.set_rule_priority(5000);
+  EXPECT_THAT(Texts(Resolve(config, host.View())), IsEmpty());
+}
+
+TEST(CheckVips, ASourceThatAnotherTableTakesIsNamed) {
+  FakeHost host;
+  host.AddLink(9, "hr0", 1500);
+  host.AddRoute("10.99.0.53", 9, "10.77.0.1");
+  host.AddRoute("fd99::1", 9, "fd77::1");
+  const v1::Config config = FakeConfig();
+  EXPECT_THAT(CheckVips(config, host.View(), 9), IsEmpty());
+  host.AddRoute("10.99.0.53 from 10.78.0.1", 3, "10.78.0.1");
+  const auto problems = CheckVips(config, host.View(), 9);
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(problems[0].code, ProblemCode::kVipRoutedElsewhere);
+  EXPECT_THAT(problems[0].text, HasSubstr("from 10.78.0.1 the kernel sends the VIP to "));
+}
+
+TEST(CheckUplinks, NoCarrierIsAProblemOfAnUplinkInUseOnly) {
+  FakeHost host;
+  host.links[2].flags = IFF_UP;
+  host.links[3].flags = 0;
+  const Topology topology = Resolve(FakeConfig(), host.View());
+  const auto problems = CheckUplinks(topology);
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(problems[0].ToString(), "uplink_down: uplink eth0 has no carrier");
+}
+
+TEST(Succeed, ABackendThatCannotBeReachedKeepsItsUplinkAndItsServiceTheSource) {
+  FakeHost host;
+  const Topology before = Resolve(FakeConfig(), host.View());
+  for (const char* address : {"10.77.0.11", "10.77.0.12"}) host.AddRoute(address, 0, "::", net::Reach::kUnreachable);
+  Topology found = ResolveBackends(FakeConfig(), host.View());
+  EXPECT_EQ(found.services[0].backends[0].uplink, 0);
+  const Topology next = Succeed(before, std::move(found), host.View());
+  EXPECT_THAT(Uplinks(next, 0), ElementsAre(2, 2));
+  EXPECT_EQ(next.services[0].source->ToString(), "10.77.0.1");
+  EXPECT_TRUE(next.uplinks.contains(2));
+}
+
+TEST(Succeed, AfterAMoveRepliesComeByTheFormerUplinkAsLongAsItExists) {
+  FakeHost host;
+  const Topology before = Resolve(FakeConfig(), host.View());
+  for (const char* address : {"10.77.0.11", "10.77.0.12"}) host.AddRoute(address, 3, "10.78.0.1");
+  const Topology moved = Succeed(before, ResolveBackends(FakeConfig(), host.View()), host.View());
+  EXPECT_THAT(Uplinks(moved, 0), ElementsAre(3, 3));
+  EXPECT_EQ(moved.services[0].source->ToString(), "10.78.0.1");
+  EXPECT_EQ(moved.services[0].backends[0].also, 2);
+  EXPECT_TRUE(moved.uplinks.contains(2));
+  EXPECT_FALSE(moved.services[0].backends[0].uplink == 2);
+  const Topology later = Succeed(moved, ResolveBackends(FakeConfig(), host.View()), host.View());
+  EXPECT_EQ(later.services[0].backends[0].also, 2) << "sockets that connected before the move keep their source";
+  host.links.erase(2);
+  const Topology without = Succeed(later, ResolveBackends(FakeConfig(), host.View()), host.View());
+  EXPECT_EQ(without.services[0].backends[0].also, 0);
+  EXPECT_FALSE(without.uplinks.contains(2));
 }
 
 TEST(Resolve, ABackendOnThisHostIsRefusedWithTheReason) {
@@ -102,7 +221,7 @@ TEST(Resolve, ABackendOnThisHostIsRefusedWithTheReason) {
 TEST(Resolve, EveryProblemIsListed) {
   FakeHost host;
   host.AddRoute("10.77.0.11", 0, "::", net::Reach::kUnreachable);
-  host.AddRoute("10.99.0.53", 0, "10.99.0.53", net::Reach::kLocal);
+  host.AddAddress("10.99.0.53", 2);
   host.AddLink(4, "wg0", 1420, ARPHRD_NONE);
   host.AddRoute("fd77::b", 4, "fd77::1");
   const Topology topology = Resolve(FakeConfig(), host.View());

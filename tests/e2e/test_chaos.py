@@ -15,7 +15,7 @@ import pytest
 
 from bench import needs
 from chaos import all as everything
-from chaos import rotate_keys, scenario
+from chaos import network, rotate_keys, scenario
 from chaos.block import run_block
 from chaos.systems import Settings
 from deploy.lab import Lab, names, netns
@@ -100,6 +100,22 @@ def test_all_keys_are_changed_under_load_and_no_client_notices(tmp_path):
 def test_a_leader_that_is_cut_off_by_its_key_is_found(tmp_path):
     status, row = rotated(tmp_path, "--plant=cut-off")
     assert status == 0 and row["elections"] > 0, row
+
+
+def changed_network(folder: Path, *argv: str) -> tuple[int, dict]:
+    """`./dev chaos network` in short: its exit status, and its row."""
+    status = network.main(["--quick", "--seed=7", f"--into={folder}", f"--lab={TAG}", *argv])
+    return status, json.loads((folder / "summary.json").read_text(encoding="ascii"))["rows"][0]
+
+
+def test_a_network_that_changes_costs_no_request_beyond_those_of_a_direct_client(tmp_path):
+    _, row = changed_network(tmp_path, "--changes=5")
+    assert row["changes"] == row["kinds"] == 5 and row["lost_beyond"] == row["wrong"] == row["disagreed"] == 0, row
+
+
+def test_a_daemon_that_follows_nothing_is_found(tmp_path):
+    status, row = changed_network(tmp_path, "--changes=10", "--plant=blind")
+    assert status == 0 and row["lost_beyond"] > 0 and row["wrong"] > 0, row
 
 
 def test_an_interrupted_run_leaves_nothing(tmp_path):

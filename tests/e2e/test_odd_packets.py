@@ -105,9 +105,17 @@ def test_an_operation_that_is_no_query_is_forwarded_once(lab, servers, proxy, vi
 
 
 @DNS
-def test_a_port_of_the_vip_without_a_service_leads_nowhere_and_is_counted(lab, proxy, vip, service):
-    assert "no servers could be reached" in dig(lab.client, vip, "www.example.test", "A", "-p5353", timeout_s=1).text
-    assert int(proxy.status()["reasons"]["sink"]) >= 1  # no service's, so the host's
+def test_a_port_of_the_vip_without_a_service_refuses_at_once_as_a_host_does(lab, proxy, vip, service):
+    address = lab.replica("a").ipv6 if vip == VIP6 else lab.replica("a").ipv4
+    for target in (address, vip):  # the replica's own closed port is the control
+        with UdpClient(lab.client, target, port=5353) as client, pytest.raises(ConnectionRefusedError):
+            client.ask(1, "www.example.test", timeout_s=5)
+        family = socket.AF_INET6 if vip == VIP6 else socket.AF_INET
+        with lab.client.socket(family, socket.SOCK_STREAM) as tcp, pytest.raises(ConnectionRefusedError):
+            tcp.settimeout(5)
+            tcp.connect((target, 5353))
+    # No service's, so the host's. A packet that is neither UDP nor TCP still ends in the sink.
+    assert int(proxy.status()["counters"]["refusals"]) >= 2
     assert proxy.figure("requests", service) == 0
 
 

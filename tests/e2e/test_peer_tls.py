@@ -20,7 +20,7 @@ WITHIN_S = 60.0
 VALUE = b"v" * 900
 SETTINGS = NodeSettings(durability="disk", election=("200ms", "4s"),
                         offloads=tuple((name, "off") for name in ("heartbeat", "vote", "append", "quorum", "broadcast", "watchdog")),
-                        snapshots=(("every_entries", 1000), ("tail_entries", 100), ("rate", "256KiB")))
+                        snapshots=(("every_entries", 500), ("tail_entries", 50), ("rate", "256KiB")))
 
 
 def wait_for(what: str, holds: Callable[[], object], within_s: float = WITHIN_S) -> None:
@@ -111,8 +111,8 @@ def test_a_follower_catches_up_under_certificates_that_change_meanwhile(tmp_path
             leader = cluster.wait_ready()
             behind = next(node for node in cluster.nodes if node is not leader)
             behind.kill_at_once()
-            write(lab, leader, 0, 3000)
-            wait_for("the log begins after what the other node has", lambda: int(leader.status()["snapshots"]["log_start"]) > 1500)
+            write(lab, leader, 0, 1500)
+            wait_for("the log begins after what the other node has", lambda: int(leader.status()["snapshots"]["log_start"]) > 700)
 
             # Another member's certificate: the node does not start with it. One of another authority: no member takes it.
             certify(behind, authority, name="node-9.hedgerow")
@@ -130,7 +130,7 @@ def test_a_follower_catches_up_under_certificates_that_change_meanwhile(tmp_path
             strangers = idle_connections(lab, behind, 500)
             for node in cluster.nodes:
                 certify(node, following)
-            write(lab, leader, 3000, 50)
+            write(lab, leader, 1500, 50)
             try:
                 wait_for("the snapshot is installed", lambda: counter(behind, "snapshots.installed"))
             finally:

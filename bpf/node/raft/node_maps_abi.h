@@ -46,6 +46,12 @@ struct hr_node_doorbell {
 };
 HR_STATIC_ASSERT(sizeof(struct hr_node_doorbell) == 128, "hr_node_doorbell");
 
+/* How the XDP program is attached. */
+struct hr_node_hook {
+  __u32 generic; /* on packets that the stack has received already; 0: in the driver */
+};
+HR_STATIC_ASSERT(sizeof(struct hr_node_hook) == 4, "hr_node_hook");
+
 /* Whose pinned maps these are. Written last when they are made: without it nothing was ever accepted. */
 struct hr_node_about {
   __u32 abi_version; /* HR_NODE_ABI_VERSION */

@@ -4,9 +4,14 @@
 // replayed, too long, or of another cluster, node, incarnation, epoch or place. Nothing of it may change the
 // state.
 #include <arpa/inet.h>
+#include <linux/if_ether.h>
+#include <netinet/ip.h>
+#include <netinet/ip6.h>
 
 #include <cstring>
+#include <span>
 
+#include "bpf/tests/checksum.h"
 #include "bpf/tests/node/node_fixture.h"
 
 namespace hedgerow::packets {
@@ -58,6 +63,42 @@ TEST_P(NodeAdmitTest, OtherTrafficPassesUncounted) {
          PacketBuilder(peer, self).Udp(kPeerPort, kPeerPort, datagram).BuildFragments(48, 5))
       ExpectNotOurs(fragment);
   }
+}
+
+// What a device does with a packet that says CHECKSUM_PARTIAL: it sums all of UDP, with what stands in the field.
+Bytes CompletedByTheDevice(Bytes frame, bool ipv6) {
+  const size_t udp = ETH_HLEN + (ipv6 ? sizeof(ip6_hdr) : sizeof(iphdr));
+  const uint16_t check = htons(static_cast<uint16_t>(~FoldedSum(std::span(frame).subspan(udp))));
+  std::memcpy(frame.data() + udp + 6, &check, sizeof(check));
+  return frame;
+}
+
+// A frame as it is before a device has completed it.
+Bytes Uncompleted(Bytes frame, bool ipv6) {
+  const size_t addresses = ETH_HLEN + (ipv6 ? 8 : 12), bytes = ipv6 ? 16 : 4;
+  const size_t udp = ETH_HLEN + (ipv6 ? sizeof(ip6_hdr) : sizeof(iphdr));
+  const auto all = std::span(frame);
+  const uint32_t sum = PseudoHeaderSum(all.subspan(addresses, bytes), all.subspan(addresses + bytes, bytes),
+                                       frame.size() - udp, IPPROTO_UDP);
+  const uint16_t check = htons(FoldedSum({}, sum));
+  std::memcpy(frame.data() + udp + 6, &check, sizeof(check));
+  return frame;
+}
+
+TEST_P(NodeAdmitTest, AnAnswerInAPacketThatADeviceCompletesHasThePseudoHeadersSum) {
+  const Bytes whole = PeerFrame(kLeader, Heartbeat(1), ipv6());
+  const Bytes partial = Uncompleted(PeerFrame(kLeader, Heartbeat(2), ipv6()), ipv6());
+  ASSERT_EQ(ChecksumFault(CompletedByTheDevice(partial, ipv6())), "");
+  node().SetHook({.generic = 1});
+  Run(whole);  // with a whole checksum, as from any other device
+  const LoadedNode::Result answer = node().Xdp(partial);
+  ASSERT_EQ(answer.action, XDP_TX);
+  EXPECT_EQ(ChecksumFault(CompletedByTheDevice(answer.frame, ipv6())), "");
+  EXPECT_NE(ChecksumFault(answer.frame), "");
+}
+
+TEST_P(NodeAdmitTest, AnAnswerThatTheDriverSendsIsWholeWhateverTheDatagramsWas) {
+  Run(Uncompleted(PeerFrame(kLeader, Heartbeat(1), ipv6()), ipv6()));
 }
 
 TEST_P(NodeAdmitTest, PaddingOfAShortFrameDoesNoHarm) {

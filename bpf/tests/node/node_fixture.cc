@@ -74,6 +74,9 @@ void LoadedNode::SetWindow(uint32_t position, const hr_node_window& window) {
 hr_node_window LoadedNode::Window(uint32_t position) {
   return Get<hr_node_window>(kernel_->skeleton()->maps.windows, position);
 }
+void LoadedNode::SetHook(const hr_node_hook& hook) {
+  ASSERT_EQ(bpf_map_update_elem(bpf_map__fd(kernel_->skeleton()->maps.xdp_hook), &kZero, &hook, BPF_ANY), 0);
+}
 void LoadedNode::SetNumbers(uint64_t packet_number) {
   const hr_node_numbers numbers{.packet_number = packet_number, .announce_sequence = 0};
   ASSERT_EQ(bpf_map_update_elem(kernel_->numbers_map(), &kZero, &numbers, BPF_ANY), 0);
@@ -116,6 +119,7 @@ void NodeTest::SetUp() {
 
 void NodeTest::Reset() {
   node_->SetView(FollowerView(MonotonicNs()));
+  node_->SetHook({.generic = 0});
   for (uint32_t node = 1; node <= kNodes; ++node) {
     kernel().SetIncarnation(PositionOf(node), 0, 0);  // else what was seen of this incarnation stays seen
     kernel().SetIncarnation(PositionOf(node), IncarnationOf(node), 0);

@@ -32,6 +32,7 @@ class LoadedNode {
   hr_node_view View();
   void SetWindow(uint32_t position, const hr_node_window& window);
   hr_node_window Window(uint32_t position);
+  void SetHook(const hr_node_hook& hook);
   void SetNumbers(uint64_t packet_number);
   uint64_t PacketNumber();
 

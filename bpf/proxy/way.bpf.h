@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * By which way a client's packets come, and its answers go back. Most leave by the proxy interface. But a socket that is bound to
+ * an uplink (SO_BINDTODEVICE, IP_UNICAST_IF, IP_PKTINFO) sends there whatever the routes say, and so does a child of an
+ * uplink (macvlan, ipvlan, in another namespace): the splitter takes what they send to a VIP at the uplink's egress.
+ *
+ * An answer to a socket of this host enters by the proxy interface in any case, for strict reverse-path filtering lets it in
+ * nowhere else; where the socket is bound to the uplink, it would not be found from there, and is assigned here. An answer to
+ * anything else goes on where it came in, under the VIP's name: to the child, or to the VRF that the uplink belongs to.
+ * Called by the splitter and the reply program.
+ */
+#pragma once
+
+#include "bpf/proxy/direct.bpf.h"
+
+enum hr_way {
+  HR_WAY_PROXY = 0,   /* by the proxy interface */
+  HR_WAY_SOCKET = 1,  /* by an uplink, from a socket of this host */
+  HR_WAY_VRF = 2,     /* likewise, and the socket is bound to the uplink's VRF */
+  HR_WAY_STRANGER = 3 /* by an uplink, and no socket of this host sends from there */
+};
+
+/* Answers go on where they come in. */
+HR_INLINE int hr_stays_in_place(__u32 way) { return way >= HR_WAY_VRF; }
+
+/*
+ * Of a UDP or TCP packet that leaves by an uplink. Its socket is this host's if the kernel would find that very socket for
+ * an answer: a port alone proves nothing, since a child's client may have the same.
+ */
+HR_GLOBAL __u32 hr_way_by_uplink(struct __sk_buff *skb, struct hr_packet *packet) {
+  struct bpf_sock_tuple tuple = {};
+  struct hr_ends ends = {};
+  struct bpf_sock *sender = skb->sk, *found;
+  __u32 tuple_bytes, bound, way = HR_WAY_STRANGER;
+
+  if (!packet || !sender) return HR_WAY_STRANGER;
+  ends.remote = packet->destination;
+  ends.local = packet->source;
+  ends.remote_port_be = packet->destination_port_be;
+  ends.local_port_be = packet->source_port_be;
+  ends.version = packet->version;
+  hr_fill_tuple(&tuple, &ends);
+  tuple_bytes = ends.version == 4 ? sizeof(tuple.ipv4) : sizeof(tuple.ipv6);
+  if (packet->protocol == IPPROTO_UDP)
+    found = bpf_sk_lookup_udp(skb, &tuple, tuple_bytes, BPF_F_CURRENT_NETNS, 0);
+  else
+    found = bpf_sk_lookup_tcp(skb, &tuple, tuple_bytes, BPF_F_CURRENT_NETNS, 0);
+  if (!found) return HR_WAY_STRANGER;
+  bound = found->bound_dev_if;
+  if (found == sender) way = bound == 0 || bound == skb->ifindex ? HR_WAY_SOCKET : HR_WAY_VRF;
+  bpf_sk_release(found);
+  return way;
+}
+
+/* Gives an answer, already in the VIP's name, to its socket, whatever device that is bound to. Global: rare, with a stack of its own. */
+HR_GLOBAL int hr_assign_socket(struct __sk_buff *skb, struct hr_packet *packet) {
+  struct bpf_sock_tuple tuple = {};
+  struct hr_ends ends = {};
+  struct bpf_sock *found;
+  __u32 tuple_bytes;
+
+  if (!packet) return 0;
+  ends.remote = packet->source;
+  ends.local = packet->destination;
+  ends.remote_port_be = packet->source_port_be;
+  ends.local_port_be = packet->destination_port_be;
+  ends.version = packet->version;
+  hr_fill_tuple(&tuple, &ends);
+  tuple_bytes = ends.version == 4 ? sizeof(tuple.ipv4) : sizeof(tuple.ipv6);
+  if (packet->protocol == IPPROTO_UDP)
+    found = bpf_sk_lookup_udp(skb, &tuple, tuple_bytes, BPF_F_CURRENT_NETNS, 0);
+  else
+    found = bpf_sk_lookup_tcp(skb, &tuple, tuple_bytes, BPF_F_CURRENT_NETNS, 0);
+  if (!found) return 0;
+  bpf_sk_assign(skb, found, 0); /* refused for a reuseport socket before 6.6: the usual look-up then decides */
+  bpf_sk_release(found);
+  return 0;
+}

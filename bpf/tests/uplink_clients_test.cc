@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// SPLITTER at an uplink's egress, and REPLY for what it took there. A test run's packet is of no socket that the kernel finds, so
+// it stands for a child of the uplink (macvlan, ipvlan); sockets of this host are tests/e2e/test_clients_bound.py.
+#include <cstring>
+
+#include "bpf/tests/checksum.h"
+#include "bpf/tests/kernel_fixture.h"
+#include "bpf/tests/test_links.h"
+#include "net/networks.h"
+
+namespace hedgerow::packets {
+namespace {
+
+using ::testing::Pair;
+
+constexpr char kChild4[] = "10.77.0.77";
+
+class UplinkClientsTest : public PacketTest {
+ protected:
+  RunResult SplitAtUplink(const Bytes& packet) {
+    return Split(packet, {.ifindex = static_cast<int>(TestLinks::Get().uplink.ifindex)});
+  }
+  void ListChild() {
+    const net::Network network = *net::Network::Parse(kChild4);
+    volatile hr_service_config& config = ServiceConfig(kDns4Service);
+    memcpy(const_cast<hr_address*>(&config.clients[0].address), network.address.mapped().data(), sizeof(hr_address));
+    memcpy(const_cast<hr_address*>(&config.clients[0].mask), network.mask().data(), sizeof(hr_address));
+    config.client_networks = 1;
+  }
+  static Bytes Query(uint16_t id) {
+    return PacketBuilder(kChild4, kDns4).Udp(kClientPort, kDnsPort, DnsQuery(id, "www.example.org")).Build();
+  }
+  static Bytes Answer(const char* backend, uint16_t id) {
+    return PacketBuilder(backend, kChild4).Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(id, "www.example.org"))).Build();
+  }
+};
+
+TEST_F(UplinkClientsTest, WhatIsForNoVipLeavesUntouched) {
+  for (const Bytes& packet :
+       {PacketBuilder(kClient4, kA4).Udp(kClientPort, 53, DnsQuery(1, "a.org")).Build(),
+        PacketBuilder(kClient6, kA6).Udp(kClientPort, 53, DnsQuery(1, "a.org")).Build(),
+        PacketBuilder(kClient4, "192.0.2.1").Tcp(kClientPort, 443, kTcpSyn).Build(), Bytes(60)}) {
+    const RunResult run = SplitAtUplink(packet);
+    EXPECT_EQ(run.verdict, kUntouched);
+    EXPECT_EQ(run.packet, packet);
+    EXPECT_THAT(run.changes, IsEmpty());
+  }
+}
+
+TEST_F(UplinkClientsTest, AChildThatIsNotListedIsDroppedAndCounted) {
+  const RunResult run = SplitAtUplink(Query(1));
+  EXPECT_EQ(run.verdict, kDropped);
+  EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4:not_a_client", 1)));
+  const RunResult refused = SplitAtUplink(PacketBuilder(kChild4, kDns4).Tcp(kClientPort, 853, kTcpSyn).Build());
+  EXPECT_EQ(refused.verdict, kDropped) << "strangers are told nothing";
+}
+
+// Its answers go on where they came in: the proxy interface does not lead to the child.
+TEST_F(UplinkClientsTest, AListedChildIsServedAndItsAnswersGoOnInTheVipsName) {
+  ListChild();
+  const RunResult sent = SplitAtUplink(Query(1));
+  EXPECT_EQ(sent.verdict, kRedirected);
+  EXPECT_EQ(Read(sent.packet).destination, kA4);
+  const RunResult answer = Reply(Answer(kA4, 1));
+  EXPECT_EQ(answer.verdict, kUntouched) << "to whatever stands next at this interface";
+  EXPECT_EQ(Layer3(answer.packet),
+            Layer3(PacketBuilder(kDns4, kChild4).Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(1, "www.example.org"))).Build()));
+  EXPECT_EQ(ChecksumFault(answer.packet), "");
+  EXPECT_EQ(answer.changes.at("dns4.won_by_first"), 1);
+}
+
+TEST_F(UplinkClientsTest, TheAnswerToAHedgeGoesTheSameWayAndTheLoserIsDropped) {
+  ListChild();
+  SplitAtUplink(Query(1));
+  const uint32_t request = FindRequest(kDns4Service, kChild4, kClientPort, {0, 1});
+  ASSERT_NE(request, 0u);
+  FireNow(request);
+  const RunResult answer = Reply(Answer(kB4, 1));
+  EXPECT_EQ(answer.verdict, kUntouched);
+  EXPECT_EQ(Read(answer.packet).source, kDns4);
+  EXPECT_EQ(answer.changes.at("dns4.won_by_hedge"), 1);
+  EXPECT_EQ(Reply(Answer(kA4, 1)).verdict, kDropped);
+}
+
+TEST_F(UplinkClientsTest, TheLastErrorStaysInPlaceAndIsAboutTheVip) {
+  ListChild();
+  SplitAtUplink(Query(1));
+  const auto unreachable = [&](const char* backend) {
+    const Bytes quote = Layer3(PacketBuilder(kChild4, backend).Udp(kClientPort, 53, DnsQuery(1, "www.example.org")).Build());
+    return PacketBuilder(backend, kChild4).IcmpError(3, 13, quote).Build();
+  };
+  const RunResult nack = Reply(unreachable(kA4));
+  Clock(nack.packet, {.mark = nack.mark});
+  const RunResult last = Reply(unreachable(kB4));
+  EXPECT_EQ(last.verdict, kUntouched);
+  EXPECT_EQ(Read(last.packet).source, kB4) << "a source that reverse-path filtering lets in here";
+  EXPECT_EQ(ChecksumFault(last.packet), "");
+  Bytes inner(kEthernetBytes);
+  const Bytes quoted = Read(last.packet).payload;
+  inner.insert(inner.end(), quoted.begin(), quoted.end());
+  EXPECT_EQ(Read(inner).destination, kDns4);
+}
+
+}  // namespace
+}  // namespace hedgerow::packets

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lane's own parts, without booting anything: which cells there are, what it reads and compares, and that docs/KERNELS.md
+is what its records say."""
+
+import json
+
+import pytest
+
+from deploy.vm import kernels, table
+from deploy.vm.kernels import Unavailable
+from deploy.vm.net import cells, checks, emulator, net_lane, record
+from deploy.vm.net.cells import Cell, Pair
+from deploy.vm.net.checks import Failed
+from deploy.vm.net.models import MODELS
+
+ROW = {"uplink": "vlan", "mtu": 9000, "attach": "tcx", "offloads": ["tso"], "udp": "yes", "auto": "native XDP on eth0.7"}
+PAIR = Pair("6.12", "igb", (Cell("vlan", 9000),))
+
+
+@pytest.fixture
+def records(tmp_path, monkeypatch):
+    monkeypatch.setattr(record, "FOLDER", tmp_path)
+    return tmp_path
+
+
+def test_the_page_says_what_the_records_say():
+    page = table.TARGET.read_text(encoding="utf-8")
+    assert page[page.find(record.HEADING):] == record.section(), "./dev vm net test --record writes the page"
+
+
+def test_the_records_have_cells_of_this_lane_and_none_that_failed():
+    for pair in cells.pairs(kernels.SUITES, MODELS):
+        rows = record.read(pair.series)["cards"].get(pair.model, {}).get("rows", [])
+        assert {(row["uplink"], row["mtu"]) for row in rows} <= {(cell.uplink, cell.mtu) for cell in pair.cells}
+        assert record.failures(pair, rows) == []
+
+
+def test_only_the_cells_that_are_asked_for_are_run():
+    found = cells.pairs(["6.12"], ["igb", "e1000e"], only=["vlan-9000", "plain-1500-clsact"])
+    assert [(pair.name, [cell.name for cell in pair.cells]) for pair in found] == [
+        (name, ["plain-1500-clsact", "vlan-9000"]) for name in ("6.12-igb", "6.12-e1000e")]
+    assert cells.pairs(["6.1"], ["igb"], only=["plain-1500-clsact"]) == []
+
+
+def test_what_the_smoke_runs_is_in_the_records():
+    for pair in cells.SMOKE:
+        known = record.read(pair.series)["cards"][pair.model]["rows"]
+        for cell in pair.cells:
+            assert any((row["uplink"], row["mtu"]) == (cell.uplink, cell.mtu) and set(cell.xdp) <= set(row) for row in known)
+
+
+@pytest.mark.parametrize("change, complaint", [
+    ({}, ""), ({"auto": "generic XDP on eth0.7"}, "auto is 'generic XDP on eth0.7'"), ({"udp": "FAILED: lost"}, "udp is"),
+    ({"offloads": []}, "offloads is"), ({"mtu": 1500}, "not in the record")])
+def test_another_result_than_the_recorded_one_is_named(records, change, complaint):
+    record.write(PAIR, "6.12.1", [ROW])
+    found = record.differences(PAIR, [ROW | change])
+    assert len(found) == bool(complaint) and complaint in "".join(found)
+
+
+def test_a_new_record_of_a_card_leaves_the_others(records):
+    record.write(Pair("6.12", "e1000e", ()), "6.12.1", [ROW])
+    record.write(PAIR, "6.12.2", [ROW | {"auto": "no"}])
+    record.write(PAIR, "6.12.3", [ROW])
+    record.write(PAIR, "6.12.3", [ROW | {"uplink": "plain"}])
+    assert [row["uplink"] for row in record.read("6.12")["cards"]["igb"]["rows"]] == ["plain", "vlan"]
+    known = json.loads((records / "6.12.json").read_text(encoding="ascii"))["cards"]
+    assert {model: card["release"] for model, card in known.items()} == {"e1000e": "6.12.1", "igb": "6.12.3"}
+    assert "### igb, kernel 6.12.3\n\nOn at the client's card: tso." in record.section()
+    assert "| vlan | 9000 | tcx | yes |  |" in record.section()
+
+
+def test_the_driver_may_refuse_and_a_check_may_not_fail():
+    assert record.failures(PAIR, [ROW | {"native": "no: native XDP: Operation not supported"}]) == []
+    assert record.failures(PAIR, [ROW | {"tcp": "FAILED: 3 bytes"}]) == ["6.12-igb, vlan-9000-tcx: tcp FAILED: 3 bytes"]
+
+
+def test_counters_of_both_families_are_read():
+    text = ("Ip: Forwarding InReceives\nIp: 2 5\nUdp: InDatagrams InCsumErrors\nUdp: 7 1\n"
+            "Ip6InReceives                   \t4\nUdp6InCsumErrors                \t0\n")
+    assert checks.parse_counters(text) == {"Ip.Forwarding": 2, "Ip.InReceives": 5, "Udp.InDatagrams": 7,
+                                           "Udp.InCsumErrors": 1, "Ip6InReceives": 4, "Udp6InCsumErrors": 0}
+
+
+@pytest.mark.parametrize("counted, fails", [({"Udp.InCsumErrors": 0, "Ip.InReceives": 4}, False),
+                                            ({"Udp6InCsumErrors": 1}, True), ({"Tcp.InCsumErrors": 2}, True)])
+def test_a_wrong_checksum_anywhere_fails_the_cell(monkeypatch, counted, fails):
+    monkeypatch.setattr(checks, "_counters", lambda host: counted)
+    trial = checks.Trial(Cell(), type("Host", (), {"name": "client"}), [])
+    if fails:
+        with pytest.raises(Failed, match="client received wrong checksums"):
+            checks.no_wrong_checksum(trial)
+    else:
+        checks.no_wrong_checksum(trial)
+
+
+def test_a_card_of_a_newer_emulator_is_looked_for_in_the_fetched_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(emulator.shutil, "which", lambda name: name)
+    monkeypatch.setattr(emulator.kernels, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(emulator, "_has", lambda device, words: device == "e1000e" or str(tmp_path) in words[0])
+    fetched = []
+    monkeypatch.setattr(emulator.kernels, "first_suite_that_has", lambda suites, what, fetch: fetched.append(what))
+    assert emulator.command("e1000e") == [emulator.machine.QEMU] and not fetched
+    assert emulator.command("igb")[0].startswith(str(tmp_path)) and fetched == ["a QEMU with igb"]
+    monkeypatch.setattr(emulator, "_has", lambda device, words: False)
+    with pytest.raises(Unavailable, match="igb"):
+        emulator.command("igb")
+
+
+@pytest.mark.parametrize("error, tag", [(kernels.Unavailable("no tap"), "skipped"), (kernels.Broken("no qemu"), "failure"),
+                                        (Failed("lost"), "failure")])
+def test_a_pair_that_cannot_be_had_is_a_skip_and_a_broken_one_a_failure(tmp_path, monkeypatch, error, tag):
+    def refuse(*_):
+        raise error
+
+    monkeypatch.setattr(net_lane, "PairOfMachines", refuse)
+    assert net_lane.test(["6.12"], ["igb"], smoke=False, only=None, keep_record=False, reports=tmp_path, build_dir=tmp_path) == 0
+    reports = list((tmp_path / "vm-net-6.12-igb").glob("*.xml"))
+    assert len(reports) == 1 and f"<{tag}" in reports[0].read_text(encoding="utf-8")

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the lane has found, in record/SERIES.json, and the tables that docs/KERNELS.md has of it.
+
+A record says of each cell which offloads were on, what passed, and where the nodes' XDP ran. Only the nodes' XDP may be
+refused: a driver without native XDP is no fault. A run that finds something else than the record fails, until --record.
+"""
+
+import json
+from pathlib import Path
+
+from deploy.vm.net.cells import UPLINKS, Pair
+
+FOLDER = Path(__file__).parent / "record"
+CHECKS = {"udp": "UDP", "hedge": "hedge, loser", "big": "2.7 kB", "tcp": "TCP", "checksums": "checksums"}
+XDP = {"native": "native XDP", "generic": "generic XDP", "auto": "`auto`"}
+HEADING = "## Network drivers"
+_INTRO = HEADING + """
+
+`./dev vm net test` makes these tables: two emulated machines, unmodified kernels, and the cards that QEMU has
+([deploy/vm](../deploy/vm/README.md#real-drivers)). The client with the proxy has one machine; three backends share the other, each in a
+namespace with a card of its own. Uplink is what carries the addresses on both sides: the card itself, a VLAN on it, an active-backup
+bond, or a bridge. A cell that has not been recorded yet has no row.
+
+| column | passes when |
+| --- | --- |
+| UDP | `dig` gets the answer of each leader from the VIP, in both address families |
+| hedge, loser | the leader is stopped, and one question is answered by a standby; the leader's late answer ends in the proxy. Directly the question stays without answer |
+| 2.7 kB | answers of 2.7 kB and questions of 2 kB, fragmented where the MTU is 1500 |
+| TCP | a zone transfer of 150 kB in, 2 MB out, with segmentation offloads on |
+| checksums | no host has received a wrong checksum; backends b and c verify each one in software, and the client does so for a while |
+| native XDP, generic XDP, `auto` | where the programs of `hedgerow-node` ran with that setting of `offloads.xdp`. Three nodes elect a leader, announce it to the proxy, and store a value; heartbeats are answered and counted in the kernel; the leader is killed, and the next one stores a value |
+
+"""
+
+
+def key_of(row: dict) -> str:
+    return f"{row['uplink']}-{row['mtu']}-{row['attach']}"
+
+
+def file_of(series: str) -> Path:
+    return FOLDER / f"{series}.json"
+
+
+def read(series: str) -> dict:
+    file = file_of(series)
+    return json.loads(file.read_text(encoding="ascii")) if file.exists() else {"cards": {}}
+
+
+def write(pair: Pair, release: str, rows: list[dict]) -> None:
+    """Each row in place of its former one. A row of another kernel release than these goes."""
+    record = read(pair.series)
+    former = record["cards"].get(pair.model, {})
+    kept = former.get("rows", []) if former.get("release") == release else []
+    together = {key_of(row): row for row in (*kept, *rows)}
+    ordered = sorted(together.values(), key=lambda row: (UPLINKS.index(row["uplink"]), row["mtu"], row["attach"] == "clsact"))
+    record["cards"] = dict(sorted((record["cards"] | {pair.model: {"release": release, "rows": ordered}}).items()))
+    FOLDER.mkdir(exist_ok=True)
+    file_of(pair.series).write_text(json.dumps(record, indent=1) + "\n", encoding="ascii")
+
+
+def differences(pair: Pair, rows: list[dict]) -> list[str]:
+    """Against the record: what is another now. A row that the record lacks is a difference, too."""
+    known = {key_of(row): row for row in read(pair.series)["cards"].get(pair.model, {}).get("rows", [])}
+    found = []
+    for row in rows:
+        name = f"{pair.name}, {key_of(row)}"
+        if (former := known.get(key_of(row))) is None:
+            found.append(f"{name}: not in the record ({file_of(pair.series).name})")
+            continue
+        found += [f"{name}: {column} is {row[column]!r}, and the record says {former.get(column)!r}"
+                  for column in row if column in former and row[column] != former[column]]
+    return found
+
+
+def failures(pair: Pair, rows: list[dict]) -> list[str]:
+    return [f"{pair.name}, {key_of(row)}: {column} {value}" for row in rows for column, value in row.items()
+            if isinstance(value, str) and value.startswith("FAILED")]
+
+
+def section() -> str:
+    """The page's part, from all records."""
+    parts = [_INTRO]
+    for file in sorted(FOLDER.glob("*.json"), key=lambda path: [int(word) for word in path.stem.split(".")]):
+        for model, card in read(file.stem)["cards"].items():
+            parts.append(f"### {model}, kernel {card['release']}\n\nOn at the client's card: "
+                         f"{', '.join(card['rows'][0]['offloads'])}.\n\n{_table(card['rows'])}\n")
+    return "".join(parts).rstrip() + "\n"
+
+
+def _table(rows: list[dict]) -> str:
+    columns = [*CHECKS, *XDP]
+    head = ("uplink", "MTU", "attach", *CHECKS.values(), *XDP.values())
+    lines = [head, ["---"] * len(head),
+             *((row["uplink"], str(row["mtu"]), row["attach"], *(row.get(column, "") for column in columns)) for row in rows)]
+    return "".join("| " + " | ".join(line) + " |\n" for line in lines)

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/netlink/uplink_route.h"
+
+#include <linux/neighbour.h>
+#include <linux/rtnetlink.h>
+#include <sys/socket.h>
+
+#include "absl/strings/str_cat.h"
+#include "net/netlink/netlink.h"
+
+namespace hedgerow::net {
+namespace {
+
+netlink::Request RouteRequest(uint16_t type, uint16_t flags, const VipRoute& route) {
+  rtmsg header{};
+  header.rtm_family = static_cast<uint8_t>(route.vip.family());
+  header.rtm_dst_len = static_cast<uint8_t>(route.vip.prefix_bits());
+  header.rtm_table = RT_TABLE_MAIN;
+  header.rtm_protocol = kRouteProtocol;
+  header.rtm_scope = type == RTM_DELROUTE ? RT_SCOPE_NOWHERE : RT_SCOPE_LINK;
+  header.rtm_type = RTN_UNICAST;
+  netlink::Request request(type, flags, header);
+  request.Put(RTA_DST, route.vip.wire());
+  request.PutU32(RTA_OIF, static_cast<uint32_t>(route.ifindex));
+  request.PutU32(RTA_PRIORITY, kUplinkRouteMetric);
+  return request;
+}
+
+netlink::Request NeighbourRequest(uint16_t type, uint16_t flags, const VipRoute& route) {
+  ndmsg header{};
+  header.ndm_family = static_cast<uint8_t>(route.vip.family());
+  header.ndm_ifindex = route.ifindex;
+  header.ndm_state = NUD_PERMANENT;
+  netlink::Request request(type, flags, header);
+  request.Put(NDA_DST, route.vip.wire());
+  return request;
+}
+
+std::string Text(const VipRoute& route) {
+  const auto link = FindLink(route.ifindex);
+  return absl::StrCat(route.vip.ToString(), " by ", link.ok() ? link->name : absl::StrCat("interface number ", route.ifindex));
+}
+
+}  // namespace
+
+absl::Status AddUplinkRoute(const VipRoute& route, const MacAddress& mac) {
+  netlink::Request neighbour = NeighbourRequest(RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE, route);
+  neighbour.Put(NDA_LLADDR, mac);
+  neighbour.PutU8(NDA_PROTOCOL, kRouteProtocol);
+  absl::Status status = netlink::Do(neighbour, absl::StrCat("add the neighbour entry of ", Text(route)));
+  if (!status.ok()) return status;
+  netlink::Request request = RouteRequest(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, route);
+  if (route.source) request.Put(RTA_PREFSRC, route.source->wire());
+  status = netlink::Do(request, absl::StrCat("add the route to ", Text(route)));
+  if (!status.ok()) DeleteUplinkRoute(route).IgnoreError();
+  return status;
+}
+
+absl::Status DeleteUplinkRoute(const VipRoute& route) {
+  netlink::Request request = RouteRequest(RTM_DELROUTE, 0, route);
+  absl::Status status = netlink::Do(request, absl::StrCat("remove the route to ", Text(route)));
+  netlink::Request neighbour = NeighbourRequest(RTM_DELNEIGH, 0, route);
+  absl::Status forgotten = netlink::Do(neighbour, absl::StrCat("remove the neighbour entry of ", Text(route)));
+  if (absl::IsNotFound(status)) status = absl::OkStatus();
+  if (absl::IsNotFound(forgotten)) forgotten = absl::OkStatus();
+  return status.ok() ? forgotten : status;
+}
+
+absl::StatusOr<std::vector<VipRoute>> ListUplinkRoutes() {
+  std::vector<VipRoute> routes;
+  for (const int family : {AF_INET, AF_INET6}) {
+    rtmsg header{};
+    header.rtm_family = static_cast<uint8_t>(family);
+    header.rtm_table = RT_TABLE_MAIN;
+    header.rtm_protocol = kRouteProtocol;
+    netlink::Request request(RTM_GETROUTE, NLM_F_DUMP, header);
+    const absl::Status status = netlink::Ask(request, "list routes", [&](const netlink::Message& message) {
+      const auto route = message.Header<rtmsg>();
+      const auto attributes = message.AttributesAfter<rtmsg>();
+      if (route.rtm_protocol != kRouteProtocol || attributes.Value<uint32_t>(RTA_PRIORITY) != kUplinkRouteMetric) return;
+      const auto destination = attributes.Find(RTA_DST);
+      if (!destination) return;
+      const auto vip = IpAddress::FromBytes(*destination);
+      if (!vip.ok()) return;
+      VipRoute found{.vip = *vip, .ifindex = static_cast<int>(attributes.Value<uint32_t>(RTA_OIF).value_or(0))};
+      if (const auto source = attributes.Find(RTA_PREFSRC)) {
+        if (const auto address = IpAddress::FromBytes(*source); address.ok()) found.source = *address;
+      }
+      routes.push_back(found);
+    });
+    if (!status.ok() && !absl::IsNotFound(status)) return status;
+  }
+  return routes;
+}
+
+}  // namespace hedgerow::net

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Follows the machine's network, and puts back what was removed from outside. Part of ProxyInstance, called by the network
+// follower and the guardian; see proxy_instance.h.
+//
+// The order of a move, so that no request is lost by it: the reply program stands on the new uplink before anything is sent
+// there; the new source address stands on the proxy interface before a route prefers it; then each backend's uplink changes
+// by one store of one word; and the former source stays for kFormerSource, for requests that were on their way.
+
+#include <linux/rtnetlink.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "proxy/instance/log.h"
+#include "proxy/instance/proxy_instance.h"
+#include "proxy/instance/proxy_instance_parts.h"
+#include "proxy/loop/event_loop.h"
+
+namespace hedgerow {
+namespace {
+
+// An address that a host gives up may be another one's soon: a second is the time in which everything is followed.
+constexpr int64_t kFormerSourceNs = 400'000'000;
+
+std::string Text(const absl::Status& status) { return std::string(status.message()); }
+
+// Backends that `next` has behind this interface stay where they were.
+void StayOff(int ifindex, const Topology& before, Topology& next) {
+  for (Topology::ServicePath& service : next.services) {
+    for (BackendPath& backend : service.backends) {
+      const BackendPath* old = before.Find(service.name, backend.name);
+      if (backend.uplink == ifindex) backend = old != nullptr ? *old : BackendPath{.name = backend.name};
+      if (backend.also == ifindex) backend.also = 0;
+    }
+  }
+}
+
+}  // namespace
+
+ProxyInstance::Followed ProxyInstance::Follow(const NetworkView& network, Topology& topology, DaemonFacts& facts) {
+  Followed out;
+  Topology found = ResolveBackends(config_, network);
+  out.problems = found.problems;
+  const Topology before = topology;
+  Topology next = Succeed(before, std::move(found), network);
+  KeepOwnLinks(network, next, out);
+  AttachOrStay(before, next, out);
+  ReleaseSources(network, next, out);
+  KeepRoutes(network, next, out);
+  if (!(next.services == before.services)) {
+    const absl::Status moved = data_plane_->config().MoveBackends(MakeSpec(config_, next, links_, record_->data().roster()), MonotonicNs());
+    if (!moved.ok()) {
+      out.problems.push_back({ProblemCode::kDataPlane, absl::StrCat("moving backends to other uplinks: ", Text(moved))});
+      next.services = before.services;
+    } else {
+      FillRecord(config_, next, v1::Roster(record_->data().roster()));
+      if (const absl::Status saved = record_->Save(); !saved.ok()) LogError("the instance's record: ", Text(saved));
+      out.moved = true;
+    }
+  }
+  for (const Problem& problem : CheckUplinks(next)) out.problems.push_back(problem);
+  topology = std::move(next);  // which is topology_, too
+  NoteFacts(topology, facts);
+  return out;
+}
+
+// Up, with the smallest MTU of the uplinks and the MAC address that the programs know.
+void ProxyInstance::KeepOwnLinks(const NetworkView& network, const Topology& next, Followed& out) {
+  const auto keep = [&out](const absl::Status& status, absl::string_view what) {
+    if (!status.ok()) out.problems.push_back({ProblemCode::kOwnLink, absl::StrCat(what, ": ", Text(status))});
+    return status.ok();
+  };
+  for (const net::LinkInfo* own : {&links_.proxy.link, &links_.proxy.peer, &links_.clock.link, &links_.clock.peer}) {
+    const auto now = std::find_if(network.links.begin(), network.links.end(),
+                                  [&](const net::LinkInfo& link) { return link.ifindex == own->ifindex; });
+    if (now == network.links.end()) continue;  // the follower has it made again
+    if (!now->up() && keep(net::SetLinkUp(own->name), absl::StrCat("setting ", own->name, " up"))) ++out.links;
+    const bool of_proxy = own == &links_.proxy.link || own == &links_.proxy.peer;
+    if (of_proxy && next.mtu_bytes != 0 && now->mtu_bytes != next.mtu_bytes)
+      keep(net::SetLinkMtu(own->name, next.mtu_bytes), absl::StrCat("the MTU of ", own->name));
+    if (own == &links_.proxy.link && now->mac != own->mac &&
+        keep(net::SetLinkMac(own->name, own->mac), absl::StrCat("the MAC address of ", own->name)))
+      ++out.links;
+  }
+}
+
+// The programs of uplinks on every one of `next`. Backends behind one that does not take them stay where they are.
+void ProxyInstance::AttachOrStay(const Topology& before, Topology& next, Followed& out) {
+  const std::map<int, net::LinkInfo> uplinks = next.uplinks;
+  for (const ProgramInfo& program : data_plane_->object().Programs()) {
+    const bool egress = program.hook == Hook::kProxyEgress;  // for clients that are bound to the uplink
+    if (!egress && program.hook != Hook::kUplinkIngress) continue;
+    for (const auto& [ifindex, link] : uplinks) {
+      if (AttachmentOn(ifindex, program.name) != nullptr) continue;
+      const absl::Status status =
+          AttachProgram(program, ifindex, egress ? net::Direction::kEgress : net::Direction::kIngress);
+      if (status.ok()) continue;
+      out.problems.push_back({ProblemCode::kAttachFailed, absl::StrCat("uplink ", link.name, ": ", Text(status))});
+      next.uplinks.erase(ifindex);
+      StayOff(ifindex, before, next);
+    }
+  }
+}
+
+// Takes sources off the proxy interface that no route uses any more, and those that no uplink has any more. Each stays for a
+// moment, for answers on their way to it, and because another address often follows at once (DHCP).
+void ProxyInstance::ReleaseSources(const NetworkView& network, Topology& next, Followed& out) {
+  const int own = links_.proxy.link.ifindex;
+  const int64_t now_ns = MonotonicNs();
+  const auto is_elsewhere = [&](const net::IpAddress& address) {
+    return std::any_of(network.addresses.begin(), network.addresses.end(), [&](const net::AddressInfo& each) {
+      return each.ifindex != own && each.address == address;
+    });
+  };
+  std::set<net::IpAddress> wanted;
+  for (Topology::ServicePath& service : next.services) {
+    if (!service.source.has_value()) continue;
+    if (is_elsewhere(*service.source)) {
+      wanted.insert(*service.source);
+      continue;
+    }
+    const int64_t since_ns = former_sources_.try_emplace(*service.source, now_ns).first->second;
+    if (now_ns - since_ns >= kFormerSourceNs) service.source.reset();
+    out.soon = true;
+  }
+  const std::vector<WantedRoute> routes = WantedRoutes(config_, next);
+  for (const net::VipRoute& route : routes_) {
+    const bool retired = std::none_of(routes.begin(), routes.end(), [&](const auto& each) { return each.route.vip == route.vip; });
+    if (retired && route.source.has_value() && is_elsewhere(*route.source)) wanted.insert(*route.source);
+  }
+  std::erase_if(former_sources_, [&](const auto& former) { return wanted.contains(former.first); });
+  for (const net::AddressInfo& each : network.addresses) {
+    if (each.ifindex != own || each.scope >= RT_SCOPE_LINK || wanted.contains(each.address)) continue;
+    const int64_t since_ns = former_sources_.try_emplace(each.address, now_ns).first->second;
+    if (now_ns - since_ns < kFormerSourceNs) {
+      out.soon = true;
+      continue;
+    }
+    former_sources_.erase(each.address);
+    released_.push_back(each.address);  // when the routes prefer others: KeepRoutes
+  }
+}
+
+// Sources, routes and rules as they are wanted. What cannot be done is a problem, and tried again.
+void ProxyInstance::KeepRoutes(const NetworkView& network, const Topology& next, Followed& out) {
+  const auto keep = [&out](const absl::Status& status) {
+    if (!status.ok()) out.problems.push_back({ProblemCode::kVipRouteLost, Text(status)});
+    return status.ok();
+  };
+  keep(PutRules(config_));
+  for (const WantedRoute& wanted : WantedRoutes(config_, next)) {
+    if (std::find(routes_.begin(), routes_.end(), wanted.route) != routes_.end()) continue;
+    if (keep(PutRoute(wanted, config_.rule_priority()))) out.moved = true;
+  }
+  for (const net::IpAddress& address : released_) {
+    const absl::Status status = net::DeleteSourceAddress(links_.proxy.link.ifindex, address);
+    if (!status.ok()) LogError(Text(status));  // it is found again at the next look
+    if (status.ok()) LogInfo("took the former source ", address.ToString(), " off ", links_.proxy.link.name);
+  }
+  released_.clear();
+  RestoreRoutes(network, out);
+}
+
+// A route is asked for where it counts, in the kernel's choice. Only when that differs the table is read.
+void ProxyInstance::RestoreRoutes(const NetworkView& network, Followed& out) {
+  std::optional<std::vector<net::VipRoute>> present;
+  for (const net::VipRoute& route : routes_) {
+    const auto lookup = network.look_up_route({.destination = route.vip});
+    if (lookup.ok() && lookup->reach == net::Reach::kRouted && lookup->ifindex == route.ifindex &&
+        (!route.source.has_value() || lookup->source == route.source))
+      continue;
+    if (!present.has_value()) {
+      auto listed = net::ListVipRoutes(route.ifindex);
+      if (!listed.ok()) {
+        out.problems.push_back({ProblemCode::kVipRouteLost, absl::StrCat("listing our routes: ", Text(listed.status()))});
+        return;
+      }
+      present = *std::move(listed);
+    }
+    if (std::find(present->begin(), present->end(), route) != present->end()) continue;
+    absl::Status status = route.source.has_value() ? net::AddSourceAddress(route.ifindex, *route.source) : absl::OkStatus();
+    if (status.ok()) status = net::AddVipRoute(route);
+    if (status.ok()) {
+      ++out.routes;
+    } else {
+      const bool disabled = status.message().find("disable_ipv6") != absl::string_view::npos;
+      out.problems.push_back({disabled ? ProblemCode::kIpv6Disabled : ProblemCode::kVipRouteLost,
+                              absl::StrCat("restoring the route to ", route.vip.ToString(), ": ", Text(status))});
+    }
+  }
+}
+
+// The rules for the VIPs of `config`, and no others of ours.
+absl::Status ProxyInstance::PutRules(const v1::Config& config) {
+  std::vector<net::VipRule> wanted;
+  for (const net::VipRoute& route : routes_)
+    if (config.rule_priority() != 0) wanted.push_back({route.vip, config.rule_priority()});
+  if (wanted.empty() && rules_.empty()) return absl::OkStatus();
+  const auto present = net::ListVipRules();
+  if (!present.ok()) return present.status();
+  for (const net::VipRule& rule : wanted) {
+    if (std::find(rules_.begin(), rules_.end(), rule) == rules_.end()) rules_.push_back(rule);
+    if (std::find(present->begin(), present->end(), rule) != present->end()) continue;
+    if (const absl::Status status = net::AddVipRule(rule); !status.ok()) return status;
+  }
+  absl::Status first;
+  std::erase_if(rules_, [&](const net::VipRule& rule) {
+    if (std::find(wanted.begin(), wanted.end(), rule) != wanted.end()) return false;
+    const absl::Status status = net::DeleteVipRule(rule);
+    if (first.ok()) first = status;
+    return status.ok();
+  });
+  return first;
+}
+
+absl::StatusOr<bool> ProxyInstance::IsAttached(const net::Attachment& attachment) const {
+  const net::AttachSpec& spec = attachment.spec();
+  if (!net::FindLink(spec.ifindex).ok()) return true;
+  // Removing a qdisc leaves a link's program attached. But another interface may have come by this number.
+  if (attachment.mechanism() != net::Mechanism::kClsact) return attachment.IsLive();
+  const auto filters = net::ListClsactFilters(spec.ifindex, spec.direction);
+  if (!filters.ok()) return filters.status();
+  const std::string name = absl::StrCat(net::FilterNamePrefix(spec.instance), spec.role);
+  return std::any_of(filters->begin(), filters->end(), [&](const auto& filter) { return filter.name == name; });
+}
+
+absl::StatusOr<int> ProxyInstance::RestoreAttachments() {
+  int restored = 0;
+  const std::vector<ProgramInfo> programs = data_plane_->object().Programs();
+  for (const auto& attachment : attachments_) {
+    const auto attached = IsAttached(*attachment);
+    if (!attached.ok()) return attached.status();
+    if (*attached) continue;
+    const auto program = std::find_if(programs.begin(), programs.end(), [&](const ProgramInfo& each) {
+      return each.name == attachment->spec().role;
+    });
+    unlink(net::PinPath(attachment->spec()).c_str());  // of a link that is attached to nothing
+    auto again = net::Attachment::Attach(attachment->spec(), program->fd);
+    if (!again.ok()) {
+      return Annotate(again.status(),
+                      absl::StrCat("somebody removed our program from ", attachment->ToString()));
+    }
+    attachment->Release().IgnoreError();  // what it stood for is gone
+    *attachment = *std::move(again);
+    ++restored;
+  }
+  return restored;
+}
+
+}  // namespace hedgerow

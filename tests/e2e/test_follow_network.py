@@ -1,0 +1,367 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine's network changes under a running proxy: it follows, or `status` names the cause. Each test has its control: the
+same question asked of the backend itself, by the same host and at the same time.
+"""
+
+import contextlib
+import os
+import subprocess
+import sys
+
+import pytest
+
+from deploy.lab import names
+from harness.dns import dig, who_answers
+from harness.product import DNS4, DNS6, VIP4, VIP6, wait_until
+
+pytestmark = pytest.mark.own
+A4, A6 = names.replica_addresses("a")
+B4, _ = names.replica_addresses("b")
+SECOND = "10.77.0.2"  # of eth1, beside eth0's address in the same network
+_FOLLOWED_S = 10.0  # ten times the second in which it should be
+
+
+def ip(host, *words: str) -> str:
+    return host.run(["ip", *" ".join(words).split()]).stdout
+
+
+@pytest.fixture
+def second(lab):
+    """A second uplink of the client host, eth1, on the same switch. Its route counts less than eth0's."""
+    port = f"{lab.tag}e1"[-15:]
+    ip(lab.client, f"link add eth1 type veth peer name {port}")
+    lab.client.run(["ip", "link", "set", port, "netns", names.netns_name(lab.tag, names.SWITCH)])
+    bridge = lab.switch(["ip", "-o", "link", "show", "type", "bridge"]).split(": ")[1]
+    lab.switch_ip("link", "set", port, "master", bridge, "up")
+    # As on any host with two interfaces in one network: each speaks for its own address.
+    lab.client.sysctl("net.ipv4.conf.all.arp_ignore", 1)
+    lab.client.sysctl("net.ipv4.conf.all.arp_announce", 2)
+    ip(lab.client, "link set eth1 up")
+    ip(lab.client, f"addr add {SECOND}/24 dev eth1 metric 500")
+    return port
+
+
+def uplinks(product, service: str = DNS4) -> dict[str, str]:
+    return {backend["name"]: backend["uplink"] for backend in product.service_status(service)["backends"]}
+
+
+def codes(product) -> set[str]:
+    return {problem.split(":")[0] for problem in product.status()["problems"]} - {"backend_suspect", "backend_down", "service_down"}
+
+
+def wait_for_uplinks(product, **wanted: str) -> None:
+    wait_until(lambda: uplinks(product) == wanted, timeout_s=_FOLLOWED_S, what=f"{wanted} in status")
+
+
+def answers(lab, vip: str = VIP4, backend: str = A4) -> None:
+    """The VIP answers, and the backend itself does, too."""
+    assert dig(lab.client, backend, "www.example.test", "A").status == "NOERROR", "the control"
+    wait_until(lambda: dig(lab.client, vip, "www.example.test", "A", timeout_s=1).status == "NOERROR", timeout_s=_FOLLOWED_S,
+               what="an answer by the VIP")
+
+
+def addresses_of(host, device: str) -> str:
+    return host.run(["ip", "-o", "addr", "show", "dev", device]).stdout
+
+
+_ASK_ARP = """
+import socket, struct, sys
+own, wanted = sys.argv[1:]
+s = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(0x806)); s.bind(("eth0", 0x806)); mac = s.getsockname()[4]
+s.settimeout(1)
+s.send(b"\\xff" * 6 + mac + b"\\x08\\x06" + struct.pack("!HHBBH", 1, 0x800, 6, 4, 1) + mac + socket.inet_aton(own) + bytes(6) + socket.inet_aton(wanted))
+try:
+    while True:
+        reply = s.recv(100)
+        if reply[20:22] == b"\\0\\2" and reply[28:32] == socket.inet_aton(wanted): print("answered"); break
+except TimeoutError: print("silence")
+"""
+
+
+def arp(host, address: str) -> str:
+    return host.run([sys.executable, "-c", _ASK_ARP, host.ipv4, address]).stdout.strip()
+
+
+def test_an_address_that_an_uplink_gave_up_is_gone_and_not_answered_for(lab, servers, product):
+    product.up()
+    answers(lab)
+    assert arp(lab.replica("b"), names.CLIENT_IPV4) == "answered", "the control"
+    ip(lab.client, "addr add 10.77.0.99/24 dev eth0")
+    ip(lab.client, f"addr del {names.CLIENT_IPV4}/24 dev eth0")
+    ip(lab.client, "addr replace 10.77.0.99/24 dev eth0")  # it was a secondary one, which may go with the first
+    wait_until(lambda: product.service_status()["source"] == "10.77.0.99", timeout_s=_FOLLOWED_S, what="the new source")
+    wait_until(lambda: names.CLIENT_IPV4 + "/" not in addresses_of(lab.client, "hr0"), timeout_s=_FOLLOWED_S, what="the old one's end")
+    assert arp(lab.replica("b"), names.CLIENT_IPV4) == "silence"
+    answers(lab)
+    assert codes(product) == set()
+    ip(lab.client, f"addr add {names.CLIENT_IPV4}/24 dev eth0")
+    ip(lab.client, "addr del 10.77.0.99/24 dev eth0")
+    ip(lab.client, f"addr replace {names.CLIENT_IPV4}/24 dev eth0")
+    wait_until(lambda: product.service_status()["source"] == names.CLIENT_IPV4, timeout_s=_FOLLOWED_S)
+    wait_until(lambda: "10.77.0.99" not in addresses_of(lab.client, "hr0"), timeout_s=_FOLLOWED_S)
+
+
+def test_an_address_without_a_successor_is_a_problem_and_not_held_either(lab, servers, product):
+    product.up()
+    ip(lab.client, f"addr del {names.CLIENT_IPV4}/24 dev eth0")
+    wait_until(lambda: names.CLIENT_IPV4 + "/" not in addresses_of(lab.client, "hr0"), timeout_s=_FOLLOWED_S, what="the address's end")
+    assert codes(product) & {"no_route", "no_source"}
+    assert dig(lab.client, A4, "www.example.test", "A", timeout_s=1).status is None, "the control"
+    answers(lab, VIP6, A6)
+    ip(lab.client, f"addr add {names.CLIENT_IPV4}/24 dev eth0")
+    answers(lab)
+    wait_until(lambda: codes(product) == set(), timeout_s=_FOLLOWED_S, what="no problem")
+
+
+@pytest.mark.parametrize("how", ["better-route", "down", "carrier"])
+def test_a_way_that_moves_to_another_interface_is_followed(lab, servers, second, product, how):
+    product.up()
+    answers(lab)
+    assert uplinks(product) == {"a": "eth0", "b": "eth0"}
+    routes = [f"{host.ipv4}/32 dev eth1 src {SECOND}" for host in lab.replicas]
+    if how == "down":
+        ip(lab.client, "link set eth0 down")
+    else:
+        for route in routes:
+            ip(lab.client, "route add", route)
+    if how == "carrier":
+        lab.switch_ip("link", "set", "client", "down")
+    wait_for_uplinks(product, a="eth1", b="eth1")
+    answers(lab)
+    assert product.service_status()["source"] == SECOND
+    # IPv6 has no other way.
+    assert codes(product) == {"better-route": set(), "down": {"no_route", "uplink_down"}, "carrier": {"uplink_down"}}[how]
+    if how == "carrier":
+        lab.switch_ip("link", "set", "client", "up")
+    if how == "down":
+        ip(lab.client, "link set eth0 up")
+        ip(lab.client, f"-6 addr replace {names.CLIENT_IPV6}/64 dev eth0 nodad")
+    else:
+        for route in routes:
+            ip(lab.client, "route del", route)
+    wait_for_uplinks(product, a="eth0", b="eth0")
+    answers(lab)
+    answers(lab, VIP6, A6)
+    wait_until(lambda: codes(product) == set(), timeout_s=_FOLLOWED_S, what="no problem")
+
+
+def test_backends_of_one_service_on_different_uplinks_are_hedged(lab, servers, second, product):
+    for each in ("all", "eth0"):  # a strict filter refuses b's question for the address of eth0, also without a proxy
+        lab.client.sysctl(f"net.ipv4.conf.{each}.rp_filter", 0)
+    ip(lab.client, f"route add {B4}/32 dev eth1")
+    product.up()
+    assert uplinks(product) == {"a": "eth0", "b": "eth1"}
+    servers["a"].stall()
+    assert who_answers(lab.client, A4, "+timeout=1") is None, "the control"
+    wait_until(lambda: who_answers(lab.client, VIP4) == "b", what="the standby's answer")
+    servers["a"].resume()
+    ip(lab.client, f"route del {B4}/32 dev eth1")
+    wait_for_uplinks(product, a="eth0", b="eth0")
+
+
+def test_a_socket_that_connected_before_a_move_is_answered_after_it(lab, servers, second, product):
+    """Its source is the former uplink's address, to which the backend answers by the former uplink."""
+    ask = ("import socket, struct, sys\n"
+           "s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.connect((sys.argv[1], 53)); s.settimeout(2)\n"
+           "q = struct.pack('!6H', 7, 0x100, 1, 0, 0, 0) + b'\\3www\\7example\\4test\\0\\0\\1\\0\\1'\n"
+           "for line in sys.stdin:\n"
+           "    s.send(q)\n"
+           "    try: print(s.recv(512)[:2] == q[:2], flush=True)\n"
+           "    except TimeoutError: print('timeout', flush=True)\n")
+
+    def asker(address):
+        return lab.client.popen([sys.executable, "-c", ask, address], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def asked(process) -> str:
+        process.stdin.write("\n")
+        process.stdin.flush()
+        return process.stdout.readline().strip()
+
+    lab.client.sysctl("net.ipv4.conf.all.rp_filter", 0)
+    lab.client.sysctl("net.ipv4.conf.eth0.rp_filter", 0)
+    product.up()
+    control, client = asker(A4), asker(VIP4)
+    assert (asked(control), asked(client)) == ("True", "True")
+    for host in lab.replicas:
+        ip(lab.client, f"route add {host.ipv4}/32 dev eth1 src {SECOND}")
+    wait_for_uplinks(product, a="eth1", b="eth1")
+    assert asked(control) == "True", "the control"
+    assert asked(client) == "True"
+    for process in (control, client):
+        process.stdin.close()
+        process.wait(5)
+    for host in lab.replicas:
+        ip(lab.client, f"route del {host.ipv4}/32 dev eth1")
+
+
+def test_an_uplink_made_again_under_its_name_is_followed(lab, servers, product):
+    """A bridge is the uplink, as of a host with virtual machines. Deleted, it is a problem; the daemon waits for it."""
+    def make():
+        ip(lab.client, "link add br0 type bridge forward_delay 0")
+        ip(lab.client, "link set br0 up")
+        ip(lab.client, "link set eth0 master br0")
+        ip(lab.client, f"addr add {names.CLIENT_IPV4}/24 dev br0")
+        ip(lab.client, f"-6 addr add {names.CLIENT_IPV6}/64 dev br0 nodad")
+
+    ip(lab.client, "addr flush dev eth0")
+    make()
+    product.up()
+    answers(lab)
+    pid = product.pid
+    ip(lab.client, "link del br0")
+    wait_until(lambda: "no_route" in codes(product), timeout_s=_FOLLOWED_S, what="the problem in status")
+    make()
+    answers(lab)
+    answers(lab, VIP6, A6)
+    wait_until(lambda: codes(product) == set(), timeout_s=_FOLLOWED_S, what="no problem")
+    assert product.pid == pid and uplinks(product) == {"a": "br0", "b": "br0"}
+    product.check_identity()
+    product.down()  # what was there before `up` is not what is there now
+    assert "hr0" not in ip(lab.client, "link show")
+
+
+def test_without_any_uplink_the_daemon_waits_for_one(lab, servers, product):
+    product.up()
+    pid = product.pid
+    lab.switch_ip("link", "set", "client", "down")
+    wait_until(lambda: "uplink_down" in codes(product), timeout_s=_FOLLOWED_S, what="the problem in status")
+    assert product.status()["state"] != "running"
+    lab.switch_ip("link", "set", "client", "up")
+    wait_until(lambda: codes(product) == set(), timeout_s=_FOLLOWED_S, what="no problem")
+    answers(lab)
+    assert product.pid == pid
+
+
+@contextlib.contextmanager
+def vpn_rule(lab, selector: str = ""):
+    """As a VPN's: a table of its own for a network that covers the VIP, before the main table."""
+    ip(lab.client, "route add 10.0.0.0/8 dev eth0 table 52")
+    ip(lab.client, "rule add pref 5270", selector, "lookup 52")
+    yield
+    ip(lab.client, "rule del pref 5270")
+    ip(lab.client, "route del 10.0.0.0/8 dev eth0 table 52")
+
+
+@pytest.mark.parametrize("selector", ["", f"from {names.CLIENT_IPV4}"], ids=["all", "one-source"])
+def test_a_rule_that_takes_a_vip_away_is_named_and_gone_with_the_rule(lab, servers, product, selector):
+    product.up()
+    answers(lab)
+    with vpn_rule(lab, selector):
+        wait_until(lambda: "vip_routed_elsewhere" in codes(product), timeout_s=_FOLLOWED_S, what="the problem in status")
+        named = next(problem for problem in product.status()["problems"] if problem.startswith("vip_routed_elsewhere"))
+        assert "5270: from" in named and "eth0" in named and "rule_priority" in named
+        bound = ["-b", names.CLIENT_IPV4] if selector else []
+        assert dig(lab.client, A4, "www.example.test", "A", *bound).status == "NOERROR", "the control"
+    wait_until(lambda: codes(product) == set(), timeout_s=_FOLLOWED_S, what="no problem")
+    answers(lab)
+
+
+def test_a_rule_of_ours_stands_before_the_others_and_goes_with_the_proxy(lab, servers, product):
+    product.up(product.config(rule_priority=5000))
+    assert f"5000:\tfrom all to {VIP4} lookup main proto 72" in ip(lab.client, "rule show")
+    with vpn_rule(lab):
+        answers(lab)
+        ip(lab.client, "rule del pref 5000")
+        wait_until(lambda: VIP4 in ip(lab.client, "rule show"), timeout_s=_FOLLOWED_S, what="the rule's return")
+        answers(lab)
+        assert codes(product) == set()
+
+
+def test_a_temporary_ipv6_address_is_never_the_source(lab, servers, product):
+    lab.client.sysctl("net.ipv6.conf.eth0.use_tempaddr", 2)
+    ip(lab.client, "-6 addr add fd77::5/64 dev eth0 mngtmpaddr nodad")
+    wait_until(lambda: "temporary" in addresses_of(lab.client, "eth0"), what="a temporary address")
+    chosen = ip(lab.client, f"-6 route get {A6}").split("src ")[1].split()[0]
+    assert chosen not in (names.CLIENT_IPV6, "fd77::5"), "the control: the kernel takes the temporary one"
+    product.up()
+    assert product.service_status(DNS6)["source"] in (names.CLIENT_IPV6, "fd77::5")
+    answers(lab, VIP6, A6)
+
+
+def test_where_new_interfaces_have_no_ipv6_the_proxy_interface_alone_gets_it(lab, servers, product):
+    lab.client.sysctl("net.ipv6.conf.default.disable_ipv6", 1)
+    product.up()
+    answers(lab, VIP6, A6)
+    assert lab.client.sysctl("net.ipv6.conf.hr0.disable_ipv6") == "0"
+    assert lab.client.sysctl("net.ipv6.conf.hr0c0.disable_ipv6") == "1"
+    assert lab.client.sysctl("net.ipv6.conf.default.disable_ipv6") == "1"
+    lab.client.sysctl("net.ipv6.conf.hr0.disable_ipv6", 1)
+    answers(lab, VIP6, A6)
+
+
+def test_a_vrf_is_refused_by_name_and_a_problem_while_the_proxy_runs(lab, servers, product):
+    if lab.client.run(["ip", "link", "add", "blue", "type", "vrf", "table", "10"], check=False).returncode != 0:
+        pytest.skip("the kernel has no VRFs")
+    product.up()
+    ip(lab.client, "link set blue up")
+    ip(lab.client, "link set eth0 master blue")
+    wait_until(lambda: "vrf" in codes(product), timeout_s=_FOLLOWED_S, what="the problem in status")
+    assert "VRF blue" in " ".join(product.status()["problems"])
+    product.down()
+    refused = product.run("up", "--config", product.folder / "hedgerow.yaml")
+    assert refused.returncode != 0 and "VRF blue" in refused.stderr
+    doctor = product.run("doctor", "--config", product.folder / "hedgerow.yaml").stdout
+    assert "vrf: service dns4" in doctor
+    product.is_up = False
+
+
+def test_mtu_and_mac_of_the_proxy_interface_are_kept_right(lab, servers, product):
+    product.up()
+    lab.client.set_mtu(1400)
+    wait_until(lambda: "mtu 1400" in ip(lab.client, "link show hr0"), timeout_s=_FOLLOWED_S, what="the uplink's MTU")
+    lab.client.set_mtu(1500)
+    wait_until(lambda: "mtu 1500" in ip(lab.client, "link show hr0"), timeout_s=_FOLLOWED_S, what="the uplink's MTU")
+    ip(lab.client, "link set hr0 address 02:00:00:00:00:01")
+    wait_until(lambda: "02:00:00:00:00:01" not in ip(lab.client, "link show hr0"), timeout_s=_FOLLOWED_S, what="the own MAC's return")
+    answers(lab)
+
+
+def test_a_backends_new_mac_is_followed_by_the_kernels_neighbours(lab, servers, product):
+    product.up()
+    answers(lab)
+    replica = lab.replica("a")
+    ip(replica, "link set eth0 address 02:00:00:00:00:0a")
+    ip(lab.client, f"neigh flush to {A4}")
+    answers(lab)
+    assert codes(product) == set()
+
+
+def test_a_daemon_that_starts_after_a_move_takes_the_kernel_part_over(lab, servers, second, product):
+    product.up()
+    answers(lab)
+    os.kill(product.pid, 15)  # it leaves, and the kernel part works on
+    wait_until(lambda: product.admin("status", check=False).returncode != 0, what="the daemon's end")
+    for host in lab.replicas:
+        ip(lab.client, f"route add {host.ipv4}/32 dev eth1 src {SECOND}")
+    ip(lab.client, "link set eth0 down")
+    product.run("up", "--config", product.folder / "hedgerow.yaml", check=True)
+    assert product.status()["adoption"]["how"] == "adopted"
+    wait_for_uplinks(product, a="eth1", b="eth1")
+    answers(lab)
+    ip(lab.client, "link set eth0 up")
+    ip(lab.client, f"-6 addr replace {names.CLIENT_IPV6}/64 dev eth0 nodad")
+    for host in lab.replicas:
+        ip(lab.client, f"route del {host.ipv4}/32 dev eth1")
+    wait_for_uplinks(product, a="eth0", b="eth0")
+
+
+def test_a_network_that_changes_without_end_is_bounded_and_still_followed(lab, servers, second, product):
+    product.up()
+    before = product.status()["network"]
+    flapping = lab.client.popen(["sh", "-c", "while :; do printf '%s\\n' "
+                                 f"'route replace {A4}/32 dev eth0 metric 77' 'route del {A4}/32 dev eth0 metric 77'; done | ip -batch -"])
+    try:
+        wait_until(lambda: int(product.status()["network"]["events"]) > int(before["events"]) + 20_000, timeout_s=60, what="20,000 events")
+        for host in lab.replicas:
+            ip(lab.client, f"route add {host.ipv4}/32 dev eth1 src {SECOND}")
+        wait_for_uplinks(product, a="eth1", b="eth1")
+        answers(lab)
+        after = product.status()["network"]
+        assert int(after["deferred"]) > int(before["deferred"])
+        assert int(after["looks"]) - int(before["looks"]) < (int(after["events"]) - int(before["events"])) / 10
+    finally:
+        lab.client.stop(flapping)
+    for host in lab.replicas:
+        ip(lab.client, f"route del {host.ipv4}/32 dev eth1")
+    lab.client.run(["ip", "route", "del", f"{A4}/32", "dev", "eth0", "metric", "77"], check=False)
+    wait_for_uplinks(product, a="eth0", b="eth0")
