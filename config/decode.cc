@@ -148,7 +148,7 @@ class Decoder {
     }
     if (field.is_repeated()) return;
     if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
-      if (HasRequiredKeys(*field.message_type())) return;  // optional block
+      if (rule.optional() || HasRequiredKeys(*field.message_type())) return;  // optional block
       const Tree empty{.kind = Tree::Kind::kMap, .mark = map.mark};
       Map(empty, *message.GetReflection()->MutableMessage(&message, &field), path);
       return;

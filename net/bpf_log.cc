@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -17,6 +18,7 @@ namespace hedgerow::net {
 namespace {
 
 constexpr size_t kLogTailLines = 12;
+constexpr size_t kTextBytes = 2048;
 
 std::vector<std::string>& LogTail() {
   static auto* lines = new std::vector<std::string>();
@@ -26,10 +28,18 @@ std::vector<std::string>& LogTail() {
 __attribute__((format(printf, 2, 0))) int KeepLog(libbpf_print_level level, const char* format,
                                                   va_list arguments) {
   if (level == LIBBPF_DEBUG) return 0;
-  char buffer[2048];
-  vsnprintf(buffer, sizeof(buffer), format, arguments);
+  va_list again;
+  va_copy(again, arguments);
+  const int bytes = vsnprintf(nullptr, 0, format, again);
+  va_end(again);
+  if (bytes <= 0) return 0;
+  std::string text(static_cast<size_t>(bytes) + 1, '\0');
+  vsnprintf(text.data(), text.size(), format, arguments);
+  text.pop_back();
+  // The verifier's log comes as one text, with the reason at its end.
+  if (text.size() > kTextBytes) text = absl::StrCat("...\n", text.substr(text.size() - kTextBytes));
   std::vector<std::string>& lines = LogTail();
-  lines.emplace_back(buffer);
+  lines.push_back(std::move(text));
   if (lines.size() > kLogTailLines) lines.erase(lines.begin());
   return 0;
 }

@@ -20,7 +20,7 @@
  * Raised whenever the bytes of a map change their meaning; a daemon adopts pinned maps only of its own version. A changed
  * shape it finds by itself (proxy/kernel_part/map_layout.h).
  */
-#define HR_ABI_VERSION 7
+#define HR_ABI_VERSION 8
 
 #define HR_MAX_SERVICES 64
 #define HR_MAX_BACKENDS_PER_SERVICE 8

@@ -9,14 +9,25 @@
 #include "bpf/abi/base_abi.h"
 #include "bpf/abi/siphash_abi.h"
 
+/* What pairs a reply with its request. Of one profile, both directions have the same. */
+enum hr_pairing {
+  HR_PAIR_BYTES = 0,   /* bytes at a fixed offset */
+  HR_PAIR_SOCKET = 1,  /* the client's socket alone: one request of it waits at a time */
+  HR_PAIR_ONE_WAY = 2, /* nothing: there are no replies. Each datagram is forwarded once */
+  HR_PAIR_FLOW = 3,    /* nothing: all datagrams of a client's socket go to one backend, which keeps state about it */
+  HR_PAIR_PATH = 4,    /* bytes behind lengths or BER elements */
+  HR_PAIR_TOKENS = 5,  /* values of a text's headers */
+};
+
 /*
- * Where the correlation bytes stand in a UDP payload. length is 1..HR_CORRELATION_BYTES. The mask covers the bytes in
- * memory order and is 0 beyond length; what it leaves out is no part of the key.
+ * Where the correlation bytes stand in a UDP payload. length is 1..HR_CORRELATION_BYTES; 0 where no bytes pair. The mask covers
+ * the bytes in memory order and is 0 beyond length; what it leaves out is no part of the key.
  */
 struct hr_field {
   __u16 offset;
   __u16 length;
-  __u32 pad;
+  __u8 pairing; /* enum hr_pairing */
+  __u8 pad[3];
   __u64 mask[HR_CORRELATION_BYTES / 8];
 };
 HR_STATIC_ASSERT(sizeof(struct hr_field) == 24, "hr_field is 24 bytes");
@@ -31,6 +42,7 @@ struct hr_byte_rule {
 enum hr_match_flags {
   HR_MATCH_NOT = 1u << 0,      /* holds where the bytes are others, or where the payload ends before them */
   HR_MATCH_AND_NEXT = 1u << 1, /* in a list of alternatives: this one and the next belong together */
+  HR_MATCH_AT_MARK = 1u << 2,  /* its offset counts from its path's mark */
 };
 
 /* What a request of a line protocol may hold beside its first line, for the copy to be the same one operation. */
@@ -62,6 +74,44 @@ enum hr_echo {
 #define HR_PROFILE_MATCHES 3
 #define HR_NACK_MATCHES 8
 #define HR_OPERATION_MATCHES 16
+
+/* A step of a path, from the payload's first byte to the correlation bytes. */
+enum hr_step_kind {
+  HR_STEP_SKIP = 0,      /* over `bytes` bytes */
+  HR_STEP_LENGTH = 1,    /* over a length of `bytes` (1, 2 or 4) bytes and over as many bytes as it says, plus `add` */
+  HR_STEP_BER_SKIP = 2,  /* over an element of BER (ITU-T X.690) */
+  HR_STEP_BER_ENTER = 3, /* over its tag and length */
+  HR_STEP_BER_VALUE = 4, /* the last step: the element's value is the correlation */
+};
+struct hr_step {
+  __u8 kind; /* enum hr_step_kind */
+  __u8 bytes;
+  __u8 little_endian;
+  __u8 pad;
+  __s16 add;
+  __u16 pad2;
+};
+#define HR_PATH_STEPS 8
+struct hr_path {
+  struct hr_step steps[HR_PATH_STEPS];
+  __u8 count;
+  __u8 mark; /* matches with HR_MATCH_AT_MARK count from the place after so many steps */
+  __u8 pad[6];
+};
+HR_STATIC_ASSERT(sizeof(struct hr_path) == 72, "hr_path is 72 bytes");
+
+/* A header of a text whose value pairs, or one parameter of that value. Names are in lower case, in memory order. */
+#define HR_TOKENS 2
+#define HR_TOKEN_NAME_BYTES 16
+struct hr_token {
+  __u64 name[HR_TOKEN_NAME_BYTES / 8];
+  __u64 parameter; /* up to 8 bytes */
+  __u8 name_bytes;
+  __u8 parameter_bytes; /* 0: the whole value */
+  __u8 short_name;      /* another name, of one letter; 0: there is none */
+  __u8 pad[5];
+};
+HR_STATIC_ASSERT(sizeof(struct hr_token) == 32, "hr_token is 32 bytes");
 
 /*
  * A protocol as data: which payloads are requests and replies, what pairs them, what says "not me", what may be sent
@@ -96,9 +146,13 @@ struct hr_profile {
   struct hr_byte_rule hint_rule; /* which nacks name the leader */
   __u16 hint_offset; /* of the leader's node id in them, little-endian; id 0 = no leader is named */
   __u8 hint_bytes;   /* 4, or 0: this protocol's nacks name no leader */
-  __u8 pad2[5];
+  __u8 token_count;  /* HR_PAIR_TOKENS */
+  __u8 pad2[4];
+  struct hr_path request_path; /* HR_PAIR_PATH */
+  struct hr_path reply_path;
+  struct hr_token tokens[HR_TOKENS]; /* the same in requests and replies */
 };
-HR_STATIC_ASSERT(sizeof(struct hr_profile) == 864, "hr_profile is 864 bytes");
+HR_STATIC_ASSERT(sizeof(struct hr_profile) == 1072, "hr_profile is 1072 bytes");
 
 /* A reply's pushback, little-endian: 0 is none, all ones forbids hedges, and a value between is a wait in milliseconds. */
 #define HR_PUSHBACK_NEVER 0xffffffffu
@@ -144,10 +198,11 @@ struct hr_service_config {
   __u32 parked_share;
   __u32 client_networks; /* of `clients`: from which this host may forward packets to the VIP */
   __u32 pad1;
-  __u64 pad;
+  __u64 flow_timeout_ns; /* HR_PAIR_FLOW: a client that is silent for longer is a new one */
   struct hr_network clients[HR_MAX_CLIENT_NETWORKS];
+  __u64 pad2[6];
 };
-HR_STATIC_ASSERT(sizeof(struct hr_service_config) == 1536, "hr_service_config is 1536 bytes, 24 cache lines");
+HR_STATIC_ASSERT(sizeof(struct hr_service_config) == 1792, "hr_service_config is 1792 bytes, 28 cache lines");
 HR_STATIC_ASSERT(__builtin_offsetof(struct hr_service_config, suspect_max_ns) == 64 &&
                      __builtin_offsetof(struct hr_service_config, profile.reply_correlation) == 192,
                  "what one program reads of every packet stands together");

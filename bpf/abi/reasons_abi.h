@@ -38,7 +38,8 @@
   X(9, HR_REASON_REQUESTS_FULL, requests_full, forwarded, "every place for a request is in use", \
     "raise `limits.requests`, or lower `linger`") \
   X(10, HR_REASON_KEY_BUSY, key_busy, forwarded, \
-    "two packets raced for one key, or the key's former request was just being removed", \
+    "two packets raced for one key, or the key's former request was just being removed; with `by_socket`: the socket's former " \
+    "request still waits", \
     "nothing, unless there are many: then clients reuse their correlation bytes too fast") \
   X(11, HR_REASON_IP_OPTIONS, ip_options, forwarded, "the request has IPv4 options or IPv6 extension headers", \
     "send without them") \
@@ -51,13 +52,15 @@
     "mend the client") \
   X(16, HR_REASON_NO_DAEMON, no_daemon, forwarded, "no daemon has lived for `unattended_timeout`", "start `hedgerowd`") \
   X(20, HR_REASON_ONE_WAY, one_way, forwarded, \
-    "a request that nothing answers, as memcached's `noreply`: a copy would only be a second request", "nothing") \
+    "a request that nothing answers, as memcached's `noreply` and all of a profile with `one_way`: a copy would only be a second request", \
+    "nothing") \
   X(21, HR_REASON_CLIENT_SHARE, client_share, forwarded, \
     "half of the requests or parked copies is in use, and the client holds more than a 64th of all", \
     "look at what that client sends; then perhaps raise `limits.requests` and `limits.parked`") \
   X(22, HR_REASON_SERVICE_SHARE, service_share, forwarded, \
     "three quarters of the requests or parked copies are in use, and the service holds its share of the rest", \
     "look at what floods the service; then perhaps raise `limits.requests` and `limits.parked`") \
+  X(23, HR_REASON_FLOW, flow, forwarded, "profile `flow`: it goes to the backend that its client's flow is with", "nothing") \
   X(24, HR_REASON_NO_BUDGET, no_budget, not_hedged, "the hedging budget is spent, or less than half is left and the client has used more than it earned", \
     "look for the slow backend; then perhaps raise `budget`") \
   X(25, HR_REASON_NO_TARGET, no_target, not_hedged, "every backend has the request already", \

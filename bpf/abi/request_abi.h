@@ -8,6 +8,7 @@
 
 #include "bpf/abi/announce_abi.h"
 #include "bpf/abi/base_abi.h"
+#include "bpf/abi/config_abi.h"
 
 /* Key of the scoreboard: what makes two packets the same request. */
 struct hr_request_key {
@@ -165,11 +166,11 @@ HR_STATIC_ASSERT(sizeof(struct hr_parked) == 1536, "hr_parked is 1536 bytes");
 
 /*
  * Key of the maps `flows`, `crowded_flows` (UDP) and `connections` (TCP), all LRU: so that neither protocol's clients push the other's out. Two kinds
- * share the latter: clients that may receive from a backend, and the backend of a client's connection.
+ * share a map: clients that may receive from a backend, and the backend of a client's connection (TCP) or flow (HR_PAIR_FLOW).
  */
 enum hr_flow_kind {
   HR_FLOW_REPLY = 0,      /* id = backend id -> value.id = service id */
-  HR_FLOW_CONNECTION = 1, /* id = service id -> value.id = backend id; TCP only */
+  HR_FLOW_CONNECTION = 1, /* id = service id -> value.id = backend id */
 };
 struct hr_flow_key {
   struct hr_address client;
@@ -259,6 +260,17 @@ HR_INLINE int hr_has_one_witness(__u64 wait, __u64 attested) {
 HR_INLINE int hr_has_rested(const volatile struct hr_backend_state *state, __u64 timeout_ns, __u64 now_ns) {
   return !(state->wait_since && state->attested_since) && state->answered_ns && state->answered_ns >= state->health_since_ns &&
          now_ns > state->answered_ns + timeout_ns;
+}
+
+/*
+ * An ICMP error about a backend of a one-way protocol counts for so many election timeouts. No reply can refute it, so the backend
+ * then gets what is due to it again, until the next error. Pure; both sides call it.
+ */
+#define HR_ERROR_COUNTS 8
+HR_INLINE int hr_error_is_old(const volatile struct hr_service_config *config,
+                              const volatile struct hr_backend_state *state, __u64 now_ns) {
+  return config->profile.request_correlation.pairing == HR_PAIR_ONE_WAY &&
+         now_ns > state->health_since_ns + HR_ERROR_COUNTS * config->election_timeout_ns;
 }
 
 /* Map `service_states`, index = service id. */

@@ -122,6 +122,15 @@ HR_GLOBAL __u32 hr_choose_steered(__u32 config_id, __u32 target, __u32 explore_t
   return packed;
 }
 
+/* A backend's place in the service, if requests may go to it; else HR_NO_BACKEND. */
+HR_INLINE __u32 hr_place_of_backend(const struct hr_service_config *config, __u32 backend_id) {
+  struct hr_backend *backend = bpf_map_lookup_elem(&backends, &backend_id);
+
+  if (!backend || !hr_is_present(config, backend->index) || hr_backend_id(config, backend->index) != backend_id)
+    return HR_NO_BACKEND;
+  return backend->index;
+}
+
 /* A new request's choice. Nearly all go to a healthy target, which asks about no other backend. */
 HR_INLINE struct hr_choice hr_choose_first(__u32 config_id, const struct hr_service_config *config,
                                            const struct hr_service_policy *policy, __u32 client, __u64 now_ns) {

@@ -40,6 +40,7 @@ HR_INLINE void hr_flow_key_of(struct hr_flow_key *key, const struct hr_address *
 HR_INLINE __u64 hr_flow_udp_ns(const struct hr_service_config *config) {
   __u64 lifetime_ns = config->deadline_ns + config->retention_ns;
 
+  if (config->profile.reply_correlation.pairing == HR_PAIR_FLOW) return config->flow_timeout_ns;
   return lifetime_ns > HR_FLOW_UDP_NS ? lifetime_ns : HR_FLOW_UDP_NS;
 }
 

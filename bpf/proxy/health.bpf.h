@@ -53,6 +53,17 @@ HR_INLINE void hr_suspect(struct hr_backend_state *state, struct hr_stats *servi
   hr_count(service_stats, HR_SUSPECTED);
 }
 
+/*
+ * The network cannot deliver to a backend of a service without requests and replies. Nothing can be asked for again there, so the
+ * backend is down at once, for all clients.
+ */
+HR_INLINE void hr_note_down(struct hr_backend_state *state, struct hr_stats *service_stats, __u64 now_ns) {
+  state->health_since_ns = now_ns;
+  WRITE_ONCE(state->wait_since, 0); /* it rests on no client's silence */
+  WRITE_ONCE(state->attested_since, 0);
+  if (__sync_lock_test_and_set(&state->health, HR_DOWN) == HR_HEALTHY) hr_count(service_stats, HR_SUSPECTED);
+}
+
 /* The silence that counts for this client: its own, or an attested one. 0: none. HR_NO_CLIENT: attested ones only. */
 HR_INLINE __u64 hr_wait_of(const struct hr_backend_state *state, __u32 client) {
   __u64 wait = READ_ONCE(state->wait_since);
@@ -96,6 +107,8 @@ HR_GLOBAL __u32 hr_health_of(__u32 config_id, __u32 backend_id, __u32 client, __
   if (hr_has_rested(state, limit_ns, now_ns)) __sync_lock_test_and_set(&state->health, HR_HEALTHY);
   if (state->health == HR_SUSPECT && now_ns > state->health_since_ns + config->election_timeout_ns)
     __sync_val_compare_and_swap(&state->health, HR_SUSPECT, HR_DOWN);
+  if (state->health == HR_DOWN && hr_error_is_old(config, state, now_ns))
+    __sync_val_compare_and_swap(&state->health, HR_DOWN, HR_HEALTHY);
   if (state->health == HR_DOWN && HR_WAIT_CLIENT(wait) != client && hr_has_one_witness(wait, READ_ONCE(state->attested_since)))
     return HR_SUSPECT;
   return state->health;

@@ -8,6 +8,7 @@
 
 #include "bpf/net/parse.bpf.h"
 #include "bpf/proxy/config.bpf.h"
+#include "bpf/proxy/locate.bpf.h"
 
 /* A UDP payload within an skb. */
 struct hr_payload {
@@ -46,10 +47,12 @@ HR_INLINE int hr_load_word(struct __sk_buff *skb, struct hr_payload payload, __u
 
 HR_INLINE int hr_match_holds(struct __sk_buff *skb, struct hr_payload payload, const struct hr_match *match) {
   int negated = match->flags & HR_MATCH_NOT;
+  __u32 offset = match->offset;
   __u64 word;
 
   if (!match->bytes) return 1;
-  if (hr_load_word(skb, payload, match->offset, match->bytes, &word)) return negated != 0;
+  if (match->flags & HR_MATCH_AT_MARK) offset += hr_located_mark();
+  if (hr_load_word(skb, payload, offset, match->bytes, &word)) return negated != 0;
   return ((word & match->mask) == match->value) != negated;
 }
 
@@ -131,12 +134,21 @@ HR_INLINE __u32 hr_is_leaderless(struct __sk_buff *skb, struct hr_payload payloa
   return config->cluster_id && config->profile.hint_bytes && hr_rule_holds(skb, payload, &config->profile.hint_rule);
 }
 
-/* Correlation bytes into a zeroed key field that is aligned to 8; -1 when the payload does not reach that far. */
+/* Are there no requests and replies to this profile, but datagrams alone? */
+HR_INLINE int hr_is_unpaired(const struct hr_field *field) {
+  return field->pairing == HR_PAIR_ONE_WAY || field->pairing == HR_PAIR_FLOW;
+}
+
+/*
+ * Correlation bytes into a zeroed key field that is aligned to 8; -1 when the payload does not reach that far, or where nothing
+ * pairs.
+ */
 HR_INLINE int hr_read_correlation(struct __sk_buff *skb, struct hr_payload payload, const struct hr_field *field,
                                   __u8 correlation[HR_CORRELATION_BYTES]) {
   __u64 length = field->length;
   __u32 offset = field->offset;
 
+  if (field->pairing != HR_PAIR_BYTES) return field->pairing == HR_PAIR_SOCKET ? 0 : -1;
   if (offset + length > payload.bytes) return -1;
   length--; /* one comparison for both bounds: 6.1's verifier learns nothing from `length == 0` */
   HR_KEEP_BOUND(length);
@@ -149,6 +161,26 @@ HR_INLINE int hr_read_correlation(struct __sk_buff *skb, struct hr_payload paylo
   return 0;
 }
 
+/* What was located last, into a key field that is aligned to 8. */
+HR_INLINE int hr_take_located(__u8 correlation[HR_CORRELATION_BYTES]) {
+  struct hr_locating *in = hr_the_locating();
+
+  if (!in) return -1;
+  ((__u64 *)correlation)[0] = in->located.correlation[0];
+  ((__u64 *)correlation)[1] = in->located.correlation[1];
+  return 0;
+}
+
+/* Of a request or a reply in a packet, wherever they stand. Called before any match, which may count from what it finds. */
+HR_INLINE int hr_correlation_of(struct __sk_buff *skb, struct hr_payload payload, const struct hr_service_config *config,
+                                __u32 config_id, int is_reply, __u8 correlation[HR_CORRELATION_BYTES]) {
+  const struct hr_field *field = is_reply ? &config->profile.reply_correlation : &config->profile.request_correlation;
+
+  if (field->pairing < HR_PAIR_PATH) return hr_read_correlation(skb, payload, field, correlation);
+  if (hr_locate(skb, config_id, payload.offset, payload.bytes, is_reply)) return -1;
+  return hr_take_located(correlation);
+}
+
 /* ---- The same on a parked copy, whose bytes are plain memory: an order of magnitude cheaper than a helper's copy. -- */
 
 HR_INLINE int hr_parked_match_holds(const struct hr_parked *parked, __u32 payload_bytes, const struct hr_match *match) {
@@ -156,6 +188,7 @@ HR_INLINE int hr_parked_match_holds(const struct hr_parked *parked, __u32 payloa
   __u64 offset = match->offset;
 
   if (!match->bytes) return 1;
+  if (match->flags & HR_MATCH_AT_MARK) offset += hr_located_mark();
   if (offset + match->bytes > payload_bytes) return negated != 0;
   offset += sizeof(struct udphdr);
   HR_KEEP_BOUND(offset);
@@ -172,7 +205,7 @@ HR_INLINE int hr_parked_is_request(const struct hr_parked *parked, __u32 payload
 }
 
 /*
- * Correlation bytes as two words, cut by the field's mask. Both supported architectures are little-endian, as the masks
+ * The same as two words, cut by the field's mask. Both supported architectures are little-endian, as the masks
  * and values of matches are made for; the result equals hr_read_correlation()'s zero-padded bytes.
  */
 HR_INLINE int hr_parked_correlation(const struct hr_parked *parked, __u32 payload_bytes, const struct hr_field *field,
@@ -181,6 +214,7 @@ HR_INLINE int hr_parked_correlation(const struct hr_parked *parked, __u32 payloa
   __u32 length = field->length;
   __u64 offset = field->offset;
 
+  if (field->pairing != HR_PAIR_BYTES) return field->pairing == HR_PAIR_SOCKET ? 0 : -1;
   if (offset + length > payload_bytes || length == 0 || length > HR_CORRELATION_BYTES) return -1;
   offset += sizeof(struct udphdr);
   HR_KEEP_BOUND(offset);

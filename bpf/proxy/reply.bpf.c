@@ -131,6 +131,23 @@ HR_INLINE int hr_answers_another(struct __sk_buff *skb, const struct hr_packet *
   return hr_udp_socket(skb, &ends) != HR_UDP_CONNECTED;
 }
 
+/* A datagram that no request can be named by: its sender lives. A flow's former backend is out of the client's conversation. */
+HR_INLINE struct hr_answer hr_judge_unpaired(const struct hr_packet *packet, const struct hr_reply *reply) {
+  struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
+  struct hr_flow_key key;
+  struct hr_flow *flow;
+
+  hr_note_untracked(reply);
+  if (reply->config->profile.reply_correlation.pairing != HR_PAIR_FLOW) return answer;
+  hr_flow_key_of(&key, &packet->destination, packet->destination_port_be, IPPROTO_UDP, HR_FLOW_CONNECTION, reply->service_id);
+  flow = hr_flow_look_up(&key);
+  if (!flow || flow->id == reply->backend_id) return answer;
+  answer.verdict = HR_VERDICT_DROP;
+  answer.reason = HR_REASON_LOSER;
+  hr_count(reply->service_stats, HR_LOSERS_DROPPED);
+  return answer;
+}
+
 HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, struct hr_reply *reply) {
   struct hr_payload payload = hr_payload_of(packet);
   struct hr_profile *profile = &reply->config->profile;
@@ -156,10 +173,15 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
   key.client = packet->destination;
   key.client_port_be = packet->destination_port_be;
   key.service = reply->service_id;
-  if (!hr_is_reply(skb, payload, profile) ||
-      hr_read_correlation(skb, payload, &profile->reply_correlation, key.correlation)) {
+  if (hr_is_unpaired(&profile->reply_correlation) ||
+      hr_correlation_of(skb, payload, reply->config, reply->config_id, 1, key.correlation) ||
+      !hr_is_reply(skb, payload, profile)) {
     if (!reply->known) return hr_pass_unknown();
     if (hr_goes_direct(skb, packet, 0, reply)) return TC_ACT_UNSPEC;
+    if (hr_is_unpaired(&profile->reply_correlation)) {
+      answer = hr_judge_unpaired(packet, reply);
+      return hr_act(skb, packet, &answer, reply);
+    }
     hr_reason(reply->service_stats, HR_REASON_NOT_A_REPLY);
     /* It names no request, so it makes no backend healthy; but its sender is not silent. */
     hr_note_life(reply->config, reply->backend_state, reply->backend_id, HR_NO_CLIENT, reply->now_ns);
@@ -236,6 +258,22 @@ HR_INLINE int hr_recognise(struct __sk_buff *skb, struct hr_reply *reply, const 
 }
 
 /*
+ * The network cannot deliver to a backend of a service without requests: what comes next goes to another one. The client hears of
+ * it only where there is none.
+ */
+HR_INLINE struct hr_answer hr_judge_undelivered(const struct hr_reply *reply) {
+  struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
+  struct hr_service_policy *policy = hr_policy_of(reply->service_id);
+
+  hr_note_down(reply->backend_state, reply->service_stats, reply->now_ns);
+  if (!policy || hr_is_dry(policy) || !hr_somebody_healthy(reply, HR_NO_CLIENT, 1u << reply->index)) return answer;
+  answer.verdict = HR_VERDICT_DROP;
+  answer.reason = HR_REASON_NACK;
+  hr_count(reply->service_stats, HR_NACKS_SWALLOWED);
+  return answer;
+}
+
+/*
  * A killed backend's host, a firewall or a router on the way, or this host's own kernel reports that the backend did not get
  * a packet: a nack for the request it quotes, and a reason to suspect the backend.
  */
@@ -247,10 +285,11 @@ HR_INLINE struct hr_answer hr_judge_unreachable(struct __sk_buff *skb, const str
   struct hr_request *request;
   __u64 word;
 
+  if (hr_is_unpaired(&reply->config->profile.request_correlation)) return hr_judge_undelivered(reply);
   key.client = quoted->source;
   key.client_port_be = quoted->source_port_be;
   key.service = reply->service_id;
-  if (hr_read_correlation(skb, payload, &reply->config->profile.request_correlation, key.correlation)) {
+  if (hr_correlation_of(skb, payload, reply->config, reply->config_id, 0, key.correlation)) {
     /* The quotation is too short to identify the request (RFC 792 promises 8 bytes), which stays parked until it is due. */
     if (reply->untracked) return answer;
     answer.verdict = HR_VERDICT_DROP;

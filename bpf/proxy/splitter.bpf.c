@@ -123,6 +123,87 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   return hr_send_to_backend(skb, packet, first_id, service_stats);
 }
 
+/*
+ * The place of a client's flow. It stays where it is while that backend lives: a new leader gets new flows only. The opening
+ * datagram of a flow, which its client repeats when it is lost, is also how a down backend is tried again.
+ */
+HR_INLINE __u32 hr_place_of_flow(const struct hr_packet *packet, __u32 config_id, const struct hr_service_config *config,
+                                 const struct hr_service_policy *policy, __u32 client, struct hr_stats *service_stats,
+                                 __u64 now_ns) {
+  struct hr_choice choice;
+  struct hr_flow_key key;
+  struct hr_flow *flow;
+  __u32 place, held = HR_NO_BACKEND;
+
+  hr_flow_key_of(&key, &packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_CONNECTION, HR_CONFIG_SERVICE(config_id));
+  flow = hr_flow_find(&key, config->flow_timeout_ns, now_ns);
+  if (flow) {
+    held = hr_place_of_backend(config, flow->id);
+    if (held != HR_NO_BACKEND && hr_health_of(config_id, flow->id, client, now_ns) != HR_DOWN) return held;
+  }
+  choice = hr_choose_first(config_id, config, policy, client, now_ns);
+  if (choice.why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
+  place = hr_choice_sure(&choice);
+  if (!flow) {
+    hr_count(service_stats, HR_FLOWS);
+    if (choice.probe && choice.second != HR_NO_BACKEND && hr_take_retry(config, hr_backend_id(config, choice.second), now_ns)) {
+      hr_count(service_stats, HR_PROBES);
+      return choice.second;
+    }
+  } else if (place != held) {
+    if (held != HR_NO_BACKEND && hr_health_of(config_id, hr_backend_id(config, place), client, now_ns) == HR_DOWN) return held;
+    hr_count(service_stats, HR_FLOWS_MOVED);
+  }
+  if (hr_choice_goes_around(&choice)) hr_count(service_stats, HR_FAILOVER_SENDS);
+  return place;
+}
+
+/* The place of a one-way datagram. Nothing reports that a probe was lost, so there are none. */
+HR_INLINE __u32 hr_place_of_one_way(__u32 config_id, const struct hr_service_config *config,
+                                    const struct hr_service_policy *policy, __u32 client, struct hr_stats *service_stats,
+                                    __u64 now_ns) {
+  struct hr_choice choice = hr_choose_first(config_id, config, policy, client, now_ns);
+
+  if (choice.why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
+  if (hr_choice_goes_around(&choice)) hr_count(service_stats, HR_FAILOVER_SENDS);
+  return hr_choice_sure(&choice);
+}
+
+/* A datagram of a service without requests and replies: it has no copy, and is not tracked. */
+HR_INLINE int hr_split_unpaired(struct __sk_buff *skb, struct hr_packet *packet, __u32 config_id,
+                                const struct hr_service_config *config, const struct hr_service_policy *policy) {
+  __u32 service_id = HR_CONFIG_SERVICE(config_id);
+  struct hr_stats *service_stats = hr_stats_of(service_id);
+  __u64 now_ns = hr_now_ns();
+  int is_flow = config->profile.request_correlation.pairing == HR_PAIR_FLOW;
+  __u32 reason = is_flow ? HR_REASON_FLOW : HR_REASON_ONE_WAY;
+  __u32 client = hr_client_of(skb, packet, service_id);
+  __u32 place, backend_id;
+
+  hr_count(service_stats, HR_REQUESTS);
+  hr_note_client(service_id, client, now_ns);
+  hr_count(service_stats, HR_PASSED_THROUGH);
+  hr_reason(service_stats, reason);
+  place = is_flow ? hr_place_of_flow(packet, config_id, config, policy, client, service_stats, now_ns)
+                  : hr_place_of_one_way(config_id, config, policy, client, service_stats, now_ns);
+  backend_id = hr_backend_id(config, place);
+  if (hr_tracing()) {
+    hr_trace_match(skb, packet, config_id, now_ns);
+    if (packet->trace) hr_trace_untracked(skb, packet, config_id, HR_TRACE_WHAT(HR_TRACE_PASSED, reason, place, 0));
+  }
+  if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, backend_id, now_ns);
+  hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_REPLY, backend_id, service_id,
+               HR_FLOW_UNTRACKED | HR_FLOW_BY(packet->way), client, now_ns);
+  if (is_flow) {
+    hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_CONNECTION, service_id, backend_id,
+                 HR_FLOW_PLAIN | HR_FLOW_BY(packet->way), client, now_ns);
+    hr_note_send(backend_id, client, now_ns); /* a server that is silent while its clients send is suspect */
+  } else {
+    hr_count_send(backend_id);
+  }
+  return hr_send_to_backend(skb, packet, backend_id, service_stats);
+}
+
 /* TCP is never hedged. A connection keeps the backend that its first packet went to, even when another one leads by then. */
 HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u32 config_id,
                            const struct hr_service_config *config, const struct hr_service_policy *policy) {
@@ -278,6 +359,7 @@ int hr_splitter(struct __sk_buff *skb) {
   if (!hr_may_use_vip(skb, &packet, config, HR_CONFIG_SERVICE(config_id))) return TC_ACT_SHOT;
   if (packet.protocol == IPPROTO_TCP) return hr_split_tcp(skb, &packet, config_id, config, policy);
   if (hr_is_self_test(skb, &packet)) return hr_turn_self_test(skb, &packet, config_id);
+  if (hr_is_unpaired(&config->profile.request_correlation)) return hr_split_unpaired(skb, &packet, config_id, config, policy);
   if (skb->gso_size && packet.way == HR_WAY_PROXY && hr_untrackable(skb, &packet, config, policy) == HR_REASON_GSO) {
     int verdict = hr_to_segments(skb, HR_MARK_SEGMENT_OUT, 0);
 

@@ -15,6 +15,7 @@ HR_INLINE void hr_count(struct hr_stats *service_stats, enum hr_counter counter)
 }
 
 HR_INLINE void hr_reason(struct hr_stats *service_stats, __u32 reason) {
+  if (!__builtin_constant_p(reason)) HR_KEEP_BOUND(reason);
   if (service_stats && reason < HR_REASON_COUNT) service_stats->reasons[reason]++;
 }
 

@@ -155,6 +155,8 @@ HR_INLINE __u32 hr_take_key_over(struct hr_wheel *wheel, __u32 config_id, const 
       __sync_fetch_and_or(&old->masks, HR_MASKS_SENT(1u << fresh->first));
       return HR_REASON_RETRANSMISSION;
     }
+    /* Nothing tells the replies to the two apart. The older request keeps the socket: its reply comes first. */
+    if (config->profile.request_correlation.pairing == HR_PAIR_SOCKET) return HR_REASON_KEY_BUSY;
     detached = HR_WORD(HR_WORD_GENERATION(word), HR_WORD_WINNER(word), HR_WORD_DETACHED, HR_STATE_SUPERSEDED);
     old->done_ns = now_ns;
   }
@@ -245,9 +247,15 @@ HR_INLINE __u32 hr_publish_request(struct __sk_buff *skb, const struct hr_packet
   __u32 reason;
 
   if (!parked || hr_copy_packet(skb, packet, parked)) return HR_REASON_COPY_FAILED;
-  if (!hr_parked_is_request(parked, packet->payload_bytes, profile)) return HR_REASON_UNKNOWN_OPERATION;
-  if (hr_parked_correlation(parked, packet->payload_bytes, &profile->request_correlation, request->key.correlation))
+  if (profile->request_correlation.pairing >= HR_PAIR_PATH) {
+    struct hr_payload payload = hr_payload_of(packet);
+
+    if (hr_locate(skb, config_id, payload.offset, payload.bytes, 0) || hr_take_located(request->key.correlation))
+      return HR_REASON_UNKNOWN_OPERATION;
+  } else if (hr_parked_correlation(parked, packet->payload_bytes, &profile->request_correlation, request->key.correlation)) {
     return HR_REASON_UNKNOWN_OPERATION;
+  }
+  if (!hr_parked_is_request(parked, packet->payload_bytes, profile)) return HR_REASON_UNKNOWN_OPERATION;
   reason = hr_judge_operation(profile, config_id, slot, packet->payload_bytes);
   if (reason) return reason;
   hash = hr_key_hash(&request->key);

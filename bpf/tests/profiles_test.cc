@@ -79,7 +79,8 @@ TEST_F(MemcachedTest, AGetIsHedgedAndItsFirstAnswerWins) {
 
 TEST_F(MemcachedTest, OnlyReadsAreHedgedUnlessTheOperatorSaysMore) {
   EXPECT_EQ(Once("get a\r\n"), "");
-  EXPECT_EQ(Once("gets a b c\r\n"), "");
+  EXPECT_EQ(Once("get a b c\r\n"), "");
+  EXPECT_EQ(Once("gets a\r\n"), "unknown_operation") << "its cas number is one server's own";
   EXPECT_EQ(Once("get a\n"), "") << "memcached takes a bare line feed";
   for (const char* command :
        {"set a 0 0 1\r\nx\r\n", "add a 0 0 1\r\nx\r\n", "replace a 0 0 1\r\nx\r\n", "append a 0 0 1\r\nx\r\n",
@@ -92,9 +93,9 @@ TEST_F(MemcachedTest, OnlyReadsAreHedgedUnlessTheOperatorSaysMore) {
 }
 
 TEST_F(MemcachedTest, WhatTheOperatorAllowsIsHedgedAndNothingElse) {
-  Use(BuiltInProfile("memcached", {"set", "add", "replace", "cas", "delete", "touch", "gat"}));
+  Use(BuiltInProfile("memcached", {"gets", "set", "add", "replace", "cas", "delete", "touch", "gat", "gats"}));
   for (const char* command :
-       {"set a 0 0 1\r\nx\r\n", "add a 0 0 1\r\nx\r\n", "replace a 0 0 10\r\n0123456789\r\n",
+       {"gets a b c\r\n", "set a 0 0 1\r\nx\r\n", "add a 0 0 1\r\nx\r\n", "replace a 0 0 10\r\n0123456789\r\n",
         "cas a 0 0 1 18446744073709551615\r\nx\r\n", "delete a\r\n", "touch a 1\r\n", "gat 1 a\r\n",
         "gats 1 a\r\n", "set a 0 0 0\r\n\r\n", "set a 0 0 2\r\n\r\n\r\n"}) {
     SCOPED_TRACE(command);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "proxy/api/report.pb.h"
 #include "proxy/cli/command.h"
+#include "proxy/config/built_in_profiles.h"
 #include "proxy/config/load.h"
 
 namespace hedgerow::cli {
@@ -28,8 +29,17 @@ int RunValidate(const Call& call) {
   report.set_services(config.services_size());
   for (const v1::Service& service : config.services())
     report.set_backends(report.backends() + service.backends_size());
-  return call.Print(report, absl::StrCat(path, ": sound (", report.services(), " services, ", report.backends(),
-                                         " backends)\n"));
+  std::string text =
+      absl::StrCat(path, ": sound (", report.services(), " services, ", report.backends(), " backends)\n");
+  for (const v1::Service& service : config.services()) {
+    const v1::Profile* profile = config::EffectiveProfile(service);
+    for (int i = 0; profile != nullptr && i < profile->must_share_size(); ++i)
+      report.add_notes(absl::StrCat("service ", service.name(), ": its backends must share: ", profile->must_share(i)));
+    if (profile != nullptr && profile->one_way() && service.profile() == config::kOwnProfile)
+      report.add_notes(absl::StrCat("service ", service.name(), ": one_way, each datagram is forwarded once"));
+  }
+  for (const std::string& note : report.notes()) absl::StrAppend(&text, "  ", note, "\n");
+  return call.Print(report, text);
 }
 
 }  // namespace hedgerow::cli

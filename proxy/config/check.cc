@@ -9,11 +9,16 @@
 #include "config/scalar.h"
 #include "config/suggest.h"
 #include "config/address.h"
+#include "proxy/config/built_in_profiles.h"
 #include "proxy/config/check_profile.h"
 #include "config/schema.h"
 
 namespace hedgerow::config {
 namespace {
+
+// A live server of a protocol with sessions may be silent while its clients send. (WireGuard answers within 10 s at the latest,
+// QUIC and the handshakes of DTLS within one.)
+constexpr int64_t kFlowSuspectMinNs = 3'000'000'000;
 
 // The path under which each value was first seen.
 using FirstSeen = absl::flat_hash_map<std::string, std::string>;
@@ -203,8 +208,16 @@ void Check(const v1::Config& config, const Locations& locations, Diagnostics& er
   CheckProfiles(config, locations, errors);
 }
 
-void Complete(v1::Config& config) {
-  for (v1::Service& service : *config.mutable_services()) {
+void Complete(v1::Config& config, const Locations& locations) {
+  for (int i = 0; i < config.services_size(); ++i) {
+    v1::Service& service = *config.mutable_services(i);
+    const std::string path = absl::StrCat("services[", i, "]");
+    if (service.has_raw() && IsPortOfOneWay(service.port()) && !service.raw().flow() &&
+        !locations.Has(absl::StrCat(path, ".raw.one_way")))
+      service.mutable_raw()->set_one_way(true);
+    const v1::Profile* profile = EffectiveProfile(service);
+    if (profile != nullptr && profile->flow() && !locations.Has(absl::StrCat(path, ".suspect_min")))
+      service.set_suspect_min_ns(kFlowSuspectMinNs);
     if (service.primary().empty() && service.backends_size() > 0) {
       service.set_primary(service.backends(0).name());
     }

@@ -5,6 +5,7 @@
 #include "proxy/config/check_profile.h"
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
@@ -18,6 +19,8 @@ namespace {
 
 constexpr uint32_t kNtpPort = 123;
 constexpr size_t kMatchBytes = 8;
+// IANA's service names snmptrap, syslog, ipfix and sflow; NetFlow's and statsd's usual ports.
+constexpr uint32_t kOneWayPorts[] = {162, 514, 2055, 4739, 6343, 8125};
 
 // A match's bytes are given as hexadecimal digits or as they are.
 size_t BytesOf(const v1::Match& match) {
@@ -42,22 +45,23 @@ class ProfileChecker : Checks {
           "reply_length}");
     if (!own && !service.profile().empty() && service.has_raw())
       Add(path + ".raw", "got a raw block, expected one only with profile: raw");
-    if (const v1::Profile* profile = EffectiveProfile(service); profile != nullptr)
+    if (const v1::Profile* profile = EffectiveProfile(service); profile != nullptr) {
       Duplicates(service, *profile, path + ".duplicate");
+      Counted(service, *profile, path + ".negative_replies");
+    }
     if (service.has_raw()) Block(service.raw(), path + ".raw.");
   }
 
   // `path` ends before a key: "services[0].raw.".
   void Block(const v1::Profile& profile, const std::string& path) {
-    const uint32_t length = profile.request_length(), reply_length = profile.reply_length();
-    if (length != 0 && reply_length != 0 && length != reply_length)
-      Add(path + "reply_length", absl::StrCat("got ", reply_length, ", expected request_length, which is ", length,
-                                              " (a reply repeats the request's bytes)"));
+    const uint32_t length = profile.request_length();
+    Pairing(profile, path);
     Mask(profile.mask(), length, "request_length, which is ", path + "mask");
     if (!profile.mask().empty() && profile.mask().find_first_not_of('0') == std::string::npos)
       Add(path + "mask", "got only zeros, expected a bit that counts");
     Matches(profile.requests(), path + "requests");
     Matches(profile.replies(), path + "replies");
+    Marks(profile, path);
     Operations(profile, path + "operations");
     NegativeReplies(profile, path + "negative_replies");
     if (profile.has_numbers() && profile.one_datagram())
@@ -70,6 +74,119 @@ class ProfileChecker : Checks {
   }
 
  private:
+  using Steps = google::protobuf::RepeatedPtrField<v1::Step>;
+
+  static bool EndsInValue(const Steps& steps) { return !steps.empty() && steps.rbegin()->ber() == v1::BER_VALUE; }
+
+  void Paths(const v1::Profile& profile, const std::string& path) {
+    const bool bytes = profile.request_length() != 0, value = EndsInValue(profile.path());
+    Path(profile.path(), path + "path");
+    Path(profile.reply_path(), path + "reply_path");
+    if (profile.path_size() == 0 && profile.reply_path_size() > 0)
+      Add(path + "reply_path", "got steps, expected none without a path");
+    if (profile.path_size() > 0 && profile.reply_path_size() > 0 && value != EndsInValue(profile.reply_path()))
+      Add(path + "reply_path", "got another end than the path's, expected ber: value at the end of both or of neither");
+    if (profile.path_size() > 0 && !bytes && !value)
+      Add(path + "path", "got steps to nothing, expected request_length and reply_length, or ber: value at the end");
+    if (bytes && value)
+      Add(path + "request_length",
+          absl::StrCat("got ", profile.request_length(), ", expected none with ber: value at the end of the path"));
+  }
+
+  void Path(const Steps& steps, const std::string& path) {
+    for (int i = 0; i < steps.size(); ++i) {
+      const v1::Step& step = steps[i];
+      const std::string entry = absl::StrCat(path, "[", i, "]");
+      if ((step.skip() > 0) + (step.length() > 0) + (step.ber() != v1::BER_UNSPECIFIED) != 1)
+        Add(entry, "got another number, expected one of skip, length and ber");
+      if (step.length() == 3) Add(entry + ".length", "got 3, expected a length of 1, 2 or 4 bytes");
+      if ((step.little_endian() || step.add() != 0) && step.length() == 0)
+        Add(entry, "got little_endian or add, expected them beside a length only");
+      if (step.ber() == v1::BER_VALUE && i + 1 < steps.size())
+        Add(entry + ".ber", "got \"value\", expected it at the path's end");
+    }
+  }
+
+  void Tokens(const v1::Profile& profile, const std::string& path) {
+    for (int i = 0; i < profile.tokens_size(); ++i) {
+      const v1::Token& token = profile.tokens(i);
+      const std::string entry = absl::StrCat(path, "[", i, "]");
+      if (token.header().size() > HR_TOKEN_NAME_BYTES)
+        Add(entry + ".header", absl::StrCat("got ", Quote(token.header()), ", expected at most ", HR_TOKEN_NAME_BYTES, " letters"));
+      if (token.short_().size() > 1)
+        Add(entry + ".short", absl::StrCat("got ", Quote(token.short_()), ", expected one letter"));
+    }
+  }
+
+  // The kernel has one mark for all matches of a direction.
+  void After(const v1::Match& match, int steps, uint32_t& mark, const std::string& path) {
+    if (match.after() == 0) return;
+    if (match.after() > static_cast<uint32_t>(steps))
+      Add(path + ".after", absl::StrCat("got ", match.after(), ", expected at most the path's steps, which are ", steps));
+    else if (mark != 0 && mark != match.after())
+      Add(path + ".after", absl::StrCat("got ", match.after(), ", expected 0 or ", mark, ", which another match has"));
+    mark = match.after();
+  }
+
+  void Marks(const v1::Profile& profile, const std::string& path) {
+    const int steps = profile.path_size();
+    const int reply_steps = profile.reply_path_size() > 0 ? profile.reply_path_size() : steps;
+    uint32_t request_mark = 0, reply_mark = 0;
+    for (int i = 0; i < profile.requests_size(); ++i)
+      After(profile.requests(i), steps, request_mark, absl::StrCat(path, "requests[", i, "]"));
+    for (int i = 0; i < profile.operations_size(); ++i)
+      for (int j = 0; j < profile.operations(i).match_size(); ++j)
+        After(profile.operations(i).match(j), steps, request_mark, absl::StrCat(path, "operations[", i, "].match[", j, "]"));
+    for (int i = 0; i < profile.replies_size(); ++i)
+      After(profile.replies(i), reply_steps, reply_mark, absl::StrCat(path, "replies[", i, "]"));
+    for (int i = 0; i < profile.negative_replies_size(); ++i)
+      for (int j = 0; j < profile.negative_replies(i).match_size(); ++j)
+        After(profile.negative_replies(i).match(j), reply_steps, reply_mark,
+              absl::StrCat(path, "negative_replies[", i, "].match[", j, "]"));
+  }
+
+  // The service's choice of the profile's named negative replies.
+  void Counted(const v1::Service& service, const v1::Profile& profile, const std::string& path) {
+    std::vector<std::string> names = {kNoNegativeReply};
+    for (const v1::NegativeReply& reply : profile.negative_replies())
+      if (!reply.name().empty() && !Contains(names, reply.name())) names.push_back(reply.name());
+    for (int i = 0; i < service.negative_replies_size(); ++i) {
+      const std::string& name = service.negative_replies(i);
+      if (name.empty() || Contains(names, name)) continue;
+      Add(absl::StrCat(path, "[", i, "]"), absl::StrCat("got ", Quote(name), ", expected one of ", absl::StrJoin(names, ", ")));
+    }
+  }
+
+  // One thing pairs replies with requests, or there are none to pair.
+  void Pairing(const v1::Profile& profile, const std::string& path) {
+    const uint32_t length = profile.request_length(), reply_length = profile.reply_length();
+    const bool bytes = length != 0 || reply_length != 0, value = EndsInValue(profile.path());
+    const int kinds = (bytes || value) + (profile.tokens_size() > 0) + profile.by_socket() + profile.one_way() + profile.flow();
+    if (kinds == 0)
+      return Add(path + "request_length",
+                 "got nothing that pairs a reply with its request, expected request_length and reply_length, a path to ber: value, "
+                 "or one of tokens, by_socket, one_way and flow");
+    if (kinds > 1) {
+      const char* key = profile.flow()        ? "flow"
+                        : profile.one_way()   ? "one_way"
+                        : profile.by_socket() ? "by_socket"
+                                              : "tokens";
+      return Add(path + key,
+                 "got it beside another way to pair, expected one of request_length and reply_length, a path to ber: value, "
+                 "tokens, by_socket, one_way and flow");
+    }
+    Paths(profile, path);
+    Tokens(profile, path + "tokens");
+    if (length != reply_length)
+      Add(path + "reply_length", absl::StrCat("got ", reply_length, ", expected request_length, which is ", length,
+                                              " (a reply repeats the request's bytes)"));
+    if (!profile.one_way() && !profile.flow()) return;
+    if (profile.requests_size() + profile.operations_size() + profile.replies_size() + profile.negative_replies_size() == 0)
+      return;
+    Add(path + (profile.flow() ? "flow" : "one_way"),
+        "got \"true\", expected no requests, operations, replies and negative_replies beside it: every datagram is forwarded once");
+  }
+
   // A client takes half of the round trip for the way back. An answer that waited for a hedge, or came another
   // way, makes that half wrong by up to the delay, and sets the clock by it.
   void Ntp(const v1::Service& service, const std::string& path) {
@@ -168,6 +285,10 @@ class ProfileChecker : Checks {
 };
 
 }  // namespace
+
+bool IsPortOfOneWay(uint32_t port) {
+  return std::find(std::begin(kOneWayPorts), std::end(kOneWayPorts), port) != std::end(kOneWayPorts);
+}
 
 void CheckProfile(const v1::Profile& profile, const Locations& locations, Diagnostics& errors) {
   ProfileChecker(locations, errors).Block(profile, "");

@@ -34,7 +34,7 @@ v1::Config Load(absl::string_view text, Locations& locations, Diagnostics& error
   v1::Config config;
   if (!Decode(text, config, locations, errors)) return config;
   Check(config, locations, errors);
-  Complete(config);
+  Complete(config, locations);
   if (key_files == KeyFiles::kRead) ReadKeyFiles(config, locations, errors);
   return config;
 }

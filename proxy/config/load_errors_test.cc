@@ -162,14 +162,15 @@ constexpr Row kRows[] = {
     {"DnsWithRawBlock", "profile: raw", "profile: dns",
      R"(25:10: services[1].raw: got a raw block, expected one only with profile: raw)"},
     {"RawLengthTooLong", "request_length: 4", "request_length: 17",
-     R"(25:46: services[1].raw.request_length: got "17", expected a whole number between 1 and 16)"},
+     R"(25:46: services[1].raw.request_length: got "17", expected a whole number between 0 and 16)"},
     {"RawOffsetTooLarge", "request_offset: 0", "request_offset: 1480",
      R"(25:27: services[1].raw.request_offset: got "1480", expected a whole number between 0 and 1024)"},
     {"RawLengthsDiffer", "reply_length: 4", "reply_length: 8",
      R"(25:80: services[1].raw.reply_length: got 8, expected request_length, which is 4 (a reply repeats the )"
      R"(request's bytes))"},
-    {"RawKeyMissing", "reply_offset: 0, ", "",
-     R"(25:10: services[1].raw.reply_offset: the key is missing, expected a whole number between 0 and 1024)"},
+    {"RawLengthMissing", ", reply_length: 4", "",
+     R"(25:10: services[1].raw.reply_length: got 0, expected request_length, which is 4 (a reply repeats the )"
+     R"(request's bytes))"},
     {"MetricsNotLoopback", "listen: \"127.0.0.1:9464\"", "listen: \"0.0.0.0:9464\"",
      R"(5:19: metrics.listen: got "0.0.0.0:9464", expected a loopback address and port such as 127.0.0.1:9464 or )"
      R"([::1]:9464, or "" for none (metrics are served on this host only))"},

@@ -57,6 +57,7 @@ struct ServiceSpec {
   uint64_t election_timeout_ns = 0;
   uint64_t suspect_min_ns = 0;
   uint64_t suspect_max_ns = 0;
+  uint64_t flow_timeout_ns = 0;  // of a profile with flows
   uint32_t attempts = 2;
   uint32_t budget_ppm = 50'000;
   uint32_t budget_burst = 50;

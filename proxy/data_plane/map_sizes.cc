@@ -7,6 +7,7 @@
 #include "bpf/abi/announce_abi.h"
 #include "bpf/abi/trace_abi.h"
 #include "bpf/proxy/choose.h"
+#include "bpf/proxy/locate.h"
 
 namespace hedgerow {
 namespace {
@@ -71,6 +72,7 @@ std::vector<MapSize> MapSizes(const MapBounds& bounds, uint32_t cpus) {
       Hash("backend_ids", HR_MAX_BACKENDS, sizeof(hr_endpoint), sizeof(uint32_t)),
       Hash("clusters", 2 * HR_MAX_SERVICES, sizeof(uint64_t), sizeof(hr_cluster)),
       PerCpu("choice_views", 1, sizeof(hr_choice_view), cpus),
+      PerCpu("locating", 1, sizeof(hr_locating), cpus),
       PerCpu("announcements", 1, sizeof(hr_announcement), cpus),
       Array("trace_rings", 1, sizeof(uint64_t)),
       PerCpu("stats", HR_MAX_SERVICES + 1, sizeof(hr_stats), cpus),

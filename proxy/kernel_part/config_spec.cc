@@ -95,6 +95,7 @@ absl::StatusOr<hr_service_config> MakeConfig(const DataPlaneSpec& all, const Ser
   config.retention_ns = spec.retention_ns;
   config.suspect_min_ns = spec.suspect_min_ns;
   config.suspect_max_ns = std::max(spec.suspect_max_ns, spec.suspect_min_ns);
+  config.flow_timeout_ns = spec.flow_timeout_ns;
   config.delay_ns = spec.delay_ns;
   config.budget_ppm = spec.budget_ppm;
   config.budget_burst = spec.budget_burst;

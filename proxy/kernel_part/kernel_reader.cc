@@ -143,7 +143,8 @@ absl::StatusOr<BackendSnapshot> KernelReader::ReadBackend(const ServiceSpec& ser
   backend.p95_ns = memory_.tuning.At<hr_backend_tuning>(spec.id)->p95_ns;
   // As the programs will find when something is sent to it.
   if (backend.health != HR_HEALTHY &&
-      hr_has_rested(state, hr_suspicion_timeout_ns(&config, backend.p95_ns), NowNs()))
+      (hr_has_rested(state, hr_suspicion_timeout_ns(&config, backend.p95_ns), NowNs()) ||
+       hr_error_is_old(&config, state, NowNs())))
     backend.health = HR_HEALTHY;
   if (!histograms) return backend;
   Histogram held_back, pauses;

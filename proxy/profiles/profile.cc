@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/string_view.h"
 #include "proxy/config/built_in_profiles.h"
@@ -38,6 +39,64 @@ hr_field MakeField(uint32_t offset, uint32_t length, const std::string& mask = "
   return field;
 }
 
+// One-way first: a configuration may get it beside what it says itself (Complete in config/check.h).
+hr_pairing PairingOf(const v1::Profile& words) {
+  if (words.one_way()) return HR_PAIR_ONE_WAY;
+  if (words.flow()) return HR_PAIR_FLOW;
+  if (words.by_socket()) return HR_PAIR_SOCKET;
+  if (words.path_size() > 0) return HR_PAIR_PATH;
+  return words.tokens_size() > 0 ? HR_PAIR_TOKENS : HR_PAIR_BYTES;
+}
+
+hr_path MakePath(const google::protobuf::RepeatedPtrField<v1::Step>& steps) {
+  hr_path path{};
+  for (const v1::Step& words : steps) {
+    hr_step& step = path.steps[path.count++];
+    step.bytes = static_cast<uint8_t>(words.length() > 0 ? words.length() : words.skip());
+    step.kind = words.length() > 0             ? HR_STEP_LENGTH
+                : words.ber() == v1::BER_SKIP  ? HR_STEP_BER_SKIP
+                : words.ber() == v1::BER_ENTER ? HR_STEP_BER_ENTER
+                : words.ber() == v1::BER_VALUE ? HR_STEP_BER_VALUE
+                                               : HR_STEP_SKIP;
+    step.little_endian = words.little_endian() ? 1 : 0;
+    step.add = static_cast<int16_t>(words.add());
+  }
+  return path;
+}
+
+hr_token MakeToken(const v1::Token& words) {
+  const std::string name = absl::AsciiStrToLower(words.header());
+  const std::string parameter = absl::AsciiStrToLower(words.parameter());
+  hr_token token{};
+  token.name[0] = Word(name);
+  if (name.size() > sizeof(uint64_t)) token.name[1] = Word(absl::string_view(name).substr(sizeof(uint64_t)));
+  token.name_bytes = static_cast<uint8_t>(name.size());
+  token.parameter = Word(parameter);
+  token.parameter_bytes = static_cast<uint8_t>(parameter.size());
+  if (!words.short_().empty()) token.short_name = static_cast<uint8_t>(words.short_()[0]);
+  return token;
+}
+
+// How many steps stand before the place that matches with `after` count from.
+void NoteMark(const Matches& matches, hr_path& path) {
+  for (const v1::Match& match : matches)
+    if (match.after() > 0) path.mark = static_cast<uint8_t>(match.after());
+}
+
+// Where the correlation bytes have no fixed place.
+void AddPlaces(const v1::Profile& words, hr_profile& profile) {
+  profile.request_path = MakePath(words.path());
+  profile.reply_path = MakePath(words.reply_path_size() > 0 ? words.reply_path() : words.path());
+  NoteMark(words.requests(), profile.request_path);
+  for (const v1::Operation& operation : words.operations()) NoteMark(operation.match(), profile.request_path);
+  NoteMark(words.replies(), profile.reply_path);
+  for (const v1::NegativeReply& reply : words.negative_replies()) NoteMark(reply.match(), profile.reply_path);
+  for (const v1::Token& token : words.tokens()) profile.tokens[profile.token_count++] = MakeToken(token);
+  // What is located has a length of its own, and a trace shows all of it.
+  if (profile.request_correlation.pairing >= HR_PAIR_PATH && words.request_length() == 0)
+    profile.request_correlation.length = profile.reply_correlation.length = HR_CORRELATION_BYTES;
+}
+
 hr_match MakeMatch(const v1::Match& words) {
   const std::string bytes = words.text().empty() ? absl::HexStringToBytes(words.bytes()) : words.text();
   hr_match match{};
@@ -45,7 +104,7 @@ hr_match MakeMatch(const v1::Match& words) {
   match.bytes = static_cast<uint8_t>(bytes.size());
   match.mask = Word(words.mask().empty() ? Ones(bytes.size()) : absl::HexStringToBytes(words.mask()));
   match.value = Word(bytes) & match.mask;
-  match.flags = words.negated() ? HR_MATCH_NOT : 0;
+  match.flags = static_cast<uint8_t>((words.negated() ? HR_MATCH_NOT : 0) | (words.after() > 0 ? HR_MATCH_AT_MARK : 0));
   return match;
 }
 
@@ -85,8 +144,11 @@ void AddOperations(const v1::Service& service, const v1::Profile& words, hr_prof
   profile.operation_match_count = 1;
 }
 
-void AddNegativeReplies(const v1::Profile& words, hr_profile& profile) {
+void AddNegativeReplies(const v1::Service& service, const v1::Profile& words, hr_profile& profile) {
+  const auto& counted = service.negative_replies();
   for (const v1::NegativeReply& reply : words.negative_replies()) {
+    const bool chosen = std::find(counted.begin(), counted.end(), reply.name()) != counted.end();
+    if (!counted.empty() && !reply.name().empty() && !chosen) continue;
     const hr_match& match =
         AddAlternative(profile.nack_matches, profile.nack_match_count, HR_NACK_MATCHES, reply.match());
     if (reply.leader_offset() == 0) continue;
@@ -104,8 +166,11 @@ hr_profile ProfileOf(const v1::Service& service) {
   if (effective == nullptr) return {};
   const v1::Profile& words = *effective;
   hr_profile profile{};
+  const hr_pairing pairing = PairingOf(words);
   profile.request_correlation = MakeField(words.request_offset(), words.request_length(), words.mask());
   profile.reply_correlation = MakeField(words.reply_offset(), words.reply_length(), words.mask());
+  profile.request_correlation.pairing = profile.reply_correlation.pairing = pairing;
+  AddPlaces(words, profile);
   profile.request_min_bytes =
       static_cast<uint16_t>(std::max(words.min_bytes(), words.request_offset() + words.request_length()));
   profile.reply_min_bytes =
@@ -113,7 +178,7 @@ hr_profile ProfileOf(const v1::Service& service) {
   for (int i = 0; i < words.requests_size(); ++i) profile.request_matches[i] = MakeMatch(words.requests(i));
   for (int i = 0; i < words.replies_size(); ++i) profile.reply_matches[i] = MakeMatch(words.replies(i));
   AddOperations(service, words, profile);
-  AddNegativeReplies(words, profile);
+  AddNegativeReplies(service, words, profile);
   profile.pushback_offset = static_cast<uint16_t>(words.pushback_offset());
   profile.one_datagram = words.one_datagram() ? 1 : 0;
   if (words.echo_dns_question()) profile.echo = HR_ECHO_DNS_QUESTION;

@@ -44,6 +44,7 @@ ServiceSpec MakeService(const v1::Service& service, const Topology::ServicePath&
   spec.retention_ns = static_cast<uint64_t>(service.retention_ns());
   spec.election_timeout_ns = static_cast<uint64_t>(service.election_timeout_ns());
   spec.suspect_min_ns = static_cast<uint64_t>(service.suspect_min_ns());
+  spec.flow_timeout_ns = static_cast<uint64_t>(service.flow_timeout_ns());
   spec.suspect_max_ns = static_cast<uint64_t>(service.suspect_max_ns());
   spec.attempts = service.attempts();
   spec.budget_ppm = service.budget_ppm();

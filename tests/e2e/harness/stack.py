@@ -14,8 +14,11 @@ from deploy.lab.servers import DNS_SERVERS, OTHER_SERVERS, Server, ask
 from harness.echo import EchoServer
 from harness.node import NodeStub
 from harness.product import Product
+from harness.recipes import RadiusServer, SipServer, Snmpd
+from harness.unpaired import SessionServer, SinkServer
 
-SERVERS = {**DNS_SERVERS, **OTHER_SERVERS, "echo": EchoServer, "node": NodeStub}
+SERVERS = {**DNS_SERVERS, **OTHER_SERVERS, "echo": EchoServer, "node": NodeStub, "sessions": SessionServer, "sink": SinkServer,
+           "radius": RadiusServer, "sip": SipServer, "snmpd": Snmpd}
 
 
 class Stack:

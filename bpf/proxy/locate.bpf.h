@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * The same in the kernel programs, for profiles whose correlation bytes have no fixed place (locate.h): the payload is
+ * copied out of the packet first. Profiles with fixed places call nothing here. A
+ * path costs about a match for each step, tokens some nanoseconds for each byte up to the last one, 1,024 at most.
+ */
+#pragma once
+
+#include "bpf/net/parse.bpf.h"
+#include "bpf/proxy/config.bpf.h"
+#include "bpf/proxy/locate.h"
+
+/* A program is not interrupted by another on its CPU. */
+HR_PER_CPU(locating, 1, struct hr_locating);
+
+HR_INLINE struct hr_locating *hr_the_locating(void) {
+  __u32 zero = 0;
+
+  return bpf_map_lookup_elem(&locating, &zero);
+}
+
+/* Where matches count from that do not count from the payload's beginning, as it was located last. */
+HR_GLOBAL __u32 hr_located_mark(void) {
+  struct hr_locating *in = hr_the_locating();
+
+  return in ? in->located.mark : 0;
+}
+
+struct hr_scan_context {
+  struct hr_locating *in;
+};
+
+/* All that changes from step to step stands in a map: see the note on bpf_loop in answer.bpf.h. */
+static long hr_scan_step(__u32 step, struct hr_scan_context *context) {
+  __u64 place = HR_UDP_HEADER_BYTES + (__u64)step;
+
+  HR_KEEP_BOUND(place);
+  if (place >= HR_PARKED_L4_BYTES) return 1;
+  return hr_scan_byte(&context->in->scan, context->in->tokens, context->in->copy.l4[place]);
+}
+
+/*
+ * Locates the correlation bytes in a packet, or in what an ICMP error quotes of one, and leaves them in hr_locating.located. -1:
+ * they are not there. One function with a small frame: with the reply program's and its callback's it takes all of the 512
+ * bytes of stack that Linux 6.1 counts for a chain of calls.
+ */
+HR_GLOBAL int hr_locate(struct __sk_buff *skb, __u32 config_id, __u32 payload_offset, __u32 payload_bytes, __u32 is_reply) {
+  struct hr_service_config *config = hr_config_of(config_id);
+  struct hr_scan_context context = {.in = hr_the_locating()};
+  struct hr_locating *in = context.in;
+  __u64 bytes = payload_bytes;
+  __u32 pairing;
+
+  if (!config || !in) return -1;
+  if (bytes > HR_LOCATE_LAST - HR_UDP_HEADER_BYTES) bytes = HR_LOCATE_LAST - HR_UDP_HEADER_BYTES;
+  bytes--; /* one comparison for both bounds, as in hr_read_correlation() */
+  HR_KEEP_BOUND(bytes);
+  if (bytes >= HR_LOCATE_LAST - HR_UDP_HEADER_BYTES) return -1;
+  HR_KEEP_BOUND(bytes);
+  bytes++;
+  if (bpf_skb_load_bytes(skb, payload_offset, in->copy.l4 + HR_UDP_HEADER_BYTES, bytes)) return -1;
+  pairing = config->profile.request_correlation.pairing;
+  if (pairing == HR_PAIR_PATH)
+    return is_reply ? hr_follow_path(&in->copy, bytes, &config->profile.reply_path, &config->profile.reply_correlation, &in->located)
+                    : hr_follow_path(&in->copy, bytes, &config->profile.request_path, &config->profile.request_correlation,
+                                     &in->located);
+  if (pairing != HR_PAIR_TOKENS) return -1;
+  in->tokens[0] = config->profile.tokens[0];
+  in->tokens[1] = config->profile.tokens[1];
+  hr_scan_begin(&in->scan, config->profile.token_count);
+  bpf_loop(bytes < HR_SCAN_BYTES ? bytes : HR_SCAN_BYTES, hr_scan_step, &context, 0);
+  return hr_scan_result(&in->scan, &in->located);
+}

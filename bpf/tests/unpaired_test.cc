@@ -1,0 +1,322 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// Profiles without correlation bytes: one-way protocols, flows of clients that stay with one backend, and pairing by the
+// client's socket alone. Times are set forward; nothing here waits.
+#include <netinet/in.h>
+
+#include <cstring>
+
+#include "bpf/tests/checksum.h"
+#include "bpf/tests/kernel_fixture.h"
+#include "proxy/profiles/profile_test.h"
+
+namespace hedgerow::packets {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Pair;
+
+constexpr uint8_t kA = 1u << 0, kB = 1u << 1, kC = 1u << 2;
+
+class UnpairedTest : public PacketTest {
+ protected:
+  // Service raw4 with another profile. The fixture puts it back.
+  void Use(const hr_profile& profile) {
+    std::memcpy(const_cast<hr_profile*>(&ServiceConfig(kRaw4Service).profile), &profile, sizeof(profile));
+    ServiceConfig(kRaw4Service).flow_timeout_ns = 300 * kSecond;
+  }
+  RunResult Send(uint16_t port = kClientPort, const Bytes& payload = Text("line")) {
+    const RunResult run = Split(PacketBuilder(kClient4, kRaw4).Udp(port, kRawPort, payload).Build());
+    EXPECT_EQ(run.verdict, kRedirected);
+    EXPECT_EQ(ChecksumFault(run.packet), "");
+    return run;
+  }
+  std::string SentTo(uint16_t port = kClientPort) { return Read(Send(port).packet).destination; }
+  RunResult Answer(const char* from, uint16_t port = kClientPort, const Bytes& payload = Text("answer")) {
+    return Reply(PacketBuilder(from, kClient4).Udp(kRawPort, port, payload).Build());
+  }
+  RunResult Unreachable(const char* backend, uint16_t port = kClientPort) {
+    const Bytes quote = Layer3(PacketBuilder(kClient4, backend).Udp(port, kRawPort, Text("line")).Build());
+    return Reply(PacketBuilder(backend, kClient4).IcmpError(3, 3, quote).Build());
+  }
+  void LeadBy(const char* backend) { ASSERT_TRUE(plane().policy().PinLeader("raw4", backend).ok()); }
+  void TearDown() override {
+    if (!IsSkipped() && !HasFatalFailure()) EXPECT_TRUE(plane().policy().UnpinLeader("raw4").ok());
+    PacketTest::TearDown();
+  }
+};
+
+// ---- One way -----------------------------------------------------------------------------------------------------
+
+class OneWayTest : public UnpairedTest {
+ protected:
+  void SetUp() override {
+    UnpairedTest::SetUp();
+    if (!IsSkipped() && !HasFatalFailure()) Use(BuiltInProfile("one-way"));
+  }
+};
+
+TEST_F(OneWayTest, EachDatagramIsForwardedOnceToTheLeader) {
+  for (int i = 0; i < 3; ++i) {
+    const RunResult run = Send();
+    EXPECT_EQ(Read(run.packet).destination, kA4);
+    EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("raw4.requests", 1), Pair("raw4.passed_through", 1),
+                                                  Pair("raw4:one_way", 1)));
+  }
+  EXPECT_EQ(VisitAll().size(), 0u) << "nothing waits";
+  Clones(HR_MARK_HEDGE, 0);
+}
+
+TEST_F(OneWayTest, SilenceSaysNothing) {
+  SentTo();
+  Advance(1000 * kSecond);
+  EXPECT_EQ(SentTo(), kA4);
+  EXPECT_EQ(BackendState(kRaw4A).health, HR_HEALTHY);
+  EXPECT_EQ(BackendState(kRaw4A).wait_since, 0u);
+}
+
+TEST_F(OneWayTest, AnUnreachablePortMovesTheDatagramsAndTheClientHearsNothing) {
+  SentTo();
+  const RunResult error = Unreachable(kA4);
+  EXPECT_EQ(error.verdict, kDropped);
+  EXPECT_THAT(error.changes, UnorderedElementsAre(Pair("raw4.nacks_swallowed", 1), Pair("raw4:nack", 1),
+                                                  Pair("raw4.suspected", 1)));
+  EXPECT_EQ(BackendState(kRaw4A).health, HR_DOWN);
+  for (int i = 0; i < 40; ++i) {
+    const RunResult run = Send();
+    ASSERT_NE(Read(run.packet).destination, kA4) << "no line is spent on a probe";
+    EXPECT_EQ(run.changes.at("raw4.failover_sends"), 1);
+  }
+}
+
+TEST_F(OneWayTest, TheLastUnreachablePortReachesTheClient) {
+  SentTo();
+  for (const uint32_t backend : {kRaw4B, kRaw4C}) {
+    BackendState(backend).health = HR_DOWN;
+    BackendState(backend).health_since_ns = NowNs();
+  }
+  const RunResult error = Unreachable(kA4);
+  EXPECT_EQ(error.verdict, kRedirected);
+  EXPECT_EQ(error.changes.at("raw4.icmp_translated"), 1);
+}
+
+TEST_F(OneWayTest, AnErrorCountsForEightElectionTimeouts) {
+  SentTo();
+  Unreachable(kA4);
+  Advance(8 * 40 * kSecond - kSecond);
+  EXPECT_NE(SentTo(), kA4);
+  Advance(2 * kSecond);
+  EXPECT_EQ(SentTo(), kA4);
+  EXPECT_EQ(BackendState(kRaw4A).health, HR_HEALTHY);
+  Unreachable(kA4);
+  EXPECT_NE(SentTo(), kA4) << "the next error counts as long again";
+}
+
+TEST_F(OneWayTest, AnErrorAboutAnotherServicesRequestDoesNotAgeLikeThat) {
+  BackendState(kDns4A).health = HR_DOWN;
+  BackendState(kDns4A).health_since_ns = NowNs();
+  Advance(1000 * kSecond);
+  Split(DnsRequest4(1));
+  EXPECT_EQ(BackendState(kDns4A).health, HR_DOWN) << "a request's answer says when it is back";
+}
+
+TEST_F(OneWayTest, ItGoesToTheNewLeader) {
+  LeadBy("b");
+  EXPECT_EQ(SentTo(), kB4);
+}
+
+TEST_F(OneWayTest, WhatABackendSendsAllTheSameReachesTheClientAndShowsThatItLives) {
+  SentTo();
+  Unreachable(kA4);
+  const RunResult run = Answer(kA4);
+  EXPECT_EQ(run.verdict, kRedirected);
+  EXPECT_EQ(Read(run.packet).source, kRaw4);
+  EXPECT_EQ(BackendState(kRaw4A).health, HR_HEALTHY);
+}
+
+TEST_F(OneWayTest, ADryRunSteersNothing) {
+  ServicePolicy(kRaw4Service).switches = HR_SWITCH_DRY_RUN;
+  SentTo();
+  EXPECT_EQ(Unreachable(kA4).verdict, kRedirected) << "the error is the client's";
+  const RunResult run = Send();
+  EXPECT_EQ(Read(run.packet).destination, kA4);
+  EXPECT_EQ(run.changes.at("raw4.would_fail_over"), 1);
+}
+
+// ---- Flows -------------------------------------------------------------------------------------------------------
+
+class FlowTest : public UnpairedTest {
+ protected:
+  void SetUp() override {
+    UnpairedTest::SetUp();
+    if (!IsSkipped() && !HasFatalFailure()) Use(BuiltInProfile("flow"));
+  }
+  void MakeDown(uint32_t backend, uint64_t ago_ns = 0) {
+    BackendState(backend).health = HR_DOWN;
+    BackendState(backend).health_since_ns = NowNs() - ago_ns;
+  }
+};
+
+TEST_F(FlowTest, TheFirstDatagramOfASocketBeginsAFlowAtTheLeader) {
+  const RunResult first = Send();
+  EXPECT_EQ(Read(first.packet).destination, kA4);
+  EXPECT_THAT(first.changes, UnorderedElementsAre(Pair("raw4.requests", 1), Pair("raw4.passed_through", 1),
+                                                  Pair("raw4:flow", 1), Pair("raw4.flows", 1)));
+  EXPECT_FALSE(Send().changes.contains("raw4.flows"));
+  EXPECT_TRUE(Send(kClientPort + 1).changes.contains("raw4.flows")) << "another socket";
+  Clones(HR_MARK_HEDGE, 0);
+}
+
+TEST_F(FlowTest, ANewLeaderGetsNewFlowsOnly) {
+  EXPECT_EQ(SentTo(1000), kA4);
+  LeadBy("b");
+  EXPECT_EQ(SentTo(2000), kB4);
+  EXPECT_EQ(SentTo(1000), kA4);
+  LeadBy("c");
+  EXPECT_EQ(SentTo(1000), kA4);
+  EXPECT_EQ(SentTo(2000), kB4);
+}
+
+TEST_F(FlowTest, ADrainedBackendKeepsItsFlows) {
+  EXPECT_EQ(SentTo(1000), kA4);
+  ServicePolicy(kRaw4Service).drained = kA;
+  EXPECT_EQ(SentTo(1000), kA4);
+  EXPECT_NE(SentTo(2000), kA4);
+}
+
+TEST_F(FlowTest, SilenceMakesTheBackendSuspectAndThenMovesItsFlows) {
+  EXPECT_EQ(SentTo(1000), kA4);
+  Advance(41 * kSecond);  // suspect_min is 40 s here
+  EXPECT_NE(SentTo(2000), kA4) << "a new flow of the client that waits goes to another backend";
+  EXPECT_EQ(SentTo(1000), kA4) << "it may still be alive";
+  Advance(41 * kSecond);  // and so is the election timeout
+  const RunResult moved = Send(1000);
+  const std::string to = Read(moved.packet).destination;
+  EXPECT_NE(to, kA4);
+  EXPECT_EQ(moved.changes.at("raw4.flows_moved"), 1);
+  EXPECT_FALSE(moved.changes.contains("raw4.flows"));
+  EXPECT_EQ(SentTo(1000), to);
+}
+
+TEST_F(FlowTest, AServerThatAnswersAnyClientIsNotSilent) {
+  SentTo(1000);
+  SentTo(2000);
+  Advance(30 * kSecond);
+  EXPECT_EQ(Answer(kA4, 2000).verdict, kRedirected);
+  Advance(30 * kSecond);
+  EXPECT_EQ(SentTo(1000), kA4);
+  EXPECT_EQ(BackendState(kRaw4A).health, HR_HEALTHY);
+}
+
+TEST_F(FlowTest, TheFormerBackendIsOutOfTheConversation) {
+  SentTo();
+  Unreachable(kA4);
+  const std::string to = SentTo();
+  ASSERT_NE(to, kA4);
+  const RunResult late = Answer(kA4);
+  EXPECT_EQ(late.verdict, kDropped);
+  EXPECT_THAT(late.changes, UnorderedElementsAre(Pair("raw4.losers_dropped", 1), Pair("raw4:loser", 1)));
+  EXPECT_EQ(Answer(to.c_str()).verdict, kRedirected);
+  EXPECT_EQ(BackendState(kRaw4A).health, HR_HEALTHY) << "but it lives";
+  EXPECT_EQ(SentTo(), to) << "and the flow stays where its state is by now";
+}
+
+TEST_F(FlowTest, AFlowMovesFromABackendThatIsRemoved) {
+  SentTo();
+  ServiceConfig(kRaw4Service).present = kB | kC;
+  const RunResult moved = Send();
+  EXPECT_NE(Read(moved.packet).destination, kA4);
+  EXPECT_EQ(moved.changes.at("raw4.flows_moved"), 1);
+}
+
+TEST_F(FlowTest, WhereAllAreDownAFlowStays) {
+  SentTo();
+  for (const uint32_t backend : {kRaw4A, kRaw4B, kRaw4C}) MakeDown(backend);
+  const RunResult run = Send();
+  EXPECT_EQ(Read(run.packet).destination, kA4);
+  EXPECT_FALSE(run.changes.contains("raw4.flows_moved"));
+}
+
+TEST_F(FlowTest, OneNewFlowInEightElectionTimeoutsTriesADownLeader) {
+  MakeDown(kRaw4A);
+  int tried = 0;
+  for (uint16_t port = 1; port < 100; ++port) tried += SentTo(port) == kA4;
+  EXPECT_EQ(tried, 0);
+  Advance(8 * 40 * kSecond);
+  for (uint16_t port = 101; port < 200; ++port) tried += SentTo(port) == kA4;
+  EXPECT_EQ(tried, 1);
+  EXPECT_EQ(Answer(kA4, 101).verdict, kRedirected) << "it answers its trial";
+  EXPECT_EQ(SentTo(201), kA4);
+}
+
+TEST_F(FlowTest, ASilentClientIsForgottenAfterTheFlowsTimeout) {
+  SentTo();
+  LeadBy("b");
+  Advance(200 * kSecond);
+  BackendState(kRaw4A).wait_since = 0;
+  EXPECT_EQ(SentTo(), kA4);
+  Advance(302 * kSecond);  // a flow's time is kept to within a second
+  const RunResult run = Send();
+  EXPECT_EQ(Read(run.packet).destination, kB4);
+  EXPECT_EQ(run.changes.at("raw4.flows"), 1);
+}
+
+TEST_F(FlowTest, AnswersReachASilentClientAsLongAsItsFlowIsKept) {
+  SentTo();
+  Advance(290 * kSecond);
+  EXPECT_EQ(Answer(kA4).verdict, kRedirected);
+  Advance(20 * kSecond);
+  EXPECT_EQ(Answer(kA4).verdict, kUntouched);
+}
+
+// ---- Pairing by the socket ---------------------------------------------------------------------------------------
+
+class BySocketTest : public UnpairedTest {
+ protected:
+  void SetUp() override {
+    UnpairedTest::SetUp();
+    if (!IsSkipped() && !HasFatalFailure()) Use(OwnProfile("{by_socket: true, one_datagram: true}"));
+  }
+  uint32_t Find(uint16_t port = kClientPort) { return FindRequest(kRaw4Service, kClient4, port, {}); }
+};
+
+TEST_F(BySocketTest, AnyAnswerToTheSocketAnswersItsRequest) {
+  EXPECT_THAT(Send().changes, UnorderedElementsAre(Pair("raw4.requests", 1)));
+  ASSERT_NE(Find(), 0u);
+  EXPECT_EQ(FireNow(Find()).at("raw4.hedges"), 1);
+  Clones(HR_MARK_HEDGE, 1);
+  const char* standby = PacketTest::SentTo(Find()) & kB ? kB4 : kC4;
+  EXPECT_EQ(Answer(standby, kClientPort, {}).verdict, kRedirected) << "an empty datagram is an answer";
+  EXPECT_EQ(Answer(kA4).verdict, kDropped);
+}
+
+TEST_F(BySocketTest, SocketsAreToldApart) {
+  Send(1000);
+  Send(2000);
+  EXPECT_EQ(Answer(kA4, 2000).changes.at("raw4.won_by_first"), 1);
+  EXPECT_EQ(StateOf(Find(1000)), HR_STATE_PENDING);
+}
+
+TEST_F(BySocketTest, ASecondRequestOfTheSocketIsForwardedOnceAndTheFirstStillWaits) {
+  Send(kClientPort, Text("one"));
+  const RunResult second = Send(kClientPort, Text("two"));
+  EXPECT_THAT(second.changes, Contains(Pair("raw4:key_busy", 1)));
+  EXPECT_EQ(StateOf(Find()), HR_STATE_PENDING);
+  EXPECT_EQ(Answer(kA4, kClientPort, Text("ONE")).verdict, kRedirected);
+  EXPECT_EQ(Answer(kA4, kClientPort, Text("TWO")).verdict, kRedirected) << "the same backend's, and nothing was hedged";
+}
+
+TEST_F(BySocketTest, TheNextRequestIsTrackedAndTheLosersAnswerToTheFormerIsDropped) {
+  Send(kClientPort, Text("one"));
+  FireNow(Find());
+  Clones(HR_MARK_HEDGE, 1);
+  const char* standby = PacketTest::SentTo(Find()) & kB ? kB4 : kC4;
+  Answer(standby, kClientPort, Text("ONE"));
+  EXPECT_THAT(Send(kClientPort, Text("two")).changes, UnorderedElementsAre(Pair("raw4.requests", 1)));
+  EXPECT_EQ(Answer(kA4, kClientPort, Text("ONE")).verdict, kDropped);
+  EXPECT_EQ(StateOf(Find()), HR_STATE_PENDING);
+  EXPECT_EQ(Answer(kA4, kClientPort, Text("TWO")).verdict, kRedirected);
+}
+
+}  // namespace
+}  // namespace hedgerow::packets
