@@ -157,7 +157,14 @@ HR_STATIC_ASSERT(sizeof(struct hr_parked) == 1536, "hr_parked is 1536 bytes");
 #define HR_FLOW_UDP_NS 10000000000ull
 
 /*
- * Key of the maps `flows` (UDP) and `connections` (TCP), both LRU: so that neither protocol's clients push the other's out. Two kinds
+ * A client that makes more than hr_load_config.flow_part new flows in a tick of 8.6 s has the others in `crowded_flows`: a map that
+ * is full forgets the flow that was silent longest, and a client that sends from ever new ports must not make it forget others'.
+ */
+#define HR_FLOW_TICK_SHIFT 33
+#define HR_FLOW_PARTS 4 /* of `flows`: what a client may make anew in a tick, and the size of `crowded_flows` */
+
+/*
+ * Key of the maps `flows`, `crowded_flows` (UDP) and `connections` (TCP), all LRU: so that neither protocol's clients push the other's out. Two kinds
  * share the latter: clients that may receive from a backend, and the backend of a client's connection.
  */
 enum hr_flow_kind {
@@ -284,8 +291,9 @@ struct hr_client {
   __u64 held;
   __s64 budget_micros; /* hedges earned and not paid; negative: it has used what others earned */
   __s32 retries_owed;
+  __u32 flows_tick; /* the time in which `flows_made` is counted, see HR_FLOW_TICK_SHIFT */
+  __u32 flows_made;
   __u32 pad0;
-  __u64 pad1;
 };
 HR_STATIC_ASSERT(sizeof(struct hr_client) == 32, "two in a cache line");
 
@@ -430,7 +438,7 @@ struct hr_load_config {
   __u64 min_delay_ns; /* smallest configured delay of all services: bounds how long a lap may be */
   __u16 announce_ports_be[HR_ANNOUNCE_PORTS]; /* where leaders are announced; 0 = unused */
   __u32 test_clock; /* 1 = tests set time forward in the wheel (bpf/proxy/time.bpf.h) */
-  __u32 pad;
+  __u32 flow_part;
   __u64 clock_tag; /* random; in its first HR_CLOCK_TAG_BYTES a locally administered unicast address, IEEE 802 section 8.4 */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_load_config) == 96, "hr_load_config is 96 bytes");

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Flows and fragments: what lets a reply find its VIP, a TCP connection keep its backend, and a later fragment
- * follow its first. Both maps are LRU and bounded; maps.bpf.h says which entry a full map forgets.
+ * follow its first. The maps are LRU and bounded; maps.bpf.h says which entry a full map forgets. A client that makes ever new
+ * flows makes only its like be forgotten.
  */
 #pragma once
 
@@ -43,8 +44,32 @@ HR_INLINE __u64 hr_flow_udp_ns(const struct hr_service_config *config) {
 }
 
 HR_INLINE struct hr_flow *hr_flow_look_up(struct hr_flow_key *key) {
+  struct hr_flow *flow;
+
   if (key->protocol == IPPROTO_TCP) return bpf_map_lookup_elem(&connections, key);
-  return bpf_map_lookup_elem(&flows, key);
+  flow = bpf_map_lookup_elem(&flows, key);
+  return flow || !READ_ONCE(hr_live.crowded) ? flow : bpf_map_lookup_elem(&crowded_flows, key);
+}
+
+/*
+ * Counts a new flow of a client. Has it made its part of them in this tick? CPUs that meet in a new tick may count it anew twice. Global:
+ * rare, with a stack of its own.
+ */
+HR_GLOBAL int hr_flow_is_crowded(__u32 client_index, __u64 now_ns) {
+  __u32 tick = now_ns >> HR_FLOW_TICK_SHIFT;
+  struct hr_client *client = bpf_map_lookup_elem(&clients, &client_index);
+
+  if (!client) return 0; /* TCP, which has no such map */
+  if (READ_ONCE(client->flows_tick) != tick) {
+    WRITE_ONCE(client->flows_made, 0);
+    WRITE_ONCE(client->flows_tick, tick);
+  }
+  if (READ_ONCE(client->flows_made) < load_config.flow_part) {
+    __sync_fetch_and_add(&client->flows_made, 1);
+    return 0;
+  }
+  if (!READ_ONCE(hr_live.crowded)) WRITE_ONCE(hr_live.crowded, 1);
+  return 1;
 }
 
 HR_INLINE struct hr_flow *hr_flow_find(struct hr_flow_key *key, __u64 lifetime_ns, __u64 now_ns) {
@@ -67,13 +92,17 @@ HR_INLINE int hr_flow_lately(__u64 event_ns, __u64 lifetime_ns, __u64 now_ns) {
   return event_ns && now_ns < event_ns + HR_FLOW_STAMP_NS + lifetime_ns;
 }
 
-/* Notes that the client may receive from the backend, and by which way; cheap when the flow is known. `what`: event and way. */
+/*
+ * Notes that the client may receive from the backend, and by which way; cheap when the flow is known. `what`: event and way.
+ * `client_index`: its place in `clients`, for datagrams; HR_NO_CLIENT for TCP.
+ */
 HR_INLINE void hr_flow_note(const struct hr_address *client, __u16 client_port_be, __u8 protocol, __u8 kind, __u16 id,
-                            __u32 value, __u32 what, __u64 now_ns) {
+                            __u32 value, __u32 what, __u32 client_index, __u64 now_ns) {
   __u32 event = HR_FLOW_EVENT(what);
   struct hr_flow_key key;
   struct hr_flow *known;
   struct hr_flow fresh = {.seen_ns = now_ns, .id = value, .way = HR_FLOW_WAY(what)};
+  long failed;
 
   hr_flow_key_of(&key, client, client_port_be, protocol, kind, id);
   known = hr_flow_look_up(&key);
@@ -89,9 +118,13 @@ HR_INLINE void hr_flow_note(const struct hr_address *client, __u16 client_port_b
   if (event == HR_FLOW_UNTRACKED) fresh.untracked_ns = now_ns;
   if (event == HR_FLOW_HEDGED) fresh.hedged_ns = now_ns;
   if (event == HR_FLOW_CLOSING) fresh.closing = 1;
-  if (protocol == IPPROTO_TCP ? bpf_map_update_elem(&connections, &key, &fresh, BPF_ANY)
-                              : bpf_map_update_elem(&flows, &key, &fresh, BPF_ANY))
-    hr_host_reason(HR_REASON_FLOW_FAILED);
+  if (protocol == IPPROTO_TCP)
+    failed = bpf_map_update_elem(&connections, &key, &fresh, BPF_ANY);
+  else if (hr_flow_is_crowded(client_index, now_ns))
+    failed = bpf_map_update_elem(&crowded_flows, &key, &fresh, BPF_ANY);
+  else
+    failed = bpf_map_update_elem(&flows, &key, &fresh, BPF_ANY);
+  if (failed) hr_host_reason(HR_REASON_FLOW_FAILED);
 }
 
 HR_INLINE void hr_fragment_key_of(struct hr_fragment_key *key, const struct hr_packet *packet) {

@@ -274,7 +274,7 @@ TEST_F(RouteTest, AnUplinkRouteIsForWhatNamesTheUplink) {
       EXPECT_THAT(*ListUplinkRoutes(), testing::Contains(bound));
       EXPECT_THAT(*ListVipRoutes(hr0_), testing::Contains(vip));
       const std::string address = vip.vip.ToString();
-      EXPECT_EQ(Shell(absl::StrCat("ip route get ", address, " oif eth0 | grep -q 'dev eth0 .*src ", vip.source.ToString(), "'")), 0);
+      EXPECT_EQ(Shell(absl::StrCat("ip route get ", address, " oif eth0 | grep -q 'dev eth0 .*src ", vip.source->ToString(), "'")), 0);
       EXPECT_EQ(Shell(absl::StrCat("ip neigh show dev eth0 nud permanent | grep -q '^", address, " '")), 0);
     }
     const auto listed = ListUplinkRoutes();
