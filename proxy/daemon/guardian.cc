@@ -64,6 +64,7 @@ void Guardian::OnFollowed(const net::NetworkEvents& events) {
     RepairAttachments();
     RepairClock();
   }
+  NoteProgramsBefore();  // a look may have listed the uplinks anew
   ServeBoundClients();
   UpdateProblems();
 }

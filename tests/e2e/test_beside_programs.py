@@ -75,8 +75,8 @@ def test_a_tcx_program_that_lets_packets_go_on_keeps_its_place(lab, servers, pro
     with foreign_tcx(lab.client, TC_ACT_UNSPEC, before=True):
         product.up(services=[product.service("dns4")])
         assert is_served(lab, VIP4)
-        uplink = product.status()["uplinks"][0]
-        assert len(uplink["before"]) == 1 and "tcx" in uplink["before"][0]
+        before = wait_until(lambda: product.status()["uplinks"][0].get("before"), what="the program's name")
+        assert len(before) == 1 and "tcx" in before[0]
         assert not product.status()["problems"]
         product.finish()
 
