@@ -10,8 +10,8 @@
 #include "bpf/abi/reasons_abi.h"
 
 #define HR_ENUMERATOR(number, enumerator, ...) enumerator = number,
-enum hr_counter { HR_COUNTERS(HR_ENUMERATOR) HR_COUNTER_COUNT = 32 };
-enum hr_reason { HR_REASON_NONE = 0, HR_REASONS(HR_ENUMERATOR) HR_REASON_COUNT = 96 };
+enum hr_counter { HR_COUNTERS(HR_ENUMERATOR) HR_COUNTER_COUNT = 40 };
+enum hr_reason { HR_REASON_NONE = 0, HR_REASONS(HR_ENUMERATOR) HR_REASON_COUNT = 88 };
 #undef HR_ENUMERATOR
 
 /* Map `stats`, per CPU; index = service id, and HR_MAX_SERVICES for what belongs to no service. */
