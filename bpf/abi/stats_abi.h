@@ -11,7 +11,7 @@
 
 #define HR_ENUMERATOR(number, enumerator, ...) enumerator = number,
 enum hr_counter { HR_COUNTERS(HR_ENUMERATOR) HR_COUNTER_COUNT = 40 };
-enum hr_reason { HR_REASON_NONE = 0, HR_REASONS(HR_ENUMERATOR) HR_REASON_COUNT = 88 };
+enum hr_reason { HR_REASON_NONE = 0, HR_REASONS(HR_ENUMERATOR) HR_REASON_COUNT = 96 };
 #undef HR_ENUMERATOR
 
 /* Map `stats`, per CPU; index = service id, and HR_MAX_SERVICES for what belongs to no service. */
@@ -19,7 +19,7 @@ struct hr_stats {
   __u64 counters[HR_COUNTER_COUNT];
   __u64 reasons[HR_REASON_COUNT];
 };
-HR_STATIC_ASSERT(sizeof(struct hr_stats) == 1024, "hr_stats is 1024 bytes");
+HR_STATIC_ASSERT(sizeof(struct hr_stats) == 1088, "hr_stats is 17 cache lines");
 
 /*
  * Log-linear histogram of durations: unit 64 ns, 16 linear buckets an octave (6.25 % wide), up to 2^29 units
