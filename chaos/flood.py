@@ -3,7 +3,9 @@
 
 `hr-flood` sends real frames with addresses that no host has. Every hook gets what costs its program most: requests of ever new
 clients (splitter), datagrams to a VIP that are for no service (sink), answers in a backend's name (reply), announcements whose
-tag is wrong (announce), frames on the clock's link (clock), peers' datagrams whose tag is wrong (node's XDP). Beside the quiet
+tag is wrong (announce), frames on the clock's link (clock), peers' datagrams whose tag is wrong (node's XDP). An unprivileged user sends on
+each of the proxy's links (user-...), and a service is flooded whose backends are silent, slow or refuse, beside one that lives by its
+hedges (beside-...). Beside the quiet
 run stands one with the same frames on a link that has none of our programs (`control`): what the sender alone takes away from
 the honest clients on this machine. Run by `./dev chaos flood`; writes results/chaos-flood/ and exits 1 when something it must
 show is missed.
@@ -21,7 +23,8 @@ from bench.manifest import config_hash, manifest
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.pinning import hurry, pin
 from bench.stopping import run
-from chaos.flood_rigs import FLOOD_CPU, HOOKS, ClusterRig, ProxyRig, control_link
+from chaos.flood_rigs import BESIDE, BESIDE_RATE_PART, FLOOD_CPU, ROWS, BesideRig, ClusterRig, ProxyRig, control_link
+from chaos.plants import FLOOD_PLANTS, LATE_ANSWERS, LOST_ANSWERS, NO_HEDGES, planted
 from chaos.systems import Settings, running
 from deploy.lab import Lab, LabInUse
 from deploy.lab.data_dirs import DataDirs
@@ -63,15 +66,20 @@ def measure(rig, hook: str, phase: str, arguments: argparse.Namespace) -> dict:
     link = control_link(flood.host) if phase == "control" else contextlib.nullcontext()
     with link as mac:
         met_before = flood.met()
-        with flood.sender(arguments.rate, mac) as sender:
+        with flood.sender(rate_of(hook, arguments.rate), mac) as sender:
             pin(sender.pid, FLOOD_CPU)
             hurry(sender.pid)
             time.sleep(arguments.warm_up)
-            honest = rig.honest(arguments.seconds)
+            with planted(arguments.plant if phase == "flood" else None, rig):
+                honest = rig.honest(arguments.seconds)
             during = memory(rig)
         return {"hook": hook, "phase": phase, **honest, **grown(before, during), "sent": sender.counters["sent"],
                 "failed": sender.counters["failed"], "sent_per_s": sender.counters["sent"] / sender.counters["seconds"],
                 "met": flood.met() - met_before}
+
+
+def rate_of(hook: str, rate: float) -> float:
+    return rate / BESIDE_RATE_PART if hook in BESIDE else rate
 
 
 def memory(rig) -> dict[str, int]:
@@ -114,22 +122,35 @@ def row_of(hook: str, rounds: list[dict[str, dict]], config: dict) -> dict:
     row["rss_grown"] = max(all_of("flood", "rss_grown"))
     row["quiet_rss_grown"] = max(all_of("quiet", "rss_grown"))
     row["maps_grown"] = max(all_of("flood", "maps_grown"))
+    if hook in BESIDE:
+        row["hedges"] = sum(all_of("flood", "hedges"))
+        row["hedges_of_quiet"] = row["hedges"] / max(1, sum(all_of("quiet", "hedges")))
     return row
 
 
-def must_show(rows: list[dict], rate: float) -> list[Check]:
-    checks = [at_least("runs of each hook", min((row["runs"] for row in rows), default=0), 5),
-              at_least("hooks", len(rows), len(HOOKS))]
+def must_show(rows: list[dict], rate: float, quick: bool = False) -> list[Check]:
+    checks = [at_least("hooks", len(rows), len(ROWS))]
+    if not quick:
+        checks.append(at_least("runs of each hook", min((row["runs"] for row in rows), default=0), 5))
     for row in rows:
         hook = row["hook"]
-        checks += [at_least(f"{hook}: frames per second", row["sent_per_s"], 0.98 * rate),
+        if hook in BESIDE:
+            checks.append(at_least(f"{hook}: {FLOOD_PLANTS[NO_HEDGES]}", row["hedges_of_quiet"], 0.5))
+        checks += [at_least(f"{hook}: frames per second", row["sent_per_s"], 0.98 * rate_of(hook, rate)),
                    at_least(f"{hook}: share of them that the program met", row["met_share"], 0.95),
-                   at_most(f"{hook}: honest clients' p99 / quiet", row["p99_factor"], 2),
-                   at_most(f"{hook}: honest requests lost", row["flood_lost"], 0),
+                   at_most(f"{hook}: {FLOOD_PLANTS[LATE_ANSWERS]}", row["p99_factor"], 2),
+                   at_most(f"{hook}: {FLOOD_PLANTS[LOST_ANSWERS]}", row["flood_lost"], 0),
                    at_most(f"{hook}: honest requests answered wrongly", row["wrong"], 0),
                    at_most(f"{hook}: resident memory changed by", row["rss_grown"], 0.01),
                    at_most(f"{hook}: maps' memory changed by", row["maps_grown"], 0.01)]
     return checks
+
+
+def planted_is_found(plant: str, rows: list[dict], checks: list[Check]) -> list[Check]:
+    """A mistake on purpose is found in each row whose check can see it."""
+    of_it = [check for check in checks if check.what.endswith(FLOOD_PLANTS[plant])]
+    return [at_least("rows in which the mistake was looked for", len(of_it), 1),
+            at_least("rows in which it was found", sum(not check.met for check in of_it), len(of_it))]
 
 
 def all_rounds(rig, hooks: list[str], arguments: argparse.Namespace, results: Results) -> list[dict]:
@@ -154,7 +175,9 @@ def all_rounds(rig, hooks: list[str], arguments: argparse.Namespace, results: Re
 def parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="chaos flood", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--hooks", type=experiment.some_of(HOOKS), default=list(HOOKS))
+    parser.add_argument("--hooks", type=experiment.some_of(ROWS), default=list(ROWS))
+    parser.add_argument("--quick", action="store_true", help="one short round of each hook, in two minutes")
+    parser.add_argument("--plant", choices=FLOOD_PLANTS, help="a mistake on purpose under each flood: the run succeeds when its checks find it")
     parser.add_argument("--seconds", type=float, default=5.0, help="of honest load in each run; at most 60")
     parser.add_argument("--warm-up", type=float, default=1.0, help="seconds of flood before the honest load is measured")
     parser.add_argument("--settle", type=int, default=12, help="honest runs before the first round, at most, until memory stands still")
@@ -165,6 +188,11 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--into", type=Path, metavar="FOLDER", help=f"write there, not to results/{NAME}")
     parser.add_argument("--lab", default=TAG, help=f"tag of the lab and instance of the proxy (default: {TAG})")
     arguments = parser.parse_args(argv)
+    if arguments.plant:  # they are made in the proxy's rigs, and hedges are counted in one of them
+        arguments.hooks = [hook for hook in arguments.hooks if hook in BESIDE or (hook != "node" and arguments.plant != NO_HEDGES)]
+    if arguments.quick:
+        arguments.rounds, arguments.seconds, arguments.warm_up, arguments.settle, arguments.pause = 1, 1.0, 0.3, 2, 0.2
+        arguments.quiet_wait = 0.0
     if not 0 < arguments.seconds <= 60 or not 0 < arguments.rate <= RATE:
         parser.error(f"--seconds is at most 60, --rate at most {RATE}")
     return arguments
@@ -177,10 +205,14 @@ def measure_all(arguments: argparse.Namespace, results: Results, configs: dict[s
         rows.extend(all_rounds(rig, hooks, arguments, results))
         configs[config_hash(rig.config())] = rig.config()
 
-    of_the_proxy = [hook for hook in arguments.hooks if hook != "node"]
+    of_the_proxy = [hook for hook in arguments.hooks if hook != "node" and hook not in BESIDE]
+    beside = [hook for hook in arguments.hooks if hook in BESIDE]
     if of_the_proxy:
         with Lab(arguments.lab, replicas=2) as lab, ProxyRig(lab, arguments.lab).up() as rig:
             take(rig, of_the_proxy)
+    if beside:
+        with Lab(arguments.lab, replicas=2) as lab, BesideRig(lab, arguments.lab).up() as rig:
+            take(rig, beside)
     if "node" in arguments.hooks:
         with (Lab(arguments.lab, replicas=3) as lab, DataDirs(lab.tag, "memory") as data,
               running("hedgerow", lab, data.path, Settings()) as up):
@@ -194,14 +226,16 @@ def main(argv: list[str]) -> int:
     try:
         results = Results(NAME, arguments.into)
         rows = measure_all(arguments, results, configs)
+        checks = must_show(rows, RATE, arguments.quick)
     except LabInUse:
         print("chaos flood: another run is under way", file=sys.stderr)
         return 1
     return experiment.conclude(
-        results, manifest(configs, ("hedgerow", "hedgerowd", "hedgerow-node", "hr-load", "hr-flood"), rate=arguments.rate),
-        rows, must_show(rows, RATE),
+        results, manifest(configs, ("hedgerow", "hedgerowd", "hr-load", "hr-flood", *(["hedgerow-node"] if "node" in arguments.hooks else [])),
+                          rate=arguments.rate),
+        rows, planted_is_found(arguments.plant, rows, checks) if arguments.plant else checks,
         {"hook": "hook", "runs": "runs", "sent_per_s": "frames/s", "met_share": "met", "quiet_p99_us": "quiet p99",
-         "control_p99_us": "control p99", "flood_p99_us": "flood p99", "p99_factor": "factor", "flood_lost": "lost",
+         "control_p99_us": "control p99", "flood_p99_us": "flood p99", "p99_factor": "factor", "flood_lost": "lost", "hedges_of_quiet": "hedges/quiet",
          "rss_grown": "rss grown", "maps_grown": "maps grown"}, None)
 
 

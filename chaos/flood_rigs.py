@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 
 from bench import product, store_load
 from bench.client_run import run_client
+from bench.dns_rig import Staller, Stalls
 from bench.manifest import binary
 from bench.pinning import on_cpu, pin
 from bench.replicas import BenchServer
@@ -21,6 +22,13 @@ from deploy.lab.servers.hedgerow_node import ANNOUNCE_PORT, PEER_PORT, SERVE_POR
 from deploy.lab.servers.zone import NUMBERED_NAMES, ORIGIN
 
 HOOKS = ("splitter", "sink", "reply", "announce", "clock", "node")
+# The links of the proxy, and what an unprivileged user may send there: the proxy's interface, its far end, the clock's two ends.
+LINKS = {"user-hr0": "hr0", "user-hr0p": "hr0p", "user-hr0c0": "hr0c0", "user-hr0c1": "hr0c1"}
+# What becomes of a flooded service, beside one whose leader stalls all the time, so that it lives by its hedges: its backends are silent,
+# take 800 ms, or refuse everything.
+BESIDE = {"beside-silent": 9001, "beside-slow": 9002, "beside-refusing": 9003}
+ROWS = (*HOOKS, *LINKS, *BESIDE)
+BESIDE_RATE_PART = 5  # of the frames: each costs the backends' processors, which are this machine's, as much as the proxy's
 # The honest client and the servers have one CPU, the sender and what its frames set off the other.
 HONEST_CPU, FLOOD_CPU = 0, 1
 _CLUSTER_ID, _CLUSTER_KEY = 9, "00112233445566778899aabbccddeeff"
@@ -29,6 +37,9 @@ _DNS_PORT, _DECOY_PORT = 53, 9000
 _NAMES = ",".join(f"n{number}.{ORIGIN}" for number in range(NUMBERED_NAMES))
 _HONEST_RATE, _HONEST_SOCKETS = 1_000, 16
 _CONTROL_LINKS = ("fl0", "fl1")
+_SLOW = "800ms"
+_REFUSED = {"offset": 8, "bytes": "ee"}  # of a reply, which echoes its request
+_STALLS = Stalls(first_after_s=0.1, every_s=0.25, for_s=0.04)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,10 +53,12 @@ class Flood:
     met: Callable[[], int]
 
     def sender(self, rate: float, control_mac: str | None = None) -> BenchServer:
-        """With `control_mac`, the same frames on a link without programs."""
+        """With `control_mac`, the same frames on a link without programs. An unprivileged sender's go there as spoofed ones, for no route
+        leads there."""
         interface, mac = (_CONTROL_LINKS[0], control_mac) if control_mac else (self.interface, self.destination_mac)
         return BenchServer(self.host, "hr-flood", [f"--interface={interface}", f"--destination_mac={mac}",
-                                                   f"--rate={rate}", *self.flags])
+                                                   f"--rate={rate}",
+                                                   *(flag for flag in self.flags if not control_mac or flag != "--unprivileged")])
 
 
 def mac_of(host: Host, interface: str) -> str:
@@ -94,6 +107,9 @@ class ProxyRig:
     def config(self) -> dict:
         return {"services": [{**service, "cluster": None} for service in self.product.config["services"]]}
 
+    def dry_run(self, switch: str) -> None:
+        self.lab.client.run([binary("hedgerow"), "dry-run", "dns", switch, "--socket", self.product.socket])
+
     def reason(self, name: str) -> int:
         return product.number(self.product.status().get("reasons", {}).get(name))
 
@@ -117,6 +133,11 @@ class ProxyRig:
         client, b = self.lab.client, self.lab.replica("b")
         proxy_mac, uplink_mac = mac_of(client, "hr0"), mac_of(client, UPLINK)
         a = self.lab.replica("a").ipv4
+        if hook in LINKS:
+            # On the proxy's interface to a VIP's port without a service; on the other links wherever it goes, it ends there.
+            to, reason = (VIP_DNS[0], "sink") if LINKS[hook] == "hr0" else ("198.51.100.7", "foreign_on_link")
+            return Flood(client, LINKS[hook], proxy_mac, ["--unprivileged", f"--destination={to}", "--destination_port=9",
+                         f"--payload={'00' * 40}", "--vary_bytes=8"], lambda: self.reason(reason))
         if hook == "splitter":
             return Flood(client, "hr0", proxy_mac, [f"--destination={VIP_RAW[0]}", f"--destination_port={_DECOY_PORT}",
                          f"--payload={'00' * 40}", "--vary_bytes=8"], lambda: self.service_requests("decoy"))
@@ -137,6 +158,53 @@ class ProxyRig:
                          f"--payload={announcement().hex()}", "--vary_offset=8", "--vary_bytes=8"],
                          lambda: self.reason("announce_tag"))
         raise ValueError(hook)
+
+
+class BesideRig(ProxyRig):
+    """The same DNS, whose leader stalls for 40 ms in every 250, beside services that are flooded. The tables are small enough to be
+    full of a flooded service's requests."""
+
+    def __init__(self, lab: Lab, tag: str):
+        super().__init__(lab, tag)
+        backends = {host.name: host.ipv4 for host in lab.replicas}
+        dns = product.service("dns", VIP_DNS[0], _DNS_PORT, "dns", backends)
+        flooded = [product.service(name, VIP_RAW[0], port, "raw", backends,
+                                   raw={"request_offset": 0, "request_length": 4, "reply_offset": 0, "reply_length": 4,
+                                        **({"negative_replies": [{"match": [_REFUSED]}]} if name == "beside-refusing" else {})})
+                   for name, port in BESIDE.items()]
+        self.product = product.Product(lab.client, tag, [dns, *flooded], limits={"requests": 16384, "parked": 16384})
+
+    @contextlib.contextmanager
+    def up(self) -> Iterator["BesideRig"]:
+        with contextlib.ExitStack() as stack:
+            for host in self.lab.replicas:
+                stack.enter_context(silent_port(host, BESIDE["beside-silent"]))
+                for name, service in (("beside-slow", _SLOW), ("beside-refusing", "0")):
+                    server = stack.enter_context(BenchServer(host, "hr-echo-server", [
+                        f"--listen={host.ipv4}:{BESIDE[name]}", f"--service={service}"]))
+                    pin(server.pid, FLOOD_CPU)
+            stack.enter_context(super().up())
+            yield self
+
+    def honest(self, seconds: float) -> dict:
+        before = self._hedged()
+        staller = Staller(self.servers[0], _STALLS)
+        staller.start()
+        try:
+            done = super().honest(seconds)
+        finally:
+            staller.end()
+        return {**done, "hedges": self._hedged() - before, "stalls": staller.stalls}
+
+    def _hedged(self) -> int:
+        figures = product.service_figures(self.product.status(), "dns")
+        return figures["hedges"] + figures["failover_sends"]
+
+    def flood(self, hook: str) -> Flood:
+        payload = bytes(8) + bytes.fromhex(_REFUSED["bytes"]) + bytes(31)
+        return Flood(self.lab.client, "hr0", mac_of(self.lab.client, "hr0"),
+                     [f"--destination={VIP_RAW[0]}", f"--destination_port={BESIDE[hook]}", f"--payload={payload.hex()}",
+                      "--vary_bytes=8"], lambda: self.service_requests(hook))
 
 
 class ClusterRig:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from chaos import flood, flood_rigs
+from chaos import flood, flood_rigs, plants
 
-_QUIET = {"n": 5000, "lost": 0, "wrong": 0, "p50_us": 70.0, "p99_us": 100.0, "rss_grown": 0.0, "maps_grown": 0.0}
+_QUIET = {"n": 5000, "lost": 0, "wrong": 0, "p50_us": 70.0, "p99_us": 100.0, "rss_grown": 0.0, "maps_grown": 0.0, "hedges": 100}
 
 
 def _rounds(count: int = 5, **changes) -> list[dict]:
@@ -17,7 +17,7 @@ def _rounds(count: int = 5, **changes) -> list[dict]:
 
 
 def _missed(**changes) -> list[str]:
-    rows = [flood.row_of(hook, _rounds(**changes), {}) for hook in flood.HOOKS]
+    rows = [flood.row_of(hook, _rounds(**changes), {}) for hook in flood.ROWS]
     return [check.what for check in flood.must_show(rows, flood.RATE) if not check.met]
 
 
@@ -30,6 +30,7 @@ def test_what_is_good_enough_is_met():
     ({"sent_per_s": 97_000.0}, "clock: frames per second"),
     ({"met": 500_000}, "splitter: share of them that the program met"),
     ({"p99_us": 201.0}, "reply: honest clients' p99 / quiet"),
+    ({"hedges": 40}, "beside-slow: honest hedges / quiet"),
     ({"lost": 1}, "sink: honest requests lost"),
     ({"wrong": 1}, "reply: honest requests answered wrongly"),
     ({"rss_grown": 0.02}, "announce: resident memory changed by"),
@@ -37,6 +38,20 @@ def test_what_is_good_enough_is_met():
 ])
 def test_each_limit_can_be_missed(changes, missed):
     assert missed in _missed(**changes)
+
+
+def test_floods_beside_a_service_have_a_rate_that_its_backends_share():
+    assert _missed(sent_per_s=19_900.0) == [f"{hook}: frames per second" for hook in flood.ROWS if hook not in flood.BESIDE]
+
+
+@pytest.mark.parametrize("plant, changes", [(plants.LOST_ANSWERS, {"lost": 3}), (plants.LATE_ANSWERS, {"p99_us": 5000.0}),
+                                            (plants.NO_HEDGES, {"hedges": 0})])
+def test_a_mistake_on_purpose_is_found_or_the_run_fails(plant, changes):
+    def found(**changes) -> bool:
+        rows = [flood.row_of(hook, _rounds(**changes), {}) for hook in flood.ROWS]
+        return all(check.met for check in flood.planted_is_found(plant, rows, flood.must_show(rows, flood.RATE)))
+
+    assert found(**changes) and not found()
 
 
 def test_a_hook_that_was_left_out_is_missed():

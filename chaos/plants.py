@@ -1,15 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Mistakes on purpose, so that it is seen that each scenario's judgement can fail: faults that do nothing, and histories of a store that
 has lost a write, has done one twice, or has answered with a value that was overwritten before. `./dev chaos all --plant NAME` runs every
-scenario with one of them, and succeeds when each is found.
+scenario with one of them, and succeeds when each is found. `./dev chaos flood --plant NAME` does the same under each flood: answers to honest
+clients are lost or late, or a service that lives by its hedges makes none.
 """
 
+import contextlib
 import csv
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+
+from bench.dns_rig import Staller, Stalls
 
 NO_FAULT, LOST, TWICE, STALE = "no-fault", "lost-write", "write-done-twice", "stale-read"
 PLANTS = (NO_FAULT, LOST, TWICE, STALE)
+LOST_ANSWERS, LATE_ANSWERS, NO_HEDGES = "lost-answers", "late-answers", "no-hedges"
+# Each with the end of the name of the check that must find it.
+FLOOD_PLANTS = {LOST_ANSWERS: "honest requests lost", LATE_ANSWERS: "honest clients' p99 / quiet", NO_HEDGES: "honest hedges / quiet"}
+_LATE = Stalls(first_after_s=0.1, every_s=0.5, for_s=0.3)
 
 
 def damage(plant: str | None, history: Path, final: Path) -> None:
@@ -26,6 +35,26 @@ def found(plant: str, row: dict) -> bool:
             LOST: lambda: row["acked_lost"] > 0,
             TWICE: lambda: row["double_applied"] > 0,
             STALE: lambda: not row["linearizable"] and row["checkers_disagree"] == 0}[plant]()
+
+
+@contextlib.contextmanager
+def planted(plant: str | None, rig) -> Iterator[None]:
+    """While the block runs, in the rig of a flood of the proxy: every fiftieth answer to a client is lost, no server answers for 300 ms in
+    every 500, or the honest service makes a dry run."""
+    with contextlib.ExitStack() as stack:
+        if plant == LOST_ANSWERS:
+            rig.lab.client.run(["nft", "add table ip plant; add chain ip plant in { type filter hook prerouting priority raw; }; "
+                                       "add rule ip plant in iifname hr0 ip protocol udp numgen inc mod 50 == 0 drop"])
+            stack.callback(rig.lab.client.run, ["nft", "delete table ip plant"])
+        elif plant == LATE_ANSWERS:
+            for server in rig.servers:
+                staller = Staller(server, _LATE)
+                staller.start()
+                stack.callback(staller.end)
+        elif plant == NO_HEDGES:
+            rig.dry_run("on")
+            stack.callback(rig.dry_run, "off")
+        yield
 
 
 def _read(file: Path) -> list[dict]:

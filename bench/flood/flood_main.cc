@@ -2,11 +2,14 @@
 //
 // hr-flood: sends spoofed UDP frames out of one interface at a fixed rate, through an AF_PACKET socket, so that
 // no address, route or reverse-path filter of the sending host stands in their way, but every program at the
-// interface's hooks does. Bounded in rate and time; prints what it sent when it ends. For the lab's namespaces:
+// interface's hooks does. With --unprivileged the user nobody sends the same payloads by an ordinary socket that is bound to
+// the interface, which takes no privilege since Linux 5.7. Bounded in rate and time; prints what it sent when it ends. For the lab's namespaces:
 // chaos/flood.py starts it, and it refuses to run anywhere else.
+#include <grp.h>
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -49,6 +52,7 @@ ABSL_FLAG(uint32_t, vary_offset, 0, "of the payload: where bytes are others in e
 ABSL_FLAG(uint32_t, vary_bytes, 0, "how many");
 ABSL_FLAG(bool, bypass_qdisc, false,
           "past the interface's queueing discipline and what is attached to its egress");
+ABSL_FLAG(bool, unprivileged, false, "as the user nobody, by an ordinary socket: addresses and ports are the kernel's");
 ABSL_FLAG(double, rate, 1000, "frames per second");
 ABSL_FLAG(double, seconds, 10, "stops by itself after this time");
 ABSL_FLAG(uint64_t, seed, 1, "the same seed makes the same frames");
@@ -102,6 +106,23 @@ absl::StatusOr<FrameSpec> SpecFromFlags() {
   return spec;
 }
 
+// The user nobody's datagram socket, bound to the interface, and as connected as it gets.
+absl::StatusOr<int> OpenAsNobody(const std::string& interface, const FrameSpec& spec) {
+  constexpr uid_t kNobody = 65534;
+  if (setgroups(0, nullptr) != 0 || setresgid(kNobody, kNobody, kNobody) != 0 || setresuid(kNobody, kNobody, kNobody) != 0)
+    return absl::ErrnoToStatus(errno, "to become nobody");
+  const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  if (fd < 0) return absl::ErrnoToStatus(errno, "a datagram socket");
+  if (setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, interface.c_str(), static_cast<socklen_t>(interface.size() + 1)) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("bind to ", interface));
+  sockaddr_in to{};
+  to.sin_family = AF_INET;
+  to.sin_addr.s_addr = htonl(spec.destination);
+  to.sin_port = htons(spec.destination_port);
+  if (connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)) != 0) return absl::ErrnoToStatus(errno, "connect");
+  return fd;
+}
+
 // A packet socket bound to the interface, and the interface's own hardware address as the frames' source.
 absl::StatusOr<int> Open(const std::string& interface, FrameSpec& spec) {
   const int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0);
@@ -128,10 +149,11 @@ absl::StatusOr<int> Open(const std::string& interface, FrameSpec& spec) {
 // Frames in fixed buffers, sent by one call.
 class Sender {
  public:
-  Sender(int fd, FrameSpec spec, uint64_t seed) : fd_(fd), maker_(std::move(spec), seed) {
+  // `skip`: bytes of each frame that the kernel makes.
+  Sender(int fd, FrameSpec spec, uint64_t seed, size_t skip) : fd_(fd), maker_(std::move(spec), seed) {
     for (size_t i = 0; i < kBatch; ++i) {
       buffers_[i].resize(maker_.FrameBytes());
-      parts_[i] = {buffers_[i].data(), buffers_[i].size()};
+      parts_[i] = {buffers_[i].data() + skip, buffers_[i].size() - skip};
       messages_[i] = {};
       messages_[i].msg_hdr.msg_iov = &parts_[i];
       messages_[i].msg_hdr.msg_iovlen = 1;
@@ -176,12 +198,15 @@ int Run() {
               << "\n";
     return 2;
   }
-  auto fd = Open(absl::GetFlag(FLAGS_interface), *spec);
+  const bool unprivileged = absl::GetFlag(FLAGS_unprivileged);
+  const std::string interface = absl::GetFlag(FLAGS_interface);
+  auto fd = unprivileged ? OpenAsNobody(interface, *spec) : Open(interface, *spec);
   if (!fd.ok()) {
     std::cerr << fd.status().message() << "\n";
     return 1;
   }
-  Sender sender(*fd, *std::move(spec), absl::GetFlag(FLAGS_seed));
+  Sender sender(*fd, *std::move(spec), absl::GetFlag(FLAGS_seed),
+                unprivileged ? FrameMaker::kHeaderBytes : 0);
   AskForExactTimers();
   StopOnSignals();
   SayReady();

@@ -61,6 +61,10 @@
     "datagrams beyond the first of each request: hedges, second copies around a suspect backend, probes, handovers. " \
     "The whole extra load: divide by `hedgerow_requests_total`") \
   X(30, HR_REFUSALS, refusals, packets, "TCP resets and port unreachables that answered for a VIP's ports without a service") \
-  X(31, HR_FLOWS, flows, packets, "profile `flow`: flows that began") \
-  X(32, HR_FLOWS_MOVED, flows_moved, packets, "profile `flow`: flows that went on with another backend, because theirs was down or removed")
+  X(31, HR_SELF_TESTS, self_tests, packets, \
+    "datagrams by which the daemon tests its own way, as the splitter saw them; no requests") \
+  X(32, HR_SELF_TESTS_BACK, self_tests_back, packets, \
+    "of those, as the reply program saw them at an uplink. Where they fall behind, something on the uplink ends packets") \
+  X(33, HR_FLOWS, flows, packets, "profile `flow`: flows that began") \
+  X(34, HR_FLOWS_MOVED, flows_moved, packets, "profile `flow`: flows that went on with another backend, because theirs was down or removed")
 /* clang-format on */

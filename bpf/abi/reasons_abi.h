@@ -25,8 +25,8 @@
     "nothing, or add a backend") \
   X(3, HR_REASON_FRAGMENT, fragment, forwarded, "the request is fragmented", \
     "keep requests below the path's MTU") \
-  X(4, HR_REASON_GSO, gso, forwarded, "several datagrams in one packet: the client uses UDP segmentation offload", \
-    "switch `UDP_SEGMENT` off in the client") \
+  X(4, HR_REASON_GSO, gso, forwarded, "several datagrams in one packet (UDP segmentation offload), which could not be made single ones", \
+    "look whether the clock's links are up") \
   X(5, HR_REASON_TOO_BIG, too_big, forwarded, "the IP packet is longer than the 1,500 bytes of a parked copy", \
     "keep requests smaller") \
   X(6, HR_REASON_UNKNOWN_OPERATION, unknown_operation, forwarded, \
@@ -112,10 +112,10 @@
   X(51, HR_REASON_NOT_A_REPLY, not_a_reply, untouched, \
     "from a backend to a client of the proxy, but no reply of this profile: passed on to the client in the VIP's name", \
     "nothing; if it counts answers, `replies` of the profile is too narrow") \
-  X(52, HR_REASON_MERGED, merged, unjudged, "several datagrams of a backend in one packet, merged by GRO", \
-    "nothing, or switch `rx-udp-gro-forwarding` off on the uplink") \
+  X(52, HR_REASON_MERGED, merged, unjudged, "several datagrams of a backend in one packet, which could not be made single ones", \
+    "look whether the clock's links are up") \
   X(53, HR_REASON_DIRECT, direct, untouched, \
-    "from a backend to a socket of this host that talks to it without the proxy", "nothing") \
+    "from a backend to a client that talks to it without the proxy as well", "nothing") \
   X(56, HR_REASON_FLOW_FAILED, flow_failed, bound, \
     "the flow was not kept: the client's replies may not be delivered", \
     "raise `limits.flows`, with TCP `limits.connections`") \

@@ -158,8 +158,15 @@ HR_STATIC_ASSERT(sizeof(struct hr_parked) == 1536, "hr_parked is 1536 bytes");
 #define HR_FLOW_UDP_NS 10000000000ull
 
 /*
- * Key of the maps `flows` (UDP) and `connections` (TCP), both LRU: so that neither protocol's clients push the other's out. Two kinds
- * share either: clients that may receive from a backend, and the backend of a client's connection (TCP) or flow (HR_PAIR_FLOW).
+ * A client that makes more than hr_load_config.flow_part new flows in a tick of 8.6 s has the others in `crowded_flows`: a map that
+ * is full forgets the flow that was silent longest, and a client that sends from ever new ports must not make it forget others'.
+ */
+#define HR_FLOW_TICK_SHIFT 33
+#define HR_FLOW_PARTS 4 /* of `flows`: what a client may make anew in a tick, and the size of `crowded_flows` */
+
+/*
+ * Key of the maps `flows`, `crowded_flows` (UDP) and `connections` (TCP), all LRU: so that neither protocol's clients push the other's out. Two kinds
+ * share a map: clients that may receive from a backend, and the backend of a client's connection (TCP) or flow (HR_PAIR_FLOW).
  */
 enum hr_flow_kind {
   HR_FLOW_REPLY = 0,      /* id = backend id -> value.id = service id */
@@ -202,6 +209,8 @@ struct hr_fragment {
   __u16 action;
   __u16 way; /* enum hr_way, where `action` is to a client */
   __u32 id;
+  __u32 bytes; /* of layer 4, of all fragments so far */
+  __u32 total; /* as the last fragment tells; 0 = it has not come yet */
 };
 
 /* Map `backend_states`, index = backend id. */
@@ -294,8 +303,9 @@ struct hr_client {
   __u64 held;
   __s64 budget_micros; /* hedges earned and not paid; negative: it has used what others earned */
   __s32 retries_owed;
+  __u32 flows_tick; /* the time in which `flows_made` is counted, see HR_FLOW_TICK_SHIFT */
+  __u32 flows_made;
   __u32 pad0;
-  __u64 pad1;
 };
 HR_STATIC_ASSERT(sizeof(struct hr_client) == 32, "two in a cache line");
 
@@ -402,9 +412,28 @@ HR_STATIC_ASSERT(sizeof(struct hr_wheel) == 384 + 8 * HR_FINE_SLOTS + 4 * HR_COA
 #define HR_MARK_HEDGE 0x4a000000u  /* the same, of a hedge. Sent on, and its fire error noted. */
 #define HR_MARK_RELEASE 0x4b000000u /* a consumed nack; value: request. Becomes that request's next attempt. */
 
+/*
+ * One datagram of a packet that held several, on its way back to the hook where it is judged. Value: the uplink at whose ingress
+ * that is. Its Ethernet source holds the frame's destination as it came.
+ */
+#define HR_MARK_SEGMENT_IN 0x4c000000u
+#define HR_MARK_SEGMENT_OUT 0x4d000000u /* the same, to the proxy interface's egress. Its Ethernet source holds the client's mark. */
+
 #define HR_MARK_OF_COPY(kind, place, request) ((kind) | (__u32)(place) << 20 | (request))
 #define HR_MARK_PLACE(mark) (((mark) >> 20) & (HR_MAX_BACKENDS_PER_SERVICE - 1))
 #define HR_MARK_REQUEST(mark) ((mark) & (HR_MAX_REQUESTS - 1))
+
+/*
+ * The payload of a datagram that tests the proxy's own way: from the daemon's socket to a VIP, back at an uplink's ingress as if a
+ * backend had sent it, and to the socket. `tag` (hr_load_config.clock_tag) proves the sender; from the splitter to the reply
+ * program the frame bears it as its Ethernet destination, so that the host's stack takes it for another host's where that
+ * program does not see it.
+ */
+struct hr_self_test {
+  __u64 tag;
+  __u64 number; /* which backend's uplink: the place is this modulo HR_MAX_BACKENDS_PER_SERVICE */
+};
+HR_STATIC_ASSERT(sizeof(struct hr_self_test) == 16, "shorter than any DNS request");
 
 /* Fixed at load, as read-only data of the programs. Interface indices are of the namespace they are attached in. */
 struct hr_load_config {
@@ -421,7 +450,7 @@ struct hr_load_config {
   __u64 min_delay_ns; /* smallest configured delay of all services: bounds how long a lap may be */
   __u16 announce_ports_be[HR_ANNOUNCE_PORTS]; /* where leaders are announced; 0 = unused */
   __u32 test_clock; /* 1 = tests set time forward in the wheel (bpf/proxy/time.bpf.h) */
-  __u32 pad;
+  __u32 flow_part;
   __u64 clock_tag; /* random; in its first HR_CLOCK_TAG_BYTES a locally administered unicast address, IEEE 802 section 8.4 */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_load_config) == 96, "hr_load_config is 96 bytes");

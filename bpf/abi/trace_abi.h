@@ -104,5 +104,6 @@ HR_STATIC_ASSERT(sizeof(struct hr_trace) == 384, "the programs' words have cache
 struct hr_live {
   __u64 published; /* bpf/proxy/config.bpf.h; written by the daemon alone */
   struct hr_trace trace;
+  __u64 crowded; /* 1 = `crowded_flows` has been used; written by the programs, once */
 };
 HR_STATIC_ASSERT(__builtin_offsetof(struct hr_live, trace.lease_ns) == 8, "one cache line");

@@ -45,7 +45,7 @@ struct hr_packet {
   __u16 l3_offset;
   __u16 l4_offset;
   __u16 l3_bytes;      /* the whole layer 3 packet */
-  __u16 payload_bytes; /* UDP: what this packet holds of the payload */
+  __u16 payload_bytes; /* UDP: what this packet holds of the payload. A last fragment: the bytes of layer 4 in all */
   __u8 version;        /* 4 or 6 */
   __u8 protocol;
   __u8 fragment;       /* enum hr_fragment_kind */
@@ -73,6 +73,19 @@ HR_INLINE int hr_same_address(const struct hr_address *a, const struct hr_addres
   return a->halves[0] == b->halves[0] && a->halves[1] == b->halves[1];
 }
 
+/*
+ * Of layer 3, from its header's own field. 0 there stands for more than 65,535 bytes that GRO merged, or that TCP leaves to the
+ * device to segment (BIG TCP: IPv6 since Linux 5.19, IPv4 since 6.3). Only headers are read and changed of such a packet.
+ */
+HR_INLINE __u16 hr_l3_bytes(const struct __sk_buff *skb, __be16 length_be, __u16 more) {
+  return !length_be && skb->gso_size ? 0xffff : bpf_ntohs(length_be) + more;
+}
+
+/* What a later fragment says of its datagram: the last one tells how many bytes of layer 4 there are in all, the others 0. */
+HR_INLINE void hr_note_end(struct hr_packet *packet, __u16 offset, int more) {
+  if (!more) packet->payload_bytes = offset + packet->l3_bytes - (packet->l4_offset - packet->l3_offset);
+}
+
 HR_INLINE int hr_parse_ipv4(struct __sk_buff *skb, struct hr_packet *packet) {
   struct iphdr header;
   __u32 header_bytes;
@@ -80,7 +93,7 @@ HR_INLINE int hr_parse_ipv4(struct __sk_buff *skb, struct hr_packet *packet) {
 
   if (bpf_skb_load_bytes(skb, packet->l3_offset, &header, sizeof(header))) return -1;
   header_bytes = header.ihl * 4;
-  packet->l3_bytes = bpf_ntohs(header.tot_len);
+  packet->l3_bytes = hr_l3_bytes(skb, header.tot_len, 0);
   if (header.version != 4 || header_bytes < HR_IPV4_HEADER_BYTES || packet->l3_bytes < header_bytes) return -1;
   packet->version = 4;
   packet->protocol = header.protocol;
@@ -90,9 +103,10 @@ HR_INLINE int hr_parse_ipv4(struct __sk_buff *skb, struct hr_packet *packet) {
   hr_map_ipv4(&packet->source, header.saddr);
   hr_map_ipv4(&packet->destination, header.daddr);
   fragment_bits = bpf_ntohs(header.frag_off);
-  if (fragment_bits & HR_IPV4_FRAGMENT_OFFSET)
+  if (fragment_bits & HR_IPV4_FRAGMENT_OFFSET) {
     packet->fragment = HR_LATER_FRAGMENT;
-  else if (fragment_bits & HR_IPV4_MORE_FRAGMENTS)
+    hr_note_end(packet, (fragment_bits & HR_IPV4_FRAGMENT_OFFSET) * 8, fragment_bits & HR_IPV4_MORE_FRAGMENTS);
+  } else if (fragment_bits & HR_IPV4_MORE_FRAGMENTS)
     packet->fragment = HR_FIRST_FRAGMENT;
   else
     packet->fragment = HR_WHOLE;
@@ -117,9 +131,10 @@ HR_INLINE int hr_parse_extension(struct __sk_buff *skb, struct hr_packet *packet
   if (packet->protocol == HR_NEXT_HEADER_FRAGMENT) {
     packet->fragment_id = header.id;
     offset_flags = bpf_ntohs(header.offset_flags);
-    if (offset_flags & HR_IPV6_FRAGMENT_OFFSET)
+    if (offset_flags & HR_IPV6_FRAGMENT_OFFSET) {
       packet->fragment = HR_LATER_FRAGMENT;
-    else if (offset_flags & HR_IPV6_MORE_FRAGMENTS)
+      hr_note_end(packet, offset_flags & HR_IPV6_FRAGMENT_OFFSET, offset_flags & HR_IPV6_MORE_FRAGMENTS);
+    } else if (offset_flags & HR_IPV6_MORE_FRAGMENTS)
       packet->fragment = HR_FIRST_FRAGMENT;
   } else {
     packet->l4_offset += header.reserved * 8;
@@ -135,7 +150,7 @@ HR_INLINE int hr_parse_ipv6(struct __sk_buff *skb, struct hr_packet *packet) {
   if (header.version != 6) return -1;
   packet->version = 6;
   packet->protocol = header.nexthdr;
-  packet->l3_bytes = bpf_ntohs(header.payload_len) + HR_IPV6_HEADER_BYTES;
+  packet->l3_bytes = hr_l3_bytes(skb, header.payload_len, HR_IPV6_HEADER_BYTES);
   packet->l4_offset = packet->l3_offset + HR_IPV6_HEADER_BYTES;
   packet->plain = 1;
   packet->fragment = HR_WHOLE;

@@ -121,10 +121,10 @@ HR_GLOBAL int hr_note_attempt(struct hr_attempt *attempt, __u32 index, __u64 now
     request->fire_ns = attempt->due_ns ? attempt->due_ns : now_ns;
   /* Either backend may be the loser. */
   hr_flow_note(&request->key.client, request->key.client_port_be, IPPROTO_UDP, HR_FLOW_REPLY, attempt->backend_id,
-               service_id, HR_FLOW_HEDGED | HR_FLOW_BY(HR_REQUEST_WAY(request->flags)), now_ns);
+               service_id, HR_FLOW_HEDGED | HR_FLOW_BY(HR_REQUEST_WAY(request->flags)), request->client, now_ns);
   if (index != first)
     hr_flow_note(&request->key.client, request->key.client_port_be, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id,
-                 HR_FLOW_HEDGED | HR_FLOW_BY(HR_REQUEST_WAY(request->flags)), now_ns);
+                 HR_FLOW_HEDGED | HR_FLOW_BY(HR_REQUEST_WAY(request->flags)), request->client, now_ns);
   return 0;
 }
 

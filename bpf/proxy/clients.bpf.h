@@ -29,6 +29,8 @@ HR_INLINE int hr_may_use_vip(const struct __sk_buff *skb, const struct hr_packet
   struct hr_address source;
 
   if (!skb->ingress_ifindex && packet->way != HR_WAY_STRANGER) return 1;
+  /* From the clock's link only what the splitter has seen before comes (segment.bpf.h). */
+  if (skb->ingress_ifindex == load_config.clock_in_ifindex) return 1;
   source = packet->source;
   if (config && hr_lists_client(config, &source)) return 1;
   hr_reason(hr_stats_of(service_id), HR_REASON_NOT_A_CLIENT);

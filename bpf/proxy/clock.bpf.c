@@ -7,6 +7,7 @@
  */
 #include "bpf/proxy/attempt.bpf.h"
 #include "bpf/proxy/handover.bpf.h"
+#include "bpf/proxy/segment.bpf.h"
 #include "bpf/proxy/track.bpf.h"
 
 #include <linux/pkt_cls.h>
@@ -479,6 +480,9 @@ int hr_clock(struct __sk_buff *skb) {
         return hr_send_finished(skb, mark);
       case HR_MARK_RELEASE:
         return hr_release(skb, HR_MARK_VALUE(mark));
+      case HR_MARK_SEGMENT_IN:
+      case HR_MARK_SEGMENT_OUT:
+        return hr_return_segment(skb, mark);
     }
   }
   hr_host_reason(HR_REASON_FOREIGN_ON_LINK);

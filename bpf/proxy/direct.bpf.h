@@ -57,23 +57,29 @@ HR_GLOBAL __u32 hr_tcp_state(struct __sk_buff *skb, struct hr_ends *ends) {
   return state == HR_TCP_LISTEN || state == HR_TCP_CLOSE ? HR_NO_SOCKET : state;
 }
 
-/* Is there a UDP socket that is connected to exactly this remote end? */
-HR_GLOBAL int hr_is_connected(struct __sk_buff *skb, struct hr_ends *ends) {
+enum hr_udp_socket { HR_NO_UDP_SOCKET = 0, HR_UDP_UNCONNECTED = 1, HR_UDP_CONNECTED = 2 };
+
+/* The UDP socket that a datagram from the remote end reaches: connected to exactly that end, or to none. */
+HR_GLOBAL __u32 hr_udp_socket(struct __sk_buff *skb, struct hr_ends *ends) {
   struct bpf_sock_tuple tuple = {};
   struct bpf_sock *found;
-  int connected;
+  __u32 socket;
 
-  if (!ends) return 0;
+  if (!ends) return HR_NO_UDP_SOCKET;
   hr_fill_tuple(&tuple, ends);
   if (ends->version == 4)
     found = bpf_sk_lookup_udp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
   else
     found = bpf_sk_lookup_udp(skb, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
-  if (!found) return 0;
+  if (!found) return HR_NO_UDP_SOCKET;
   /* What is not connected has remote port 0. The kernel finds no socket that is connected elsewhere. */
-  connected = found->dst_port != 0;
+  socket = found->dst_port ? HR_UDP_CONNECTED : HR_UDP_UNCONNECTED;
   bpf_sk_release(found);
-  return connected;
+  return socket;
+}
+
+HR_INLINE int hr_is_connected(struct __sk_buff *skb, struct hr_ends *ends) {
+  return hr_udp_socket(skb, ends) == HR_UDP_CONNECTED;
 }
 
 /*

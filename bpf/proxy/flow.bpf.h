@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Flows and fragments: what lets a reply find its VIP, a TCP connection keep its backend, and a later fragment
- * follow its first. Both maps are LRU and bounded; maps.bpf.h says which entry a full map forgets.
+ * follow its first. The maps are LRU and bounded; maps.bpf.h says which entry a full map forgets. A client that makes ever new
+ * flows makes only its like be forgotten.
  */
 #pragma once
 
@@ -44,8 +45,32 @@ HR_INLINE __u64 hr_flow_udp_ns(const struct hr_service_config *config) {
 }
 
 HR_INLINE struct hr_flow *hr_flow_look_up(struct hr_flow_key *key) {
+  struct hr_flow *flow;
+
   if (key->protocol == IPPROTO_TCP) return bpf_map_lookup_elem(&connections, key);
-  return bpf_map_lookup_elem(&flows, key);
+  flow = bpf_map_lookup_elem(&flows, key);
+  return flow || !READ_ONCE(hr_live.crowded) ? flow : bpf_map_lookup_elem(&crowded_flows, key);
+}
+
+/*
+ * Counts a new flow of a client. Has it made its part of them in this tick? CPUs that meet in a new tick may count it anew twice. Global:
+ * rare, with a stack of its own.
+ */
+HR_GLOBAL int hr_flow_is_crowded(__u32 client_index, __u64 now_ns) {
+  __u32 tick = now_ns >> HR_FLOW_TICK_SHIFT;
+  struct hr_client *client = bpf_map_lookup_elem(&clients, &client_index);
+
+  if (!client) return 0; /* TCP, which has no such map */
+  if (READ_ONCE(client->flows_tick) != tick) {
+    WRITE_ONCE(client->flows_made, 0);
+    WRITE_ONCE(client->flows_tick, tick);
+  }
+  if (READ_ONCE(client->flows_made) < load_config.flow_part) {
+    __sync_fetch_and_add(&client->flows_made, 1);
+    return 0;
+  }
+  if (!READ_ONCE(hr_live.crowded)) WRITE_ONCE(hr_live.crowded, 1);
+  return 1;
 }
 
 HR_INLINE struct hr_flow *hr_flow_find(struct hr_flow_key *key, __u64 lifetime_ns, __u64 now_ns) {
@@ -68,13 +93,17 @@ HR_INLINE int hr_flow_lately(__u64 event_ns, __u64 lifetime_ns, __u64 now_ns) {
   return event_ns && now_ns < event_ns + HR_FLOW_STAMP_NS + lifetime_ns;
 }
 
-/* Notes that the client may receive from the backend, and by which way; cheap when the flow is known. `what`: event and way. */
+/*
+ * Notes that the client may receive from the backend, and by which way; cheap when the flow is known. `what`: event and way.
+ * `client_index`: its place in `clients`, for datagrams; HR_NO_CLIENT for TCP.
+ */
 HR_INLINE void hr_flow_note(const struct hr_address *client, __u16 client_port_be, __u8 protocol, __u8 kind, __u16 id,
-                            __u32 value, __u32 what, __u64 now_ns) {
+                            __u32 value, __u32 what, __u32 client_index, __u64 now_ns) {
   __u32 event = HR_FLOW_EVENT(what);
   struct hr_flow_key key;
   struct hr_flow *known;
   struct hr_flow fresh = {.seen_ns = now_ns, .id = value, .way = HR_FLOW_WAY(what)};
+  long failed;
 
   hr_flow_key_of(&key, client, client_port_be, protocol, kind, id);
   known = hr_flow_look_up(&key);
@@ -90,9 +119,13 @@ HR_INLINE void hr_flow_note(const struct hr_address *client, __u16 client_port_b
   if (event == HR_FLOW_UNTRACKED) fresh.untracked_ns = now_ns;
   if (event == HR_FLOW_HEDGED) fresh.hedged_ns = now_ns;
   if (event == HR_FLOW_CLOSING) fresh.closing = 1;
-  if (protocol == IPPROTO_TCP ? bpf_map_update_elem(&connections, &key, &fresh, BPF_ANY)
-                              : bpf_map_update_elem(&flows, &key, &fresh, BPF_ANY))
-    hr_host_reason(HR_REASON_FLOW_FAILED);
+  if (protocol == IPPROTO_TCP)
+    failed = bpf_map_update_elem(&connections, &key, &fresh, BPF_ANY);
+  else if (hr_flow_is_crowded(client_index, now_ns))
+    failed = bpf_map_update_elem(&crowded_flows, &key, &fresh, BPF_ANY);
+  else
+    failed = bpf_map_update_elem(&flows, &key, &fresh, BPF_ANY);
+  if (failed) hr_host_reason(HR_REASON_FLOW_FAILED);
 }
 
 HR_INLINE void hr_fragment_key_of(struct hr_fragment_key *key, const struct hr_packet *packet) {
@@ -110,9 +143,14 @@ HR_INLINE void hr_fragment_key_of(struct hr_fragment_key *key, const struct hr_p
 /* As long as Linux keeps an incomplete datagram (net.ipv4.ipfrag_time); identifications come round again. */
 #define HR_FRAGMENT_NS 30000000000ull
 
+HR_INLINE __u32 hr_fragment_bytes(const struct hr_packet *packet) {
+  return packet->l3_bytes - (packet->l4_offset - packet->l3_offset);
+}
+
 /* Called with the packet as it came in, before any rewriting. */
 HR_INLINE void hr_fragment_note(const struct hr_packet *packet, __u32 action, __u32 id, __u64 now_ns) {
-  struct hr_fragment fragment = {.seen_ns = now_ns, .action = action, .way = packet->way, .id = id};
+  struct hr_fragment fragment = {
+      .seen_ns = now_ns, .action = action, .way = packet->way, .id = id, .bytes = hr_fragment_bytes(packet)};
   struct hr_fragment_key key;
 
   hr_fragment_key_of(&key, packet);
@@ -134,4 +172,18 @@ HR_INLINE void hr_fragment_forget(const struct hr_packet *packet) {
 
   hr_fragment_key_of(&key, packet);
   bpf_map_delete_elem(&fragments, &key);
+}
+
+/*
+ * A later fragment went the way of its first. With the datagram's last byte its state ends, because the identification may come
+ * again at once, in a datagram that is not the proxy's. (A fragment that the network doubles ends it too early: the datagram is
+ * then lost, as when one of its fragments is.)
+ */
+HR_INLINE void hr_fragment_pass(const struct hr_packet *packet, struct hr_fragment *fragment) {
+  __u32 bytes = hr_fragment_bytes(packet), total;
+
+  if (packet->payload_bytes) WRITE_ONCE(fragment->total, packet->payload_bytes);
+  total = READ_ONCE(fragment->total);
+  if (__sync_fetch_and_add(&fragment->bytes, bytes) + bytes < total || !total) return;
+  hr_fragment_forget(packet);
 }

@@ -20,7 +20,9 @@ SEC("tc")
 int hr_gate(struct __sk_buff *skb) {
   __u32 kind = HR_MARK_KIND(skb->mark);
 
-  if ((kind != HR_MARK_LAP && kind != HR_MARK_RELEASE) || !hr_has_tag(skb)) return hr_turn_away();
+  if ((kind != HR_MARK_LAP && kind != HR_MARK_RELEASE && kind != HR_MARK_SEGMENT_IN && kind != HR_MARK_SEGMENT_OUT) ||
+      !hr_has_tag(skb))
+    return hr_turn_away();
   /* fq lets a packet pass whose time has come, in CLOCK_MONOTONIC as this is. */
   if (load_config.clock_kind == HR_CLOCK_FQ && kind == HR_MARK_LAP) skb->tstamp = bpf_ktime_get_ns() + skb->priority;
   return TC_ACT_UNSPEC;

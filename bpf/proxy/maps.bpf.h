@@ -66,6 +66,7 @@ HR_MAPPED_ARRAY(wheels, 1, struct hr_wheel);
  * that wait at one time, times backends, and of connections, times two.
  */
 HR_LRU_HASH(flows, 1, struct hr_flow_key, struct hr_flow);
+HR_LRU_HASH(crowded_flows, 1, struct hr_flow_key, struct hr_flow); /* of clients that make more than their part of `flows` anew */
 HR_LRU_HASH(connections, 1, struct hr_flow_key, struct hr_flow);
 
 /* When full it forgets the oldest fragmented datagram; its later fragments then reach no receiver (counted). */

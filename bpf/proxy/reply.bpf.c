@@ -12,6 +12,8 @@
 #include "bpf/proxy/flow.bpf.h"
 #include "bpf/proxy/icmp.bpf.h"
 #include "bpf/proxy/rewrite.bpf.h"
+#include "bpf/proxy/segment.bpf.h"
+#include "bpf/proxy/self_test.bpf.h"
 #include "bpf/proxy/trace.bpf.h"
 #include "bpf/proxy/way.bpf.h"
 
@@ -106,6 +108,29 @@ HR_INLINE int hr_goes_direct(struct __sk_buff *skb, const struct hr_packet *pack
   return 1;
 }
 
+/*
+ * Is this datagram, which names no request, to one that its client sent to the backend itself, perhaps from a port that used the VIP
+ * lately? It is if a socket is connected to the backend. Where a profile's answers are one datagram the answer to a tracked request
+ * finds that request, however late it comes, unless it was hedged and its retention is over. So it is also if a socket is
+ * connected to nothing, which would take both, and if none is connected to the VIP. Inline for the same reason as hr_goes_direct.
+ */
+HR_INLINE int hr_answers_another(struct __sk_buff *skb, const struct hr_packet *packet, const struct hr_reply *reply) {
+  struct hr_ends ends = {.remote = packet->source,
+                         .local = packet->destination,
+                         .remote_port_be = packet->source_port_be,
+                         .local_port_be = packet->destination_port_be,
+                         .version = packet->version};
+  __u32 found = hr_udp_socket(skb, &ends);
+
+  if (found == HR_UDP_CONNECTED) return 1;
+  if (reply->untracked || !reply->config->profile.one_datagram) return 0;
+  if (found == HR_UDP_UNCONNECTED) return 1;
+  if (reply->hedged) return 0;
+  ends.remote = reply->config->vip;
+  ends.remote_port_be = reply->config->port_be;
+  return hr_udp_socket(skb, &ends) != HR_UDP_CONNECTED;
+}
+
 /* A datagram that no request can be named by: its sender lives. A flow's former backend is out of the client's conversation. */
 HR_INLINE struct hr_answer hr_judge_unpaired(const struct hr_packet *packet, const struct hr_reply *reply) {
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
@@ -130,9 +155,17 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
   struct hr_request_key key = {};
   struct hr_request *request;
 
-  /* Several datagrams merged by GRO cannot be judged as one: all of them pass. */
+  if (packet->payload_bytes == sizeof(struct hr_self_test) && hr_has_tag(skb)) {
+    hr_count(reply->service_stats, HR_SELF_TESTS_BACK);
+    return hr_deliver(skb, packet, reply->config, reply->service_stats);
+  }
+  /* Several datagrams: each is judged for itself. Where that cannot be, all of them pass. */
   if (skb->gso_size) {
+    int verdict;
+
     if (!reply->known) return hr_pass_unknown();
+    verdict = hr_to_segments(skb, HR_MARK_SEGMENT_IN, skb->ifindex);
+    if (verdict >= 0) return verdict;
     hr_reason(reply->service_stats, HR_REASON_MERGED);
     hr_note_life(reply->config, reply->backend_state, reply->backend_id, HR_NO_CLIENT, reply->now_ns);
     return hr_act(skb, packet, &answer, reply);
@@ -162,7 +195,8 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
     answer.reason = HR_REASON_BAD_CHECKSUM;
   } else if (request) {
     answer = hr_judge(skb, payload, request, reply, hr_is_nack(skb, payload, reply->config, reply->config_id));
-  } else if (hr_goes_direct(skb, packet, 0, reply)) {
+  } else if (hr_answers_another(skb, packet, reply)) {
+    hr_reason(reply->service_stats, HR_REASON_DIRECT);
     return TC_ACT_UNSPEC;
   } else if (reply->untracked) {
     hr_note_untracked(reply);
@@ -356,20 +390,22 @@ HR_INLINE int hr_handle_later_fragment(struct __sk_buff *skb, struct hr_packet *
   struct hr_fragment *fragment = hr_fragment_find(packet, hr_now_ns());
   struct hr_stats *service_stats;
   struct hr_service_config *config;
-  __u32 service_id;
+  __u32 service_id, action;
 
   /* Most later fragments on an uplink are not the proxy's, so they are not counted. */
   if (!fragment || fragment->action == HR_FRAGMENT_TO_BACKEND) return TC_ACT_UNSPEC;
   service_id = fragment->id;
+  action = fragment->action;
+  packet->way = fragment->way;
+  hr_fragment_pass(packet, fragment);
   config = hr_config_of(hr_published_config(service_id));
   service_stats = hr_stats_of(service_id);
   if (!config) return TC_ACT_UNSPEC;
   hr_count(service_stats, HR_LATER_FRAGMENTS);
-  if (fragment->action == HR_FRAGMENT_DROP) {
+  if (action == HR_FRAGMENT_DROP) {
     hr_reason(service_stats, HR_REASON_LOSER_FRAGMENT);
     return TC_ACT_SHOT;
   }
-  packet->way = fragment->way;
   return hr_deliver(skb, packet, config, service_stats);
 }
 

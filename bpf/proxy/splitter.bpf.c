@@ -9,6 +9,8 @@
 #include "bpf/proxy/clients.bpf.h"
 #include "bpf/proxy/refuse.bpf.h"
 #include "bpf/proxy/rewrite.bpf.h"
+#include "bpf/proxy/segment.bpf.h"
+#include "bpf/proxy/self_test.bpf.h"
 #include "bpf/proxy/trace.bpf.h"
 #include "bpf/proxy/track.bpf.h"
 
@@ -113,7 +115,7 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, first_id, now_ns);
   if (hr_choice_goes_around(&choice)) hr_count(service_stats, HR_FAILOVER_SENDS);
   hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id,
-               (tracking.request ? HR_FLOW_PLAIN : HR_FLOW_UNTRACKED) | HR_FLOW_BY(packet->way), now_ns);
+               (tracking.request ? HR_FLOW_PLAIN : HR_FLOW_UNTRACKED) | HR_FLOW_BY(packet->way), client, now_ns);
   if (tracking.request)
     hr_note_send(first_id, client, now_ns);
   else
@@ -191,10 +193,10 @@ HR_INLINE int hr_split_unpaired(struct __sk_buff *skb, struct hr_packet *packet,
   }
   if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, backend_id, now_ns);
   hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_REPLY, backend_id, service_id,
-               HR_FLOW_UNTRACKED | HR_FLOW_BY(packet->way), now_ns);
+               HR_FLOW_UNTRACKED | HR_FLOW_BY(packet->way), client, now_ns);
   if (is_flow) {
     hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_CONNECTION, service_id, backend_id,
-                 HR_FLOW_PLAIN | HR_FLOW_BY(packet->way), now_ns);
+                 HR_FLOW_PLAIN | HR_FLOW_BY(packet->way), client, now_ns);
     hr_note_send(backend_id, client, now_ns); /* a server that is silent while its clients send is suspect */
   } else {
     hr_count_send(backend_id);
@@ -230,10 +232,10 @@ HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u3
     backend_id = hr_backend_id(config, hr_choice_alone(&choice));
     if (choice.why == HR_CHOSE_PROBE) hr_count(service_stats, HR_PROBES);
     hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION, service_id, backend_id,
-                 event | HR_FLOW_BY(packet->way), now_ns);
+                 event | HR_FLOW_BY(packet->way), HR_NO_CLIENT, now_ns);
   }
   hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_REPLY, backend_id, service_id,
-               event | HR_FLOW_BY(packet->way), now_ns);
+               event | HR_FLOW_BY(packet->way), HR_NO_CLIENT, now_ns);
   if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, backend_id, now_ns);
   return hr_send_to_backend(skb, packet, backend_id, service_stats);
 }
@@ -253,6 +255,7 @@ HR_INLINE int hr_split_later_fragment(struct __sk_buff *skb, struct hr_packet *p
   if (!backend) return TC_ACT_UNSPEC;
   service_stats = hr_stats_of(backend->service);
   hr_count(service_stats, HR_LATER_FRAGMENTS);
+  hr_fragment_pass(packet, fragment);
   return hr_send_to_backend(skb, packet, backend_id, service_stats);
 }
 
@@ -355,7 +358,13 @@ int hr_splitter(struct __sk_buff *skb) {
   if (!config || !policy) return TC_ACT_UNSPEC;
   if (!hr_may_use_vip(skb, &packet, config, HR_CONFIG_SERVICE(config_id))) return TC_ACT_SHOT;
   if (packet.protocol == IPPROTO_TCP) return hr_split_tcp(skb, &packet, config_id, config, policy);
+  if (hr_is_self_test(skb, &packet)) return hr_turn_self_test(skb, &packet, config_id);
   if (hr_is_unpaired(&config->profile.request_correlation)) return hr_split_unpaired(skb, &packet, config_id, config, policy);
+  if (skb->gso_size && packet.way == HR_WAY_PROXY && hr_untrackable(skb, &packet, config, policy) == HR_REASON_GSO) {
+    int verdict = hr_to_segments(skb, HR_MARK_SEGMENT_OUT, 0);
+
+    if (verdict >= 0) return verdict;
+  }
   return hr_split_udp(skb, &packet, config_id, config, policy);
 }
 

@@ -236,7 +236,7 @@ TEST_F(ClockTest, TwoLapsAreNeverAtWorkAtOnce) {
 
 TEST_F(ClockTest, WhatIsNotOursOnTheClocksLinkIsDropped) {
   const Changes foreign = {{"host:foreign_on_link", 1}};
-  for (const uint32_t mark : {0u, 1u, 0x47000000u, 0x4c000001u, 0xffffffffu}) {
+  for (const uint32_t mark : {0u, 1u, 0x47000000u, 0x4e000001u, 0xffffffffu}) {
     const RunResult run = Clock(DnsRequest4(1), {.mark = mark});
     EXPECT_EQ(run.verdict, kDropped) << mark;
     EXPECT_EQ(run.changes, foreign);
@@ -290,7 +290,7 @@ class GateTest : public ClockTest {
 };
 
 TEST_F(GateTest, OnlyTheProxysOwnPacketsEnterTheClocksLink) {
-  for (const uint32_t mark : {HR_MARK_LAP | 7u, HR_MARK_RELEASE | 7u}) {
+  for (const uint32_t mark : {HR_MARK_LAP | 7u, HR_MARK_RELEASE | 7u, HR_MARK_SEGMENT_IN | 7u, HR_MARK_SEGMENT_OUT | 7u}) {
     const RunResult own = Leave(Tagged(DnsRequest4(1)), mark, 40'000'000);
     EXPECT_EQ(own.verdict, kUntouched);
     EXPECT_THAT(own.changes, IsEmpty());

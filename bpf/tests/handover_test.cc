@@ -86,7 +86,7 @@ TEST_F(HandoverTest, ALeaderThatIsReachedByAnotherUplinkGetsOnceMoreWhatWasSentB
   EXPECT_EQ(HandOver(), (Changes{{"hkv4.extra_sends", 1}, {"hkv4.failover_sends", 1}, {"hkv4.handed_over", 1}}));
   EXPECT_NE(Request(before).sent_again, 0u);
   EXPECT_EQ(Request(after).sent_again, 0u);
-  EXPECT_THAT(Reply(HkvReply4(1, kA4)).changes, Contains(Pair("hkv4.won_by_first", 1))) << "by the former uplink, too";
+  EXPECT_THAT(Reply(HkvReply4(1, kA4)).changes, Contains(Pair("hkv4.won_by_failover", 1))) << "by the former uplink, too";
 }
 
 TEST_F(HandoverTest, AMoveThatChangesNoUplinkSendsNothingAgain) {

@@ -237,6 +237,8 @@ void PacketTest::Reset() {
   ClearArray(maps.service_histograms);
   ClearArray(maps.backend_histograms);
   ClearHash(maps.flows);
+  ClearHash(maps.crowded_flows);
+  loaded_->live.At<hr_live>(0)->crowded = 0;
   ClearHash(maps.connections);
   ClearHash(maps.fragments);
   for (uint32_t i = 0; i < loaded_->spec.services.size(); ++i)

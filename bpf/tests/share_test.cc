@@ -2,9 +2,14 @@
 //
 // Shares: one client or one service that sends without end leaves the others their places, their parked copies, their
 // hedges and their attempts after negative replies (bpf/proxy/share.bpf.h, steer.bpf.h).
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <netinet/in.h>
+
 #include <string>
 
 #include "bpf/tests/kernel_fixture.h"
+#include "proxy.skel.h"
 
 namespace hedgerow::packets {
 namespace {
@@ -28,6 +33,12 @@ class ShareTest : public PacketTest {
     for (const auto& [name, count] : changes)
       if (const size_t colon = name.find(':'); colon != std::string::npos) return name.substr(colon + 1);
     return "";
+  }
+  static uint32_t Count(bpf_map* flows) {
+    hr_flow_key key{}, next{};
+    uint32_t count = 0;
+    for (const void* at = nullptr; bpf_map_get_next_key(bpf_map__fd(flows), at, &next) == 0; at = &key, ++count) key = next;
+    return count;
   }
   uint32_t Find(const std::string& client, uint16_t id) {
     return FindRequest(kDns4Service, client.c_str(), kClientPort, {static_cast<uint8_t>(id >> 8), static_cast<uint8_t>(id)});
@@ -67,6 +78,43 @@ TEST_F(ShareTest, AServiceThatIsFloodedByManyLeavesAQuarterToOthers) {
   EXPECT_EQ(WhyForwarded("10.77.3.1", 1), "service_share");
   for (uint16_t id = 1; id <= kServiceCopies; ++id) EXPECT_EQ(WhyForwarded("10.77.3." + std::to_string(id), id, kRaw4), "") << id;
   EXPECT_EQ(WhyForwarded("10.77.3.9", 9, kRaw4), "service_share");
+}
+
+TEST_F(ShareTest, AClientThatMakesEverNewFlowsMakesOnlyItsLikeBeForgotten) {
+  constexpr uint32_t kFlows = 1024, kPart = kFlows / HR_FLOW_PARTS;  // of the fixture
+  const auto from_port = [](const std::string& client, uint16_t port) {
+    return PacketBuilder(client.c_str(), kDns4).Udp(port, kDnsPort, DnsQuery(1, "www.example.org")).Build();
+  };
+  const auto known = [this](const std::string& client, uint16_t port) {
+    return HasFlow(client.c_str(), port, IPPROTO_UDP, HR_FLOW_REPLY, kDns4A);
+  };
+  ASSERT_EQ(WhyForwarded(kClient4, 1), "");
+  const std::string other = Stranger(kClient4);
+  Split(from_port(other, kClientPort));
+  ASSERT_TRUE(known(other, kClientPort));
+  for (uint16_t port = 10'000; port < 10'000 + 4 * kFlows; ++port) Split(from_port(kClient4, port));
+  EXPECT_TRUE(known(other, kClientPort));
+  EXPECT_TRUE(known(kClient4, 10'000)) << "within its part";
+  EXPECT_LE(Count(skeleton()->maps.flows), kPart + 8);
+  EXPECT_GT(Count(skeleton()->maps.crowded_flows), 0u);
+  // Its latest flow is where it is looked for: the answer to a request that was not tracked reaches it.
+  const uint16_t last = 10'000 + 4 * kFlows - 1;
+  EXPECT_FALSE(known(kClient4, last));
+  EXPECT_EQ(Reply(PacketBuilder(kA4, kClient4).Udp(kDnsPort, last, DnsAnswer(DnsQuery(1, "www.example.org"))).Build()).verdict,
+            kRedirected);
+  // In another tick it may make as many anew.
+  Advance(2ull << HR_FLOW_TICK_SHIFT);
+  Split(from_port(kClient4, 9'999));
+  EXPECT_TRUE(known(kClient4, 9'999));
+}
+
+// The control: as many flows of as many clients, none of which makes more than its part.
+TEST_F(ShareTest, FlowsOfManyClientsMakeTheOldestBeForgotten) {
+  const auto from = [](const std::string& client) { return Ask(client, kDns4, 1); };
+  Split(from("10.77.3.1"));
+  ASSERT_TRUE(HasFlow("10.77.3.1", kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kDns4A));
+  for (int i = 0; i < 4096; ++i) Split(from("10.78." + std::to_string(i / 250) + "." + std::to_string(i % 250 + 1)));
+  EXPECT_FALSE(HasFlow("10.77.3.1", kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kDns4A));
 }
 
 TEST_F(ShareTest, AServiceThatIsAloneHasTheWholeTable) {

@@ -70,16 +70,6 @@ TEST_F(SplitterReasonTest, Fragment) {
                                    std::pair("raw4:fragment", 1)));
 }
 
-TEST_F(SplitterReasonTest, Gso) {
-  const Bytes packet = Raw(Pattern(1200, 1)).Build();
-  ExpectForwarded(Split(packet, {.gso_segs = 3, .gso_size = 400}), "raw4", "gso", kA4);
-}
-
-TEST_F(SplitterReasonTest, GsoOfADeviceThatDoesNotCountSegments) {
-  // As virtio and tap hand it over: gso_size set, gso_segs 0.
-  ExpectForwarded(Split(Raw(Pattern(1200, 1)).Build(), {.gso_segs = 0, .gso_size = 400}), "raw4", "gso", kA4);
-}
-
 TEST_F(SplitterReasonTest, TooBig) {
   ExpectForwarded(Split(Raw(Pattern(HR_PARKED_BYTES - 28 + 1, 1)).Build()), "raw4", "too_big", kA4);
   EXPECT_THAT(Split(Raw(Pattern(HR_PARKED_BYTES - 28, 1)).Build()).changes,

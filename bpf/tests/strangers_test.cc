@@ -200,7 +200,11 @@ TEST_F(DirectSocketsTest, ADatagramForASocketThatIsConnectedToTheBackendIsLeftAl
   ASSERT_EQ(Reply(DnsReply4(1, kA4)).verdict, kRedirected);
   {
     const net::UniqueFd unconnected = Socket(SOCK_DGRAM, kClient4, kClientPort);
-    EXPECT_THAT(Reply(DnsReply4(9, kA4)).verdict, kRedirected) << "it may have asked the VIP, long ago";
+    ExpectUntouched(DnsReply4(9, kA4), {{"dns4:direct", 1}});
+  }
+  {
+    const net::UniqueFd proxied = Socket(SOCK_DGRAM, kClient4, kClientPort, kDns4, kDnsPort);
+    EXPECT_EQ(Reply(DnsReply4(9, kA4)).verdict, kRedirected) << "this socket takes nothing from the backend";
   }
   const net::UniqueFd direct = Socket(SOCK_DGRAM, kClient4, kClientPort, kA4, 53);
   ExpectUntouched(DnsReply4(9, kA4), {{"dns4:direct", 1}});
@@ -208,6 +212,25 @@ TEST_F(DirectSocketsTest, ADatagramForASocketThatIsConnectedToTheBackendIsLeftAl
   ExpectUntouched(PacketBuilder(kA4, kClient4).Udp(53, kClientPort, no_reply).Build(), {{"dns4:direct", 1}});
   Split(DnsRequest4(2));
   EXPECT_EQ(Reply(DnsReply4(2, kA4)).verdict, kRedirected) << "a request that waits gets its answer";
+}
+
+TEST_F(DirectSocketsTest, AnAnswerToAnUnconnectedSocketsDirectRequestIsNotALateLoser) {
+  Split(DnsRequest4(1));
+  FireNow(FindDns(1));
+  ASSERT_EQ(Reply(DnsReply4(1, kB4)).verdict, kRedirected);
+  Clones(HR_MARK_HEDGE, 1);
+  EXPECT_EQ(Reply(DnsReply4(9, kA4)).verdict, kDropped) << "no socket here: a loser after its retention";
+  const net::UniqueFd unconnected = Socket(SOCK_DGRAM, kClient4, kClientPort);
+  ExpectUntouched(DnsReply4(9, kA4), {{"dns4:direct", 1}});
+  EXPECT_EQ(Reply(DnsReply4(1, kA4)).verdict, kDropped) << "the loser that is still known";
+}
+
+TEST_F(DirectSocketsTest, WhileUntrackedRequestsAreOnTheirWayAnAnswerIsTheVips) {
+  ASSERT_TRUE(plane().policy().SetBypass("dns4", true).ok());
+  Split(DnsRequest4(1));
+  const net::UniqueFd unconnected = Socket(SOCK_DGRAM, kClient4, kClientPort);
+  EXPECT_EQ(Reply(DnsReply4(1, kA4)).verdict, kRedirected);
+  ASSERT_TRUE(plane().policy().SetBypass("dns4", false).ok());
 }
 
 // ---- Flows that a full map has forgotten, and connections that have ended ---------------------------------------------

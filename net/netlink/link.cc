@@ -129,6 +129,7 @@ absl::Status DescribeTaken(const LinkInfo& taken) {
 
 bool LinkInfo::up() const { return (flags & IFF_UP) != 0; }
 bool LinkInfo::carrier() const { return up() && (flags & IFF_RUNNING) != 0; }
+bool LinkInfo::resolves() const { return (flags & IFF_NOARP) == 0; }
 bool LinkInfo::ethernet() const { return hardware_type == ARPHRD_ETHER; }
 
 absl::StatusOr<LinkInfo> FindLink(absl::string_view name) {
@@ -166,12 +167,14 @@ absl::Status SetLinkMtu(absl::string_view name, uint32_t mtu_bytes) {
   return netlink::Do(request, absl::StrCat("set the MTU of ", name, " to ", mtu_bytes));
 }
 
-absl::Status SetLinkMac(absl::string_view name, const MacAddress& mac) {
-  const auto link = FindLink(name);
-  if (!link.ok()) return link.status();
-  netlink::Request request(RTM_NEWLINK, 0, ChangeHeader(link->ifindex, 0, 0));
-  request.Put(IFLA_ADDRESS, mac);
-  return netlink::Do(request, absl::StrCat("set the MAC address of ", name));
+absl::StatusOr<bool> KeepAsMade(const LinkInfo& made) {
+  const auto now = FindLink(made.ifindex);
+  if (!now.ok()) return now.status();
+  if (now->up() && !now->resolves() && now->mac == made.mac) return false;
+  netlink::Request request(RTM_NEWLINK, 0, ChangeHeader(made.ifindex, IFF_UP | IFF_NOARP, IFF_UP | IFF_NOARP));
+  if (now->mac != made.mac) request.Put(IFLA_ADDRESS, made.mac);
+  if (absl::Status status = netlink::Do(request, absl::StrCat("make ", now->name, " again what it was made as")); !status.ok()) return status;
+  return true;
 }
 
 absl::StatusOr<VethPair> CreateVethPair(const VethOptions& options) {

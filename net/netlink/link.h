@@ -39,6 +39,7 @@ struct LinkInfo {
 
   bool up() const;
   bool carrier() const;  // up, and packets can leave (IFF_RUNNING)
+  bool resolves() const;  // it asks for neighbours' addresses (ARP, neighbour discovery)
   bool ethernet() const;  // frames start with an Ethernet header
 };
 
@@ -49,7 +50,10 @@ absl::StatusOr<std::vector<LinkInfo>> ListLinks();
 absl::Status SetLinkUp(absl::string_view name);
 absl::Status SetLinkDown(absl::string_view name);
 absl::Status SetLinkMtu(absl::string_view name, uint32_t mtu_bytes);
-absl::Status SetLinkMac(absl::string_view name, const MacAddress& mac);
+
+// Makes one of our own interfaces again what it was made as: up, with its hardware address, and without ARP. `made` is what
+// CreateVethPair() returned of it; the interface may have another name by now. Returns whether anything had been changed.
+absl::StatusOr<bool> KeepAsMade(const LinkInfo& made);
 
 struct VethOptions {
   std::string name{};

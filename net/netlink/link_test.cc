@@ -47,6 +47,26 @@ TEST_F(LinkTest, VethPairIsUpTaggedAndSilent) {
   });
 }
 
+TEST_F(LinkTest, WhatWasChangedIsMadeAgainWhatItWas) {
+  InNamespace([] {
+    const auto pair = CreateVethPair(ProxyPair());
+    ASSERT_THAT(pair.status(), IsOk());
+    const auto changed = [&] { return KeepAsMade(pair->link).value(); };
+    EXPECT_FALSE(changed());
+    for (const char* change : {"down", "arp on", "address 02:00:00:00:00:77"}) {
+      SCOPED_TRACE(change);
+      ASSERT_EQ(Shell(std::string("ip link set hr0 ") + change), 0);
+      EXPECT_TRUE(changed());
+      EXPECT_FALSE(changed());
+      const auto now = FindLink("hr0");
+      ASSERT_THAT(now.status(), IsOk());
+      EXPECT_EQ(now->mac, pair->link.mac);
+      EXPECT_TRUE(now->up());
+      EXPECT_FALSE(now->resolves());
+    }
+  });
+}
+
 TEST_F(LinkTest, TheirAddressesAreSetAndNotDrawnByTheKernel) {
   InNamespace([] {
     const auto pair = CreateVethPair(ProxyPair());

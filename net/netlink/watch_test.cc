@@ -105,11 +105,9 @@ TEST_F(WatchTest, OneDrainIsBounded) {
   InHost([&] {
     const int large = 64 << 20;
     ASSERT_EQ(setsockopt(watcher_->fd(), SOL_SOCKET, SO_RCVBUFFORCE, &large, sizeof(large)), 0);
-    std::string batch;
-    for (int i = 0; i < 256; ++i)
-      for (int j = 0; j < 20; ++j)
-        batch += "route add 10.98." + std::to_string(j) + "." + std::to_string(i) + "/32 dev eth0\n";
-    ASSERT_EQ(Shell("printf '" + batch + "' | ip -batch -"), 0);
+    ASSERT_EQ(Shell("for i in $(seq 0 19); do for j in $(seq 0 255); do echo route add 10.98.$i.$j/32 dev eth0; done; done | "
+                    "ip -batch -"),
+              0);
     const auto first = watcher_->Drain();
     ASSERT_THAT(first.status(), IsOk());
     EXPECT_GE(first->messages, Watcher::kDrainMessages);

@@ -200,6 +200,31 @@ absl::Status Attachment::Replace(int program_fd) {
   return link_ ? link_->Update(program_fd) : ReplaceClsactFilter(filter_, program_fd);
 }
 
+absl::Status Attachment::MoveFirst(int program_fd) {
+  if (!link_) return absl::FailedPreconditionError("a filter stays where its priority puts it");
+  AttachSpec spec = spec_;
+  spec.order = Order::kFirst;
+  if (absl::Status status = Detach(); !status.ok()) return status;
+  auto moved = AttachTcx(spec, program_fd);
+  if (!moved.ok()) moved = AttachTcx(spec_, program_fd);  // better where it was than nowhere
+  if (!moved.ok()) return moved.status();
+  *this = *std::move(moved);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<uint32_t> Attachment::ProgramId() const {
+  if (link_) {
+    const auto info = link_->Info();
+    if (!info.ok()) return info.status();
+    return info->ifindex == 0 ? 0 : info->program_id;
+  }
+  const auto filters = ListClsactFilters(spec_.ifindex, spec_.direction);
+  if (!filters.ok()) return filters.status();
+  for (const ClsactFilter& each : *filters)
+    if (each.name == filter_.name && each.handle == filter_.handle) return each.program_id;
+  return 0;
+}
+
 absl::Status Attachment::Detach() {
   if (!live_) return absl::OkStatus();
   if (!link_) return DetachClsact();

@@ -79,6 +79,25 @@ std::string HookName(int ifindex, Direction direction) {
   return absl::StrCat(ToString(direction), " of interface number ", ifindex);
 }
 
+// Without names.
+absl::StatusOr<std::vector<TcxProgram>> QueryTcx(int ifindex, Direction direction) {
+  std::array<uint32_t, kMaxPrograms> program_ids{};
+  std::array<uint32_t, kMaxPrograms> link_ids{};
+  Query query{};
+  query.target_ifindex = static_cast<uint32_t>(ifindex);
+  query.attach_type = AttachType(direction);
+  query.program_ids = reinterpret_cast<uint64_t>(program_ids.data());
+  query.link_ids = reinterpret_cast<uint64_t>(link_ids.data());
+  query.count = kMaxPrograms;
+  if (Bpf(BPF_PROG_QUERY, query) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("list the TCX programs on ", HookName(ifindex, direction)));
+  }
+  std::vector<TcxProgram> programs;
+  for (size_t i = 0; i < query.count && i < kMaxPrograms; ++i)
+    programs.push_back({.program_id = program_ids[i], .link_id = link_ids[i]});
+  return programs;
+}
+
 }  // namespace
 
 absl::string_view ToString(Direction direction) {
@@ -162,23 +181,18 @@ absl::StatusOr<TcxLinkInfo> TcxLink::Info() const {
       .direction = info.attach_type == kAttachTcxEgress ? Direction::kEgress : Direction::kIngress};
 }
 
+absl::StatusOr<std::vector<uint32_t>> ListTcxNumbers(int ifindex, Direction direction) {
+  std::vector<uint32_t> numbers;
+  const auto programs = QueryTcx(ifindex, direction);
+  if (!programs.ok()) return programs.status();
+  for (const TcxProgram& program : *programs) numbers.push_back(program.program_id);
+  return numbers;
+}
+
 absl::StatusOr<std::vector<TcxProgram>> ListTcx(int ifindex, Direction direction) {
-  std::array<uint32_t, kMaxPrograms> program_ids{};
-  std::array<uint32_t, kMaxPrograms> link_ids{};
-  Query query{};
-  query.target_ifindex = static_cast<uint32_t>(ifindex);
-  query.attach_type = AttachType(direction);
-  query.program_ids = reinterpret_cast<uint64_t>(program_ids.data());
-  query.link_ids = reinterpret_cast<uint64_t>(link_ids.data());
-  query.count = kMaxPrograms;
-  if (Bpf(BPF_PROG_QUERY, query) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("list the TCX programs on ", HookName(ifindex, direction)));
-  }
-  std::vector<TcxProgram> programs;
-  for (size_t i = 0; i < query.count && i < kMaxPrograms; ++i) {
-    programs.push_back(
-        {.program_id = program_ids[i], .link_id = link_ids[i], .name = ProgramName(program_ids[i])});
-  }
+  auto programs = QueryTcx(ifindex, direction);
+  if (!programs.ok()) return programs.status();
+  for (TcxProgram& program : *programs) program.name = ProgramName(program.program_id);
   return programs;
 }
 

@@ -56,7 +56,9 @@ struct TcxProgram {
   uint32_t link_id = 0;  // 0: attached without a link
   std::string name{};    // "" without CAP_SYS_ADMIN, which the kernel wants for a look-up by number
 };
-// What is attached to a hook, in the order the kernel runs it.
+// The numbers of the programs that are attached to a hook, in the order the kernel runs them.
+absl::StatusOr<std::vector<uint32_t>> ListTcxNumbers(int ifindex, Direction direction);
+// The same with links and names.
 absl::StatusOr<std::vector<TcxProgram>> ListTcx(int ifindex, Direction direction);
 
 // The name a program was loaded with; "" when it is gone or may not be looked at.

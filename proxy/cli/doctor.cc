@@ -29,6 +29,7 @@
 #include "net/kernel_probe.h"
 #include "net/netlink/route.h"
 #include "net/networks.h"
+#include "net/tc/hook_programs.h"
 
 namespace hedgerow::cli {
 namespace {
@@ -115,6 +116,7 @@ class Doctor {
       uplinks.push_back(absl::StrCat(link.name, " (mtu ", link.mtu_bytes, ")"));
     }
     for (const Problem& problem : CheckUplinks(topology)) Add("configuration", "warning", problem.ToString());
+    Programs(topology, config);
     if (topology.problems.empty()) {
       Add("configuration", "ok", absl::StrCat("every backend is reached, by ", absl::StrJoin(uplinks, ", ")));
     }
@@ -186,12 +188,37 @@ class Doctor {
     if (open.empty()) Add("keys", "ok", "no other user reads a key or changes a configuration");
   }
 
+  // What stands before the reply program, or would: where it is not attached, a program of the hook goes before it or behind it
+  // as `tcx_order` says, and a filter by its priority.
+  void Programs(const Topology& topology, const v1::Config& config) {
+    bool any = false;
+    for (const auto& [ifindex, link] : topology.uplinks) {
+      const auto programs = net::ListHook(ifindex, net::Direction::kIngress);
+      if (!programs.ok()) {
+        Add("programs", "warning", absl::StrCat(link.name, ": ", std::string(programs.status().message())));
+        continue;
+      }
+      for (const net::HookProgram& program : *programs) {
+        if (program.IsHedgerows()) break;
+        if (config.attach() != v1::ATTACH_CLSACT && program.mechanism == net::Mechanism::kClsact) break;  // TCX runs before filters
+        any = true;
+        Add("programs", "warning",
+            absl::StrCat(link.name, ": ", program.ToString(), " runs before the reply program. Answers reach it only if that ",
+                         "program returns TC_ACT_UNSPEC for them; `up` tests it"));
+      }
+    }
+    if (!any) Add("programs", "ok", "none runs before the reply program");
+  }
+
+  static std::vector<std::string> UplinkNames(const v1::Config& config) {
+    std::vector<std::string> names;
+    for (const auto& [ifindex, link] : ResolveHere(config).uplinks) names.push_back(link.name);
+    return names;
+  }
+
   // IPv6 has no such setting.
   void Spoofing(const v1::Config* config) {
-    std::vector<std::string> names;
-    if (config != nullptr) {
-      for (const auto& [ifindex, link] : ResolveHere(*config).uplinks) names.push_back(link.name);
-    }
+    const std::vector<std::string> names = config == nullptr ? std::vector<std::string>{} : UplinkNames(*config);
     const int all = NetworkSetting("ipv4/conf/all/rp_filter").value_or(0);
     bool any = false;
     for (const std::string& name : names) {
@@ -217,7 +244,7 @@ class Doctor {
 
   // Netfilter sees a proxied packet under the VIP's name on its way out, and the answer under the VIP's name on its way in.
   void Firewall(const v1::Config& config) {
-    constexpr size_t kShown = 5;
+    static constexpr size_t kShown = 5;
     const absl::StatusOr<std::string> rules = FirewallRules();
     if (!rules.ok()) return Add("firewall", "warning", absl::StrCat("not looked at: ", std::string(rules.status().message())));
     std::vector<net::IpAddress> backends;
@@ -227,14 +254,22 @@ class Doctor {
         if (address.ok()) backends.push_back(*address);
       }
     }
+    const auto tell = [this](const std::vector<std::string>& found, absl::string_view what) {
+      for (size_t i = 0; i < std::min(found.size(), kShown); ++i)
+        Add("firewall", "warning", absl::StrCat("the rule \"", found[i], "\" ", what));
+      if (found.size() > kShown) Add("firewall", "warning", absl::StrCat("and ", found.size() - kShown, " more such rules"));
+    };
     const std::vector<std::string> found = RulesThatName(*rules, backends);
-    for (size_t i = 0; i < std::min(found.size(), kShown); ++i) {
-      Add("firewall", "warning",
-          absl::StrCat("the rule \"", found[i], "\" names a backend and does not see what the proxy sends there: in the rules ",
-                       "these packets carry the VIP. Name the VIP as well"));
+    tell(found, "names a backend and does not see what the proxy sends there: in the rules these packets carry the VIP. Name the VIP "
+                "as well");
+    bool alone = false;
+    for (const std::string& uplink : UplinkNames(config)) {
+      const std::vector<std::string> naming = RulesThatNameAlone(*rules, uplink, config.interface());
+      alone |= !naming.empty();
+      tell(naming, absl::StrCat("names the uplink ", uplink, ", and does not hold for packets to a VIP and its answers: they leave and ",
+                                "come in by ", config.interface(), ". Name ", config.interface(), " as well"));
     }
-    if (found.size() > kShown) Add("firewall", "warning", absl::StrCat("and ", found.size() - kShown, " more such rules"));
-    if (found.empty()) Add("firewall", "ok", "no rule names a backend");
+    if (found.empty() && !alone) Add("firewall", "ok", "no rule names a backend or an uplink");
   }
 
   void Ports() {

@@ -20,6 +20,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "net/capabilities.h"
@@ -114,6 +115,26 @@ std::set<uint64_t> SocketsOf(const std::string& process) {
 }
 
 }  // namespace
+
+std::vector<std::string> RulesThatNameAlone(absl::string_view rules, const std::string& uplink, const std::string& own) {
+  // One blank between words, and no quotes or commas: as nftables and iptables write names and sets.
+  const auto words_of = [](absl::string_view line) -> std::vector<std::string> {
+    return absl::StrSplit(line, absl::ByAnyChar(" \t\","), absl::SkipEmpty());
+  };
+  std::set<std::string> said;
+  for (const absl::string_view line : absl::StrSplit(rules, '\n')) said.insert(absl::StrJoin(words_of(line), " "));
+  std::vector<std::string> found;
+  for (const absl::string_view line : absl::StrSplit(rules, '\n')) {
+    const std::vector<std::string> words = words_of(line);
+    const auto has = [&words](absl::string_view word) { return std::find(words.begin(), words.end(), word) != words.end(); };
+    const bool by = has("oifname") || has("iifname") || has("oif") || has("iif") || has("-o") || has("-i");
+    if (!by || !has(uplink) || has(own)) continue;
+    std::vector<std::string> other = words;
+    std::replace(other.begin(), other.end(), uplink, own);
+    if (!said.contains(absl::StrJoin(other, " "))) found.emplace_back(absl::StripAsciiWhitespace(line));
+  }
+  return found;
+}
 
 std::vector<std::string> RulesThatName(absl::string_view rules, const std::vector<net::IpAddress>& addresses) {
   const auto names = [&addresses](absl::string_view word) {

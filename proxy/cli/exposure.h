@@ -21,6 +21,10 @@ namespace hedgerow::cli {
 // length, without the blanks around them.
 std::vector<std::string> RulesThatName(absl::string_view rules, const std::vector<net::IpAddress>& addresses);
 
+// Lines in which the interface `uplink` stands as the one by which packets come or leave, where neither the line names `own` as well
+// nor another line says the same of `own`.
+std::vector<std::string> RulesThatNameAlone(absl::string_view rules, const std::string& uplink, const std::string& own);
+
 // The rules of this network namespace. PermissionDenied without CAP_NET_ADMIN; NotFound where neither program is
 // installed. IPv4 and IPv6, of nftables and of the older tables that the kernel holds.
 absl::StatusOr<std::string> FirewallRules();

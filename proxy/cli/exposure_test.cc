@@ -46,6 +46,23 @@ TEST(RulesThatName, FindsAnAddressAsAWholeWordInEverySyntax) {
   EXPECT_THAT(RulesThatName(kRules, {}), IsEmpty());
 }
 
+TEST(RulesThatNameAlone, FindsAnUplinkWhereTheProxyInterfaceIsNotNamedToo) {
+  constexpr char kNames[] = R"(chain out {
+		type filter hook output priority filter; policy drop;
+		oifname "eth0" udp dport 53 accept
+		oifname "eth0" udp dport 123 accept
+		oifname "hr0" udp dport 123 accept
+		iifname { "eth0", "hr0" } accept
+		ip daddr 10.0.0.1 comment "eth0"
+		oifname "eth01" accept
+	}
+-A OUTPUT -o eth0 -p udp -j ACCEPT
+)";
+  EXPECT_THAT(RulesThatNameAlone(kNames, "eth0", "hr0"),
+              ElementsAre("oifname \"eth0\" udp dport 53 accept", "-A OUTPUT -o eth0 -p udp -j ACCEPT"));
+  EXPECT_THAT(RulesThatNameAlone(kNames, "eth1", "hr0"), IsEmpty());
+}
+
 TEST(ListeningSockets, AreThoseThatTakeFromAnyPeer) {
   const std::vector<ListeningSocket> udp = ListeningSockets(
       "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n"

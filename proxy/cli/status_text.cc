@@ -215,7 +215,9 @@ std::string StatusText(const v1::Status& status) {
   for (const std::string& problem : status.problems()) absl::StrAppend(&out, "  PROBLEM: ", problem, "\n");
   std::vector<std::string> uplinks;
   for (const v1::Uplink& uplink : status.uplinks()) {
-    uplinks.push_back(absl::StrCat(uplink.name(), " (", uplink.attach(), uplink.up() ? "" : ", DOWN", ")"));
+    const std::string before =
+        uplink.before().empty() ? "" : absl::StrCat(", behind ", absl::StrJoin(uplink.before(), ", "));
+    uplinks.push_back(absl::StrCat(uplink.name(), " (", uplink.attach(), uplink.up() ? "" : ", DOWN", before, ")"));
   }
   absl::StrAppend(&out, "  interface    ", status.interface(), ", uplinks ", absl::StrJoin(uplinks, ", "),
                   "\n");

@@ -31,6 +31,7 @@
 #include "proxy/config/load.h"
 #include "proxy/daemon/event_log.h"
 #include "proxy/daemon/guardian.h"
+#include "proxy/daemon/self_test.h"
 #include "proxy/start/instance_lock.h"
 #include "proxy/instance/log.h"
 #include "proxy/instance/proxy_instance.h"
@@ -231,7 +232,8 @@ class Daemon {
     if (!instance.ok()) return instance.status();
     instance_ = *std::move(instance);
     facts_.kernel_since_ns = facts_.started_ns;
-    return absl::OkStatus();
+    // A proxy that does not see its packets is worse than none. One that runs already is left to run, with a problem in `status`.
+    return SelfTest(*instance_).Once();
   }
 
   // As it is first; then, as by a reload, it becomes what is wanted now (Start). Why neither can be; empty: it is

@@ -10,7 +10,7 @@ namespace hedgerow {
 namespace {
 
 // A lost clock packet costs hedges until it is found: looked for ten times a second, which reads a few words.
-constexpr absl::Duration kTick = absl::Milliseconds(100);
+constexpr absl::Duration kTick = SelfTest::kTick;
 
 }  // namespace
 
@@ -44,6 +44,7 @@ absl::StatusOr<std::unique_ptr<Guardian>> Guardian::Start(const v1::Config& conf
   if (status.ok()) status = every(kTick, [self] { self->EveryTick(); });
   if (status.ok()) status = every(absl::Seconds(1), [self] { self->EverySecond(); });
   if (!status.ok()) return status;
+  self->NoteProgramsBefore();
   return guardian;
 }
 
@@ -105,6 +106,7 @@ void Guardian::EveryTick() {
   if (resting_) return;
   const auto restarted = instance_.data_plane().object().CheckClock();
   if (restarted.ok() && *restarted) LogWarning("the clock's packet was lost; sent another");
+  self_test_.Tick();
 }
 
 void Guardian::EverySecond() {
@@ -122,6 +124,7 @@ void Guardian::EverySecond() {
   const absl::Status tuned = snapshot.ok() ? tuner_.Tune(*snapshot, instance_.data_plane().policy()) : snapshot.status();
   data_plane_problem_ = std::string(tuned.message());
   if (snapshot.ok()) ForgetLeaders(*snapshot);
+  NoteProgramsBefore();
   UpdateProblems();
   if (snapshot.ok() && on_snapshot_ != nullptr) on_snapshot_(*snapshot);
 }
@@ -138,8 +141,18 @@ void Guardian::ForgetLeaders(const Snapshot& snapshot) {
   }
 }
 
+void Guardian::NoteProgramsBefore() {
+  for (v1::Uplink& uplink : facts_.uplinks) {
+    uplink.clear_before();
+    const auto programs = instance_.ProgramsBeforeOurs(uplink.ifindex());
+    if (!programs.ok()) continue;  // it is gone
+    for (const net::HookProgram& program : *programs) uplink.add_before(program.ToString());
+  }
+}
+
 void Guardian::UpdateProblems() {
   std::vector<Problem> problems = follower_->problems();
+  problems.insert(problems.end(), self_test_.problems().begin(), self_test_.problems().end());
   problems.insert(problems.end(), bound_problems_.begin(), bound_problems_.end());
   if (!data_plane_problem_.empty()) problems.push_back({ProblemCode::kDataPlane, data_plane_problem_});
   if (!reload_problem_.empty()) problems.push_back({ProblemCode::kReload, reload_problem_});

@@ -16,6 +16,7 @@
 #include "proxy/instance/proxy_instance.h"
 #include "proxy/daemon/leader_watch.h"
 #include "proxy/daemon/network_follower.h"
+#include "proxy/daemon/self_test.h"
 #include "proxy/daemon/tuner.h"
 #include "proxy/loop/event_loop.h"
 
@@ -48,7 +49,8 @@ class Guardian {
         loop_(loop),
         give_up_(std::move(give_up)),
         relink_(std::move(relink)),
-        tuner_(config) {}
+        tuner_(config),
+        self_test_(instance) {}
 
   void OnFollowed(const net::NetworkEvents& events);
   void ServeBoundClients();
@@ -58,6 +60,7 @@ class Guardian {
   void EveryTick();
   void ForgetLeaders(const Snapshot& snapshot);
   void UpdateProblems();
+  void NoteProgramsBefore();
 
   ProxyInstance& instance_;
   DaemonFacts& facts_;
@@ -68,6 +71,7 @@ class Guardian {
   std::function<void(const Snapshot&)> on_snapshot_;
   Tuner tuner_;
   LeaderWatch leader_watch_;
+  SelfTest self_test_;
   std::vector<Problem> bound_problems_;
   std::string data_plane_problem_;
   std::string reload_problem_;  // what was begun or retired and cannot be ended

@@ -54,6 +54,7 @@ std::vector<MapSize> MapSizes(const MapBounds& bounds, uint32_t cpus) {
       Array("pool", bounds.parked + 1, sizeof(hr_parked)),
       Array("parked_links", bounds.parked + 1, sizeof(uint32_t)),
       Hash("flows", bounds.flows, sizeof(hr_flow_key), sizeof(hr_flow)),
+      Hash("crowded_flows", std::max(1u, bounds.flows / HR_FLOW_PARTS), sizeof(hr_flow_key), sizeof(hr_flow)),
       Hash("connections", bounds.connections, sizeof(hr_flow_key), sizeof(hr_flow)),
       Hash("fragments", bounds.fragments, sizeof(hr_fragment_key), sizeof(hr_fragment)),
       Array("wheels", 1, sizeof(hr_wheel)),

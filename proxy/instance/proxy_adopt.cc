@@ -34,25 +34,28 @@ constexpr char kLinkPins[] = "tc-";  // net::PinPath
 
 // The recorded pair as it is now. NotFound where it was removed or replaced since it was made.
 absl::StatusOr<net::VethPair> FindPair(const v1::LinkRecord& record, const std::string& instance) {
-  const auto find = [&](const std::string& name, int ifindex) -> absl::StatusOr<net::LinkInfo> {
+  const auto find = [&](const std::string& name, int ifindex, const std::string& mac) -> absl::StatusOr<net::LinkInfo> {
     auto link = net::FindLink(ifindex);
-    if (link.ok() && link->name == name && net::BelongsTo(*link, instance)) return link;
+    if (link.ok() && link->name == name && net::BelongsTo(*link, instance)) {
+      if (mac.size() == link->mac.size()) std::copy(mac.begin(), mac.end(), link->mac.begin());
+      return link;
+    }
     return absl::NotFoundError(absl::StrCat("its interface ", name, " is gone"));
   };
-  auto link = find(record.name(), record.ifindex());
+  auto link = find(record.name(), record.ifindex(), record.mac());
   if (!link.ok()) return link.status();
-  auto peer = find(record.peer(), record.peer_ifindex());
+  auto peer = find(record.peer(), record.peer_ifindex(), record.peer_mac());
   if (!peer.ok()) return peer.status();
   return net::VethPair{*std::move(link), *std::move(peer)};
 }
 
-// Nothing can be routed to a link that is down.
+// Nothing can be routed to a link that is down, and the programs address frames to hr0's hardware address.
 absl::Status SetUp(const net::VethPair& pair, DaemonFacts& facts) {
   for (const net::LinkInfo* end : {&pair.link, &pair.peer}) {
-    if (end->up()) continue;
-    const absl::Status status = net::SetLinkUp(end->name);
-    if (!status.ok()) return Annotate(status, absl::StrCat("setting ", end->name, " up"));
-    LogWarning("the interface ", end->name, " was set down by somebody else; set up again");
+    const auto changed = net::KeepAsMade(*end);
+    if (!changed.ok()) return Annotate(changed.status(), absl::StrCat("the interface ", end->name));
+    if (!*changed) continue;
+    LogWarning("the interface ", end->name, " was changed by somebody else; made again what it was");
     ++facts.links_restored;
   }
   return absl::OkStatus();

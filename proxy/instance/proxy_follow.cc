@@ -67,7 +67,7 @@ ProxyInstance::Followed ProxyInstance::Follow(const NetworkView& network, Topolo
   return out;
 }
 
-// Up, with the smallest MTU of the uplinks and the MAC address that the programs know.
+// As they were made (up, without ARP, with the MAC address that the programs know), with the smallest MTU of the uplinks.
 void ProxyInstance::KeepOwnLinks(const NetworkView& network, const Topology& next, Followed& out) {
   const auto keep = [&out](const absl::Status& status, absl::string_view what) {
     if (!status.ok()) out.problems.push_back({ProblemCode::kOwnLink, absl::StrCat(what, ": ", Text(status))});
@@ -77,13 +77,11 @@ void ProxyInstance::KeepOwnLinks(const NetworkView& network, const Topology& nex
     const auto now = std::find_if(network.links.begin(), network.links.end(),
                                   [&](const net::LinkInfo& link) { return link.ifindex == own->ifindex; });
     if (now == network.links.end()) continue;  // the follower has it made again
-    if (!now->up() && keep(net::SetLinkUp(own->name), absl::StrCat("setting ", own->name, " up"))) ++out.links;
+    const bool as_made = now->up() && !now->resolves() && now->mac == own->mac;
+    if (!as_made && keep(net::KeepAsMade(*own).status(), absl::StrCat("our interface ", own->name))) ++out.links;
     const bool of_proxy = own == &links_.proxy.link || own == &links_.proxy.peer;
     if (of_proxy && next.mtu_bytes != 0 && now->mtu_bytes != next.mtu_bytes)
       keep(net::SetLinkMtu(own->name, next.mtu_bytes), absl::StrCat("the MTU of ", own->name));
-    if (own == &links_.proxy.link && now->mac != own->mac &&
-        keep(net::SetLinkMac(own->name, own->mac), absl::StrCat("the MAC address of ", own->name)))
-      ++out.links;
   }
 }
 

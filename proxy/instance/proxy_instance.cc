@@ -244,6 +244,8 @@ absl::Status ProxyInstance::SaveRecord(const DaemonFacts& facts) {
     out.set_ifindex(pair.link.ifindex);
     out.set_peer(pair.peer.name);
     out.set_peer_ifindex(pair.peer.ifindex);
+    out.set_mac(std::string(pair.link.mac.begin(), pair.link.mac.end()));
+    out.set_peer_mac(std::string(pair.peer.mac.begin(), pair.peer.mac.end()));
   };
   note(links_.proxy, *record.mutable_proxy_link());
   note(links_.clock, *record.mutable_clock_link());

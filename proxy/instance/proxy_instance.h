@@ -29,6 +29,7 @@
 #include "proxy/kernel_part/kernel_data_plane.h"
 #include "proxy/kernel_part/pinned_array.h"
 #include "net/tc/clock_qdisc.h"
+#include "net/tc/hook_programs.h"
 #include "net/tc/tc_attach.h"
 #include "net/unique_fd.h"
 
@@ -69,6 +70,13 @@ class ProxyInstance {
 
   // Attaches the programs again whose clsact filters were removed from their hooks. Returns how many these were.
   absl::StatusOr<int> RestoreAttachments();
+
+  // The TCX programs that run before the reply program on the uplinks, by number: cheap enough for ten times a second.
+  std::vector<uint32_t> TcxBeforeOurs() const;
+  // All programs that do on this uplink.
+  absl::StatusOr<std::vector<net::HookProgram>> ProgramsBeforeOurs(int uplink) const;
+  // Moves the reply program before them where they are TCX programs; a line for each move. Empty: nothing could be moved.
+  absl::StatusOr<std::vector<std::string>> MoveRepliesFirst();
 
   // On which ports the programs await announcements.
   std::set<uint32_t> AwaitedPorts() const {

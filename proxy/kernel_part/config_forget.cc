@@ -60,7 +60,7 @@ absl::Status ConfigWriter::ForgetFlows(const std::vector<RetiredService>& servic
                                           : backend_ids.contains(key.id) || service_ids.contains(flow.id);
   };
   const auto& maps = object_.skeleton()->maps;
-  for (bpf_map* map : {maps.flows, maps.connections})
+  for (bpf_map* map : {maps.flows, maps.crowded_flows, maps.connections})
     if (absl::Status status = DeleteEntries<hr_flow_key, hr_flow>(map, is_theirs); !status.ok()) return status;
   return DeleteEntries<hr_fragment_key, hr_fragment>(
       object_.skeleton()->maps.fragments, [&](const hr_fragment_key&, const hr_fragment& fragment) {

@@ -120,6 +120,7 @@ void KernelObject::SetLoadConfig(const DataPlaneSpec& spec) {
   config.clock_in_ifindex = spec.clock_in_ifindex;
   config.max_requests = spec.max_requests;
   config.max_parked = spec.max_parked;
+  config.flow_part = spec.max_flows / HR_FLOW_PARTS;
   for (size_t i = 0; i < spec.proxy_mac.size(); ++i) config.proxy_mac[i] = spec.proxy_mac[i];
   config.cold_mask = ColdSets(spec.max_requests) - 1;
   config.hash_seed = Random64();
@@ -175,6 +176,8 @@ absl::Status KernelObject::Control(hr_control_operation operation, uint32_t serv
   return absl::InternalError(absl::StrCat("the control program refused operation ", request.operation, " of the service with id ",
                                           request.service));
 }
+
+uint64_t KernelObject::ClockTag() const { return skeleton_->rodata->load_config.clock_tag; }
 
 absl::StatusOr<bool> KernelObject::CheckClock() const {
   char frame[60] = {};

@@ -172,7 +172,8 @@ void CheckVip(const v1::Config& config, const NetworkView& network, const v1::Se
               int proxy_ifindex, std::vector<Problem>& problems) {
   std::vector<const net::IpAddress*> sources = {nullptr};
   for (const net::AddressInfo& each : network.addresses) {
-    const bool global = each.scope < RT_SCOPE_LINK && !each.address.is_loopback();
+    // The proxy interface has sources of uplinks only, and perhaps one that is being released.
+    const bool global = each.scope < RT_SCOPE_LINK && !each.address.is_loopback() && each.ifindex != proxy_ifindex;
     const bool tentative = !each.address.is_v4() && (each.flags & IFA_F_TENTATIVE) != 0;
     if (global && !tentative && each.address.family() == vip.family() && sources.size() <= kMaxSources)
       sources.push_back(&each.address);

@@ -19,7 +19,7 @@ def test_spoofed_frames_at_every_hook_lose_nobody_and_take_no_memory(tmp_path):
     assert status == 1  # one round at a fifth of the rate is never enough
     summary = json.loads((tmp_path / "summary.json").read_text(encoding="ascii"))
     rows = {row["hook"]: row for row in summary["rows"]}
-    assert set(rows) == set(flood.HOOKS)
+    assert set(rows) == set(flood.ROWS)
     for hook, row in rows.items():
         assert row["met_share"] > 0.9, hook
         assert row["flood_lost"] == row["wrong"] == 0, hook

@@ -157,6 +157,8 @@ def test_backends_of_one_service_on_different_uplinks_are_hedged(lab, servers, s
     servers["a"].resume()
     ip(lab.client, f"route del {B4}/32 dev eth1")
     wait_for_uplinks(product, a="eth0", b="eth0")
+    ip(lab.client, f"route add {B4}/32 dev eth1")
+    wait_for_uplinks(product, a="eth0", b="eth1")
 
 
 def test_a_socket_that_connected_before_a_move_is_answered_after_it(lab, servers, second, product):

@@ -135,7 +135,6 @@ def named(folder):
     return ["/usr/sbin/named", "-g", "-n", "1", "-c", path]
 
 
-@pytest.mark.own
 @pytest.mark.parametrize("forwarder", [dnsmasq, unbound, named])
 def test_a_forwarder_to_the_vip_answers_while_the_leader_stalls(product, servers, lab, forwarder):
     if not shutil.which(forwarder(lab.client.scratch("probe"))[0]):
@@ -153,5 +152,6 @@ def test_a_forwarder_to_the_vip_answers_while_the_leader_stalls(product, servers
             assert answer.status in ("NOERROR", "NXDOMAIN"), answer.text
         assert product.figure("won_by_hedge") >= 3
         servers["a"].resume()
+        product.finish()  # while the forwarder is there, as it was before `up`
     finally:
         lab.client.stop(child)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 _SYS_BPF = {"x86_64": 321, "aarch64": 280}[platform.machine()]
 _PROG_GET_FD_BY_ID, _MAP_GET_FD_BY_ID, _LINK_GET_FD_BY_ID, _LINK_DETACH = 13, 14, 30, 34
+_PROG_LOAD, _LINK_CREATE, _PROG_TYPE_SCHED_CLS, _TCX_INGRESS, _BEFORE, _AFTER = 5, 28, 3, 46, 1 << 3, 1 << 4
 _BY_ID = {"prog": _PROG_GET_FD_BY_ID, "map": _MAP_GET_FD_BY_ID, "link": _LINK_GET_FD_BY_ID}
 
 
@@ -37,6 +38,19 @@ def exists(kind: str, number: int) -> bool:
             raise
         return False
     return True
+
+
+def attach_verdict(ifindex: int, before: bool, verdict: int) -> int:
+    """A program that returns one verdict for every packet, at an interface's TCX ingress (Linux 6.6): the link, which ends with
+    its descriptor."""
+    code = ctypes.create_string_buffer(struct.pack("<BBhiBBhi", 0xb7, 0, 0, verdict, 0x95, 0, 0, 0))  # r0 = verdict; exit
+    licence = ctypes.create_string_buffer(b"GPL")
+    program = _bpf(_PROG_LOAD, struct.pack("<IIQQIIQIi16s", _PROG_TYPE_SCHED_CLS, 2, ctypes.addressof(code),
+                                           ctypes.addressof(licence), 0, 0, 0, 0, 0, b"foreign"))
+    try:
+        return _bpf(_LINK_CREATE, struct.pack("<IIIIIIQ", program, ifindex, _TCX_INGRESS, _BEFORE if before else _AFTER, 0, 0, 0))
+    finally:
+        os.close(program)
 
 
 def detach(link: int) -> None:

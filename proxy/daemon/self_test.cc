@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proxy/daemon/self_test.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "net/ip_address.h"
+#include "net/netlink/link.h"
+#include "net/tc/hook_programs.h"
+#include "proxy/instance/log.h"
+
+namespace hedgerow {
+namespace {
+
+constexpr int kTicksBetween = 10;  // a second
+
+sockaddr_storage SocketAddress(const net::IpAddress& address, uint16_t port, socklen_t& bytes) {
+  sockaddr_storage storage{};
+  if (address.is_v4()) {
+    auto& in = reinterpret_cast<sockaddr_in&>(storage);
+    in.sin_family = AF_INET;
+    in.sin_port = htons(port);
+    memcpy(&in.sin_addr, address.wire().data(), sizeof(in.sin_addr));
+    bytes = sizeof(in);
+  } else {
+    auto& in = reinterpret_cast<sockaddr_in6&>(storage);
+    in.sin6_family = AF_INET6;
+    in.sin6_port = htons(port);
+    memcpy(&in.sin6_addr, address.wire().data(), sizeof(in.sin6_addr));
+    bytes = sizeof(in);
+  }
+  return storage;
+}
+
+}  // namespace
+
+std::vector<SelfTest::Way> SelfTest::Ways() const {
+  std::vector<Way> ways;
+  const DataPlaneSpec& spec = instance_.data_plane().spec();
+  for (size_t i = 0; i < spec.services.size(); ++i) {
+    for (const BackendSpec& backend : spec.services[i].backends) {
+      const bool known = std::any_of(ways.begin(), ways.end(), [&](const Way& way) {
+        return way.service == i && way.uplink == backend.uplink_ifindex;
+      });
+      if (known || backend.uplink_ifindex == 0) continue;
+      const auto link = net::FindLink(static_cast<int>(backend.uplink_ifindex));
+      if (!link.ok() || !link->up()) continue;  // a problem of its own
+      ways.push_back({.service = i, .slot = backend.slot, .uplink = backend.uplink_ifindex});
+    }
+  }
+  return ways;
+}
+
+void SelfTest::SendOne(Sent& sent, const ServiceSpec& service, uint64_t tag) {
+  const auto vip = net::IpAddress::Parse(service.vip);
+  if (!vip.ok()) return;
+  socklen_t bytes = 0;
+  const sockaddr_storage address = SocketAddress(*vip, service.port, bytes);
+  sent.socket = net::UniqueFd(socket(vip->family(), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const hr_self_test payload = {.tag = tag, .number = sent.number};
+  const bool done = sent.socket.valid() &&
+                    connect(sent.socket.get(), reinterpret_cast<const sockaddr*>(&address), bytes) == 0 &&
+                    send(sent.socket.get(), &payload, sizeof(payload), 0) == sizeof(payload);
+  if (!done) sent.error = strerror(errno);
+}
+
+void SelfTest::Send() {
+  ticks_ = 0;
+  ++round_;
+  sent_.clear();
+  const bool suspicious = std::any_of(strikes_.begin(), strikes_.end(), [](const auto& each) { return each.second > 0; });
+  before_ = suspicious ? ReadCounts() : std::vector<Counts>{};
+  const DataPlaneSpec& spec = instance_.data_plane().spec();
+  for (const Way& way : Ways()) {
+    Sent& sent = sent_.emplace_back();
+    sent.way = way;
+    sent.number = round_ * HR_MAX_BACKENDS_PER_SERVICE + way.slot;
+    SendOne(sent, spec.services[way.service], instance_.data_plane().object().ClockTag());
+  }
+}
+
+bool SelfTest::CameBack(const Sent& sent) const {
+  hr_self_test payload{};
+  return sent.error.empty() && recv(sent.socket.get(), &payload, sizeof(payload), 0) == sizeof(payload) &&
+         payload.number == sent.number;
+}
+
+std::vector<SelfTest::Counts> SelfTest::ReadCounts() const {
+  std::vector<Counts> counts;
+  const auto snapshot = instance_.data_plane().reader().Read(/*histograms=*/false);
+  if (!snapshot.ok()) return counts;
+  for (const ServiceSnapshot& service : snapshot->services)
+    counts.push_back({.out = service.stats.counters[HR_SELF_TESTS], .back = service.stats.counters[HR_SELF_TESTS_BACK]});
+  return counts;
+}
+
+std::string SelfTest::UplinkName(uint32_t uplink) const {
+  const auto link = net::FindLink(static_cast<int>(uplink));
+  return link.ok() ? link->name : absl::StrCat("interface number ", uplink);
+}
+
+// Of one way at a time: the counters are a service's, so with several uplinks the first that lost something is told.
+Problem SelfTest::WhatIsWrong(const Sent& sent, const Counts& before, const Counts& now) const {
+  const ServiceSpec& service = instance_.data_plane().spec().services[sent.way.service];
+  const std::string own = instance_.links().proxy.link.name;
+  const auto sends = static_cast<uint64_t>(std::count_if(
+      sent_.begin(), sent_.end(), [&](const Sent& each) { return each.way.service == sent.way.service; }));
+  if (!sent.error.empty()) {
+    return {ProblemCode::kRulesOut, absl::StrCat(service.name, ": a packet to ", service.vip, " port ", service.port,
+                                                 " cannot be sent on this host (", sent.error,
+                                                 "). It leaves by ", own, ", which the rules must let out as well")};
+  }
+  if (now.out < before.out + sends) {
+    return {ProblemCode::kRulesOut, absl::StrCat(service.name, ": packets to ", service.vip, " port ", service.port,
+                                                 " do not reach ", own, ": something on this host ends them before")};
+  }
+  if (now.back < before.back + sends) {
+    const std::string uplink = UplinkName(sent.way.uplink);
+    const auto programs = instance_.ProgramsBeforeOurs(static_cast<int>(sent.way.uplink));
+    return {ProblemCode::kProgramBefore,
+            programs.ok() && !programs->empty()
+                ? absl::StrCat(service.name, ": answers that come in by ", uplink, " do not reach the reply program. Before it runs ",
+                               net::Join(*programs), ": it must return TC_ACT_UNSPEC for packets of the backends, or run behind ours")
+                : absl::StrCat(service.name, ": answers that come in by ", uplink, " do not reach the reply program")};
+  }
+  return {ProblemCode::kRulesIn, absl::StrCat(service.name, ": answers of ", service.vip, " port ", service.port, " come in by ",
+                                              own, " and reach no socket: a firewall rule or a filter of sources ends them")};
+}
+
+void SelfTest::Judge() {
+  std::vector<Counts> now;
+  std::vector<Problem> problems;
+  bool ended_before_ours = false;
+  for (const Sent& sent : sent_) {
+    int& strikes = strikes_[{sent.way.service, sent.way.uplink}];
+    if (CameBack(sent)) {
+      strikes = 0;
+      continue;
+    }
+    ++strikes;
+    if (before_.empty()) continue;  // the next one will tell where
+    if (now.empty()) now = ReadCounts();
+    if (sent.way.service >= std::min(now.size(), before_.size())) continue;
+    const Problem problem = WhatIsWrong(sent, before_[sent.way.service], now[sent.way.service]);
+    ended_before_ours |= problem.code == ProblemCode::kProgramBefore;
+    const bool told = std::any_of(problems.begin(), problems.end(), [&](const Problem& each) { return each == problem; });
+    if (strikes >= kStrikes && !told) problems.push_back(problem);
+  }
+  sent_.clear();
+  if (ended_before_ours && StepForward()) return;  // the next round tells whether it helped
+  if (problems != problems_)
+    for (const Problem& problem : problems) LogError(problem.text);
+  problems_ = std::move(problems);
+}
+
+// Ours runs first from here on, where that can be. False: nothing was changed.
+bool SelfTest::StepForward() {
+  const absl::StatusOr<std::vector<std::string>> passed = instance_.MoveRepliesFirst();
+  if (!passed.ok()) {
+    LogError("moving the reply program to the front: ", std::string(passed.status().message()));
+    return false;
+  }
+  for (const std::string& line : *passed) LogWarning(line);
+  return !passed->empty();
+}
+
+void SelfTest::Tick() {
+  const std::vector<uint32_t> order = instance_.TcxBeforeOurs();
+  const bool changed = order != order_;
+  order_ = order;
+  bool lost = false;
+  if (!sent_.empty()) {
+    Judge();
+    lost = std::any_of(strikes_.begin(), strikes_.end(), [](const auto& each) { return each.second > 0 && each.second < kStrikes; });
+  }
+  if (changed || lost || ++ticks_ >= kTicksBetween) Send();
+}
+
+absl::Status SelfTest::Once() {
+  for (int i = 0; i < 2 * kStrikes + 1; ++i) {
+    Send();
+    const absl::Time end = absl::Now() + kTick;
+    while (absl::Now() < end) {
+      absl::SleepFor(absl::Milliseconds(5));
+      const bool all = std::all_of(sent_.begin(), sent_.end(), [](const Sent& sent) {
+        char byte = 0;
+        return sent.error.empty() && recv(sent.socket.get(), &byte, 1, MSG_PEEK) > 0;
+      });
+      if (all) break;
+    }
+    Judge();
+    const bool well = std::all_of(strikes_.begin(), strikes_.end(), [](const auto& each) { return each.second == 0; });
+    if (well) return absl::OkStatus();
+    if (!problems_.empty()) break;
+  }
+  if (problems_.empty()) return absl::OkStatus();  // where it was lost could not be found: it is tested again every second
+  return absl::FailedPreconditionError(JoinProblems(problems_, "\n"));
+}
+
+}  // namespace hedgerow

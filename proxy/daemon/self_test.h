@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Does the proxy see its packets? Once a second, for each service and uplink, a datagram goes from a socket of the daemon to the VIP,
+// and has to come back (bpf/proxy/self_test.bpf.h): through this host's firewall, the splitter, the programs in front of ours on the
+// uplink, the reply program, and the firewall again. What ends it there ends the clients' packets too, whatever it is; where it was
+// lost tells the cause (docs/adr/0047). A program that was put in front of ours is noticed within a tick, and where it ends our
+// packets, ours goes to the front. Used by the daemon, on its event loop's thread.
+
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "net/unique_fd.h"
+#include "proxy/instance/proxy_instance.h"
+#include "proxy/problems/problem.h"
+
+namespace hedgerow {
+
+class SelfTest {
+ public:
+  // How often Tick() is called: as long as a datagram may take.
+  static constexpr absl::Duration kTick = absl::Milliseconds(100);
+  // So many in a row must be lost before it is a problem: one may be lost by chance, on a host without a processor to spare.
+  static constexpr int kStrikes = 3;
+
+  explicit SelfTest(ProxyInstance& instance) : instance_(instance) {}
+
+  // Judges what was sent at the tick before, and sends anew when it is time, or when something was lost or has changed.
+  void Tick();
+  // What was lost kStrikes times in a row, and has not come back since.
+  const std::vector<Problem>& problems() const { return problems_; }
+
+  // Before the daemon says that it is up: FailedPrecondition with every problem, after a second at most.
+  absl::Status Once();
+
+ private:
+  // A way to be tested: a service, and an uplink by which some of its backends are reached.
+  struct Way {
+    size_t service = 0;  // in the specification
+    uint32_t slot = 0;   // of one of these backends
+    uint32_t uplink = 0;
+  };
+  struct Sent {
+    Way way;
+    uint64_t number = 0;
+    net::UniqueFd socket;
+    std::string error{};  // why it could not be sent
+  };
+  struct Counts {
+    uint64_t out = 0, back = 0;
+  };
+
+  std::vector<Way> Ways() const;
+  void Send();
+  static void SendOne(Sent& sent, const ServiceSpec& service, uint64_t tag);
+  void Judge();
+  bool CameBack(const Sent& sent) const;
+  Problem WhatIsWrong(const Sent& sent, const Counts& before, const Counts& now) const;
+  std::vector<Counts> ReadCounts() const;
+  std::string UplinkName(uint32_t uplink) const;
+  bool StepForward();
+
+  ProxyInstance& instance_;
+  std::vector<Sent> sent_;
+  std::vector<Counts> before_;  // at the last Send(), by service; empty: nothing was lost before it
+  int ticks_ = 0;               // since the last Send()
+  uint64_t round_ = 0;
+  std::map<std::pair<size_t, uint32_t>, int> strikes_;  // by service and uplink
+  std::vector<uint32_t> order_;                         // the programs before ours, as last seen
+  std::vector<Problem> problems_;
+};
+
+}  // namespace hedgerow
