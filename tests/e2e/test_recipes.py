@@ -139,10 +139,12 @@ def named(folder):
 def test_a_forwarder_to_the_vip_answers_while_the_leader_stalls(product, servers, lab, forwarder):
     if not shutil.which(forwarder(lab.client.scratch("probe"))[0]):
         pytest.skip("this forwarder is not installed")
-    product.up(services=product.services("dns", **EAGER))
     folder = lab.client.scratch(f"forwarder-{forwarder.__name__}")
     child = lab.client.popen(forwarder(folder), log=folder / "log")
     try:
+        # The kernel makes a key for TCP fast open when BIND or Unbound listens: before `up`, for it stays.
+        wait_until(lambda: dig(lab.client, LISTEN, "example.test", "A", "-p", "5301", timeout_s=1).status, what="the forwarder", timeout_s=15)
+        product.up(services=product.services("dns", **EAGER))
         wait_until(lambda: who_answers(lab.client, LISTEN, "-p", "5301") == "a", what=f"the forwarder at {VIP4}")
         servers["a"].stall()
         for number in range(3):
@@ -150,5 +152,6 @@ def test_a_forwarder_to_the_vip_answers_while_the_leader_stalls(product, servers
             assert answer.status in ("NOERROR", "NXDOMAIN"), answer.text
         assert product.figure("won_by_hedge") >= 3
         servers["a"].resume()
+        product.finish()  # while the forwarder is there, as it was before `up`
     finally:
         lab.client.stop(child)
