@@ -53,10 +53,10 @@ HR_INLINE struct hr_flow *hr_flow_look_up(struct hr_flow_key *key) {
 }
 
 /*
- * Counts a new flow of a client. Has it made its part of them in this tick? CPUs that meet in a new tick may count it anew twice. Global:
- * rare, with a stack of its own.
+ * Counts a new flow of a client. Has it made its part of them in this tick? CPUs that meet in a new tick may count it anew twice.
+ * Inline: a frame more in the chain of hr_note_attempt() is beyond the 512 bytes that 6.1 allows.
  */
-HR_GLOBAL int hr_flow_is_crowded(__u32 client_index, __u64 now_ns) {
+HR_INLINE int hr_flow_is_crowded(__u32 client_index, __u64 now_ns) {
   __u32 tick = now_ns >> HR_FLOW_TICK_SHIFT;
   struct hr_client *client = bpf_map_lookup_elem(&clients, &client_index);
 

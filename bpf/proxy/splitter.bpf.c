@@ -80,49 +80,6 @@ HR_INLINE void hr_trace_begin(struct __sk_buff *skb, struct hr_packet *packet, _
                        HR_TRACE_WHAT(HR_TRACE_PASSED, tracking->reason, hr_untracked_to(choice, tracking), 0));
 }
 
-HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u32 config_id,
-                           const struct hr_service_config *config, const struct hr_service_policy *policy) {
-  __u32 service_id = HR_CONFIG_SERVICE(config_id);
-  struct hr_stats *service_stats = hr_stats_of(service_id);
-  __u64 now_ns = hr_now_ns();
-  __u32 client = hr_client_of(skb, packet, service_id);
-  struct hr_choice choice = hr_choose_first(config_id, config, policy, client, now_ns);
-  struct hr_tracking tracking;
-  __u32 first_id;
-
-  hr_count(service_stats, HR_REQUESTS);
-  hr_note_client(service_id, client, now_ns);
-  hr_budget_earn(config, service_id, client);
-  if (choice.why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
-  if (hr_tracing()) hr_trace_match(skb, packet, config_id, now_ns);
-  tracking = hr_track(skb, packet, config_id, config, policy, &choice, client, service_stats, now_ns);
-  if (packet->trace) hr_trace_begin(skb, packet, config_id, &tracking, &choice);
-  if (!tracking.request) {
-    __u32 to = hr_untracked_to(&choice, &tracking);
-
-    hr_count(service_stats, HR_PASSED_THROUGH);
-    hr_reason(service_stats, tracking.reason);
-    if (to != choice.first) hr_count(service_stats, HR_PROBES);
-    choice.first = to;
-  } else {
-    struct hr_attempt beside = hr_attempt_of(tracking.request, 0, config_id, HR_TRACE_COPY);
-
-    if (choice.second != HR_NO_BACKEND)
-      hr_claim_beside(&beside, HR_PACKED_CHOICE(choice.first, choice.second, choice.why, choice.probe), now_ns);
-    if (beside.index != HR_NO_BACKEND) hr_send_beside(skb, packet, &beside);
-  }
-  first_id = hr_backend_id(config, choice.first);
-  if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, first_id, now_ns);
-  if (hr_choice_goes_around(&choice)) hr_count(service_stats, HR_FAILOVER_SENDS);
-  hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id,
-               (tracking.request ? HR_FLOW_PLAIN : HR_FLOW_UNTRACKED) | HR_FLOW_BY(packet->way), client, now_ns);
-  if (tracking.request)
-    hr_note_send(first_id, client, now_ns);
-  else
-    hr_count_send(first_id);
-  return hr_send_to_backend(skb, packet, first_id, service_stats);
-}
-
 /*
  * The place of a client's flow. It stays where it is while that backend lives: a new leader gets new flows only. The opening
  * datagram of a flow, which its client repeats when it is lost, is also how a down backend is tried again.
@@ -169,39 +126,64 @@ HR_INLINE __u32 hr_place_of_one_way(__u32 config_id, const struct hr_service_con
   return hr_choice_sure(&choice);
 }
 
-/* A datagram of a service without requests and replies: it has no copy, and is not tracked. */
-HR_INLINE int hr_split_unpaired(struct __sk_buff *skb, struct hr_packet *packet, __u32 config_id,
-                                const struct hr_service_config *config, const struct hr_service_policy *policy) {
+HR_INLINE int hr_is_flow(const struct hr_service_config *config) {
+  return config->profile.request_correlation.pairing == HR_PAIR_FLOW;
+}
+
+/* A datagram of a service without requests and replies has no copy, and is not tracked. */
+HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u32 config_id,
+                           const struct hr_service_config *config, const struct hr_service_policy *policy) {
   __u32 service_id = HR_CONFIG_SERVICE(config_id);
   struct hr_stats *service_stats = hr_stats_of(service_id);
   __u64 now_ns = hr_now_ns();
-  int is_flow = config->profile.request_correlation.pairing == HR_PAIR_FLOW;
-  __u32 reason = is_flow ? HR_REASON_FLOW : HR_REASON_ONE_WAY;
   __u32 client = hr_client_of(skb, packet, service_id);
-  __u32 place, backend_id;
+  struct hr_choice choice = {.second = HR_NO_BACKEND, .why = HR_CHOSE_LEADER};
+  struct hr_tracking tracking = {};
+  __u32 first_id;
 
   hr_count(service_stats, HR_REQUESTS);
   hr_note_client(service_id, client, now_ns);
-  hr_count(service_stats, HR_PASSED_THROUGH);
-  hr_reason(service_stats, reason);
-  place = is_flow ? hr_place_of_flow(packet, config_id, config, policy, client, service_stats, now_ns)
-                  : hr_place_of_one_way(config_id, config, policy, client, service_stats, now_ns);
-  backend_id = hr_backend_id(config, place);
-  if (hr_tracing()) {
-    hr_trace_match(skb, packet, config_id, now_ns);
-    if (packet->trace) hr_trace_untracked(skb, packet, config_id, HR_TRACE_WHAT(HR_TRACE_PASSED, reason, place, 0));
-  }
-  if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, backend_id, now_ns);
-  hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_REPLY, backend_id, service_id,
-               HR_FLOW_UNTRACKED | HR_FLOW_BY(packet->way), client, now_ns);
-  if (is_flow) {
-    hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_CONNECTION, service_id, backend_id,
-                 HR_FLOW_PLAIN | HR_FLOW_BY(packet->way), client, now_ns);
-    hr_note_send(backend_id, client, now_ns); /* a server that is silent while its clients send is suspect */
+  if (hr_is_flow(config)) {
+    choice.first = hr_place_of_flow(packet, config_id, config, policy, client, service_stats, now_ns);
+    tracking.reason = HR_REASON_FLOW;
+  } else if (hr_is_unpaired(&config->profile.request_correlation)) {
+    choice.first = hr_place_of_one_way(config_id, config, policy, client, service_stats, now_ns);
+    tracking.reason = HR_REASON_ONE_WAY;
   } else {
-    hr_count_send(backend_id);
+    choice = hr_choose_first(config_id, config, policy, client, now_ns);
+    hr_budget_earn(config, service_id, client);
+    if (choice.why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
   }
-  return hr_send_to_backend(skb, packet, backend_id, service_stats);
+  if (hr_tracing()) hr_trace_match(skb, packet, config_id, now_ns);
+  if (!tracking.reason) tracking = hr_track(skb, packet, config_id, config, policy, &choice, client, service_stats, now_ns);
+  if (packet->trace) hr_trace_begin(skb, packet, config_id, &tracking, &choice);
+  if (!tracking.request) {
+    __u32 to = hr_untracked_to(&choice, &tracking);
+
+    hr_count(service_stats, HR_PASSED_THROUGH);
+    hr_reason(service_stats, tracking.reason);
+    if (to != choice.first) hr_count(service_stats, HR_PROBES);
+    choice.first = to;
+  } else {
+    struct hr_attempt beside = hr_attempt_of(tracking.request, 0, config_id, HR_TRACE_COPY);
+
+    if (choice.second != HR_NO_BACKEND)
+      hr_claim_beside(&beside, HR_PACKED_CHOICE(choice.first, choice.second, choice.why, choice.probe), now_ns);
+    if (beside.index != HR_NO_BACKEND) hr_send_beside(skb, packet, &beside);
+  }
+  first_id = hr_backend_id(config, choice.first);
+  if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, first_id, now_ns);
+  if (hr_choice_goes_around(&choice)) hr_count(service_stats, HR_FAILOVER_SENDS);
+  hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id,
+               (tracking.request ? HR_FLOW_PLAIN : HR_FLOW_UNTRACKED) | HR_FLOW_BY(packet->way), client, now_ns);
+  if (hr_is_flow(config))
+    hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_CONNECTION, service_id, first_id,
+                 HR_FLOW_PLAIN | HR_FLOW_BY(packet->way), client, now_ns);
+  if (tracking.request || hr_is_flow(config)) /* a server that is silent while its clients send is suspect */
+    hr_note_send(first_id, client, now_ns);
+  else
+    hr_count_send(first_id);
+  return hr_send_to_backend(skb, packet, first_id, service_stats);
 }
 
 /* TCP is never hedged. A connection keeps the backend that its first packet went to, even when another one leads by then. */
@@ -359,7 +341,6 @@ int hr_splitter(struct __sk_buff *skb) {
   if (!hr_may_use_vip(skb, &packet, config, HR_CONFIG_SERVICE(config_id))) return TC_ACT_SHOT;
   if (packet.protocol == IPPROTO_TCP) return hr_split_tcp(skb, &packet, config_id, config, policy);
   if (hr_is_self_test(skb, &packet)) return hr_turn_self_test(skb, &packet, config_id);
-  if (hr_is_unpaired(&config->profile.request_correlation)) return hr_split_unpaired(skb, &packet, config_id, config, policy);
   if (skb->gso_size && packet.way == HR_WAY_PROXY && hr_untrackable(skb, &packet, config, policy) == HR_REASON_GSO) {
     int verdict = hr_to_segments(skb, HR_MARK_SEGMENT_OUT, 0);
 
