@@ -94,7 +94,7 @@ void ExpectSoundRules(const Descriptor& type) {
     }
     if (!IsNumber(field)) return;
     EXPECT_LT(rule.min(), rule.max()) << path;
-    EXPECT_GE(rule.min(), 0) << path;
+    EXPECT_TRUE(rule.min() >= 0 || field.cpp_type() == FieldDescriptor::CPPTYPE_INT64) << path;
     if (rule.default_value().empty()) return;
     const std::optional<int64_t> value = Quantity(field, rule.default_value());
     ASSERT_TRUE(value.has_value()) << path;

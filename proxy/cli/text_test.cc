@@ -247,7 +247,7 @@ TEST(MakePlan, ListsEverythingThatUpWouldMake) {
   EXPECT_THAT(text, HasSubstr("10.99.0.53 dev hr0 src 10.77.0.1"));
   EXPECT_THAT(text, HasSubstr("splitter on hr0 egress"));
   EXPECT_THAT(text, HasSubstr("reply on eth0 ingress"));
-  EXPECT_THAT(text, HasSubstr("    # of dns\n    profile: raw\n    raw:\n      request_offset: 0\n")) << "to copy";
+  EXPECT_THAT(text, HasSubstr("    # of dns\n    profile: raw\n    raw:\n      request_length: 2\n")) << "to copy";
   EXPECT_THAT(text, HasSubstr("      echo_dns_question: true\n"));
   EXPECT_THAT(text, Not(HasSubstr("would fail")));
 }

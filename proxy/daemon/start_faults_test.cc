@@ -81,7 +81,7 @@ services:
 TEST_F(StartFaults, WhateverTheDescriptorLimitNothingIsLeft) {
   bool failed = false;
   bool served = false;
-  for (int limit = 20; limit <= 80 && !served; limit += 3) {
+  for (int limit = 20; limit <= 120 && !served; limit += 3) {
     SCOPED_TRACE(absl::StrCat("limit ", limit));
     const std::string out = Run("true", absl::StrCat("prlimit --nofile=", limit));
     ExpectNothingLeft(out);
@@ -93,7 +93,7 @@ TEST_F(StartFaults, WhateverTheDescriptorLimitNothingIsLeft) {
     }
   }
   EXPECT_TRUE(failed);
-  EXPECT_TRUE(served) << "80 descriptors were not enough; raise the sweep's end";
+  EXPECT_TRUE(served) << "120 descriptors were not enough; raise the sweep's end";
 }
 
 TEST_F(StartFaults, ALinkThatIsInTheWayIsNamedAndLeftAlone) {
