@@ -112,7 +112,8 @@ def test_rates_percentiles_and_program_times_are_those_of_the_last_second(lab, s
     leader = next(each for each in service["backends"] if each["name"] == "a")
     assert leader["role"] == "leader" and 0.7 * RATE < leader["sent_per_s"] < 1.3 * RATE and leader["p50_ns"] > 0
     splitter = next(each for each in report["programs"] if each["name"] == "hr_splitter")
-    assert 0.7 * RATE < splitter["runs_per_s"] < 1.5 * RATE and 50 < splitter["ns_per_run"] < 1e6
+    # Of each request twice: as it enters hr0, and as it leaves by the uplink, where clients that are bound to it are looked for.
+    assert 1.4 * RATE < splitter["runs_per_s"] < 3 * RATE and 50 < splitter["ns_per_run"] < 1e6
     assert 0 < splitter["cpu_share"] < 1 and report["programs_unknown"] == ""
     assert [each["name"] for each in others["services"]] == [DNS4]
     if others["programs_unknown"]:  # unless the machine counts anyway
