@@ -111,8 +111,9 @@ HR_INLINE int hr_goes_direct(struct __sk_buff *skb, const struct hr_packet *pack
 /*
  * Is this datagram, which names no request, to one that its client sent to the backend itself, perhaps from a port that used the VIP
  * lately? It is if a socket is connected to the backend. Where a profile's answers are one datagram the answer to a tracked request
- * finds that request, however late it comes, unless it was hedged and its retention is over. So it is also if a socket is
- * connected to nothing, which would take both, and if none is connected to the VIP. Inline for the same reason as hr_goes_direct.
+ * finds that request, however late it comes, unless it was hedged and its retention is over: then it may be a loser, which no client
+ * gets. Otherwise it is direct also if a socket is connected to nothing, which would take both, and if none is connected to the VIP.
+ * Inline for the same reason as hr_goes_direct.
  */
 HR_INLINE int hr_answers_another(struct __sk_buff *skb, const struct hr_packet *packet, const struct hr_reply *reply) {
   struct hr_ends ends = {.remote = packet->source,
@@ -123,9 +124,8 @@ HR_INLINE int hr_answers_another(struct __sk_buff *skb, const struct hr_packet *
   __u32 found = hr_udp_socket(skb, &ends);
 
   if (found == HR_UDP_CONNECTED) return 1;
-  if (reply->untracked || !reply->config->profile.one_datagram) return 0;
+  if (reply->untracked || reply->hedged || !reply->config->profile.one_datagram) return 0;
   if (found == HR_UDP_UNCONNECTED) return 1;
-  if (reply->hedged) return 0;
   ends.remote = reply->config->vip;
   ends.remote_port_be = reply->config->port_be;
   return hr_udp_socket(skb, &ends) != HR_UDP_CONNECTED;
