@@ -69,7 +69,7 @@ HR_INLINE __u64 hr_wait_of(const struct hr_backend_state *state, __u32 client) {
   __u64 wait = READ_ONCE(state->wait_since);
 
   if (!wait || HR_WAIT_CLIENT(wait) == client) return wait;
-  return READ_ONCE(state->attested_since);
+  return hr_attested(wait, READ_ONCE(state->attested_since));
 }
 
 /*
@@ -96,10 +96,10 @@ HR_GLOBAL __u32 hr_health_of(__u32 config_id, __u32 backend_id, __u32 client, __
 
   if (!state || !config || (state->health == HR_HEALTHY && !READ_ONCE(state->wait_since))) return HR_HEALTHY;
   limit_ns = hr_silence_limit_ns(config, backend_id);
-  attested = READ_ONCE(state->attested_since);
+  wait = READ_ONCE(state->wait_since);
+  attested = hr_attested(wait, READ_ONCE(state->attested_since));
   if (state->health == HR_HEALTHY && attested && now_ns > attested + limit_ns)
     hr_suspect(state, hr_stats_of(HR_CONFIG_SERVICE(config_id)), now_ns);
-  wait = READ_ONCE(state->wait_since);
   if (state->health == HR_HEALTHY)
     return wait && HR_WAIT_CLIENT(wait) == client
                ? hr_health_to_waiting(state, wait, wait + limit_ns, config->election_timeout_ns, now_ns)
@@ -127,9 +127,6 @@ HR_INLINE void hr_note_send(__u32 backend_id, __u32 client, __u64 now_ns) {
     WRITE_ONCE(state->attested_since, HR_WAIT(now_ns, client));
   hr_count_send(backend_id);
 }
-
-/* A copy that was due at `fire_ns` is noted as sent so much later at most, or its backend's silence stays unattested. */
-#define HR_ATTEST_SLACK_NS 1000000
 
 /*
  * A backend has answered this request, so the silence of the others that have it is no fault of the request. Only a silence

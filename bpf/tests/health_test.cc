@@ -103,6 +103,26 @@ TEST_F(HealthTest, TwoClientsThatWaitInVainMakeABackendSuspectToAll) {
   Clones(HR_MARK_SEND, 1);
 }
 
+// A send on another CPU may meet the answer that ends its silence, and note itself as a witness just behind it.
+TEST_F(HealthTest, AWitnessOfAFormerSilenceCountsForNoLaterOne) {
+  const std::string honest = Other();
+  Ask(kClient4, 1);
+  Ask(honest, 1);
+  const uint64_t witness = BackendState(kDns4A).attested_since;
+  ASSERT_NE(witness, 0u);
+  Answer(honest, 1, kA4);
+  BackendState(kDns4A).attested_since = witness;
+  Advance(2 * kMillisecond);
+  Ask(kClient4, 2);
+  Advance(kLimit + kMillisecond);
+  Ask(honest, 2);
+  EXPECT_EQ(Health(), HR_HEALTHY);
+  EXPECT_EQ(SentTo(honest, 2), 0b01u);
+  Advance(kLimit + kMillisecond);
+  Ask(honest, 3);
+  EXPECT_EQ(Health(), HR_SUSPECT) << "the second request is a witness of its own";
+}
+
 TEST_F(HealthTest, ALoneClientsSilenceIsAttestedByTheBackendThatAnsweredTheVeryRequest) {
   Ask(kClient4, 1);
   Advance(300 * kMillisecond);
