@@ -92,9 +92,10 @@ def test_a_late_loser_never_reaches_the_client(lab, servers, proxy, vip, service
             servers["a"].resume()
             wait_until(lambda: proxy.figure("losers_dropped", service) > 0, what="the losers' arrival")
             assert client.receive_all(quiet_s=0.3) == []
+            port = client.port
         replies = [d for d in wire.datagrams() if d.source_port == 53 and not d.outgoing]
-        to_client = [d for d in given.datagrams() if d.source_port == 53 and d.destination_port == client.port]
-    # The losers really came by the wire, and the proxy interface showed each question one answer. (The daemon tests its own way there as well.)
+        to_client = [d for d in given.datagrams() if d.source_port == 53 and d.destination_port == port]
+    # The losers really came by the wire, and the proxy interface showed each question one answer. (The daemon tests its own way there, too.)
     assert len(replies) > 20
     assert sorted(parse(d.payload).id for d in to_client) == list(range(20))
     assert {d.source for d in to_client} == {vip}
