@@ -57,20 +57,25 @@ HR_GLOBAL __u32 hr_tcp_state(struct __sk_buff *skb, struct hr_ends *ends) {
   return state == HR_TCP_LISTEN || state == HR_TCP_CLOSE ? HR_NO_SOCKET : state;
 }
 
+/* The socket that a packet from the remote end reaches, held until the caller releases it. */
+HR_INLINE struct bpf_sock *hr_find_socket(struct __sk_buff *skb, const struct hr_ends *ends, __u8 protocol) {
+  struct bpf_sock_tuple tuple = {};
+  __u32 bytes = ends->version == 4 ? sizeof(tuple.ipv4) : sizeof(tuple.ipv6);
+
+  hr_fill_tuple(&tuple, ends);
+  return protocol == IPPROTO_UDP ? bpf_sk_lookup_udp(skb, &tuple, bytes, BPF_F_CURRENT_NETNS, 0)
+                                 : bpf_sk_lookup_tcp(skb, &tuple, bytes, BPF_F_CURRENT_NETNS, 0);
+}
+
 enum hr_udp_socket { HR_NO_UDP_SOCKET = 0, HR_UDP_UNCONNECTED = 1, HR_UDP_CONNECTED = 2 };
 
 /* The UDP socket that a datagram from the remote end reaches: connected to exactly that end, or to none. */
 HR_GLOBAL __u32 hr_udp_socket(struct __sk_buff *skb, struct hr_ends *ends) {
-  struct bpf_sock_tuple tuple = {};
   struct bpf_sock *found;
   __u32 socket;
 
   if (!ends) return HR_NO_UDP_SOCKET;
-  hr_fill_tuple(&tuple, ends);
-  if (ends->version == 4)
-    found = bpf_sk_lookup_udp(skb, &tuple, sizeof(tuple.ipv4), BPF_F_CURRENT_NETNS, 0);
-  else
-    found = bpf_sk_lookup_udp(skb, &tuple, sizeof(tuple.ipv6), BPF_F_CURRENT_NETNS, 0);
+  found = hr_find_socket(skb, ends, IPPROTO_UDP);
   if (!found) return HR_NO_UDP_SOCKET;
   /* What is not connected has remote port 0. The kernel finds no socket that is connected elsewhere. */
   socket = found->dst_port ? HR_UDP_CONNECTED : HR_UDP_UNCONNECTED;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A leader gets the parked requests that it may have lost. A newly announced leader gets the parked requests that it does not hold, because their earlier sends went elsewhere, or
- * because it has been restarted since: once for each term, outside the attempts and the budget, paced. One that is reached by another
- * uplink now gets those that were sent before, which may have gone to an uplink that was down. Announcements ask
- * for it (announce.bpf.h), and the daemon when it follows the network (MoveBackends); the clock's lap does it. Only a lap frees requests, so a request that is pending when the
- * lap looks at it keeps its place in the wheel and its bytes.
+ * A leader gets the parked requests that it does not hold: once for each cause, outside the attempts and the budget, paced. A
+ * newly announced one gets those whose earlier sends went elsewhere, or that came before it was restarted. One that is reached by
+ * another uplink now gets those that were sent before, since the former uplink may have been down. Announcements ask for it
+ * (announce.bpf.h), and the daemon when it follows the network (MoveBackends); the clock's lap does it. Only a lap frees requests,
+ * so a request that is pending when the lap looks at it keeps its place in the wheel and its bytes.
  */
 #pragma once
 

@@ -274,30 +274,54 @@ HR_INLINE struct hr_answer hr_judge_undelivered(const struct hr_reply *reply) {
 }
 
 /*
- * A killed backend's host, a firewall or a router on the way, or this host's own kernel reports that the backend did not get
- * a packet: a nack for the request it quotes, and a reason to suspect the backend.
+ * An error that is about a datagram and not about its backend: its time to live has ended on the way, it is too big, a header is
+ * wrong. That is its sender's matter. The backend does not have the request that it quotes: its silence about that is none. A
+ * global function: rare, and with a frame of its own.
  */
-HR_INLINE struct hr_answer hr_judge_unreachable(struct __sk_buff *skb, const struct hr_packet *quoted,
-                                                struct hr_reply *reply) {
+HR_GLOBAL int hr_note_undelivered(__u32 request_index, __u32 backend_id) {
+  struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
+  struct hr_backend *backend = bpf_map_lookup_elem(&backends, &backend_id);
+  struct hr_request *request = hr_request_at(request_index);
+  __u32 place;
+
+  if (!state || !backend || !request || HR_WORD_STATE(READ_ONCE(request->word)) != HR_STATE_PENDING) return 0;
+  place = backend->index & (HR_MAX_BACKENDS_PER_SERVICE - 1);
+  if (!(HR_SENT_MASK(request->masks) & (1u << place))) return 0;
+  __sync_fetch_and_or(&request->masks, HR_MASKS_ANSWERED(1u << place));
+  if (place == request->first) hr_forgive(state, request->client, request->sent_ns);
+  return 0;
+}
+
+/*
+ * A killed backend's host, a firewall or a router on the way, or this host's own kernel reports that the backend did not get
+ * a packet. `unreachable`: a nack for the request it quotes, and a reason to suspect the backend. Any other error is about that
+ * packet alone.
+ */
+HR_INLINE struct hr_answer hr_judge_error(struct __sk_buff *skb, const struct hr_packet *quoted, int unreachable,
+                                          struct hr_reply *reply) {
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
   struct hr_payload payload = hr_payload_of(quoted);
   struct hr_request_key key = {};
   struct hr_request *request;
   __u64 word;
 
-  if (hr_is_unpaired(&reply->config->profile.request_correlation)) return hr_judge_undelivered(reply);
+  if (hr_is_unpaired(&reply->config->profile.request_correlation)) return unreachable ? hr_judge_undelivered(reply) : answer;
   key.client = quoted->source;
   key.client_port_be = quoted->source_port_be;
   key.service = reply->service_id;
   if (hr_correlation_of(skb, payload, reply->config, reply->config_id, 0, key.correlation)) {
     /* The quotation is too short to identify the request (RFC 792 promises 8 bytes), which stays parked until it is due. */
-    if (reply->untracked) return answer;
+    if (reply->untracked || !unreachable) return answer;
     answer.verdict = HR_VERDICT_DROP;
     answer.reason = HR_REASON_NACK;
     hr_count(reply->service_stats, HR_NACKS_SWALLOWED);
     return answer;
   }
   request = hr_find_request(&key, &reply->reference);
+  if (!unreachable) {
+    if (request) hr_note_undelivered(HR_REFERENCE_REQUEST(reply->reference), reply->backend_id);
+    return answer;
+  }
   word = request ? READ_ONCE(request->word) : 0;
   if (!request || HR_WORD_GENERATION(word) != HR_REFERENCE_GENERATION(reply->reference)) {
     /* The request neither waits nor is retained: the error is about a copy that lost, and comes after its retention. */
@@ -323,34 +347,6 @@ HR_INLINE struct hr_answer hr_judge_unreachable(struct __sk_buff *skb, const str
   return hr_judge_nack(hr_the_wheel(), request, word, reply, reply->config->cluster_id != 0, 0);
 }
 
-/*
- * An error that is about a datagram and not about its backend: its time to live has ended on the way, it is too big, a header is
- * wrong. That is its sender's matter. The backend does not have the request that it quotes: its silence about that is none. A
- * global function: rare, and with a frame of its own.
- */
-HR_GLOBAL int hr_note_undelivered(struct __sk_buff *skb, struct hr_packet *quoted, __u32 config_id, __u32 backend_id) {
-  struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
-  struct hr_service_config *config = hr_config_of(config_id);
-  struct hr_backend *backend = bpf_map_lookup_elem(&backends, &backend_id);
-  struct hr_request_key key = {};
-  struct hr_request *request;
-  __u64 reference = 0;
-  __u32 place;
-
-  if (!quoted || !state || !config || !backend) return 0;
-  key.client = quoted->source;
-  key.client_port_be = quoted->source_port_be;
-  key.service = HR_CONFIG_SERVICE(config_id);
-  if (hr_read_correlation(skb, hr_payload_of(quoted), &config->profile.request_correlation, key.correlation)) return 0;
-  request = hr_find_request(&key, &reference);
-  if (!request || HR_WORD_STATE(READ_ONCE(request->word)) != HR_STATE_PENDING) return 0;
-  place = backend->index & (HR_MAX_BACKENDS_PER_SERVICE - 1);
-  if (!(HR_SENT_MASK(request->masks) & (1u << place))) return 0;
-  __sync_fetch_and_or(&request->masks, HR_MASKS_ANSWERED(1u << place));
-  if (place == request->first) hr_forgive(state, request->client, request->sent_ns);
-  return 0;
-}
-
 /* `reply` is the caller's: one more does not fit into 6.1's 512 bytes of stack (docs/development.md, Traps). */
 HR_INLINE int hr_handle_icmp(struct __sk_buff *skb, struct hr_packet *packet, struct hr_reply *reply) {
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
@@ -364,10 +360,7 @@ HR_INLINE int hr_handle_icmp(struct __sk_buff *skb, struct hr_packet *packet, st
     return TC_ACT_UNSPEC;
   if (!reply->known) return hr_pass_unknown();
   if (error.quoted.protocol == IPPROTO_TCP && hr_goes_direct(skb, &error.quoted, 1, reply)) return TC_ACT_UNSPEC;
-  if (error.unreachable && error.quoted.protocol == IPPROTO_UDP)
-    answer = hr_judge_unreachable(skb, &error.quoted, reply);
-  else if (error.quoted.protocol == IPPROTO_UDP)
-    hr_note_undelivered(skb, &error.quoted, reply->config_id, reply->backend_id);
+  if (error.quoted.protocol == IPPROTO_UDP) answer = hr_judge_error(skb, &error.quoted, error.unreachable, reply);
   if (answer.verdict != HR_VERDICT_PASS) return hr_act(skb, packet, &answer, reply);
   if (hr_tracing()) hr_trace_reply(skb, packet, &answer, reply);
   vip = reply->config->vip;

@@ -28,10 +28,9 @@ HR_INLINE int hr_stays_in_place(__u32 way) { return way >= HR_WAY_VRF; }
  * an answer: a port alone proves nothing, since a child's client may have the same.
  */
 HR_GLOBAL __u32 hr_way_by_uplink(struct __sk_buff *skb, struct hr_packet *packet) {
-  struct bpf_sock_tuple tuple = {};
-  struct hr_ends ends = {};
   struct bpf_sock *sender = skb->sk, *found;
-  __u32 tuple_bytes, bound, way = HR_WAY_STRANGER;
+  __u32 bound, way = HR_WAY_STRANGER;
+  struct hr_ends ends = {};
 
   if (!packet || !sender) return HR_WAY_STRANGER;
   ends.remote = packet->destination;
@@ -39,12 +38,7 @@ HR_GLOBAL __u32 hr_way_by_uplink(struct __sk_buff *skb, struct hr_packet *packet
   ends.remote_port_be = packet->destination_port_be;
   ends.local_port_be = packet->source_port_be;
   ends.version = packet->version;
-  hr_fill_tuple(&tuple, &ends);
-  tuple_bytes = ends.version == 4 ? sizeof(tuple.ipv4) : sizeof(tuple.ipv6);
-  if (packet->protocol == IPPROTO_UDP)
-    found = bpf_sk_lookup_udp(skb, &tuple, tuple_bytes, BPF_F_CURRENT_NETNS, 0);
-  else
-    found = bpf_sk_lookup_tcp(skb, &tuple, tuple_bytes, BPF_F_CURRENT_NETNS, 0);
+  found = hr_find_socket(skb, &ends, packet->protocol);
   if (!found) return HR_WAY_STRANGER;
   bound = found->bound_dev_if;
   if (found == sender) way = bound == 0 || bound == skb->ifindex ? HR_WAY_SOCKET : HR_WAY_VRF;
@@ -54,10 +48,8 @@ HR_GLOBAL __u32 hr_way_by_uplink(struct __sk_buff *skb, struct hr_packet *packet
 
 /* Gives an answer, already in the VIP's name, to its socket, whatever device that is bound to. Global: rare, with a stack of its own. */
 HR_GLOBAL int hr_assign_socket(struct __sk_buff *skb, struct hr_packet *packet) {
-  struct bpf_sock_tuple tuple = {};
   struct hr_ends ends = {};
   struct bpf_sock *found;
-  __u32 tuple_bytes;
 
   if (!packet) return 0;
   ends.remote = packet->source;
@@ -65,12 +57,7 @@ HR_GLOBAL int hr_assign_socket(struct __sk_buff *skb, struct hr_packet *packet) 
   ends.remote_port_be = packet->source_port_be;
   ends.local_port_be = packet->destination_port_be;
   ends.version = packet->version;
-  hr_fill_tuple(&tuple, &ends);
-  tuple_bytes = ends.version == 4 ? sizeof(tuple.ipv4) : sizeof(tuple.ipv6);
-  if (packet->protocol == IPPROTO_UDP)
-    found = bpf_sk_lookup_udp(skb, &tuple, tuple_bytes, BPF_F_CURRENT_NETNS, 0);
-  else
-    found = bpf_sk_lookup_tcp(skb, &tuple, tuple_bytes, BPF_F_CURRENT_NETNS, 0);
+  found = hr_find_socket(skb, &ends, packet->protocol);
   if (!found) return 0;
   bpf_sk_assign(skb, found, 0); /* refused for a reuseport socket before 6.6: the usual look-up then decides */
   bpf_sk_release(found);

@@ -117,6 +117,16 @@ TEST_F(LocatedTest, APortUnreachableIsANackOfTheRequestThatItQuotes) {
   EXPECT_EQ(HR_MARK_KIND(nack.mark), HR_MARK_RELEASE);
 }
 
+TEST_F(LocatedTest, ARequestThatDiedOnItsWayBeginsNoSilence) {
+  Use(OwnProfile(kSnmp));
+  const std::string request = Snmp('\xa0', 7);
+  Ask(request);
+  ASSERT_NE(BackendState(kRaw4A).wait_since, 0u);
+  const Bytes quote = Layer3(PacketBuilder(kClient4, kA4).Udp(kClientPort, kRawPort, Text(request)).Build());
+  Reply(PacketBuilder("10.77.0.254", kClient4).IcmpError(11, 0, quote).Build());
+  EXPECT_EQ(BackendState(kRaw4A).wait_since, 0u);
+}
+
 TEST_F(LocatedTest, AFieldBehindALength) {
   Use(OwnProfile(R"(
 path: [{skip: 1}, {length: 2}]
