@@ -249,7 +249,7 @@ def announcement() -> bytes:
 
 def peer_append(sender: int, receiver: int) -> bytes:
     """bpf/abi/peer_abi.h: a whole header of the lab's cluster, kind APPEND, and 200 bytes that are never looked at. It
-    names the key that the node has, as anybody who saw a datagram of the cluster can."""
+    names the key that the node has, as any host can that saw a datagram of the cluster."""
     size = 264
     key_id = hkv.siphash(bytes.fromhex(NodeSettings().cluster_key), b"hedgerow key id 1") & 0xFFFFFFFF or 1
     return struct.pack("<IBBHQQQQIIQII", 0x31505248, PEER_VERSION, 5, size, 0, 77, 1, 1, sender, receiver, 1, 0, key_id) + bytes(size - 64)

@@ -52,7 +52,7 @@ hedgerow_install_units(hedgerow-node hedgerow-node.service)
 
 install(FILES "${CMAKE_SOURCE_DIR}/cluster/client/hkv.py" DESTINATION lib/python3/dist-packages COMPONENT hkv)
 
-# What whoever watches both programs gives to Prometheus and Grafana, and every page.
+# For the monitoring of both programs (Prometheus, Grafana), and every page of the documentation.
 install(FILES deploy/prometheus/hedgerow.rules.yml deploy/prometheus/prometheus.yml
               deploy/grafana/hedgerow-nodes.json deploy/grafana/hedgerow-proxies.json
         DESTINATION "${CMAKE_INSTALL_DATADIR}/hedgerow" COMPONENT hedgerow-doc)

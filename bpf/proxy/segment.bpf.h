@@ -13,7 +13,7 @@
 #include <linux/if_ether.h>
 #include <linux/pkt_cls.h>
 
-/* What the second half needs, kept in the frame's Ethernet source: nobody else reads it before the frame is rewritten. */
+/* What the second half needs, kept in the frame's Ethernet source, which no other program reads before the frame is rewritten. */
 struct hr_segment_note {
   union {
     __u8 destination[ETH_ALEN]; /* HR_MARK_SEGMENT_IN */

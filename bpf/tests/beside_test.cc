@@ -84,7 +84,7 @@ TEST_F(BesideTest, WhatTheLinkCouldNotSplitIsDropped) {
 }
 
 TEST_F(BesideTest, AStrangersPacketOfManyStaysUntouched) {
-  EXPECT_EQ(Reply(DnsReply4(1, kA4), {.gso_segs = 2, .gso_size = 40}).verdict, kUntouched) << "nobody here asked";
+  EXPECT_EQ(Reply(DnsReply4(1, kA4), {.gso_segs = 2, .gso_size = 40}).verdict, kUntouched) << "no client here asked";
 }
 
 // ---- BIG TCP ----------------------------------------------------------------------------------------------------------

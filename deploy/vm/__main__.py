@@ -100,7 +100,7 @@ def _net_parser() -> argparse.ArgumentParser:
         if several:
             added.add_argument("--smoke", action="store_true", help="the short part that ./dev test has")
             added.add_argument("--only", type=lambda words: words.split(","), help="cells to run, with commas: plain-1500, vlan-9000, ...")
-            added.add_argument("--record", action="store_true", help="record what was found, and write docs/KERNELS.md")
+            added.add_argument("--record", action="store_true", help="record the findings, and write docs/KERNELS.md")
             added.add_argument("--reports", type=Path, metavar="FOLDER", help="for the JUnit files (default: results/vm)")
         else:
             added.add_argument("--uplink", choices=UPLINKS, default="plain")

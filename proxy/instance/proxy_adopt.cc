@@ -55,7 +55,7 @@ absl::Status SetUp(const net::VethPair& pair, DaemonFacts& facts) {
     const auto changed = net::KeepAsMade(*end);
     if (!changed.ok()) return Annotate(changed.status(), absl::StrCat("the interface ", end->name));
     if (!*changed) continue;
-    LogWarning("the interface ", end->name, " was changed by somebody else; made again what it was");
+    LogWarning("the interface ", end->name, " was changed by another program; restored");
     ++facts.links_restored;
   }
   return absl::OkStatus();
@@ -173,7 +173,7 @@ absl::Status ProxyInstance::AdoptLinks(DaemonFacts& facts) {
       return SetUp(out, facts);
     }
     if (!absl::IsNotFound(pair.status())) return pair.status();
-    LogWarning("the interface ", recorded.name(), " was removed by somebody else; made again");
+    LogWarning("the interface ", recorded.name(), " was removed by another program; made again");
     // Removes half a pair, or what an earlier try left. An interface of that name with another owner is left alone.
     const absl::Status removed = net::DeleteOwnedLink(recorded.name(), config_.instance());
     if (!removed.ok()) return removed;

@@ -239,7 +239,7 @@ absl::StatusOr<int> ProxyInstance::RestoreAttachments() {
     auto again = net::Attachment::Attach(attachment->spec(), program->fd);
     if (!again.ok()) {
       return Annotate(again.status(),
-                      absl::StrCat("somebody removed our program from ", attachment->ToString()));
+                      absl::StrCat("another program removed ours from ", attachment->ToString()));
     }
     attachment->Release().IgnoreError();  // what it stood for is gone
     *attachment = *std::move(again);

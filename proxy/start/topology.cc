@@ -271,7 +271,7 @@ std::vector<Problem> CheckVips(const v1::Config& config, const NetworkView& netw
                                    [&](const net::AddressInfo& each) { return each.address == *vip; });
     if (local) {
       problems.push_back({ProblemCode::kVipLocal, absl::StrCat("service ", service.name(), ": the vip ", service.vip(),
-                                                               " is an address of this host; a VIP must belong to nobody")});
+                                                               " is an address of this host; a VIP must be an address that no host has")});
     } else {
       CheckVip(config, network, service, *vip, proxy_ifindex, problems);
     }

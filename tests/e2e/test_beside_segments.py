@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Several datagrams in one packet: each is judged for itself, whoever merged them.
+"""Several datagrams in one packet: each is judged for itself, whether a sender or the receiving interface merged them.
 
 A server answers a burst by UDP_SEGMENT, a client asks by it, or the uplink merges what it receives (UDP GRO). A program that takes
 such a packet for one datagram gives an answer to the wrong request, or a loser's to the client.
