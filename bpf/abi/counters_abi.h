@@ -66,5 +66,7 @@
   X(32, HR_SELF_TESTS_BACK, self_tests_back, packets, \
     "of those, as the reply program saw them at an uplink. Where they fall behind, something on the uplink ends packets") \
   X(33, HR_FLOWS, flows, packets, "profile `flow`: flows that began") \
-  X(34, HR_FLOWS_MOVED, flows_moved, packets, "profile `flow`: flows that went on with another backend, because theirs was down or removed")
+  X(34, HR_FLOWS_MOVED, flows_moved, packets, "profile `flow`: flows that went on with another backend, because theirs was down or removed") \
+  X(35, HR_SEGMENTED, segmented, packets, \
+    "packets of several datagrams (UDP_SEGMENT, UDP GRO) that were made single ones, so that each is judged for itself")
 /* clang-format on */

@@ -33,6 +33,7 @@ HR_GLOBAL int hr_to_segments(struct __sk_buff *skb, __u32 kind, __u32 uplink_ifi
   if (bpf_skb_store_bytes(skb, ETH_ALEN, &note, ETH_ALEN, 0) || hr_put_tag(skb)) return -1;
   skb->mark = kind | HR_MARK_VALUE(uplink_ifindex);
   skb->priority = hr_priority_unheld();
+  hr_count(hr_stats_of(HR_MAX_SERVICES), HR_SEGMENTED);
   return bpf_redirect(load_config.clock_out_ifindex, 0);
 }
 

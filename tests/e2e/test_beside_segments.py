@@ -20,6 +20,17 @@ COUNT, SIZE = 40, 120
 DELAY = {"delay": "200ms", "budget": "100%", "budget_burst": 1000}  # longer than the server's pause
 
 
+def segmented(product) -> int:
+    """How many packets of several datagrams met a program: without one a test proves nothing."""
+    return int(product.status()["counters"].get("segmented", 0))
+
+
+def hold_for_merging(host, nanoseconds: str) -> None:
+    """A veth hands each packet on at once, and nothing would be merged. For so long it waits for further ones."""
+    host.run(["ip", "netns", "exec", host.netns, "sh", "-c",
+              f"cd /sys/class/net/{UPLINK} && echo {nanoseconds} >gro_flush_timeout && echo {min(int(nanoseconds), 10)} >napi_defer_hard_irqs"])
+
+
 def burst(marker: bytes, first: int = 0) -> list[bytes]:
     return [struct.pack("!I", first + number) + marker + bytes([number]) * (SIZE - 6) for number in range(COUNT)]
 
@@ -36,8 +47,10 @@ def test_answers_in_one_packet_each_answer_their_own_request(lab, product, serve
     with UdpClient(lab.client, lab.replica("a").ipv6 if ":" in vip else lab.replica("a").ipv4, 4000) as direct:
         assert ask_one_by_one(direct, requests) == requests  # the control
     product.up(services=product.services("raw", **DELAY))
+    before = segmented(product)
     with UdpClient(lab.client, vip, 4000) as client:
         assert ask_one_by_one(client, requests) == requests
+    assert segmented(product) > before
     assert product.figure("won_by_first", service) == COUNT
     assert product.figure("merged", service) == 0
 
@@ -48,8 +61,10 @@ def test_losers_in_one_packet_are_dropped_one_by_one(lab, product, servers, vip,
     servers["a"].stall()
     with UdpClient(lab.client, vip, 4000) as client:
         assert ask_one_by_one(client, burst(BATCH)) == burst(BATCH)
+        before = segmented(product)
         servers["a"].resume()
         wait_until(lambda: product.figure("losers_dropped", service) == COUNT, what="the losers")
+        assert segmented(product) > before
         assert client.receive(0.2) is None
 
 
@@ -65,8 +80,10 @@ def test_in_one_packet_an_answer_that_wins_passes_and_one_that_lost_does_not(lab
         later = burst(BATCH, first=1000)
         for request in later:
             client.send(request)
+        before = segmented(product)
         servers["a"].resume()
         assert sorted(client.receive_all(0.5)) == later
+        assert segmented(product) > before
     assert product.figure("losers_dropped", service) >= COUNT
 
 
@@ -77,9 +94,11 @@ def test_requests_in_one_packet_are_hedged_one_by_one(lab, product, servers, vip
     if stalled:
         servers["a"].stall()
     with UdpClient(lab.client, vip, 4000) as client:
+        before = segmented(product)
         client.socket.setsockopt(SOL_UDP, UDP_SEGMENT, SIZE)
         client.send(b"".join(burst(b"1x")))
         assert sorted(client.receive_all(0.4)) == burst(b"1x")
+    assert segmented(product) > before
     assert product.figure("requests", service) == COUNT
     assert product.figure("gso", service) == 0
     if stalled:
@@ -90,13 +109,20 @@ def test_requests_in_one_packet_are_hedged_one_by_one(lab, product, servers, vip
 @pytest.mark.parametrize("feature", ["rx-udp-gro-forwarding", "rx-gro-list"])
 def test_what_the_uplink_merges_is_judged_one_by_one(lab, product, servers, feature):
     lab.client.run(["ethtool", "-K", UPLINK, "gro", "on", feature, "on"])
+    hold_for_merging(lab.client, "2000000")  # ns
     try:
         product.up(services=product.services("raw", **DELAY))
         with UdpClient(lab.client, RAW4, 4000) as client:
             for _ in range(3):
-                assert ask_one_by_one(client, burst(b"1x")) == burst(b"1x")
+                servers["a"].stall()
+                for request in burst(b"1x"):
+                    client.send(request)
+                servers["a"].resume()  # its answers come close together
+                assert sorted(client.receive_all(0.4)) == burst(b"1x")
+        assert segmented(product) > 0
         assert product.figure("won_by_first", "raw4") == 3 * COUNT
         assert product.figure("merged", "raw4") == 0
         product.finish()  # which compares the uplink with what it was
     finally:
+        hold_for_merging(lab.client, "0")
         lab.client.run(["ethtool", "-K", UPLINK, feature, "off", "gro", "off"])
