@@ -17,6 +17,8 @@ using operate::Arguments;
 using operate::Call;
 using enum operate::ExitCode;
 
+inline constexpr char kDefaultSocket[] = "/run/hedgerow/admin.sock";
+
 const operate::Program& TheProgram();
 
 // As Call::Fail(), but on one line with --json: for commands that print an object a line.

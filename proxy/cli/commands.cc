@@ -17,8 +17,6 @@
 namespace hedgerow::cli {
 namespace {
 
-constexpr char kDefaultSocket[] = "/run/hedgerow/admin.sock";
-
 // With a command, main.cc has become hedgerow-node.
 int RunCluster(const Call& call) { return call.UsageError("cluster wants a command of hedgerow-node"); }
 
@@ -71,8 +69,10 @@ const operate::Program& TheProgram() {
               {"reload",
                "",
                "apply what the configuration file says now, or show what that would change",
-               DaemonOptionsAnd({{"dry-run", "", "check and show the changes; apply nothing"},
-                                 {"preview", "", "the same as --dry-run"}}),
+               {{"dry-run", "", "check and show the changes; apply nothing"},
+                {"preview", "", "the same as --dry-run"},
+                {"socket", "PATH", absl::StrCat("the daemon's socket (default ", kDefaultSocket, ")")},
+                {"config", "FILE", "names the socket, instead of --socket; with --dry-run the file that is looked at"}},
                RunReload,
                {"hedgerow reload --dry-run", "hedgerow reload"}},
               {"cluster",
@@ -107,7 +107,7 @@ const operate::Program& TheProgram() {
                                  {"hedged", "", "only requests that were sent twice"},
                                  {"slower-than", "DURATION", "only requests that took longer: 5ms"},
                                  {"rate", "N", "at most N requests a second (default 1000)"},
-                                 {"count", "N", "end after N requests"},
+                                 {"count", "N", "end after N requests; with --follow: events"},
                                  {"for", "DURATION", "end after this time: 10s"},
                                  {"follow", "", "print every event when it happens"}}),
                RunTrace,
@@ -121,13 +121,15 @@ const operate::Program& TheProgram() {
               {"sysdump",
                "",
                "write an archive for a report of a fault: status, maps, links, qdiscs, a trace, logs, the configuration without keys",
-               DaemonOptionsAnd({{"out", "FILE", "the archive (default hedgerow-sysdump-TIME.tar.gz)"}}),
+               {{"out", "FILE", "the archive, a new file (default hedgerow-sysdump-TIME.tar.gz)"},
+                {"socket", "PATH", absl::StrCat("the daemon's socket (default ", kDefaultSocket, ")")},
+                {"config", "FILE", "the configuration in it (default: the daemon's), which also names the socket"}},
                RunSysdump,
-               {"hedgerow sysdump --out /tmp/proxy.tar.gz"}},
+               {"hedgerow sysdump", "hedgerow sysdump --out /root/proxy.tar.gz"}},
               {"version", "", "print the versions of program and kernel part", {}, RunVersion},
               operate::HelpCommand(),
           },
-      .options = {{"json", "", "print one JSON object, on failure as well"}},
+      .options = {{"json", "", "print a JSON object, on failure as well; `top` and `trace`: one a line"}},
       .notes = {"`hedgerow help COMMAND` lists the options of one command."},
       .exit_codes = {{"0", "done"},
                      {"1", "failure; the message has the reason"},

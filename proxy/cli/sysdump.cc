@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -26,6 +27,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "net/unique_fd.h"
 #include "proxy/admin/client.h"
 #include "proxy/api/report.pb.h"
 #include "proxy/cli/command.h"
@@ -44,7 +46,7 @@ struct Part {
 
 // Of the machine. Programs that are not installed are no error: their part says so.
 constexpr std::array kOfTheMachine = {
-    Part{"machine.txt", "uname -a; cat /etc/os-release; uptime; nproc; free -m; cat /proc/cmdline"},
+    Part{"machine.txt", "uname -a; cat /etc/os-release; uptime; nproc; free -m"},
     Part{"links.txt", "ip -details -statistics link show"},
     Part{"addresses.txt", "ip address show"},
     Part{"routes.txt", "ip rule show; ip route show table all; ip -6 rule show; ip -6 route show table all"},
@@ -58,7 +60,7 @@ constexpr std::array kOfTheMachine = {
     Part{"maps.txt", "bpftool map show"},
     Part{"pins.txt", "find /sys/fs/bpf/hedgerow -ls"},
     Part{"firewall.txt", "nft list ruleset"},
-    Part{"network-settings.txt", "sysctl -a 2>/dev/null | grep -E '^net\\.(core|ipv4|ipv6)|bpf'"},
+    Part{"network-settings.txt", "sysctl -a 2>/dev/null | grep -E '^net\\.(core|ipv4|ipv6)|bpf' | grep -vE 'fastopen_key|stable_secret'"},
     Part{"network-counters.txt", "cat /proc/net/snmp /proc/net/netstat /proc/net/softnet_stat"},
     Part{"journal.txt", "journalctl --no-pager --lines=5000 -u hedgerowd -u 'hedgerowd@*'"},
     Part{"logs.txt", "tail -n 5000 /var/log/hedgerow/*.log"},
@@ -69,7 +71,7 @@ std::string OutputOf(const std::string& command) {
   std::string out;
   // `timeout` starts sh itself, so that all of a pipeline ends.
   setenv("HEDGEROW_SYSDUMP_PART", command.c_str(), 1);
-  FILE* const pipe = popen("exec 2>&1 </dev/null timeout 10 sh -c \"$HEDGEROW_SYSDUMP_PART\"", "re");
+  FILE* const pipe = popen("exec 2>&1 </dev/null timeout -k 2 10 sh -c \"$HEDGEROW_SYSDUMP_PART\"", "re");
   if (pipe == nullptr) return absl::StrCat("cannot run it: ", strerror(errno), "\n");
   std::array<char, 1 << 16> buffer;
   bool cut = false;
@@ -80,7 +82,7 @@ std::string OutputOf(const std::string& command) {
   }
   const int ended = pclose(pipe);
   if (cut) absl::StrAppend(&out, "\n[cut here: longer than ", kMostBytesOfAPart >> 20, " MiB]\n");
-  if (WIFEXITED(ended) && WEXITSTATUS(ended) == 124) absl::StrAppend(&out, "[ended after 10 s]\n");
+  if (WIFEXITED(ended) && (WEXITSTATUS(ended) == 124 || WEXITSTATUS(ended) == 128 + SIGKILL)) absl::StrAppend(&out, "[ended after 10 s]\n");
   if (WIFEXITED(ended) && WEXITSTATUS(ended) == 127) absl::StrAppend(&out, "[a program is not installed]\n");
   return out;
 }
@@ -91,9 +93,14 @@ class Dump {
   explicit Dump(std::string folder) : folder_(std::move(folder)) {}
 
   void Add(const std::string& file, const std::string& text) {
-    std::ofstream(absl::StrCat(folder_, "/", file)) << text;
+    std::ofstream part(absl::StrCat(folder_, "/", file));
+    part << text;
+    part.close();
+    if (status_.ok() && !part) status_ = absl::ErrnoToStatus(errno, absl::StrCat("writing ", folder_, "/", file));
     report_.add_parts(file);
   }
+  // The first part that could not be written.
+  const absl::Status& status() const { return status_; }
   // A command of this program, as a user types it.
   void AddOwn(const std::string& file, const std::vector<std::string>& argv) {
     std::ostringstream out;
@@ -105,34 +112,45 @@ class Dump {
 
  private:
   const std::string folder_;
+  absl::Status status_;
   v1::SysdumpReport report_;
 };
 
-// The configuration that --config names, else the one that the daemon serves; without keys. A file with errors may have a key in
-// any place, so it is left out.
-std::string ConfigWithoutKeys(const Call& call, const absl::StatusOr<AdminClient>& daemon) {
-  std::string file = call.arguments.Get("config");
-  if (file.empty() && daemon.ok()) {
-    const absl::StatusOr<v1::Status> status = daemon->Ask(&AdminClient::Stub::GetStatus);
-    if (status.ok()) file = status->config_file();
-  }
-  if (file.empty()) return "no --config, and no daemon that names its file\n";
-  const absl::StatusOr<v1::Config> config = config::LoadFile(file);
-  if (!config.ok()) return absl::StrCat(file, " cannot be read, and is left out for the keys in it:\n", config.status().message(), "\n");
-  return absl::StrCat("# ", file, " with all defaults\n", config::EmitYaml(*config, config::Secrets::kHidden));
+// The configuration's file: what --config names, else the one that the daemon serves. Empty: neither is known.
+std::string ConfigFile(const Call& call, const absl::StatusOr<AdminClient>& daemon) {
+  if (call.arguments.Has("config")) return call.arguments.Get("config");
+  const absl::StatusOr<v1::Status> status =
+      daemon.ok() ? daemon->Ask(&AdminClient::Stub::GetStatus) : absl::StatusOr<v1::Status>(daemon.status());
+  return status.ok() ? status->config_file() : "";
 }
 
+// A file with errors may have a key in any place, and an error quotes what stands there: only the places are told. `sound`: it has none.
+std::string ConfigWithoutKeys(const std::string& file, bool& sound) {
+  if (file.empty()) return "no --config, and no daemon that names its file\n";
+  config::Diagnostics errors(file);
+  const v1::Config config = config::LoadFile(file, errors);
+  sound = errors.empty();
+  if (errors.empty()) return absl::StrCat("# ", file, " with all defaults\n", config::EmitYaml(config, config::Secrets::kHidden));
+  std::string text = absl::StrCat("# ", file, " has errors and is left out for the keys in it:\n");
+  for (const config::Diagnostic& error : errors.InOrder())
+    absl::StrAppend(&text, "# line ", error.mark.line, ", column ", error.mark.column, ": ", error.path, "\n");
+  return text;
+}
+
+// The archive is a new file of this user's: one that another user has put there, or a link, is refused.
 absl::Status Pack(const std::string& parent, const std::string& name, const std::string& out) {
-  const mode_t before = umask(0077);
-  const absl::Cleanup restore = [before] { umask(before); };
+  const net::UniqueFd archive(open(out.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!archive.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("making ", out));
   const pid_t pid = fork();
   if (pid < 0) return absl::ErrnoToStatus(errno, "starting tar");
   if (pid == 0) {
-    execlp("tar", "tar", "--create", "--gzip", "--file", out.c_str(), "--directory", parent.c_str(), name.c_str(), nullptr);
+    if (dup2(archive.get(), STDOUT_FILENO) < 0) _exit(127);
+    execlp("tar", "tar", "--create", "--gzip", "--directory", parent.c_str(), name.c_str(), nullptr);
     _exit(127);
   }
   int ended = 0;
   if (waitpid(pid, &ended, 0) == pid && WIFEXITED(ended) && WEXITSTATUS(ended) == 0) return absl::OkStatus();
+  unlink(out.c_str());
   return absl::InternalError(absl::StrCat("tar could not write ", out));
 }
 
@@ -140,8 +158,7 @@ absl::Status Pack(const std::string& parent, const std::string& name, const std:
 
 int RunSysdump(const Call& call) {
   if (call.arguments.words.size() > 1) return call.UsageError("sysdump takes no words");
-  const absl::StatusOr<std::string> socket = SocketPath(call.arguments);
-  if (!socket.ok()) return call.Fail(socket.status());
+  const std::string socket = SocketPath(call.arguments).value_or(kDefaultSocket);  // a configuration with errors names none
   const std::string name =
       absl::StrCat("hedgerow-sysdump-", absl::FormatTime("%Y%m%dT%H%M%SZ", absl::Now(), absl::UTCTimeZone()));
   const std::string out = call.arguments.Get("out", absl::StrCat(name, ".tar.gz"));
@@ -155,16 +172,19 @@ int RunSysdump(const Call& call) {
   if (mkdir(folder.c_str(), 0700) != 0) return call.Fail(absl::ErrnoToStatus(errno, "making a folder in /tmp"));
 
   Dump dump(folder);
-  const absl::StatusOr<AdminClient> daemon = AdminClient::Connect(*socket);
-  dump.Add("config.yaml", ConfigWithoutKeys(call, daemon));
+  const absl::StatusOr<AdminClient> daemon = AdminClient::Connect(socket);
+  const std::string file = ConfigFile(call, daemon);
+  bool sound = false;
+  dump.Add("config.yaml", ConfigWithoutKeys(file, sound));
   dump.AddOwn("version.txt", {"version"});
-  dump.AddOwn("doctor.txt", {"doctor"});
-  dump.AddOwn("status.txt", {"status", "--socket", *socket});
-  dump.AddOwn("status.json", {"status", "--json", "--socket", *socket});
-  dump.AddOwn("leader.txt", {"leader", "show", "--socket", *socket});
-  dump.AddOwn("top.txt", {"top", "--once", "--no-program-times", "--socket", *socket});
-  dump.AddOwn("trace.txt", {"trace", "--for", "2s", "--count", "500", "--rate", "250", "--socket", *socket});
+  dump.AddOwn("doctor.txt", sound ? std::vector<std::string>{"doctor", "--config", file} : std::vector<std::string>{"doctor"});
+  dump.AddOwn("status.txt", {"status", "--socket", socket});
+  dump.AddOwn("status.json", {"status", "--json", "--socket", socket});
+  dump.AddOwn("leader.txt", {"leader", "show", "--socket", socket});
+  dump.AddOwn("top.txt", {"top", "--once", "--no-program-times", "--socket", socket});
+  dump.AddOwn("trace.txt", {"trace", "--for", "2s", "--count", "500", "--rate", "250", "--socket", socket});
   for (const Part& part : kOfTheMachine) dump.Add(part.file, OutputOf(part.command));
+  if (!dump.status().ok()) return call.Fail(dump.status());
   if (const absl::Status packed = Pack(pattern, name, out); !packed.ok()) return call.Fail(packed);
   dump.report().set_file(out);
   return call.Print(dump.report(), absl::StrCat(out, ": ", dump.report().parts_size(),

@@ -34,6 +34,8 @@ def test_it_has_what_a_reader_needs_and_neither_keys_nor_payloads(stack, tmp_pat
                        ("programs.txt", "hr_splitter"), ("config.yaml", "delay"), ("machine.txt", "Linux")):
         assert text in parts[part], f"{part}: {parts[part][:2000]}"
     assert KEY not in "".join(parts.values()) and "(hidden)" in parts["config.yaml"]
+    assert "fastopen_key" not in parts["network-settings.txt"] and "tcp_fastopen" in parts["network-settings.txt"]
+    assert "every backend is reached" in parts["doctor.txt"]
 
 
 def test_without_a_daemon_it_says_so_in_the_part_and_packs_the_rest(stack, tmp_path):
@@ -42,6 +44,24 @@ def test_without_a_daemon_it_says_so_in_the_part_and_packs_the_rest(stack, tmp_p
     assert done.returncode == 0, done.stderr
     parts = read(archive)
     assert "exit code 3" in parts["status.txt"] and "Linux" in parts["machine.txt"]
+
+
+def test_a_configuration_with_errors_shows_their_places_and_no_value(stack, tmp_path):
+    config = stack.product.config()
+    config["services"][0]["delay"] = KEY  # a key in a wrong place, which an error of `validate` would quote
+    archive = tmp_path / "dump.tar.gz"
+    file = stack.product.write(config, "broken.yaml")
+    assert KEY in stack.product.run("validate", "--config", file).stderr  # the control
+    assert stack.product.run("sysdump", "--config", file, "--out", archive).returncode == 0
+    parts = read(archive)
+    assert "services[0].delay" in parts["config.yaml"] and KEY not in "".join(parts.values())
+
+
+def test_what_stands_under_the_archives_name_is_not_written_to(stack, tmp_path):
+    (tmp_path / "theirs").write_text("", encoding="ascii")
+    (tmp_path / "dump.tar.gz").symlink_to(tmp_path / "theirs")
+    done = stack.product.run("sysdump", "--out", tmp_path / "dump.tar.gz")
+    assert done.returncode == 1 and "exists" in done.stderr and (tmp_path / "theirs").read_text(encoding="ascii") == ""
 
 
 def test_a_folder_that_does_not_exist_is_an_error_that_names_it(stack, tmp_path):
