@@ -49,7 +49,10 @@ absl::Status AddUplinkRoute(const VipRoute& route, const MacAddress& mac) {
   neighbour.PutU8(NDA_PROTOCOL, kRouteProtocol);
   absl::Status status = netlink::Do(neighbour, absl::StrCat("add the neighbour entry of ", Text(route)));
   if (!status.ok()) return status;
-  netlink::Request request = RouteRequest(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, route);
+  // Not NLM_F_REPLACE: that takes the first route to the VIP of this metric, whatever its device, and so another uplink's.
+  netlink::Request former = RouteRequest(RTM_DELROUTE, 0, route);
+  netlink::Do(former, "remove the former route").IgnoreError();
+  netlink::Request request = RouteRequest(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_APPEND, route);
   if (route.source) request.Put(RTA_PREFSRC, route.source->wire());
   status = netlink::Do(request, absl::StrCat("add the route to ", Text(route)));
   if (!status.ok()) DeleteUplinkRoute(route).IgnoreError();

@@ -30,7 +30,7 @@ absl::StatusOr<std::unique_ptr<Guardian>> Guardian::Start(const v1::Config& conf
             self->resting_ = true;  // the next guardian looks after what is made now
             self->relink_();
           },
-      .followed = [self](const net::NetworkEvents& events) { self->OnFollowed(events); }};
+      .followed = [self] { self->OnFollowed(); }};
   auto follower = NetworkFollower::Start(config, topology, instance, facts, loop, callbacks);
   if (!follower.ok()) return follower.status();
   self->follower_ = *std::move(follower);
@@ -58,12 +58,11 @@ void Guardian::Rest() {
 }
 
 // A link that was down, or a queueing discipline that was replaced, may have taken a program or the clock's discipline.
-void Guardian::OnFollowed(const net::NetworkEvents& events) {
+void Guardian::OnFollowed() {
   if (resting_) return;
-  if (events.any()) {
-    RepairAttachments();
-    RepairClock();
-  }
+  // Not only after an event: the kernel tells nothing of a TCX link that was detached.
+  RepairAttachments();
+  RepairClock();
   NoteProgramsBefore();  // a look may have listed the uplinks anew
   ServeBoundClients();
   UpdateProblems();
@@ -119,7 +118,7 @@ void Guardian::EverySecond() {
   reload_problem_ = forgetting;
   follower_->EverySecond();
   if (resting_) return;
-  ServeBoundClients();
+  if (!bound_problems_.empty()) ServeBoundClients();
   const auto snapshot = instance_.data_plane().reader().Read(/*histograms=*/true);
   if (snapshot.ok()) instance_.NoteAnswers(*snapshot);
   const absl::Status tuned = snapshot.ok() ? tuner_.Tune(*snapshot, instance_.data_plane().policy()) : snapshot.status();

@@ -52,7 +52,7 @@ class Guardian {
         tuner_(config),
         self_test_(instance) {}
 
-  void OnFollowed(const net::NetworkEvents& events);
+  void OnFollowed();
   void ServeBoundClients();
   void RepairAttachments();
   void RepairClock();

@@ -79,7 +79,7 @@ void NetworkFollower::Turn(bool look) {
   const net::NetworkEvents seen = events.value_or(net::NetworkEvents{.lost = true});
   facts_.network.events += seen.messages;
   facts_.network.events_lost += seen.lost ? 1 : 0;
-  if (look || seen.any()) Look(seen);
+  if (look || seen.any()) Look();
   if (resting_) return;
   const int64_t ended_ns = MonotonicNs();
   budget_.Spend(ended_ns, ended_ns - began_ns);
@@ -96,7 +96,7 @@ bool NetworkFollower::OwnLinksStand(const NetworkView& network) const {
   });
 }
 
-void NetworkFollower::Look(const net::NetworkEvents& events) {
+void NetworkFollower::Look() {
   ++facts_.network.looks;
   absl::StatusOr<NetworkView> network = KernelNetworkView();
   if (!network.ok()) {
@@ -121,7 +121,7 @@ void NetworkFollower::Look(const net::NetworkEvents& events) {
   Report(followed);
   SetInterest();
   if (followed.soon) After(kSoon, /*look=*/true);
-  callbacks_.followed(events);
+  callbacks_.followed();
 }
 
 void NetworkFollower::Report(const ProxyInstance::Followed& followed) {
@@ -147,6 +147,7 @@ void NetworkFollower::SetInterest() {
   net::Interest interest;
   for (const net::LinkInfo* own : Ends(instance_.links())) interest.ifindexes.insert(own->ifindex);
   for (const auto& [ifindex, link] : topology_.uplinks) interest.ifindexes.insert(ifindex);
+  interest.ifindexes.insert(net::kLoopbackIfindex);
   for (const net::VipRoute& route : instance_.routes()) interest.destinations.push_back(route.vip);
   for (const v1::Service& service : config_.services()) {
     for (const v1::Backend& backend : service.backends()) {

@@ -358,8 +358,12 @@ absl::Status ProxyInstance::PutRoute(const WantedRoute& wanted, uint32_t rule_pr
   absl::Status status = route.source ? net::AddSourceAddress(route.ifindex, *route.source) : absl::OkStatus();
   if (!status.ok()) return Annotate(status, "the source address of the proxy interface");
   // The rule comes first: without it the route may take no effect, which AddVipRoute refuses.
-  if (status.ok() && rule_priority != 0) status = net::AddVipRule({route.vip, rule_priority});
+  const net::VipRule rule = {route.vip, rule_priority};
+  if (status.ok() && rule_priority != 0) status = net::AddVipRule(rule);
   if (status.ok()) status = known == routes_.end() ? net::AddVipRoute(route) : net::ReplaceVipRoute(route);
+  // PutRules() takes over the rule of a route that stands.
+  if (!status.ok() && rule_priority != 0 && std::find(rules_.begin(), rules_.end(), rule) == rules_.end())
+    net::DeleteVipRule(rule).IgnoreError();
   if (!status.ok())
     return Annotate(status, absl::StrCat("service ", wanted.service, ": route to ", route.vip.ToString()));
   if (known != routes_.end()) {

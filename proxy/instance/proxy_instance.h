@@ -137,6 +137,7 @@ class ProxyInstance {
   void ReleaseSources(const NetworkView& network, Topology& next, Followed& out);
   void KeepRoutes(const NetworkView& network, const Topology& next, Followed& out);
   void RestoreRoutes(const NetworkView& network, Followed& out);
+  absl::Status KnowBoundRoutes();
   absl::Status LeaveBoundClients();
   const net::Attachment* AttachmentOn(int ifindex, absl::string_view role) const;
   absl::Status AdoptRetiredUplinks(const ProgramInfo& program, net::Direction direction);
@@ -187,7 +188,12 @@ class ProxyInstance {
   std::vector<net::VipRule> rules_;
   std::map<net::IpAddress, int64_t> former_sources_;  // since when (CLOCK_MONOTONIC) no uplink or route has wanted them
   std::vector<net::IpAddress> released_;              // to be taken off the proxy interface in this look
-  std::vector<net::VipRoute> bound_;  // by uplinks, as ServeBoundClients() last wanted them
+  struct BoundRoute {
+    net::VipRoute route;    // by an uplink
+    net::MacAddress mac{};  // of its neighbour entry
+    bool operator==(const BoundRoute&) const = default;
+  };
+  std::vector<BoundRoute> bound_;  // what stands by uplinks, for clients that are bound to them
   bool serves_bound_ = false;
   std::vector<net::UniqueFd> reserve_;
   UndoStack undo_;  // last member: unwinds before what it refers to goes
