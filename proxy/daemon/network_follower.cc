@@ -54,8 +54,8 @@ void NetworkFollower::OnReadable() {
   After(absl::Nanoseconds(wait_ns), /*look=*/false);
 }
 
-// One timer: an earlier wish wins, and no wish for a look is lost. While it runs because of the budget, events wait in the
-// kernel; if they do not fit there, they are lost, which leads to the same look.
+// One timer. No wish for a look is lost: it is done when the timer is due, whatever it was started for; the budget's wait begins anew with each event. While it runs because of the
+// budget, events wait in the kernel; if they do not fit there, they are lost, which leads to the same look.
 void NetworkFollower::After(absl::Duration delay, bool look) {
   look_when_due_ |= look;
   if (!look && std::exchange(watching_, false)) loop_.Unwatch(watcher_.fd());
@@ -67,8 +67,7 @@ void NetworkFollower::After(absl::Duration delay, bool look) {
     loop_.StopTimer(*std::exchange(timer_, std::nullopt));
     Turn(std::exchange(look_when_due_, false));
   });
-  if (timer.ok()) timer_ = *timer;
-  // Without a descriptor for a timer, the next second looks.
+  if (timer.ok()) timer_ = *timer;  // without a descriptor for one EverySecond() looks
 }
 
 void NetworkFollower::Turn(bool look) {
@@ -111,13 +110,9 @@ void NetworkFollower::Look() {
     return;
   }
   ProxyInstance::Followed followed = instance_.Follow(*network, topology_, facts_);
-  for (Problem& problem : CheckVips(config_, *network, instance_.links().proxy.link.ifindex)) {
-    // A route that could not be put back is one problem, not two.
-    const bool known = std::any_of(followed.problems.begin(), followed.problems.end(), [](const Problem& each) {
-      return each.code == ProblemCode::kVipRouteLost || each.code == ProblemCode::kIpv6Disabled;
-    });
-    if (!known) followed.problems.push_back(std::move(problem));
-  }
+  // A route that could not be put back is one problem, not two.
+  for (Problem& problem : CheckVips(config_, *network, instance_.links().proxy.link.ifindex, followed.lost_vips))
+    followed.problems.push_back(std::move(problem));
   Report(followed);
   SetInterest();
   if (followed.soon) After(kSoon, /*look=*/true);
@@ -163,7 +158,8 @@ void NetworkFollower::SetInterest() {
 }
 
 void NetworkFollower::EverySecond() {
-  if (resting_ || (++seconds_ % kLookEverySeconds != 0 && problems_.empty())) return;
+  const bool waits = watching_ || timer_.has_value();
+  if (resting_ || (++seconds_ % kLookEverySeconds != 0 && problems_.empty() && waits)) return;
   if (budget_.WaitNs(MonotonicNs()) == 0) Turn(/*look=*/true);
 }
 

@@ -37,10 +37,18 @@ std::vector<Problem> ProxyInstance::ServeBoundClients() {
   if (!keep(KnowBoundRoutes())) return problems;
   const auto present = net::ListUplinkRoutes();
   if (!keep(present.status())) return problems;
+  const ProgramInfo splitter = ProgramNamed(kSplitterProgram);
   std::vector<BoundRoute> wanted;
   for (const auto& [ifindex, link] : topology_.uplinks) {
     const auto now = net::FindLink(ifindex);
     if (!now.ok() || !now->up() || ifindex == net::kLoopbackIfindex) continue;
+    const absl::Status attached = AttachmentOn(ifindex, kSplitterProgram) != nullptr
+                                      ? absl::OkStatus()
+                                      : AttachProgram(splitter, ifindex, net::Direction::kEgress);
+    if (!attached.ok()) {
+      problems.push_back({ProblemCode::kAttachFailed, absl::StrCat("for clients bound to ", link.name, ": ", attached.message())});
+      continue;  // without a route they get an error instead of silence
+    }
     for (const net::VipRoute& route : routes_) {
       const BoundRoute one = {{.vip = route.vip, .ifindex = ifindex, .source = route.source}, now->mac};
       // A new MAC address has taken the neighbour entry along, and left the route.
