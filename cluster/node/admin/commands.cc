@@ -94,7 +94,12 @@ const operate::Program& TheProgram() {
                RefuseToRun, {"hedgerow-node run --config /etc/hedgerow-node/node.yaml"}},
               {"validate", "", "check a configuration; touches nothing", {ConfigOption()}, RunValidate,
                {"hedgerow-node validate --config /etc/hedgerow-node/node.yaml"}},
-              {"status", "", "show how the node is doing", NodeOptions(), RunStatus, {"hedgerow-node status"}},
+              {"status",
+               "",
+               "show how the node is doing",
+               NodeOptionsAnd({{"ready", "", "exit 1 unless the node is ready, for probes"}}),
+               RunStatus,
+               {"hedgerow-node status", "hedgerow-node status --ready"}},
               {"transfer",
                "",
                "hand leadership to a member, and wait until it leads",
@@ -186,7 +191,8 @@ int RunStatus(const Call& call) {
   if (!client.ok()) return call.Fail(client.status());
   const auto status = (*client)->GetStatus();
   if (!status.ok()) return call.Fail(status.status());
-  return call.Print(*status, StatusText(*status));
+  const int printed = call.Print(*status, StatusText(*status));
+  return call.arguments.Has("ready") && !status->ready() ? kExitFailure : printed;
 }
 
 int RunTransfer(const Call& call) { return RunTransfer(call, kTransferPatience); }

@@ -93,6 +93,18 @@ TEST_F(NodeCommandsTest, StatusIsTextOrJson) {
   EXPECT_THAT(json.out, HasSubstr("\"role\": \"leader\""));
 }
 
+TEST_F(NodeCommandsTest, AProbeFailsUntilTheNodeIsReady) {
+  Serve();
+  NodeStatus status = FakeStatus();
+  status.ready = false;
+  control_.Set(status);
+  EXPECT_EQ(Node({"status", "--socket", socket_}).exit_code, kExitOk);
+  EXPECT_EQ(Node({"status", "--ready", "--socket", socket_}).exit_code, kExitFailure);
+  status.ready = true;
+  control_.Set(status);
+  EXPECT_EQ(Node({"status", "--ready", "--socket", socket_}).exit_code, kExitOk);
+}
+
 TEST_F(NodeCommandsTest, ABackupThatFailsLeavesNothingBehind) {
   Serve();
   const std::string file = folder_ + "/backup";
