@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The container images: what is in them, and that their programs work in them with the rights that the manifests give and no more.
+
+No engine and no cluster is needed (harness/image.py). Making them takes a minute, so all of it is `long`; the manifests, the
+controller and a proxy beside pods are always tested (test_kubernetes.py, deploy/kubernetes)."""
+
+import contextlib
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from deploy.kubernetes import manifests
+from harness.image import Image, make_images
+from harness.product import BIN, VIP4, wait_until
+
+pytestmark = pytest.mark.long
+ROOT = Path(__file__).resolve().parents[2]
+PODS = {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in manifests.rendered(manifests.FOLDER)
+        if each["kind"] in ("DaemonSet", "StatefulSet")}
+LARGEST = {"hedgerow": 30e6, "hedgerow-node": 30e6, "hedgerow-endpoints": 45e6}
+
+
+def container(pod: str, name: str) -> dict:
+    return next(each for each in PODS[pod]["containers"] if each["name"] == name)
+
+
+@pytest.fixture(scope="module")
+def archives(tmp_path_factory) -> dict[str, Path]:
+    return make_images(BIN.parent, tmp_path_factory.mktemp("made"))
+
+
+@pytest.fixture(scope="module")
+def images(archives, tmp_path_factory) -> dict[str, Image]:
+    return {name: Image(path, tmp_path_factory.mktemp(name)) for name, path in archives.items()}
+
+
+def test_an_image_says_what_it_is_and_has_little_in_it(images):
+    assert images.keys() == LARGEST.keys()
+    version = re.search(r"VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8").split("project(")[1])[1]
+    revision = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    for name, image in images.items():
+        labels = {key.rpartition(".")[2]: value for key, value in image.config["Labels"].items() if key.startswith("org.opencontainers.image.")}
+        assert labels["title"] == name and labels["version"] == version and labels["revision"] == revision
+        assert image.size < LARGEST[name], f"{name}: {image.size} bytes"
+        # The name that each package has in it, for scanners, and its licence.
+        assert {"libc6", "libstdc++6"} <= {path.name for path in (image.root / "var/lib/dpkg/status.d").iterdir()}
+        assert (image.root / "usr/share/doc/libc6/copyright").is_file()
+        for program in ("usr/bin/sh", "usr/bin/dash", "usr/bin/bash", "usr/bin/apt", "usr/bin/dpkg"):
+            assert not (image.root / program).exists(), f"{name} has {program}"
+    assert images["hedgerow-node"].config["User"].startswith("10002"), "the node needs no root"
+
+
+def test_the_same_tree_makes_the_same_image(images, tmp_path):
+    again = make_images(BIN.parent, tmp_path)
+    assert Image(again["hedgerow"], tmp_path).digest == images["hedgerow"].digest
+
+
+def test_the_proxys_container_serves_and_hedges_through_a_vip_with_the_daemonsets_rights(images, lab, servers, product, tmp_path):
+    config, run, scratch = (tmp_path / name for name in ("config", "run", "scratch"))
+    for folder in (config, run, scratch):
+        folder.mkdir()
+    settings = product.config(admin={"socket": "/run/hedgerow/admin.sock"})
+    shutil.copy(product.write(settings), config / "hedgerow.yaml")
+    spec = container("hedgerow", "hedgerowd")
+    mounts = {"/etc/hedgerow": config, "/run/hedgerow": run, "/tmp": scratch, "/sys/fs/bpf": Path("/sys/fs/bpf")}
+    assert mounts.keys() == {each["mountPath"] for each in spec["volumeMounts"]}
+    product.socket = run / "admin.sock"
+    with contextlib.ExitStack() as running:
+        daemon = lab.client.popen(images["hedgerow"].command(spec, mounts), log=product.folder / "container.log")
+        running.callback(product.sweep)
+        running.callback(lab.client.stop, daemon)
+        probe = images["hedgerow"].command(spec, mounts, words=spec["readinessProbe"]["exec"]["command"])
+        wait_until(lambda: lab.client.run(probe, check=False).returncode == 0, 20, "the readiness probe")
+        held = Path(f"/proc/{daemon.pid}/status").read_text(encoding="ascii")
+        assert int(re.search(r"^CapEff:\s+(\S+)", held, re.MULTILINE)[1], 16).bit_count() == 4
+        assert int(re.search(r"^NoNewPrivs:\s+(\d)", held, re.MULTILINE)[1]) == 1
+        ask = ["dig", "+short", "+tries=1", "+time=2", f"@{VIP4}", "www.example.test"]
+        assert lab.client.run(ask).stdout.strip()
+        servers["a"].stall()
+        for _ in range(25):
+            assert lab.client.run(ask).stdout.strip()
+        servers["a"].resume()
+        status = json.loads(product.admin("status", "--json").stdout)
+        service = next(each for each in status["services"] if each["name"] == "dns4")
+        assert service["won_by_hedge"] + service["won_by_failover"] > 0
+        # The pod is replaced: the kernel part works on, and the next daemon takes it over.
+        lab.client.stop(daemon)
+        assert lab.client.run(ask).stdout.strip(), "without a daemon"
+        daemon = lab.client.popen(images["hedgerow"].command(spec, mounts), log=product.folder / "container.log")
+        running.callback(lab.client.stop, daemon)
+        wait_until(lambda: lab.client.run(probe, check=False).returncode == 0, 20, "the next pod")
+        assert json.loads(product.admin("status", "--json").stdout)["adoption"]["how"] == "adopted"
+        product.admin("down")
+
+
+def test_a_nodes_container_keeps_what_it_stored_as_a_user_without_capabilities(images, lab, tmp_path):
+    folders = {name: tmp_path / name for name in ("data", "run", "scratch", "config", "keys")}
+    for name, folder in folders.items():
+        folder.mkdir()
+        folder.chmod(0o2770)
+        shutil.chown(folder, 0, 10002)  # fsGroup
+    host = lab.replicas[0]
+    pod, spec = PODS["hedgerow-node"], container("hedgerow-node", "hedgerow-node")
+    (folders["config"] / f"{host.ipv4}.yaml").write_text(
+        "cluster_id: 7\ncluster_key_file: /etc/hedgerow-node-keys/cluster.key\nnode: 1\nmetrics_listen: \"\"\n"
+        f"members:\n  - {{id: 1, peer: '{host.ipv4}:4802', serve: '{host.ipv4}:4801'}}\n".replace("'", '"'), encoding="utf-8")
+    key = folders["keys"] / "cluster.key"
+    key.write_text("0123456789abcdef0123456789abcdef", encoding="ascii")
+    key.chmod(0o440)  # defaultMode of the Secret
+    shutil.chown(key, 0, 10002)
+    mounts = {"/var/lib/hedgerow-node": folders["data"], "/run/hedgerow-node": folders["run"], "/tmp": folders["scratch"],
+              "/etc/hedgerow-node": folders["config"], "/etc/hedgerow-node-keys": folders["keys"]}
+    assert mounts.keys() == {each["mountPath"] for each in spec["volumeMounts"]}
+    image = images["hedgerow-node"]
+    words = [*image.config["Entrypoint"], *(word.replace("$(HOST_IP)", host.ipv4) for word in spec["args"])]
+    probe = image.command(spec, mounts, pod=pod, words=spec["readinessProbe"]["exec"]["command"])
+    hkv = [BIN / "hkv", "--server", f"{host.ipv4}:4801", "--timeout", "2s"]
+    for step, expected in ((["put", "name", "alice"], None), (["get", "name"], "alice")):
+        node = host.popen(image.command(spec, mounts, pod=pod, words=words), log=tmp_path / "node.log")
+        try:
+            wait_until(lambda: host.run(probe, check=False).returncode == 0, 20, f"ready: {(tmp_path / 'node.log').read_text()[-2000:]}")
+            held = Path(f"/proc/{node.pid}/status").read_text(encoding="ascii")
+            assert int(re.search(r"^CapEff:\s+(\S+)", held, re.MULTILINE)[1], 16) == 0
+            assert re.search(r"^Uid:\s+(\d+)", held, re.MULTILINE)[1] == "10002"
+            said = host.run([*hkv, *step]).stdout.strip()
+            assert expected is None or said == expected
+        finally:
+            host.stop(node)
+
+
+def test_the_controllers_container_writes_the_first_configuration(images, lab, tmp_path):
+    pod = PODS["hedgerow"]
+    (spec,) = pod["initContainers"]
+    template, config = tmp_path / "map", tmp_path / "config"
+    # As kubelet lays a ConfigMap out: a link to a folder that is exchanged as a whole.
+    (template / "..1").mkdir(parents=True)
+    config.mkdir()
+    shutil.copy(manifests.FOLDER / "proxy/hedgerow.yaml", template / "..1")
+    (template / "..data").symlink_to("..1")
+    (template / "hedgerow.yaml").symlink_to("..data/hedgerow.yaml")
+    done = lab.client.run(images["hedgerow-endpoints"].command(spec, {"/etc/hedgerow-map": template, "/etc/hedgerow": config}, pod=pod),
+                          check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (config / "hedgerow.yaml").read_text(encoding="utf-8") == (template / "hedgerow.yaml").read_text(encoding="utf-8")
