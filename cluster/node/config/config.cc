@@ -216,6 +216,12 @@ const MemberConfig& NodeConfig::own() const {
   return *found;
 }
 
+std::vector<std::string> NodeConfig::ProxyNames() const {
+  std::vector<std::string> names;
+  for (const ProxyConfig& proxy : proxies) names.push_back(proxy.name);
+  return names;
+}
+
 const MemberConfig* NodeConfig::Find(raft::NodeId id) const {
   const auto found =
       std::find_if(members.begin(), members.end(), [id](const MemberConfig& m) { return m.id == id; });
