@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "cluster/node/host/node_memory.h"
 #include "cluster/node/node.h"
 #include "cluster/node/status/stall_problem.h"
@@ -217,7 +218,7 @@ NodeStatus Node::StatusNow() {
   incidents_.AddTo(now_ns_, status);
   offloads_->AddTo(status);
   status.cluster_lost = WhyClusterLost(status, static_cast<size_t>(std::popcount(raft.configuration().voters)));
-  snapshots_->AddTo(now_ns_, raft, status);
+  snapshots_->AddTo(now_ns_, absl::ToUnixSeconds(absl::Now()), raft, status);
   return status;
 }
 
