@@ -375,7 +375,9 @@ void Snapshots::AddTo(uint64_t now_ns, int64_t unix_s, const raft::Raft& raft, N
   const transfer::PeerListener::Statistics& connections = got.connections;
   count("snapshot_connections", connections.strangers, "source");
   count("snapshot_connections", connections.displaced, "displaced");
+  count("snapshot_connections", connections.rate, "rate");
   count("snapshot_connections", connections.no_place, "no_place");
+  count("snapshot_connections", connections.no_descriptor, "no_descriptor");
   count("snapshot_connections", connections.silent, "silent");
   count("snapshot_connections", connections.calls, "calls");
   count("snapshot_connections", got.certificate, "certificate");
