@@ -355,34 +355,17 @@ void Snapshots::AddTo(uint64_t now_ns, int64_t unix_s, const raft::Raft& raft, N
                                   .done_bytes = receiving->received_bytes,
                                   .size_bytes = receiving->size_bytes});
   }
-  const auto count = [&status](const char* name, uint64_t value, const char* reason) {
-    status.counters.emplace_back(name, value, reason);
-  };
-  count("snapshots", taker.taken, "taken");
-  count("snapshots", taker.failed, "failed");
-  count("snapshots", taker.gave_up, "gave_up");
-  count("snapshots", installed_, "installed");
-  count("snapshot_transfers", sent.begun, "send_begun");
-  count("snapshot_transfers", sent.delivered, "send_delivered");
-  count("snapshot_transfers", sent.failed, "send_failed");
-  count("snapshot_transfers", sent.resumed, "send_resumed");
-  count("snapshot_transfers", got.begun, "receive_begun");
-  count("snapshot_transfers", got.received, "received");
-  count("snapshot_transfers", got.broken_off, "receive_broken_off");
-  count("snapshot_transfers", got.refused, "receive_refused");
-  count("snapshot_transfers", got.unauthenticated, "unauthenticated");
-  count("snapshot_transfers", got.source, "source");
+  AddCounts(status, "snapshots", {{"taken", taker.taken}, {"failed", taker.failed}, {"gave_up", taker.gave_up}, {"installed", installed_}});
+  AddCounts(status, "snapshot_transfers",
+            {{"send_begun", sent.begun}, {"send_delivered", sent.delivered}, {"send_failed", sent.failed}, {"send_resumed", sent.resumed},
+             {"receive_begun", got.begun}, {"received", got.received}, {"receive_broken_off", got.broken_off},
+             {"receive_refused", got.refused}, {"unauthenticated", got.unauthenticated}, {"source", got.source}});
   const transfer::PeerListener::Statistics& connections = got.connections;
-  count("snapshot_connections", connections.strangers, "source");
-  count("snapshot_connections", connections.displaced, "displaced");
-  count("snapshot_connections", connections.rate, "rate");
-  count("snapshot_connections", connections.no_place, "no_place");
-  count("snapshot_connections", connections.no_descriptor, "no_descriptor");
-  count("snapshot_connections", connections.silent, "silent");
-  count("snapshot_connections", connections.calls, "calls");
-  count("snapshot_connections", got.certificate, "certificate");
-  count("snapshot_bytes", sent.sent_bytes, "sent");
-  count("snapshot_bytes", got.received_bytes, "received");
+  AddCounts(status, "snapshot_connections",
+            {{"source", connections.strangers}, {"displaced", connections.displaced}, {"rate", connections.rate},
+             {"no_place", connections.no_place}, {"no_descriptor", connections.no_descriptor}, {"silent", connections.silent},
+             {"calls", connections.calls}, {"certificate", got.certificate}});
+  AddCounts(status, "snapshot_bytes", {{"sent", sent.sent_bytes}, {"received", got.received_bytes}});
 }
 
 }  // namespace hedgerow::node

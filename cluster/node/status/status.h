@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <utility>
@@ -211,6 +212,11 @@ struct NodeStatus {
   std::string cluster_lost{};
   std::string removed{};  // a sentence: this node is no member any more; empty: it is, or it has never been one
 };
+
+// Counters of one name, by reason.
+inline void AddCounts(NodeStatus& status, const std::string& name, std::initializer_list<std::pair<const char*, uint64_t>> counts) {
+  for (const auto& [reason, value] : counts) status.counters.emplace_back(name, value, reason);
+}
 
 // One piece of a file after the other, in order; an empty one is the end. Any one thread at a time, as long as
 // the node is there.
