@@ -26,8 +26,6 @@ namespace hedgerow {
   X(kServiceDown, service_down, backends, "every backend of a service is down", "look at the backends and the network") \
   X(kNoRoute, no_route, network, "no route leads to a backend",                                                    \
     "`ip route get ADDRESS` says what the kernel knows; followed as soon as there is a route")                     \
-  X(kBackendLocal, backend_local, network, "a backend's address is one of this host",                              \
-    "run the proxy on the clients' host, or the backend in a network namespace of its own")                        \
   X(kUplinkUnfit, uplink_unfit, network,                                                                           \
     "a backend is reached through an interface without Ethernet frames, or through the proxy interface",           \
     "route the backend through another interface")                                                                 \
