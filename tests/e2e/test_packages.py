@@ -209,6 +209,11 @@ def test_installed_configured_upgraded_under_load_and_removed(packages, root, sy
     assert int(re.search(r"Queries completed:\s+(\d+)", report)[1]) > 16000, report
     assert lost(report) == 0, report
 
+    # As if the maps had another layout.
+    system.run(f"cd /var/tmp; {with_dpkg(page['changed layout'])}", timeout=120)
+    assert json.loads(system.run("hedgerow status --json"))["adoption"]["how"] == "made"
+    assert system.run(ASK).strip() == "192.0.2.1"
+
     # A daemon that systemd did not start goes with the package, too.
     write_config(system, root[0], "third", instance_of(page, "third", 2))
     system.run("hedgerow up --config /etc/hedgerow/third.yaml")
