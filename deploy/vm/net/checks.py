@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 from deploy.vm.net import hosts
 from deploy.vm.net.cells import Cell
-from deploy.vm.net.guest_machine import CommandFailed
 from deploy.vm.net.hosts import BIG_RECORDS, DNS6_VIP, DNS_VIP, KV_VIP, ORIGIN, SERVE, ZONE_NAMES, Host
 
 # Of the host's time, on which an emulated machine may have a tenth of a processor.
