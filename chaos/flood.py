@@ -190,10 +190,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--settle", type=int, default=12, help="honest runs before the first round, at most, until memory stands still")
     parser.add_argument("--pause", type=float, default=3.0, help="seconds after each run, in which what it left is forgotten")
     parser.add_argument("--rate", type=float, default=RATE, help=f"frames per second; {RATE} are wanted")
-    parser.add_argument("--quiet-wait", type=float, default=30.0,
-                        help="seconds to wait at most for an idle machine before each round")
-    parser.add_argument("--into", type=Path, metavar="FOLDER", help=f"write there, not to results/{NAME}")
-    parser.add_argument("--lab", default=TAG, help=f"tag of the lab and instance of the proxy (default: {TAG})")
+    experiment.add_run_options(parser, NAME, TAG)
     arguments = parser.parse_args(argv)
     if arguments.plant:  # they are made in the proxy's rigs, and hedges are counted in one of them
         arguments.hooks = [hook for hook in arguments.hooks if hook in BESIDE or (hook != "node" and arguments.plant != NO_HEDGES)]

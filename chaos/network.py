@@ -53,26 +53,14 @@ class Machine:
         self.up = {"eth0": True, "eth1": True}
         self.routed_by: str | None = None  # the interface of routes to the backends alone
         self.mtu = {"eth0": 1500, "eth1": 1500}
-        self._port = f"{lab.tag}e1"[-15:]
-        self._make_second()
+        lab.add_second_uplink(self.addresses["eth1"])
         self.host.sysctl("net.ipv4.conf.all.promote_secondaries", 1)  # as systemd sets it
-        # As on any host with two interfaces in one network: each speaks for its own address.
-        self.host.sysctl("net.ipv4.conf.all.arp_ignore", 1)
-        self.host.sysctl("net.ipv4.conf.all.arp_announce", 2)
         for replica in lab.replicas:  # a new MAC is announced, as a failover of routers does
             replica.sysctl("net.ipv4.conf.all.arp_notify", 1)
             replica.sysctl("net.ipv4.conf.eth0.arp_notify", 1)
 
     def _ip(self, *words: str, host: Host | None = None) -> None:
         (host or self.host).run(["ip", *" ".join(words).split()])
-
-    def _make_second(self) -> None:
-        self._ip(f"link add eth1 type veth peer name {self._port}")
-        self._ip(f"link set {self._port} netns {names.netns_name(self.lab.tag, names.SWITCH)}")
-        bridge = self.lab.switch(["ip", "-o", "link", "show", "type", "bridge"]).split(": ")[1]
-        self.lab.switch_ip("link", "set", self._port, "master", bridge, "up")
-        self._ip("link set eth1 up")
-        self._ip(f"addr add {self.addresses['eth1']}/24 dev eth1 metric 500")
 
     def uplink(self) -> str:
         """By which the kernel sends to the backends now."""
@@ -139,7 +127,7 @@ class Machine:
             self.routed_by = None
         self._ip("link del eth1")
         self.mtu["eth1"] = 1500
-        self._make_second()
+        self.lab.add_second_uplink(self.addresses["eth1"])
         return "eth1 is deleted and made again"
 
     def mtu_of_uplink(self) -> str:
@@ -323,9 +311,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="does not wait for an idle machine, nor judge how late a change is followed")
     parser.add_argument("--seed", type=int, default=None, help="of the changes; drawn and printed when not given")
     parser.add_argument("--plant", choices=(BLIND,), help="a mistake on purpose, which the checks must find")
-    parser.add_argument("--quiet-wait", type=float, default=30.0, help="seconds to wait at most for an idle machine before it begins")
-    parser.add_argument("--into", type=Path, metavar="FOLDER", help=f"write there, not to results/{NAME}")
-    parser.add_argument("--lab", default=TAG, help=f"tag of the lab and instance of the proxy (default: {TAG})")
+    experiment.add_run_options(parser, NAME, TAG)
     arguments = parser.parse_args(argv)
     if not 0 < arguments.changes <= 1000:
         parser.error("--changes must be 1 to 1000")
