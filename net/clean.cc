@@ -38,6 +38,7 @@ class Cleaner {
     for (const LinkInfo& link : links_) {
       if (BelongsTo(link, instance_)) RemoveRoutes(link);
     }
+    RemoveWhatServedThem();
     RemoveLinks();
     RemovePins();
     return std::move(report_);
@@ -108,33 +109,29 @@ class Cleaner {
       report_.failures.push_back(absl::StrCat("routes of ", link.name, ": ", routes.status().message()));
       return;
     }
-    for (const VipRoute& route : *routes) {
-      RemoveRules(route.vip);
-      RemoveUplinkRoutes(route.vip);
-      Note(DeleteVipRoute(route), absl::StrCat("route ", route.vip.ToString(), " dev ", link.name));
-    }
+    for (const VipRoute& route : *routes) Note(DeleteVipRoute(route), absl::StrCat("route ", route.vip.ToString(), " dev ", link.name));
   }
 
-  void RemoveRules(const IpAddress& vip) {
+  // The rules and the routes by uplinks of VIPs that have no route by any instance's interface: they outlive that interface, and
+  // bear no instance's name.
+  void RemoveWhatServedThem() {
+    const auto standing = ListVipRoutes();
     const auto rules = ListVipRules();
-    if (!rules.ok()) {
-      report_.failures.push_back(absl::StrCat("routing rules: ", rules.status().message()));
-      return;
-    }
-    for (const VipRule& rule : *rules) {
-      if (rule.vip == vip) Note(DeleteVipRule(rule), absl::StrCat("routing rule ", rule.priority, " to ", vip.ToString()));
-    }
-  }
-
-  void RemoveUplinkRoutes(const IpAddress& vip) {
     const auto routes = ListUplinkRoutes();
-    if (!routes.ok()) {
-      report_.failures.push_back(absl::StrCat("routes by uplinks: ", routes.status().message()));
+    for (const absl::Status& status : {standing.status(), rules.status(), routes.status()}) {
+      if (status.ok()) continue;
+      report_.failures.push_back(absl::StrCat("routes and rules of VIPs: ", status.message()));
       return;
+    }
+    const auto is_over = [&](const IpAddress& vip) {
+      return std::none_of(standing->begin(), standing->end(), [&](const VipRoute& each) { return each.vip == vip; });
+    };
+    for (const VipRule& rule : *rules) {
+      if (is_over(rule.vip)) Note(DeleteVipRule(rule), absl::StrCat("routing rule ", rule.priority, " to ", rule.vip.ToString()));
     }
     for (const VipRoute& route : *routes) {
-      if (route.vip == vip)
-        Note(DeleteUplinkRoute(route), absl::StrCat("route ", vip.ToString(), " dev ", LinkName(route.ifindex)));
+      if (is_over(route.vip))
+        Note(DeleteUplinkRoute(route), absl::StrCat("route ", route.vip.ToString(), " dev ", LinkName(route.ifindex)));
     }
   }
 

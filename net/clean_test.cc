@@ -16,6 +16,7 @@
 #include "net/netlink/link.h"
 #include "net/namespace_test.h"
 #include "net/netlink/route.h"
+#include "net/netlink/uplink_route.h"
 #include "net/tc/tc_attach.h"
 
 namespace hedgerow::net {
@@ -23,7 +24,7 @@ namespace {
 
 constexpr char kInstance[] = "clean-test";
 constexpr char kBpffs[] = "/tmp/hedgerow-clean-test";
-constexpr int kSteps = 9;
+constexpr int kSteps = 11;
 
 IpAddress Ip(absl::string_view text) { return IpAddress::Parse(text).value(); }
 
@@ -59,6 +60,12 @@ bool BuildInstance(int steps, Mechanism mechanism, const CountingProgram& progra
                AddVipRoute(
                    {.vip = Ip("fd99::53"), .ifindex = FindLink("hr0")->ifindex, .source = Ip("fd77::1")})
                    .ok();
+      },
+      [&] { return AddVipRule({Ip("10.99.0.53"), 100}).ok() && AddVipRule({Ip("fd99::53"), 100}).ok(); },
+      [&] {
+        const auto eth0 = FindLink("eth0");
+        return AddUplinkRoute({.vip = Ip("10.99.0.53"), .ifindex = eth0->ifindex, .source = Ip("10.77.0.1")}, eth0->mac).ok() &&
+               AddUplinkRoute({.vip = Ip("fd99::53"), .ifindex = eth0->ifindex, .source = Ip("fd77::1")}, eth0->mac).ok();
       },
   };
   for (int step = 0; step < steps; ++step) {
@@ -96,7 +103,7 @@ class CleanTest : public NamespaceTest, public ::testing::WithParamInterface<Mec
     std::string text;
     FILE* pipe = popen(
         "ip -d link show | sed 's/ qlen.*//'; ip addr show | grep -v lft; ip route show table all; ip -6 route "
-        "show table all; "
+        "show table all; ip rule; ip -6 rule; ip neigh show nud permanent; "
         "tc qdisc show; tc filter show dev eth0 ingress; tc filter show dev eth0 egress; bpftool net show",
         "r");
     char buffer[4096];
@@ -179,6 +186,18 @@ TEST_P(CleanTest, ForeignFilterBesideOursSurvives) {
     EXPECT_EQ(Shell("tc filter show dev eth0 ingress | grep -q 'pref 100 bpf'"), 0);
     EXPECT_NE(Shell("tc filter show dev eth0 ingress | grep -q hedgerow"), 0);
     EXPECT_THAT(Clean(kInstance, kBpffs).removed, ::testing::IsEmpty());
+  });
+}
+
+// The interface takes its routes along, and not what led packets past other rules and by other interfaces to it.
+TEST_P(CleanTest, RulesAndUplinkRoutesOfAnInterfaceThatIsGoneAreFound) {
+  InHost([&] {
+    ASSERT_NO_FATAL_FAILURE(BuildAndDie(kSteps));
+    ASSERT_EQ(Shell("ip link del hr0"), 0);
+    const CleanReport report = Clean(kInstance, kBpffs);
+    EXPECT_THAT(report.failures, ::testing::IsEmpty());
+    EXPECT_THAT(report.removed, ::testing::IsSupersetOf({"routing rule 100 to 10.99.0.53", "route fd99::53 dev eth0"}));
+    EXPECT_EQ(SettledSnapshot(), before_);
   });
 }
 

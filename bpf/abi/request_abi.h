@@ -432,8 +432,8 @@ HR_STATIC_ASSERT(sizeof(struct hr_wheel) == 384 + 8 * HR_FINE_SLOTS + 4 * HR_COA
 
 /*
  * The payload of a datagram that tests the proxy's own way: from the daemon's socket to a VIP, back at an uplink's ingress as if a
- * backend had sent it, and to the socket. `tag` (hr_load_config.clock_tag) proves the sender; from the splitter to the reply
- * program the frame bears it as its Ethernet destination, so that the host's stack takes it for another host's where that
+ * backend had sent it, and to the socket. `tag` (hr_load_config.self_test_tag) proves the sender; from the splitter to the reply
+ * program the frame bears the clock's tag as its Ethernet destination, so that the host's stack takes it for another host's where that
  * program does not see it.
  */
 struct hr_self_test {
@@ -459,8 +459,9 @@ struct hr_load_config {
   __u32 test_clock; /* 1 = tests set time forward in the wheel (bpf/proxy/time.bpf.h) */
   __u32 flow_part;
   __u64 clock_tag; /* random; in its first HR_CLOCK_TAG_BYTES a locally administered unicast address, IEEE 802 section 8.4 */
+  __u64 self_test_tag; /* random. Not the clock's: a datagram that goes astray shows it to others */
 };
-HR_STATIC_ASSERT(sizeof(struct hr_load_config) == 96, "hr_load_config is 96 bytes");
+HR_STATIC_ASSERT(sizeof(struct hr_load_config) == 104, "hr_load_config is 104 bytes: new fields go to its end");
 
 /*
  * Map `leaders`, index = service id. The lock comes first; the struct is declared with it on the BPF side. Both are one

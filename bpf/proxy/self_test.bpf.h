@@ -17,7 +17,7 @@ HR_INLINE int hr_is_self_test(struct __sk_buff *skb, const struct hr_packet *pac
   __u64 tag;
 
   return packet->payload_bytes == sizeof(struct hr_self_test) && packet->fragment == HR_WHOLE &&
-         !bpf_skb_load_bytes(skb, packet->l4_offset + sizeof(struct udphdr), &tag, sizeof(tag)) && tag == load_config.clock_tag;
+         !bpf_skb_load_bytes(skb, packet->l4_offset + sizeof(struct udphdr), &tag, sizeof(tag)) && tag == load_config.self_test_tag;
 }
 
 /* The splitter's part: back as from a backend, at the ingress of its uplink. A global function: rare. */

@@ -35,7 +35,7 @@ TEST_F(BesideTest, ARequestPacketOfManyGoesToTheClocksLinkAndComesBackAsItWas) {
     EXPECT_EQ(run.mark, HR_MARK_SEGMENT_OUT);
     EXPECT_TRUE(HasTag(run.packet));
     EXPECT_EQ(Layer3(run.packet), Layer3(Raw())) << "nothing is rewritten yet";
-    EXPECT_THAT(run.changes, IsEmpty()) << "each of its datagrams will count";
+    EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("host.segmented", 1))) << "each of its datagrams will count";
     const RunResult back = Clock(run.packet, {.mark = run.mark});
     EXPECT_EQ(back.verdict, kRedirected);
     EXPECT_EQ(back.mark, 0x1234567u) << "the client's own mark";
@@ -69,7 +69,7 @@ TEST_F(BesideTest, AnAnswerPacketOfManyIsJudgedDatagramByDatagram) {
   EXPECT_EQ(run.verdict, kRedirected);
   EXPECT_EQ(run.mark, HR_MARK_SEGMENT_IN | static_cast<uint32_t>(TestLinks::Get().uplink.ifindex));
   EXPECT_TRUE(HasTag(run.packet));
-  EXPECT_THAT(run.changes, IsEmpty());
+  EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("host.segmented", 1)));
   const RunResult back = Clock(run.packet, {.mark = run.mark});
   EXPECT_EQ(back.verdict, kRedirected);
   EXPECT_EQ(back.mark, 0u);
@@ -149,7 +149,7 @@ TEST_F(BesideTest, TheDaemonsTestComesBackAsAnAnswerOfTheVip) {
   for (const bool ipv6 : {false, true}) {
     SCOPED_TRACE(ipv6);
     const char *client = ipv6 ? kClient6 : kClient4, *vip = ipv6 ? kDns6 : kDns4, *backend = ipv6 ? kB6 : kB4;
-    const hr_self_test test = {.tag = skeleton()->rodata->load_config.clock_tag, .number = 8 * 5 + 1};
+    const hr_self_test test = {.tag = skeleton()->rodata->load_config.self_test_tag, .number = 8 * 5 + 1};
     const Bytes payload(reinterpret_cast<const uint8_t*>(&test), reinterpret_cast<const uint8_t*>(&test + 1));
     const std::string service = ipv6 ? "dns6" : "dns4";
     const RunResult out = Split(PacketBuilder(client, vip).Udp(kClientPort, kDnsPort, payload).Build());
@@ -166,7 +166,7 @@ TEST_F(BesideTest, TheDaemonsTestComesBackAsAnAnswerOfTheVip) {
 }
 
 TEST_F(BesideTest, WithoutTheTagADatagramOfItsLengthIsARequest) {
-  const hr_self_test test = {.tag = skeleton()->rodata->load_config.clock_tag ^ 1, .number = 0};
+  const hr_self_test test = {.tag = skeleton()->rodata->load_config.self_test_tag ^ 1, .number = 0};
   const Bytes payload(reinterpret_cast<const uint8_t*>(&test), reinterpret_cast<const uint8_t*>(&test + 1));
   EXPECT_THAT(Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, payload).Build()).changes,
               UnorderedElementsAre(Pair("raw4.requests", 1)));

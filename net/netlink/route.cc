@@ -19,29 +19,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "net/netlink/host_route.h"
 #include "net/netlink/link.h"
 #include "net/netlink/netlink.h"
 #include "net/netlink/uplink_route.h"
 
 namespace hedgerow::net {
 namespace {
-
-// One route of the main table, as a dump shows it.
-struct TableRoute {
-  IpAddress destination;
-  int ifindex = 0;
-  uint8_t protocol = 0;
-  uint32_t metric = 0;
-  std::optional<IpAddress> source;
-};
-
-std::optional<IpAddress> AddressAttribute(const netlink::Attributes& attributes, uint16_t type) {
-  const auto payload = attributes.Find(type);
-  if (!payload) return std::nullopt;
-  const auto address = IpAddress::FromBytes(*payload);
-  if (!address.ok()) return std::nullopt;
-  return *address;
-}
 
 std::string InterfaceName(int ifindex) {
   const auto link = FindLink(ifindex);
@@ -51,52 +35,6 @@ std::string InterfaceName(int ifindex) {
 std::string ToString(const VipRoute& route) {
   return absl::StrCat(route.vip.ToString(), "/", route.vip.prefix_bits(), " dev ", InterfaceName(route.ifindex),
                       route.source ? absl::StrCat(" src ", route.source->ToString()) : "");
-}
-
-// Host routes of the main table. Where the kernel filters dumps itself (4.20 and later) only matching ones
-// travel.
-absl::StatusOr<std::vector<TableRoute>> ListHostRoutes(int family, int ifindex, uint8_t protocol) {
-  rtmsg header{};
-  header.rtm_family = static_cast<uint8_t>(family);
-  header.rtm_table = RT_TABLE_MAIN;
-  header.rtm_protocol = protocol;
-  netlink::Request request(RTM_GETROUTE, NLM_F_DUMP, header);
-  if (ifindex != 0) request.PutU32(RTA_OIF, static_cast<uint32_t>(ifindex));
-  std::vector<TableRoute> routes;
-  const absl::Status status = netlink::Ask(request, "list routes", [&](const netlink::Message& message) {
-    const auto route = message.Header<rtmsg>();
-    const auto attributes = message.AttributesAfter<rtmsg>();
-    const auto destination = AddressAttribute(attributes, RTA_DST);
-    const uint32_t table = attributes.Value<uint32_t>(RTA_TABLE).value_or(route.rtm_table);
-    if (!destination || table != RT_TABLE_MAIN || route.rtm_dst_len != destination->prefix_bits()) return;
-    if (route.rtm_flags & RTM_F_CLONED) return;
-    TableRoute found{.destination = *destination,
-                     .ifindex = static_cast<int>(attributes.Value<uint32_t>(RTA_OIF).value_or(0)),
-                     .protocol = route.rtm_protocol,
-                     .metric = attributes.Value<uint32_t>(RTA_PRIORITY).value_or(0),
-                     .source = AddressAttribute(attributes, RTA_PREFSRC)};
-    if (ifindex != 0 && found.ifindex != ifindex) return;
-    if (protocol != RTPROT_UNSPEC && found.protocol != protocol) return;
-    routes.push_back(found);
-  });
-  // The kernel answers a dump filtered to nothing (no such table yet, interface gone) with an error.
-  if (absl::IsNotFound(status)) return routes;
-  if (!status.ok()) return status;
-  return routes;
-}
-
-netlink::Request VipRequest(uint16_t type, uint16_t flags, const VipRoute& route) {
-  rtmsg header{};
-  header.rtm_family = static_cast<uint8_t>(route.vip.family());
-  header.rtm_dst_len = static_cast<uint8_t>(route.vip.prefix_bits());
-  header.rtm_table = RT_TABLE_MAIN;
-  header.rtm_protocol = kRouteProtocol;
-  header.rtm_scope = type == RTM_DELROUTE ? RT_SCOPE_NOWHERE : RT_SCOPE_LINK;
-  header.rtm_type = RTN_UNICAST;
-  netlink::Request request(type, flags, header);
-  request.Put(RTA_DST, route.vip.wire());
-  request.PutU32(RTA_OIF, static_cast<uint32_t>(route.ifindex));
-  return request;
 }
 
 std::string ReasonOf(uint8_t type) {
@@ -323,7 +261,7 @@ absl::Status AddVipRoute(const VipRoute& route) {
   if (!present.ok()) return present.status();
   if (*present) return absl::OkStatus();
   if (absl::Status status = DeleteVipRoute(route); !status.ok()) return status;
-  netlink::Request request = VipRequest(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, route);
+  netlink::Request request = HostRouteRequest(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, route);
   if (route.source) request.Put(RTA_PREFSRC, route.source->wire());
   if (absl::Status status = netlink::Do(request, absl::StrCat("add route ", ToString(route))); !status.ok())
     return status;
@@ -339,13 +277,13 @@ absl::Status AddVipRoute(const VipRoute& route) {
 }
 
 absl::Status ReplaceVipRoute(const VipRoute& route) {
-  netlink::Request request = VipRequest(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, route);
+  netlink::Request request = HostRouteRequest(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, route);
   if (route.source) request.Put(RTA_PREFSRC, route.source->wire());
   return netlink::Do(request, absl::StrCat("replace route ", ToString(route)));
 }
 
 absl::Status DeleteVipRoute(const VipRoute& route) {
-  netlink::Request request = VipRequest(RTM_DELROUTE, 0, route);
+  netlink::Request request = HostRouteRequest(RTM_DELROUTE, 0, route);
   const absl::Status status = netlink::Do(request, absl::StrCat("remove route ", ToString(route)));
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
@@ -356,8 +294,7 @@ absl::StatusOr<std::vector<VipRoute>> ListVipRoutes(int ifindex) {
     const auto found = ListHostRoutes(family, ifindex, kRouteProtocol);
     if (!found.ok()) return found.status();
     for (const TableRoute& route : *found) {
-      routes.push_back(
-          {.vip = route.destination, .ifindex = route.ifindex, .source = route.source});
+      if (route.metric != kUplinkRouteMetric) routes.push_back({.vip = route.destination, .ifindex = route.ifindex, .source = route.source});
     }
   }
   return routes;

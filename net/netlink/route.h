@@ -68,7 +68,7 @@ std::optional<IpAddress> StableSource(const IpAddress& destination, const RouteL
 
 struct VipRoute {
   IpAddress vip{};
-  int ifindex = 0;  // the proxy interface
+  int ifindex = 0;  // the proxy interface; in uplink_route.h an uplink
   // `src`: the uplink's address, which clients on this host will use; same family as the VIP. Empty: the route has none.
   std::optional<IpAddress> source{};
 
@@ -84,7 +84,7 @@ absl::Status AddVipRoute(const VipRoute& route);
 absl::Status ReplaceVipRoute(const VipRoute& route);
 // OK when there is none. Removes only a route of our protocol on this interface.
 absl::Status DeleteVipRoute(const VipRoute& route);
-// Our routes (by protocol) on one interface, or on all with ifindex 0.
+// Ours (by protocol) on one interface, or on all with ifindex 0; without those by uplinks (uplink_route.h).
 absl::StatusOr<std::vector<VipRoute>> ListVipRoutes(int ifindex = 0);
 
 // Puts the uplink's address on the proxy interface as well (`ADDRESS/32|128 dev IFINDEX noprefixroute`). It

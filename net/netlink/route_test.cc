@@ -288,6 +288,28 @@ TEST_F(RouteTest, AnUplinkRouteIsForWhatNamesTheUplink) {
   });
 }
 
+TEST_F(RouteTest, EveryUplinkHasARouteOfItsOwn) {
+  InHost([&] {
+    const int eth1 = FindLink("eth1")->ifindex;
+    for (const VipRoute& vip : {V4(), V6()}) {
+      VipRoute by_eth0 = vip, by_eth1 = vip;
+      by_eth0.ifindex = eth0_;
+      by_eth1.ifindex = eth1;
+      ASSERT_THAT(AddVipRoute(vip), IsOk());
+      for (int round = 0; round < 2; ++round) {
+        ASSERT_THAT(AddUplinkRoute(by_eth0, FindLink("eth0")->mac), IsOk());
+        ASSERT_THAT(AddUplinkRoute(by_eth1, FindLink("eth1")->mac), IsOk());
+        EXPECT_THAT(*ListUplinkRoutes(), testing::IsSupersetOf({by_eth0, by_eth1}));
+      }
+      for (const char* device : {"eth0", "eth1"})
+        EXPECT_EQ(Shell(absl::StrCat("ip route get ", vip.vip.ToString(), " oif ", device, " | grep -q 'dev ", device, " '")), 0) << device;
+      EXPECT_THAT(DeleteUplinkRoute(by_eth1), IsOk());
+      EXPECT_THAT(*ListUplinkRoutes(), testing::Contains(by_eth0));
+    }
+    EXPECT_THAT(*ListUplinkRoutes(), testing::SizeIs(2));
+  });
+}
+
 TEST_F(RouteTest, ALookUpFollowsRulesThatNameASource) {
   InHost([&] {
     ASSERT_EQ(Shell("ip route add 10.77.0.0/24 dev eth1 table 9; ip rule add pref 100 from 192.168.50.1 lookup 9"), 0);

@@ -6,24 +6,14 @@
 #include <sys/socket.h>
 
 #include "absl/strings/str_cat.h"
-#include "net/netlink/netlink.h"
+#include "net/netlink/host_route.h"
+#include "net/netlink/link.h"
 
 namespace hedgerow::net {
 namespace {
 
 netlink::Request RouteRequest(uint16_t type, uint16_t flags, const VipRoute& route) {
-  rtmsg header{};
-  header.rtm_family = static_cast<uint8_t>(route.vip.family());
-  header.rtm_dst_len = static_cast<uint8_t>(route.vip.prefix_bits());
-  header.rtm_table = RT_TABLE_MAIN;
-  header.rtm_protocol = kRouteProtocol;
-  header.rtm_scope = type == RTM_DELROUTE ? RT_SCOPE_NOWHERE : RT_SCOPE_LINK;
-  header.rtm_type = RTN_UNICAST;
-  netlink::Request request(type, flags, header);
-  request.Put(RTA_DST, route.vip.wire());
-  request.PutU32(RTA_OIF, static_cast<uint32_t>(route.ifindex));
-  request.PutU32(RTA_PRIORITY, kUplinkRouteMetric);
-  return request;
+  return HostRouteRequest(type, flags, route, kUplinkRouteMetric);
 }
 
 netlink::Request NeighbourRequest(uint16_t type, uint16_t flags, const VipRoute& route) {
@@ -49,7 +39,10 @@ absl::Status AddUplinkRoute(const VipRoute& route, const MacAddress& mac) {
   neighbour.PutU8(NDA_PROTOCOL, kRouteProtocol);
   absl::Status status = netlink::Do(neighbour, absl::StrCat("add the neighbour entry of ", Text(route)));
   if (!status.ok()) return status;
-  netlink::Request request = RouteRequest(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, route);
+  // Not NLM_F_REPLACE: that takes the first route to the VIP of this metric, whatever its device, and so another uplink's.
+  netlink::Request former = RouteRequest(RTM_DELROUTE, 0, route);
+  netlink::Do(former, "remove the former route").IgnoreError();
+  netlink::Request request = RouteRequest(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_APPEND, route);
   if (route.source) request.Put(RTA_PREFSRC, route.source->wire());
   status = netlink::Do(request, absl::StrCat("add the route to ", Text(route)));
   if (!status.ok()) DeleteUplinkRoute(route).IgnoreError();
@@ -69,26 +62,11 @@ absl::Status DeleteUplinkRoute(const VipRoute& route) {
 absl::StatusOr<std::vector<VipRoute>> ListUplinkRoutes() {
   std::vector<VipRoute> routes;
   for (const int family : {AF_INET, AF_INET6}) {
-    rtmsg header{};
-    header.rtm_family = static_cast<uint8_t>(family);
-    header.rtm_table = RT_TABLE_MAIN;
-    header.rtm_protocol = kRouteProtocol;
-    netlink::Request request(RTM_GETROUTE, NLM_F_DUMP, header);
-    const absl::Status status = netlink::Ask(request, "list routes", [&](const netlink::Message& message) {
-      const auto route = message.Header<rtmsg>();
-      const auto attributes = message.AttributesAfter<rtmsg>();
-      if (route.rtm_protocol != kRouteProtocol || attributes.Value<uint32_t>(RTA_PRIORITY) != kUplinkRouteMetric) return;
-      const auto destination = attributes.Find(RTA_DST);
-      if (!destination) return;
-      const auto vip = IpAddress::FromBytes(*destination);
-      if (!vip.ok()) return;
-      VipRoute found{.vip = *vip, .ifindex = static_cast<int>(attributes.Value<uint32_t>(RTA_OIF).value_or(0))};
-      if (const auto source = attributes.Find(RTA_PREFSRC)) {
-        if (const auto address = IpAddress::FromBytes(*source); address.ok()) found.source = *address;
-      }
-      routes.push_back(found);
-    });
-    if (!status.ok() && !absl::IsNotFound(status)) return status;
+    const auto found = ListHostRoutes(family, /*ifindex=*/0, kRouteProtocol);
+    if (!found.ok()) return found.status();
+    for (const TableRoute& route : *found) {
+      if (route.metric == kUplinkRouteMetric) routes.push_back({.vip = route.destination, .ifindex = route.ifindex, .source = route.source});
+    }
   }
   return routes;
 }

@@ -90,8 +90,8 @@ void FillReloads(const ReloadFacts& facts, uint64_t now_ns, v1::Reloads& out) {
   out.set_config_age_ns(AgeNs(static_cast<uint64_t>(facts.config_since_ns), now_ns));
 }
 
-// What a person should know of the health of a service's backends, and whether none of them is up.
-bool AddTroubles(const ServiceSnapshot& service, uint64_t now_ns, v1::Status& out) {
+// What a person should know of the health of a service's backends.
+std::vector<Problem> Troubles(const ServiceSnapshot& service, uint64_t now_ns) {
   size_t down = 0;
   std::vector<Problem> troubles;
   for (size_t i = 0; i < service.backends.size(); ++i) {
@@ -109,10 +109,9 @@ bool AddTroubles(const ServiceSnapshot& service, uint64_t now_ns, v1::Status& ou
                                      HealthWord(backend.health), ", silent for ",
                                      config::RoundedDurationNs(AgeNs(since_ns, now_ns)), requests)});
   }
-  const bool all = down > 0 && down == service.backends.size();
-  if (all) troubles = {{ProblemCode::kServiceDown, absl::StrCat(service.name, ": every backend is down")}};
-  for (const Problem& trouble : troubles) out.add_problems(trouble.ToString());
-  return all;
+  if (down > 0 && down == service.backends.size())
+    return {{ProblemCode::kServiceDown, absl::StrCat(service.name, ": every backend is down")}};
+  return troubles;
 }
 
 void AddPaths(const ServicePathFacts& path, v1::ServiceStatus& out) {
@@ -252,6 +251,14 @@ v1::Leader BuildLeader(const v1::Service& service, const ServiceSnapshot& snapsh
   return out;
 }
 
+std::vector<Problem> AllProblems(const DaemonFacts& facts, const Snapshot& snapshot) {
+  std::vector<Problem> all = facts.problems;
+  for (const ServiceSnapshot& service : snapshot.services) {
+    for (Problem& trouble : Troubles(service, snapshot.taken_ns)) all.push_back(std::move(trouble));
+  }
+  return all;
+}
+
 v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const Snapshot& snapshot) {
   v1::Status out;
   out.set_version(operate::kVersion);
@@ -263,8 +270,8 @@ v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const
   out.set_config_file(facts.config_file);
   out.set_metrics(facts.metrics_address);
   out.set_page(facts.page_address);
-  for (const Problem& problem : facts.problems) out.add_problems(problem.ToString());
-  bool any_down = false;
+  const std::vector<Problem> problems = AllProblems(facts, snapshot);
+  for (const Problem& problem : problems) out.add_problems(problem.ToString());
   v1::Clock& clock = *out.mutable_clock();
   clock.set_running(snapshot.clock.running);
   clock.set_kind(facts.clock_kind);
@@ -290,13 +297,13 @@ v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const
     v1::ServiceStatus& built = *out.add_services();
     built = BuildService(config.services(i), service, snapshot.taken_ns);
     if (static_cast<size_t>(i) < facts.paths.size()) AddPaths(facts.paths[static_cast<size_t>(i)], built);
-    any_down = AddTroubles(service, snapshot.taken_ns, out) || any_down;
     fire_error.Add(service.fire_error);
     requests += service.stats.counters[HR_REQUESTS];
     out.set_hedges(out.hedges() + service.stats.counters[HR_HEDGES]);
     identity_ok = identity_ok && IdentityHolds(service);
   }
-  out.set_state(any_down ? "down" : out.problems().empty() ? "running" : "degraded");
+  const bool any_down = std::any_of(problems.begin(), problems.end(), [](const Problem& each) { return each.code == ProblemCode::kServiceDown; });
+  out.set_state(any_down ? "down" : problems.empty() ? "running" : "degraded");
   *out.mutable_fire_error_ns() = ToQuantiles(fire_error);
   out.set_extra_load(Share(out.hedges(), requests));
   out.set_identity_ok(identity_ok);

@@ -74,6 +74,8 @@ struct DaemonFacts {
   std::vector<Problem> problems;  // beside the backends' health
 };
 
+// What `status` and the metrics list: the daemon's, and the health of the backends.
+std::vector<Problem> AllProblems(const DaemonFacts& facts, const Snapshot& snapshot);
 v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const Snapshot& snapshot);
 
 // The leader entry of one service. `now_ns` is CLOCK_MONOTONIC.

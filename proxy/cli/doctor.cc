@@ -192,15 +192,18 @@ class Doctor {
   // as `tcx_order` says, and a filter by its priority.
   void Programs(const Topology& topology, const v1::Config& config) {
     bool any = false;
+    const bool tcx = config.attach() != v1::ATTACH_CLSACT && net::TcxSupported().value_or(false);
     for (const auto& [ifindex, link] : topology.uplinks) {
       const auto programs = net::ListHook(ifindex, net::Direction::kIngress);
       if (!programs.ok()) {
         Add("programs", "warning", absl::StrCat(link.name, ": ", std::string(programs.status().message())));
         continue;
       }
+      const bool attached = std::any_of(programs->begin(), programs->end(), [](const net::HookProgram& each) { return each.IsHedgerows(); });
+      if (!attached && tcx && config.tcx_order() == v1::TCX_ORDER_FIRST) continue;
       for (const net::HookProgram& program : *programs) {
         if (program.IsHedgerows()) break;
-        if (config.attach() != v1::ATTACH_CLSACT && program.mechanism == net::Mechanism::kClsact) break;  // TCX runs before filters
+        if (!attached && tcx && program.mechanism == net::Mechanism::kClsact) break;  // TCX runs before filters
         any = true;
         Add("programs", "warning",
             absl::StrCat(link.name, ": ", program.ToString(), " runs before the reply program. Answers reach it only if that ",
@@ -317,7 +320,10 @@ int RunDoctor(const Call& call) {
   for (const v1::Finding& finding : report.findings()) {
     absl::StrAppendFormat(&text, "%-8s %-*s %s\n", finding.result(), static_cast<int>(width), finding.check(), finding.detail());
   }
-  if (unknown > 0) absl::StrAppend(&text, unknown, " checks need more rights than this user has: run `sudo hedgerow doctor`\n");
+  if (unknown > 0 && geteuid() != 0) {
+    absl::StrAppend(&text, unknown, " checks need more rights than this user has: run `sudo hedgerow doctor",
+                    config.has_value() ? absl::StrCat(" --config ", call.arguments.Get("config")) : "", "`\n");
+  }
   return call.Print(report, text, report.ok() ? kExitOk : kExitFailure);
 }
 

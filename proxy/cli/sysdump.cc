@@ -87,6 +87,15 @@ std::string OutputOf(const std::string& command) {
   return out;
 }
 
+// Ctrl-C: the part that runs ends by itself, no further one begins, and the folder goes.
+volatile sig_atomic_t interrupted = 0;
+
+void NoteInterrupts() {
+  struct sigaction action {};
+  action.sa_handler = [](int) { interrupted = 1; };
+  for (const int each : {SIGINT, SIGTERM, SIGHUP}) sigaction(each, &action, nullptr);
+}
+
 // The archive's folder while it is filled.
 class Dump {
  public:
@@ -103,6 +112,7 @@ class Dump {
   const absl::Status& status() const { return status_; }
   // A command of this program, as a user types it.
   void AddOwn(const std::string& file, const std::vector<std::string>& argv) {
+    if (interrupted) return;
     std::ostringstream out;
     std::ostringstream err;
     const int exit_code = operate::Run(TheProgram(), argv, out, err);
@@ -162,6 +172,7 @@ int RunSysdump(const Call& call) {
   const std::string name =
       absl::StrCat("hedgerow-sysdump-", absl::FormatTime("%Y%m%dT%H%M%SZ", absl::Now(), absl::UTCTimeZone()));
   const std::string out = call.arguments.Get("out", absl::StrCat(name, ".tar.gz"));
+  NoteInterrupts();
   char pattern[] = "/tmp/hedgerow-sysdump.XXXXXX";
   if (mkdtemp(pattern) == nullptr) return call.Fail(absl::ErrnoToStatus(errno, "making a folder in /tmp"));
   const absl::Cleanup remove = [&pattern] {
@@ -183,7 +194,9 @@ int RunSysdump(const Call& call) {
   dump.AddOwn("leader.txt", {"leader", "show", "--socket", socket});
   dump.AddOwn("top.txt", {"top", "--once", "--no-program-times", "--socket", socket});
   dump.AddOwn("trace.txt", {"trace", "--for", "2s", "--count", "500", "--rate", "250", "--socket", socket});
-  for (const Part& part : kOfTheMachine) dump.Add(part.file, OutputOf(part.command));
+  for (const Part& part : kOfTheMachine)
+    if (!interrupted) dump.Add(part.file, OutputOf(part.command));
+  if (interrupted) return call.Fail(kExitFailure, "interrupted; nothing was written");
   if (!dump.status().ok()) return call.Fail(dump.status());
   if (const absl::Status packed = Pack(pattern, name, out); !packed.ok()) return call.Fail(packed);
   dump.report().set_file(out);

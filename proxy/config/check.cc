@@ -216,8 +216,10 @@ void Complete(v1::Config& config, const Locations& locations) {
         !locations.Has(absl::StrCat(path, ".raw.one_way")))
       service.mutable_raw()->set_one_way(true);
     const v1::Profile* profile = EffectiveProfile(service);
-    if (profile != nullptr && profile->flow() && !locations.Has(absl::StrCat(path, ".suspect_min")))
-      service.set_suspect_min_ns(kFlowSuspectMinNs);
+    if (profile != nullptr && profile->flow() && !locations.Has(absl::StrCat(path, ".suspect_min"))) {
+      const bool most = locations.Has(absl::StrCat(path, ".suspect_max"));
+      service.set_suspect_min_ns(most ? std::min(service.suspect_max_ns(), kFlowSuspectMinNs) : kFlowSuspectMinNs);
+    }
     if (service.primary().empty() && service.backends_size() > 0) {
       service.set_primary(service.backends(0).name());
     }

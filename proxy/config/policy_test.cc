@@ -49,6 +49,20 @@ TEST(PolicyConfig, IsPlainUnlessAskedFor) {
   EXPECT_THAT(EmitYaml(*config), Not(HasSubstr("adaptive")));
 }
 
+// A flow's packets are apart by seconds. Who writes the upper bound alone has said how long silence may be.
+TEST(PolicyConfig, AFlowsSuspicionStaysBelowTheWrittenBound) {
+  const auto of = [](const std::string& line) {
+    const auto config = LoadText(absl::StrCat("services:\n  - name: media\n    vip: 10.99.0.53\n    port: 4500\n", line,
+                                              "    profile: flow\n    backends: [{name: a, address: 10.77.0.11, port: 53}]\n"), "c.yaml");
+    EXPECT_TRUE(config.ok()) << config.status();
+    return std::pair(config->services(0).suspect_min_ns(), config->services(0).suspect_max_ns());
+  };
+  EXPECT_EQ(of(""), std::pair(int64_t{3'000'000'000}, int64_t{3'000'000'000}));
+  EXPECT_EQ(of("    suspect_max: 500ms\n"), std::pair(int64_t{500'000'000}, int64_t{500'000'000}));
+  EXPECT_EQ(of("    suspect_max: 9s\n"), std::pair(int64_t{3'000'000'000}, int64_t{9'000'000'000}));
+  EXPECT_EQ(of("    suspect_min: 1s\n"), std::pair(int64_t{1'000'000'000}, int64_t{1'000'000'000}));
+}
+
 TEST(PolicyConfig, IsReadAndWritten) {
   const auto config =
       LoadText(Text("adaptive: {floor: 500us, cap: 80ms}\n    prefer: fastest\n    dry_run: on"), "c.yaml");

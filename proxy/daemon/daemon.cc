@@ -185,8 +185,7 @@ class Daemon {
 
   absl::Status Guard() {
     auto guardian = Guardian::Start(
-        config_, topology_, *instance_, facts_, *loop_, [this](const std::string& why) { GiveUp(why); },
-        [this] { loop_->Post([this] { Relink(); }); });
+        config_, topology_, *instance_, facts_, *loop_, [this] { loop_->Post([this] { Relink(); }); });
     if (!guardian.ok()) return guardian.status();
     guardian_ = *std::move(guardian);
     guardian_->OnSnapshot([this](const Snapshot& read) {

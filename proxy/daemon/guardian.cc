@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proxy/daemon/guardian.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "net/netlink/link.h"
 #include "proxy/instance/log.h"
 #include "net/tc/clock_qdisc.h"
 
@@ -12,15 +15,21 @@ namespace {
 // A lost clock packet costs hedges until it is found: looked for ten times a second, which reads a few words.
 constexpr absl::Duration kTick = SelfTest::kTick;
 
+// Told once, though they are looked for again and again.
+void Keep(std::vector<Problem> found, std::vector<Problem>& known) {
+  for (const Problem& problem : found)
+    if (std::find(known.begin(), known.end(), problem) == known.end()) LogError(problem.ToString());
+  known = std::move(found);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Guardian>> Guardian::Start(const v1::Config& config, Topology& topology,
                                                           ProxyInstance& instance, DaemonFacts& facts,
                                                           EventLoop& loop,
-                                                          std::function<void(const std::string&)> give_up,
                                                           std::function<void()> relink) {
   std::unique_ptr<Guardian> guardian(
-      new Guardian(config, instance, facts, loop, std::move(give_up), std::move(relink)));
+      new Guardian(config, instance, facts, loop, std::move(relink)));
   // As if we had been there, where an earlier daemon was.
   for (const Snapshot& past : instance.PastAnswers()) guardian->tuner_.Recall(past);
   Guardian* self = guardian.get();
@@ -30,7 +39,7 @@ absl::StatusOr<std::unique_ptr<Guardian>> Guardian::Start(const v1::Config& conf
             self->resting_ = true;  // the next guardian looks after what is made now
             self->relink_();
           },
-      .followed = [self](const net::NetworkEvents& events) { self->OnFollowed(events); }};
+      .followed = [self] { self->OnFollowed(); }};
   auto follower = NetworkFollower::Start(config, topology, instance, facts, loop, callbacks);
   if (!follower.ok()) return follower.status();
   self->follower_ = *std::move(follower);
@@ -58,49 +67,42 @@ void Guardian::Rest() {
 }
 
 // A link that was down, or a queueing discipline that was replaced, may have taken a program or the clock's discipline.
-void Guardian::OnFollowed(const net::NetworkEvents& events) {
+void Guardian::OnFollowed() {
   if (resting_) return;
-  if (events.any()) {
-    RepairAttachments();
-    RepairClock();
-  }
+  // Not only after an event: the kernel tells nothing of a TCX link that was detached.
+  Repair();
   NoteProgramsBefore();  // a look may have listed the uplinks anew
   ServeBoundClients();
   UpdateProblems();
 }
 
-void Guardian::RepairAttachments() {
-  const auto restored = instance_.RestoreAttachments();
-  if (!restored.ok()) {
-    give_up_(std::string(restored.status().message()));
-  } else if (*restored > 0) {
-    LogInfo("attached ", *restored, " programs again");
+// What cannot be repaired is a problem, and tried again every second: the rest of the proxy serves on.
+void Guardian::Repair() {
+  ProxyInstance::Restored restored = instance_.RestoreAttachments();
+  if (restored.programs > 0) {
+    LogInfo("attached ", restored.programs, " programs again");
     facts_.adoption.set_attachments_restored(facts_.adoption.attachments_restored() +
-                                             static_cast<uint64_t>(*restored));
+                                             static_cast<uint64_t>(restored.programs));
   }
+  if (const absl::Status status = RepairClock(); !status.ok()) {
+    restored.problems.push_back({ProblemCode::kOwnLink, absl::StrCat("the clock's queueing discipline cannot be restored: ",
+                                                                     std::string(status.message()))});
+  }
+  Keep(std::move(restored.problems), repair_problems_);
 }
 
-void Guardian::ServeBoundClients() {
-  std::vector<Problem> problems = instance_.ServeBoundClients();
-  if (problems != bound_problems_) {
-    for (const Problem& problem : problems) LogError(problem.ToString());
-  }
-  bound_problems_ = std::move(problems);
-}
+void Guardian::ServeBoundClients() { Keep(instance_.ServeBoundClients(), bound_problems_); }
 
 // Installs the clock's queueing discipline again after it was replaced or removed. The clock's packet was lost with it,
 // and the watchdog sends another.
-void Guardian::RepairClock() {
+absl::Status Guardian::RepairClock() {
   const int ifindex = instance_.links().clock.link.ifindex;
   const auto present = net::HasClockQdisc(ifindex, instance_.clock().kind);
-  if (present.ok() && *present) return;
-  const absl::Status status = net::InstallClockQdisc(ifindex, instance_.clock());
-  if (status.ok()) {
-    LogInfo("restored the clock's queueing discipline");
-  } else {
-    give_up_(
-        absl::StrCat("the clock's queueing discipline cannot be restored: ", std::string(status.message())));
-  }
+  if (present.ok() && *present) return absl::OkStatus();
+  if (!net::FindLink(ifindex).ok()) return absl::OkStatus();  // the follower has the link made again
+  absl::Status status = net::InstallClockQdisc(ifindex, instance_.clock());
+  if (status.ok()) LogInfo("restored the clock's queueing discipline");
+  return status;
 }
 
 void Guardian::EveryTick() {
@@ -119,7 +121,8 @@ void Guardian::EverySecond() {
   reload_problem_ = forgetting;
   follower_->EverySecond();
   if (resting_) return;
-  ServeBoundClients();
+  if (!repair_problems_.empty()) Repair();
+  if (!bound_problems_.empty()) ServeBoundClients();
   const auto snapshot = instance_.data_plane().reader().Read(/*histograms=*/true);
   if (snapshot.ok()) instance_.NoteAnswers(*snapshot);
   const absl::Status tuned = snapshot.ok() ? tuner_.Tune(*snapshot, instance_.data_plane().policy()) : snapshot.status();
@@ -154,7 +157,8 @@ void Guardian::NoteProgramsBefore() {
 void Guardian::UpdateProblems() {
   std::vector<Problem> problems = follower_->problems();
   problems.insert(problems.end(), self_test_.problems().begin(), self_test_.problems().end());
-  problems.insert(problems.end(), bound_problems_.begin(), bound_problems_.end());
+  for (const std::vector<Problem>* found : {&repair_problems_, &bound_problems_})
+    problems.insert(problems.end(), found->begin(), found->end());
   if (!data_plane_problem_.empty()) problems.push_back({ProblemCode::kDataPlane, data_plane_problem_});
   if (!reload_problem_.empty()) problems.push_back({ProblemCode::kReload, reload_problem_});
   facts_.problems = std::move(problems);

@@ -24,12 +24,11 @@ namespace hedgerow {
 
 class Guardian {
  public:
-  // `give_up` is called, once, with what cannot be repaired, and `relink` when one of our own interfaces is
-  // gone: it is to make the instance whole, with another guardian. All references must outlive the guardian.
+  // `relink` is called when one of our own interfaces is gone: it is to make the instance whole, with another guardian. All
+  // references must outlive the guardian.
   static absl::StatusOr<std::unique_ptr<Guardian>> Start(const v1::Config& config, Topology& topology,
                                                          ProxyInstance& instance, DaemonFacts& facts,
                                                          EventLoop& loop,
-                                                         std::function<void(const std::string&)> give_up,
                                                          std::function<void()> relink);
 
   // Stops watching: the proxy runs on without repairs and without periodic work.
@@ -43,19 +42,18 @@ class Guardian {
 
  private:
   Guardian(const v1::Config& config, ProxyInstance& instance, DaemonFacts& facts, EventLoop& loop,
-           std::function<void(const std::string&)> give_up, std::function<void()> relink)
+           std::function<void()> relink)
       : instance_(instance),
         facts_(facts),
         loop_(loop),
-        give_up_(std::move(give_up)),
         relink_(std::move(relink)),
         tuner_(config),
         self_test_(instance) {}
 
-  void OnFollowed(const net::NetworkEvents& events);
+  void OnFollowed();
   void ServeBoundClients();
-  void RepairAttachments();
-  void RepairClock();
+  void Repair();
+  absl::Status RepairClock();
   void EverySecond();
   void EveryTick();
   void ForgetLeaders(const Snapshot& snapshot);
@@ -65,13 +63,13 @@ class Guardian {
   ProxyInstance& instance_;
   DaemonFacts& facts_;
   EventLoop& loop_;
-  std::function<void(const std::string&)> give_up_;
   std::function<void()> relink_;
   std::vector<int> timers_;
   std::function<void(const Snapshot&)> on_snapshot_;
   Tuner tuner_;
   LeaderWatch leader_watch_;
   SelfTest self_test_;
+  std::vector<Problem> repair_problems_;
   std::vector<Problem> bound_problems_;
   std::string data_plane_problem_;
   std::string reload_problem_;  // what was begun or retired and cannot be ended

@@ -54,8 +54,8 @@ void NetworkFollower::OnReadable() {
   After(absl::Nanoseconds(wait_ns), /*look=*/false);
 }
 
-// One timer: an earlier wish wins, and no wish for a look is lost. While it runs because of the budget, events wait in the
-// kernel; if they do not fit there, they are lost, which leads to the same look.
+// One timer. No wish for a look is lost: it is done when the timer is due, whatever it was started for; the budget's wait begins anew with each event. While it runs because of the
+// budget, events wait in the kernel; if they do not fit there, they are lost, which leads to the same look.
 void NetworkFollower::After(absl::Duration delay, bool look) {
   look_when_due_ |= look;
   if (!look && std::exchange(watching_, false)) loop_.Unwatch(watcher_.fd());
@@ -67,8 +67,7 @@ void NetworkFollower::After(absl::Duration delay, bool look) {
     loop_.StopTimer(*std::exchange(timer_, std::nullopt));
     Turn(std::exchange(look_when_due_, false));
   });
-  if (timer.ok()) timer_ = *timer;
-  // Without a descriptor for a timer, the next second looks.
+  if (timer.ok()) timer_ = *timer;  // without a descriptor for one EverySecond() looks
 }
 
 void NetworkFollower::Turn(bool look) {
@@ -79,7 +78,7 @@ void NetworkFollower::Turn(bool look) {
   const net::NetworkEvents seen = events.value_or(net::NetworkEvents{.lost = true});
   facts_.network.events += seen.messages;
   facts_.network.events_lost += seen.lost ? 1 : 0;
-  if (look || seen.any()) Look(seen);
+  if (look || seen.any()) Look();
   if (resting_) return;
   const int64_t ended_ns = MonotonicNs();
   budget_.Spend(ended_ns, ended_ns - began_ns);
@@ -96,7 +95,7 @@ bool NetworkFollower::OwnLinksStand(const NetworkView& network) const {
   });
 }
 
-void NetworkFollower::Look(const net::NetworkEvents& events) {
+void NetworkFollower::Look() {
   ++facts_.network.looks;
   absl::StatusOr<NetworkView> network = KernelNetworkView();
   if (!network.ok()) {
@@ -111,17 +110,13 @@ void NetworkFollower::Look(const net::NetworkEvents& events) {
     return;
   }
   ProxyInstance::Followed followed = instance_.Follow(*network, topology_, facts_);
-  for (Problem& problem : CheckVips(config_, *network, instance_.links().proxy.link.ifindex)) {
-    // A route that could not be put back is one problem, not two.
-    const bool known = std::any_of(followed.problems.begin(), followed.problems.end(), [](const Problem& each) {
-      return each.code == ProblemCode::kVipRouteLost || each.code == ProblemCode::kIpv6Disabled;
-    });
-    if (!known) followed.problems.push_back(std::move(problem));
-  }
+  // A route that could not be put back is one problem, not two.
+  for (Problem& problem : CheckVips(config_, *network, instance_.links().proxy.link.ifindex, followed.lost_vips))
+    followed.problems.push_back(std::move(problem));
   Report(followed);
   SetInterest();
   if (followed.soon) After(kSoon, /*look=*/true);
-  callbacks_.followed(events);
+  callbacks_.followed();
 }
 
 void NetworkFollower::Report(const ProxyInstance::Followed& followed) {
@@ -147,6 +142,7 @@ void NetworkFollower::SetInterest() {
   net::Interest interest;
   for (const net::LinkInfo* own : Ends(instance_.links())) interest.ifindexes.insert(own->ifindex);
   for (const auto& [ifindex, link] : topology_.uplinks) interest.ifindexes.insert(ifindex);
+  interest.ifindexes.insert(net::kLoopbackIfindex);
   for (const net::VipRoute& route : instance_.routes()) interest.destinations.push_back(route.vip);
   for (const v1::Service& service : config_.services()) {
     for (const v1::Backend& backend : service.backends()) {
@@ -162,7 +158,8 @@ void NetworkFollower::SetInterest() {
 }
 
 void NetworkFollower::EverySecond() {
-  if (resting_ || (++seconds_ % kLookEverySeconds != 0 && problems_.empty())) return;
+  const bool waits = watching_ || timer_.has_value();
+  if (resting_ || (++seconds_ % kLookEverySeconds != 0 && problems_.empty() && waits)) return;
   if (budget_.WaitNs(MonotonicNs()) == 0) Turn(/*look=*/true);
 }
 

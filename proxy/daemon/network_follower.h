@@ -30,8 +30,8 @@ namespace hedgerow {
 class NetworkFollower {
  public:
   struct Callbacks {
-    std::function<void()> relink;                             // one of our own interfaces is gone
-    std::function<void(const net::NetworkEvents&)> followed;  // after each look; the events that led to it
+    std::function<void()> relink;    // one of our own interfaces is gone
+    std::function<void()> followed;  // after each look
   };
   // Looks at once. All references must outlive it. `topology` is the one that `instance` refers to.
   static absl::StatusOr<std::unique_ptr<NetworkFollower>> Start(const v1::Config& config, Topology& topology,
@@ -59,7 +59,7 @@ class NetworkFollower {
 
   void OnReadable();
   void Turn(bool look);
-  void Look(const net::NetworkEvents& events);
+  void Look();
   void Report(const ProxyInstance::Followed& followed);
   void After(absl::Duration delay, bool look);
   void SetInterest();

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <set>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -79,11 +80,17 @@ void SelfTest::Send() {
   const bool suspicious = std::any_of(strikes_.begin(), strikes_.end(), [](const auto& each) { return each.second > 0; });
   before_ = suspicious ? ReadCounts() : std::vector<Counts>{};
   const DataPlaneSpec& spec = instance_.data_plane().spec();
-  for (const Way& way : Ways()) {
+  const std::vector<Way> ways = Ways();
+  // What was found about a way that is tested no longer says nothing of those that are.
+  std::erase_if(strikes_, [&](const auto& each) {
+    return std::none_of(ways.begin(), ways.end(), [&](const Way& way) { return std::pair(way.service, way.uplink) == each.first; });
+  });
+  if (ways.empty()) problems_.clear();
+  for (const Way& way : ways) {
     Sent& sent = sent_.emplace_back();
     sent.way = way;
     sent.number = round_ * HR_MAX_BACKENDS_PER_SERVICE + way.slot;
-    SendOne(sent, spec.services[way.service], instance_.data_plane().object().ClockTag());
+    SendOne(sent, spec.services[way.service], instance_.data_plane().object().SelfTestTag());
   }
 }
 
@@ -138,7 +145,7 @@ Problem SelfTest::WhatIsWrong(const Sent& sent, const Counts& before, const Coun
 void SelfTest::Judge() {
   std::vector<Counts> now;
   std::vector<Problem> problems;
-  bool ended_before_ours = false;
+  std::set<int> ended_before_ours;  // at these uplinks
   for (const Sent& sent : sent_) {
     int& strikes = strikes_[{sent.way.service, sent.way.uplink}];
     if (CameBack(sent)) {
@@ -150,26 +157,27 @@ void SelfTest::Judge() {
     if (now.empty()) now = ReadCounts();
     if (sent.way.service >= std::min(now.size(), before_.size())) continue;
     const Problem problem = WhatIsWrong(sent, before_[sent.way.service], now[sent.way.service]);
-    ended_before_ours |= problem.code == ProblemCode::kProgramBefore;
+    if (strikes < kStrikes) continue;
+    if (problem.code == ProblemCode::kProgramBefore) ended_before_ours.insert(static_cast<int>(sent.way.uplink));
     const bool told = std::any_of(problems.begin(), problems.end(), [&](const Problem& each) { return each == problem; });
-    if (strikes >= kStrikes && !told) problems.push_back(problem);
+    if (!told) problems.push_back(problem);
   }
   sent_.clear();
-  if (ended_before_ours && StepForward()) return;  // the next round tells whether it helped
+  bool moved = false;
+  for (const int uplink : ended_before_ours) moved |= StepForward(uplink);
+  if (moved) return;  // the next round tells whether it helped
   if (problems != problems_)
     for (const Problem& problem : problems) LogError(problem.text);
   problems_ = std::move(problems);
 }
 
-// Ours runs first from here on, where that can be. False: nothing was changed.
-bool SelfTest::StepForward() {
-  const absl::StatusOr<std::vector<std::string>> passed = instance_.MoveRepliesFirst();
-  if (!passed.ok()) {
-    LogError("moving the reply program to the front: ", std::string(passed.status().message()));
-    return false;
-  }
-  for (const std::string& line : *passed) LogWarning(line);
-  return !passed->empty();
+// Ours runs first on this uplink from here on, where that can be. False: nothing was changed.
+bool SelfTest::StepForward(int uplink) {
+  const absl::StatusOr<std::string> passed = instance_.MoveRepliesFirst(uplink);
+  if (!passed.ok()) LogError("moving the reply program to the front: ", std::string(passed.status().message()));
+  if (!passed.ok() || passed->empty()) return false;
+  LogWarning(*passed);
+  return true;
 }
 
 void SelfTest::Tick() {

@@ -64,7 +64,7 @@ class SelfTest {
   Problem WhatIsWrong(const Sent& sent, const Counts& before, const Counts& now) const;
   std::vector<Counts> ReadCounts() const;
   std::string UplinkName(uint32_t uplink) const;
-  bool StepForward();
+  bool StepForward(int uplink);
 
   ProxyInstance& instance_;
   std::vector<Sent> sent_;

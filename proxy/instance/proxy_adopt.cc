@@ -126,6 +126,7 @@ absl::StatusOr<std::unique_ptr<ProxyInstance>> ProxyInstance::Adopt(const v1::Co
   if (status.ok()) status = instance->AdoptDataPlane();
   if (status.ok()) status = instance->Attach(facts);
   if (status.ok()) status = instance->AdoptRoutes();
+  if (status.ok()) status = instance->KnowBoundRoutes();
   if (status.ok()) status = instance->CommitAdoption(takeover, facts);
   if (!status.ok()) {
     instance->RollBack();
@@ -215,7 +216,14 @@ absl::Status ProxyInstance::AdoptDataPlane() {
   const v1::KernelRecord& record = record_->data();
   const std::string folder = absl::StrCat(pin_folder_, "/", record.program_folder());
   absl::StatusOr<std::unique_ptr<KernelDataPlane>> plane;
-  OnALightThread([&] { plane = KernelDataPlane::Adopt(Spec(), pin_folder_, folder, record); });
+  // As the maps have it: what has moved since is seen by MoveBackends().
+  DataPlaneSpec former = Spec();
+  int next = 0;
+  for (ServiceSpec& service : former.services) {
+    for (BackendSpec& backend : service.backends)
+      if (next < record.backend_uplinks_size()) backend.uplink_ifindex = static_cast<uint32_t>(record.backend_uplinks(next++));
+  }
+  OnALightThread([&] { plane = KernelDataPlane::Adopt(former, pin_folder_, folder, record); });
   if (!plane.ok()) return plane.status();
   data_plane_ = *std::move(plane);
   if (!data_plane_->object().has_new_programs()) return absl::OkStatus();
@@ -228,10 +236,10 @@ absl::Status ProxyInstance::AdoptDataPlane() {
 // What is attached stays attached; its program is ours afterwards, also where an earlier takeover was cut
 // short.
 absl::StatusOr<net::Attachment> ProxyInstance::TakeOver(const net::AttachSpec& spec,
-                                                        const ProgramInfo& program) {
+                                                        const ProgramInfo& program, bool& anew) {
   auto attachment = net::Attachment::Adopt(spec);
-  attached_anew_.push_back(absl::IsNotFound(attachment.status()));
-  if (!attached_anew_.back()) {
+  anew = absl::IsNotFound(attachment.status());
+  if (!anew) {
     if (!attachment.ok()) return attachment.status();
     if (const absl::Status status = attachment->Replace(program.fd); !status.ok()) {
       attachment->Release().IgnoreError();

@@ -85,21 +85,17 @@ void ProxyInstance::KeepOwnLinks(const NetworkView& network, const Topology& nex
   }
 }
 
-// The programs of uplinks on every one of `next`. Backends behind one that does not take them stay where they are.
+// The reply program on every uplink of `next`. Backends behind one that does not take it stay where they are.
 void ProxyInstance::AttachOrStay(const Topology& before, Topology& next, Followed& out) {
   const std::map<int, net::LinkInfo> uplinks = next.uplinks;
-  for (const ProgramInfo& program : data_plane_->object().Programs()) {
-    const bool egress = program.hook == Hook::kProxyEgress;  // for clients that are bound to the uplink
-    if (!egress && program.hook != Hook::kUplinkIngress) continue;
-    for (const auto& [ifindex, link] : uplinks) {
-      if (AttachmentOn(ifindex, program.name) != nullptr) continue;
-      const absl::Status status =
-          AttachProgram(program, ifindex, egress ? net::Direction::kEgress : net::Direction::kIngress);
-      if (status.ok()) continue;
-      out.problems.push_back({ProblemCode::kAttachFailed, absl::StrCat("uplink ", link.name, ": ", Text(status))});
-      next.uplinks.erase(ifindex);
-      StayOff(ifindex, before, next);
-    }
+  const ProgramInfo reply = ProgramNamed(kReplyProgram);
+  for (const auto& [ifindex, link] : uplinks) {
+    if (AttachmentOn(ifindex, reply.name) != nullptr) continue;
+    const absl::Status status = AttachProgram(reply, ifindex, net::Direction::kIngress);
+    if (status.ok()) continue;
+    out.problems.push_back({ProblemCode::kAttachFailed, absl::StrCat("uplink ", link.name, ": ", Text(status))});
+    next.uplinks.erase(ifindex);
+    StayOff(ifindex, before, next);
   }
 }
 
@@ -152,6 +148,7 @@ void ProxyInstance::KeepRoutes(const NetworkView& network, const Topology& next,
   for (const WantedRoute& wanted : WantedRoutes(config_, next)) {
     if (std::find(routes_.begin(), routes_.end(), wanted.route) != routes_.end()) continue;
     if (keep(PutRoute(wanted, config_.rule_priority()))) out.moved = true;
+    else out.lost_vips.insert(wanted.route.vip);
   }
   for (const net::IpAddress& address : released_) {
     const absl::Status status = net::DeleteSourceAddress(links_.proxy.link.ifindex, address);
@@ -184,6 +181,7 @@ void ProxyInstance::RestoreRoutes(const NetworkView& network, Followed& out) {
     if (status.ok()) {
       ++out.routes;
     } else {
+      out.lost_vips.insert(route.vip);
       const bool disabled = status.message().find("disable_ipv6") != absl::string_view::npos;
       out.problems.push_back({disabled ? ProblemCode::kIpv6Disabled : ProblemCode::kVipRouteLost,
                               absl::StrCat("restoring the route to ", route.vip.ToString(), ": ", Text(status))});
@@ -225,27 +223,27 @@ absl::StatusOr<bool> ProxyInstance::IsAttached(const net::Attachment& attachment
   return std::any_of(filters->begin(), filters->end(), [&](const auto& filter) { return filter.name == name; });
 }
 
-absl::StatusOr<int> ProxyInstance::RestoreAttachments() {
-  int restored = 0;
-  const std::vector<ProgramInfo> programs = data_plane_->object().Programs();
+ProxyInstance::Restored ProxyInstance::RestoreAttachments() {
+  Restored out;
   for (const auto& attachment : attachments_) {
     const auto attached = IsAttached(*attachment);
-    if (!attached.ok()) return attached.status();
-    if (*attached) continue;
-    const auto program = std::find_if(programs.begin(), programs.end(), [&](const ProgramInfo& each) {
-      return each.name == attachment->spec().role;
-    });
-    unlink(net::PinPath(attachment->spec()).c_str());  // of a link that is attached to nothing
-    auto again = net::Attachment::Attach(attachment->spec(), program->fd);
-    if (!again.ok()) {
-      return Annotate(again.status(),
-                      absl::StrCat("another program removed ours from ", attachment->ToString()));
+    if (attached.ok() && *attached) continue;
+    absl::Status status = attached.status();
+    if (status.ok()) {
+      unlink(net::PinPath(attachment->spec()).c_str());  // of a link that is attached to nothing
+      auto again = net::Attachment::Attach(attachment->spec(), ProgramNamed(attachment->spec().role).fd);
+      if (again.ok()) {
+        attachment->Release().IgnoreError();  // what it stood for is gone
+        *attachment = *std::move(again);
+        ++out.programs;
+        continue;
+      }
+      status = again.status();
     }
-    attachment->Release().IgnoreError();  // what it stood for is gone
-    *attachment = *std::move(again);
-    ++restored;
+    out.problems.push_back({ProblemCode::kAttachFailed,
+                            absl::StrCat("another program removed ours from ", attachment->ToString(), ": ", Text(status))});
   }
-  return restored;
+  return out;
 }
 
 }  // namespace hedgerow

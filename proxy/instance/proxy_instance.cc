@@ -269,7 +269,7 @@ void ProxyInstance::FillRecord(const v1::Config& config, const Topology& topolog
   }
 }
 
-absl::Status ProxyInstance::AttachProgram(const ProgramInfo& program, int ifindex, net::Direction direction) {
+net::AttachSpec ProxyInstance::AttachSpecOf(const ProgramInfo& program, int ifindex, net::Direction direction) const {
   net::AttachSpec spec;
   spec.ifindex = ifindex;
   spec.direction = direction;
@@ -278,9 +278,16 @@ absl::Status ProxyInstance::AttachProgram(const ProgramInfo& program, int ifinde
   spec.instance = config_.instance();
   spec.role = program.name;
   spec.pin_dir = pin_folder_;
-  auto attachment = adopting_ ? TakeOver(spec, program) : net::Attachment::Attach(spec, program.fd);
+  return spec;
+}
+
+absl::Status ProxyInstance::AttachProgram(const ProgramInfo& program, int ifindex, net::Direction direction) {
+  const net::AttachSpec spec = AttachSpecOf(program, ifindex, direction);
+  bool anew = false;
+  auto attachment = adopting_ ? TakeOver(spec, program, anew) : net::Attachment::Attach(spec, program.fd);
   if (!attachment.ok()) return Annotate(attachment.status(), absl::StrCat("attaching ", program.name));
   attachments_.push_back(std::make_shared<net::Attachment>(*std::move(attachment)));
+  if (adopting_) attached_anew_.push_back(anew);
   const std::shared_ptr<net::Attachment> made = attachments_.back();
   undo_.Push(UndoOfAttachment(*made), [made]() -> absl::Status {
     // An interface that is gone took its programs with it.
@@ -306,9 +313,7 @@ absl::Status ProxyInstance::AttachOne(const ProgramInfo& program) {
   switch (program.hook) {
     case Hook::kProxyEgress:
       status = AttachProgram(program, links_.proxy.link.ifindex, net::Direction::kEgress);
-      // What clients that are bound to an uplink send to a VIP leaves there.
-      if (status.ok()) status = AttachToUplinks(program, net::Direction::kEgress, topology_);
-      if (status.ok() && adopting_) status = AdoptRetiredUplinks(program, net::Direction::kEgress);
+      if (status.ok() && adopting_) status = AdoptSplitters(program);
       return status;
     case Hook::kProxyPeerIngress:
       return AttachProgram(program, links_.proxy.peer.ifindex, net::Direction::kIngress);
@@ -320,10 +325,10 @@ absl::Status ProxyInstance::AttachOne(const ProgramInfo& program) {
       status = AttachProgram(program, links_.clock.peer.ifindex, net::Direction::kEgress);
       return status.ok() ? AttachProgram(program, links_.proxy.peer.ifindex, net::Direction::kEgress) : status;
     case Hook::kUplinkIngress:
-      status = AttachToUplinks(program, net::Direction::kIngress, topology_);
+      status = AttachReplies(program, topology_);
       // The kernel's own errors about what leaves by them are reported there.
       if (status.ok()) status = AttachProgram(program, net::kLoopbackIfindex, net::Direction::kIngress);
-      if (status.ok() && adopting_) status = AdoptRetiredUplinks(program, net::Direction::kIngress);
+      if (status.ok() && adopting_) status = AdoptRetiredReplies(program);
   }
   return status;
 }
@@ -358,8 +363,12 @@ absl::Status ProxyInstance::PutRoute(const WantedRoute& wanted, uint32_t rule_pr
   absl::Status status = route.source ? net::AddSourceAddress(route.ifindex, *route.source) : absl::OkStatus();
   if (!status.ok()) return Annotate(status, "the source address of the proxy interface");
   // The rule comes first: without it the route may take no effect, which AddVipRoute refuses.
-  if (status.ok() && rule_priority != 0) status = net::AddVipRule({route.vip, rule_priority});
+  const net::VipRule rule = {route.vip, rule_priority};
+  if (status.ok() && rule_priority != 0) status = net::AddVipRule(rule);
   if (status.ok()) status = known == routes_.end() ? net::AddVipRoute(route) : net::ReplaceVipRoute(route);
+  // PutRules() takes over the rule of a route that stands.
+  if (!status.ok() && rule_priority != 0 && std::find(rules_.begin(), rules_.end(), rule) == rules_.end())
+    net::DeleteVipRule(rule).IgnoreError();
   if (!status.ok())
     return Annotate(status, absl::StrCat("service ", wanted.service, ": route to ", route.vip.ToString()));
   if (known != routes_.end()) {

@@ -62,21 +62,26 @@ class ProxyInstance {
     bool moved = false;  // a backend's uplink or a service's source is another one now
     bool soon = false;   // to be called again within half a second
     std::vector<Problem> problems;
+    std::set<net::IpAddress> lost_vips;  // whose routes are not in place; `problems` has why
   };
   Followed Follow(const NetworkView& network, Topology& topology, DaemonFacts& facts);
 
-  // Keeps a route to each VIP by each uplink, for clients that are bound to it. What failed.
+  // Keeps the splitter on each uplink, and a route to each VIP by it, for clients that are bound to it. What failed.
   std::vector<Problem> ServeBoundClients();
 
-  // Attaches the programs again whose clsact filters were removed from their hooks. Returns how many these were.
-  absl::StatusOr<int> RestoreAttachments();
+  // Attaches programs again that were removed from their hooks.
+  struct Restored {
+    int programs = 0;
+    std::vector<Problem> problems;  // of those that could not be
+  };
+  Restored RestoreAttachments();
 
   // The TCX programs that run before the reply program on the uplinks, by number: cheap enough for ten times a second.
   std::vector<uint32_t> TcxBeforeOurs() const;
   // All programs that do on this uplink.
   absl::StatusOr<std::vector<net::HookProgram>> ProgramsBeforeOurs(int uplink) const;
-  // Moves the reply program before them where they are TCX programs; a line for each move. Empty: nothing could be moved.
-  absl::StatusOr<std::vector<std::string>> MoveRepliesFirst();
+  // Moves the reply program before them where they are TCX programs; what was done. Empty: nothing could be moved.
+  absl::StatusOr<std::string> MoveRepliesFirst(int uplink);
 
   // On which ports the programs await announcements.
   std::set<uint32_t> AwaitedPorts() const {
@@ -122,7 +127,8 @@ class ProxyInstance {
   absl::Status SaveRecord(const DaemonFacts& facts);
   absl::Status Attach(DaemonFacts& facts);
   absl::Status AttachOne(const ProgramInfo& program);
-  absl::Status AttachToUplinks(const ProgramInfo& program, net::Direction direction, const Topology& topology);
+  absl::Status AttachReplies(const ProgramInfo& program, const Topology& topology);
+  net::AttachSpec AttachSpecOf(const ProgramInfo& program, int ifindex, net::Direction direction) const;
   absl::Status AttachProgram(const ProgramInfo& program, int ifindex, net::Direction direction);
   absl::Status AddRoutes(const v1::Config& config, const Topology& topology);
   struct WantedRoute {
@@ -137,9 +143,13 @@ class ProxyInstance {
   void ReleaseSources(const NetworkView& network, Topology& next, Followed& out);
   void KeepRoutes(const NetworkView& network, const Topology& next, Followed& out);
   void RestoreRoutes(const NetworkView& network, Followed& out);
+  absl::Status KnowBoundRoutes();
   absl::Status LeaveBoundClients();
-  const net::Attachment* AttachmentOn(int ifindex, absl::string_view role) const;
-  absl::Status AdoptRetiredUplinks(const ProgramInfo& program, net::Direction direction);
+  net::Attachment* AttachmentOn(int ifindex, absl::string_view role) const;
+  ProgramInfo ProgramNamed(absl::string_view name) const;
+  std::set<int> RecordedUplinks() const;
+  absl::Status AdoptRetiredReplies(const ProgramInfo& program);
+  absl::Status AdoptSplitters(const ProgramInfo& program);
   void TakeBack(const std::vector<net::VipRoute>& routes);
   absl::Status TakeBackRoster();
   absl::Status EndReload();
@@ -161,7 +171,7 @@ class ProxyInstance {
   absl::Status AdoptLinks(DaemonFacts& facts);
   absl::Status AdoptClock(DaemonFacts& facts);
   absl::Status AdoptDataPlane();
-  absl::StatusOr<net::Attachment> TakeOver(const net::AttachSpec& spec, const ProgramInfo& program);
+  absl::StatusOr<net::Attachment> TakeOver(const net::AttachSpec& spec, const ProgramInfo& program, bool& anew);
   absl::Status AdoptRoutes();
   void AdoptRetiredRoutes(const std::vector<net::VipRoute>& present);
   absl::Status CommitAdoption(Takeover takeover, DaemonFacts& facts);
@@ -187,7 +197,12 @@ class ProxyInstance {
   std::vector<net::VipRule> rules_;
   std::map<net::IpAddress, int64_t> former_sources_;  // since when (CLOCK_MONOTONIC) no uplink or route has wanted them
   std::vector<net::IpAddress> released_;              // to be taken off the proxy interface in this look
-  std::vector<net::VipRoute> bound_;  // by uplinks, as ServeBoundClients() last wanted them
+  struct BoundRoute {
+    net::VipRoute route;    // by an uplink
+    net::MacAddress mac{};  // of its neighbour entry
+    bool operator==(const BoundRoute&) const = default;
+  };
+  std::vector<BoundRoute> bound_;  // what stands by uplinks, for clients that are bound to them
   bool serves_bound_ = false;
   std::vector<net::UniqueFd> reserve_;
   UndoStack undo_;  // last member: unwinds before what it refers to goes

@@ -25,27 +25,20 @@ std::vector<uint32_t> ProxyInstance::TcxBeforeOurs() const {
 }
 
 absl::StatusOr<std::vector<net::HookProgram>> ProxyInstance::ProgramsBeforeOurs(int uplink) const {
-  for (const auto& attachment : attachments_) {
-    if (attachment->spec().role == kReplyProgram && attachment->spec().ifindex == uplink) return net::ProgramsBefore(*attachment);
-  }
-  return std::vector<net::HookProgram>{};
+  const net::Attachment* reply = AttachmentOn(uplink, kReplyProgram);
+  return reply == nullptr ? std::vector<net::HookProgram>{} : net::ProgramsBefore(*reply);
 }
 
-absl::StatusOr<std::vector<std::string>> ProxyInstance::MoveRepliesFirst() {
-  std::vector<std::string> lines;
-  const std::vector<ProgramInfo> programs = data_plane_->object().Programs();
-  const auto reply = std::find_if(programs.begin(), programs.end(), [](const auto& each) { return each.name == kReplyProgram; });
-  for (const auto& attachment : attachments_) {
-    if (attachment->spec().role != kReplyProgram || attachment->mechanism() != net::Mechanism::kTcx) continue;
-    const auto before = net::ProgramsBefore(*attachment);
-    if (!before.ok()) return before.status();
-    if (before->empty()) continue;
-    if (absl::Status status = attachment->MoveFirst(reply->fd); !status.ok()) return status;
-    const auto link = net::FindLink(attachment->spec().ifindex);
-    lines.push_back(absl::StrCat(link.ok() ? link->name : "an uplink", ": ", net::Join(*before),
-                                 " ends packets before the reply program, which was moved before it"));
-  }
-  return lines;
+absl::StatusOr<std::string> ProxyInstance::MoveRepliesFirst(int uplink) {
+  net::Attachment* reply = AttachmentOn(uplink, kReplyProgram);
+  if (reply == nullptr || reply->mechanism() != net::Mechanism::kTcx) return "";
+  const auto before = net::ProgramsBefore(*reply);
+  if (!before.ok()) return before.status();
+  if (before->empty()) return "";
+  if (absl::Status status = reply->MoveFirst(ProgramNamed(kReplyProgram).fd); !status.ok()) return status;
+  const auto link = net::FindLink(uplink);
+  return absl::StrCat(link.ok() ? link->name : "an uplink", ": ", net::Join(*before),
+                      " ends packets before the reply program, which was moved before it");
 }
 
 }  // namespace hedgerow

@@ -19,10 +19,6 @@
 namespace hedgerow {
 namespace {
 
-bool IsOnUplinks(const ProgramInfo& program) {
-  return program.hook == Hook::kUplinkIngress || program.hook == Hook::kProxyEgress;
-}
-
 RetiredService Retired(const v1::RosterService& service) {
   return {service.id(), service.vip(), static_cast<uint16_t>(service.port())};
 }
@@ -49,10 +45,7 @@ absl::Status ProxyInstance::Reconfigure(const v1::Config& next, const Topology& 
     return status;
   }
   const std::vector<net::VipRoute> routes = routes_;
-  for (const ProgramInfo& program : data_plane_->object().Programs())
-    if (status.ok() && IsOnUplinks(program))
-      status = AttachToUplinks(program, program.hook == Hook::kUplinkIngress ? net::Direction::kIngress : net::Direction::kEgress,
-                               topology);
+  status = AttachReplies(ProgramNamed(kReplyProgram), topology);
   if (status.ok()) {
     status = data_plane_->config().Reconfigure(MakeSpec(next, topology, links_, roster),
                                       [&] { return AddRoutes(next, topology); });
@@ -94,18 +87,18 @@ absl::Status ProxyInstance::EndEarlierReload() {
   return Annotate(EndReload(), "undoing a reload that was begun");
 }
 
-absl::Status ProxyInstance::AttachToUplinks(const ProgramInfo& program, net::Direction direction, const Topology& topology) {
+absl::Status ProxyInstance::AttachReplies(const ProgramInfo& program, const Topology& topology) {
   for (const auto& [ifindex, link] : topology.uplinks) {
     // One that has gone since is followed later.
     if (AttachmentOn(ifindex, program.name) != nullptr || !net::FindLink(ifindex).ok()) continue;
-    const absl::Status status = AttachProgram(program, ifindex, direction);
+    const absl::Status status = AttachProgram(program, ifindex, net::Direction::kIngress);
     if (!status.ok()) return Annotate(status, absl::StrCat("uplink ", link.name));
   }
   return absl::OkStatus();
 }
 
 // `role`: the program's name.
-const net::Attachment* ProxyInstance::AttachmentOn(int ifindex, absl::string_view role) const {
+net::Attachment* ProxyInstance::AttachmentOn(int ifindex, absl::string_view role) const {
   for (const auto& attachment : attachments_) {
     if (attachment->spec().ifindex == ifindex && attachment->spec().role == role)
       return attachment.get();
@@ -113,15 +106,40 @@ const net::Attachment* ProxyInstance::AttachmentOn(int ifindex, absl::string_vie
   return nullptr;
 }
 
-// Uplinks of an earlier daemon by which only retired backends are reached: their replies still arrive.
-absl::Status ProxyInstance::AdoptRetiredUplinks(const ProgramInfo& program, net::Direction direction) {
+ProgramInfo ProxyInstance::ProgramNamed(absl::string_view name) const {
+  const std::vector<ProgramInfo> programs = data_plane_->object().Programs();
+  return *std::find_if(programs.begin(), programs.end(), [name](const ProgramInfo& each) { return each.name == name; });
+}
+
+// Of every backend that the record knows, those included that are retired.
+std::set<int> ProxyInstance::RecordedUplinks() const {
   std::set<int> uplinks;
   for (const v1::RosterService& service : record_->data().roster().services()) {
     for (const v1::RosterBackend& backend : service.backends()) uplinks.insert(backend.uplink());
   }
+  uplinks.erase(0);
+  return uplinks;
+}
+
+// Uplinks of an earlier daemon by which only retired backends are reached: their replies still arrive.
+absl::Status ProxyInstance::AdoptRetiredReplies(const ProgramInfo& program) {
+  for (const int ifindex : RecordedUplinks()) {
+    if (AttachmentOn(ifindex, program.name) != nullptr || !net::FindLink(ifindex).ok()) continue;
+    const absl::Status status = AttachProgram(program, ifindex, net::Direction::kIngress);
+    if (!status.ok()) return Annotate(status, absl::StrCat("interface number ", ifindex));
+  }
+  return absl::OkStatus();
+}
+
+// The splitters that an earlier daemon had on uplinks. Where there is none ServeBoundClients() attaches one.
+absl::Status ProxyInstance::AdoptSplitters(const ProgramInfo& program) {
+  std::set<int> uplinks = RecordedUplinks();
+  for (const auto& [ifindex, link] : topology_.uplinks) uplinks.insert(ifindex);
   for (const int ifindex : uplinks) {
-    if (ifindex == 0 || AttachmentOn(ifindex, program.name) != nullptr || !net::FindLink(ifindex).ok()) continue;
-    const absl::Status status = AttachProgram(program, ifindex, direction);
+    auto standing = net::Attachment::Adopt(AttachSpecOf(program, ifindex, net::Direction::kEgress));
+    if (absl::IsNotFound(standing.status()) || !net::FindLink(ifindex).ok()) continue;
+    if (standing.ok()) standing->Release().IgnoreError();
+    const absl::Status status = AttachProgram(program, ifindex, net::Direction::kEgress);
     if (!status.ok()) return Annotate(status, absl::StrCat("interface number ", ifindex));
   }
   return absl::OkStatus();

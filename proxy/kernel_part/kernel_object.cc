@@ -125,6 +125,7 @@ void KernelObject::SetLoadConfig(const DataPlaneSpec& spec) {
   config.cold_mask = ColdSets(spec.max_requests) - 1;
   config.hash_seed = Random64();
   config.clock_tag = NewClockTag();
+  config.self_test_tag = Random64();
   config.min_delay_ns = ~0ull;
   config.clock_kind = static_cast<uint16_t>(spec.clock_kind);
   config.test_clock = spec.test_clock ? 1 : 0;
@@ -177,7 +178,7 @@ absl::Status KernelObject::Control(hr_control_operation operation, uint32_t serv
                                           request.service));
 }
 
-uint64_t KernelObject::ClockTag() const { return skeleton_->rodata->load_config.clock_tag; }
+uint64_t KernelObject::SelfTestTag() const { return skeleton_->rodata->load_config.self_test_tag; }
 
 absl::StatusOr<bool> KernelObject::CheckClock() const {
   char frame[60] = {};

@@ -60,7 +60,7 @@ class KernelObject {
   // On which ports programs with these constants (KernelRecord.load_config) await announcements.
   static std::set<uint32_t> AwaitedPorts(const std::string& load_config);
   // The random number by which the programs know the proxy's own packets; only root may know it.
-  uint64_t ClockTag() const;
+  uint64_t SelfTestTag() const;
   // Number of the programs that this process brings along.
   static uint64_t Build();
 

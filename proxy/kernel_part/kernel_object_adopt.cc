@@ -99,10 +99,12 @@ absl::StatusOr<std::unique_ptr<KernelObject>> KernelObject::Adopt(const DataPlan
   config.hash_seed = pinned.hash_seed();
   // Of the first configuration: since then a reload may have changed the smallest delay, which stands in the
   // wheel by now, and announcements are awaited on the same ports as long as the present one needs no other.
-  if (hr_load_config before; pinned.load_config().size() == sizeof(before)) {
-    memcpy(&before, pinned.load_config().data(), sizeof(before));
+  if (!pinned.load_config().empty()) {
+    hr_load_config before = config;  // another build's may end earlier or later
+    memcpy(&before, pinned.load_config().data(), std::min(sizeof(before), pinned.load_config().size()));
     config.min_delay_ns = before.min_delay_ns;
     config.clock_tag = before.clock_tag;  // the clock packet that circulates bears it
+    config.self_test_tag = before.self_test_tag;
     const std::set<uint32_t> needed = AwaitedPorts(object.LoadConfigBytes());
     const std::set<uint32_t> awaited = AwaitedPorts(pinned.load_config());
     if (std::includes(awaited.begin(), awaited.end(), needed.begin(), needed.end()))

@@ -264,7 +264,7 @@ std::vector<Metric> OtherMetrics() {
       {kMachine, kCounter, "network_moves_total", "times that another uplink or source address was followed",
        Once([](const Scrape& scrape) { return scrape.facts.network.moves; })},
       {kMachine, kGauge, "problems", "the number of problems that `hedgerow status` lists; alert on > 0",
-       Once([](const Scrape& scrape) { return scrape.facts.problems.size(); })},
+       Once([](const Scrape& scrape) { return AllProblems(scrape.facts, scrape.snapshot).size(); })},
       {kMachine, kCounter, "admin_refused_total",
        "connections that an administration socket closed, because it had as many as it may, by `socket`: `admin`, `monitor`",
        [](const Scrape&, MetricFamily& family) {
@@ -276,7 +276,7 @@ std::vector<Metric> OtherMetrics() {
        "1 while `hedgerow status` lists a problem of this `code` ([problems.md](problems.md)); absent otherwise",
        [](const Scrape& scrape, MetricFamily& family) {
          std::set<absl::string_view> codes;
-         for (const Problem& problem : scrape.facts.problems) codes.insert(CodeText(problem.code));
+         for (const Problem& problem : AllProblems(scrape.facts, scrape.snapshot)) codes.insert(CodeText(problem.code));
          for (const absl::string_view code : codes) Add(family, {{"code", std::string(code)}}, 1);
        }},
       {kMachine, kGauge, "uptime_seconds", "since the daemon started",

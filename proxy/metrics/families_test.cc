@@ -67,6 +67,23 @@ TEST(BuildFamilies, AnnouncementsAreCountedByResult) {
                                                    testing::Pair("result=tag ", 3)));
 }
 
+// One list of problems: `status` and the alert see the same.
+TEST(BuildFamilies, ProblemsAreThoseOfStatus) {
+  FakeDataPlane fake;
+  DaemonFacts facts;
+  facts.problems = {{ProblemCode::kUplinkDown, "uplink eth1 is down"}};
+  fake.snapshot.services[0].backends[1].health = HR_SUSPECT;
+  std::map<std::string, double> found;
+  for (const auto& family : BuildFamilies(FakeConfig(), facts, fake.snapshot)) {
+    for (const auto& metric : family.metric) {
+      if (family.name == "hedgerow_problems") found["all"] = metric.gauge.value;
+      if (family.name == "hedgerow_problem_active") found[metric.label.at(0).value] = metric.gauge.value;
+    }
+  }
+  EXPECT_THAT(found, testing::UnorderedElementsAre(testing::Pair("all", 2), testing::Pair("uplink_down", 1),
+                                                   testing::Pair("backend_suspect", 1)));
+}
+
 TEST(BuildFamilies, AReloadThatDidNotComeIntoForceShows) {
   const auto successful = [](ReloadResult last) {
     FakeDataPlane fake;

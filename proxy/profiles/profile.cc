@@ -146,6 +146,7 @@ void AddOperations(const v1::Service& service, const v1::Profile& words, hr_prof
 
 void AddNegativeReplies(const v1::Service& service, const v1::Profile& words, hr_profile& profile) {
   const auto& counted = service.negative_replies();
+  if (std::find(counted.begin(), counted.end(), config::kNoNegativeReply) != counted.end()) return;
   for (const v1::NegativeReply& reply : words.negative_replies()) {
     const bool chosen = std::find(counted.begin(), counted.end(), reply.name()) != counted.end();
     if (!counted.empty() && !reply.name().empty() && !chosen) continue;

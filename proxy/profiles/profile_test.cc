@@ -116,6 +116,22 @@ TEST(Profile, AOneWayWordStandsAtTheEndOfEightBytes) {
   EXPECT_EQ(Of("").one_way_mask, 0u);
 }
 
+TEST(Profile, NoneIsNoNegativeReplyWithANameOrWithout) {
+  const auto counted_by = [](const std::vector<std::string>& names) {
+    v1::Service service;
+    service.set_profile(std::string(config::kOwnProfile));
+    service.mutable_raw()->set_request_length(2);
+    service.mutable_raw()->set_reply_length(2);
+    for (const char* name : {"busy", ""}) service.mutable_raw()->add_negative_replies()->set_name(name);
+    for (v1::NegativeReply& reply : *service.mutable_raw()->mutable_negative_replies()) reply.add_match()->set_bytes("\x06");
+    for (const std::string& name : names) service.add_negative_replies(name);
+    return int{ProfileOf(service).nack_match_count};
+  };
+  EXPECT_EQ(counted_by({}), 2);
+  EXPECT_EQ(counted_by({"busy"}), 2);
+  EXPECT_EQ(counted_by({config::kNoNegativeReply}), 0);
+}
+
 TEST(Profile, ANegativeReplyMayNameTheLeader) {
   const hr_profile profile = Of(R"(
 negative_replies:

@@ -43,7 +43,8 @@ class Resolver {
       if (!route.has_value()) continue;
       reached.uplink = route->ifindex;
       reached.next_hop = route->gateway;
-      if (path.source.has_value() && backend.name() != service.primary()) continue;
+      const bool counts = !path.source.has_value() || (backend.name() == service.primary() && route->source.has_value());
+      if (!counts) continue;
       path.source = route->source;
       sources_uplink = route->ifindex;
     }
@@ -262,11 +263,12 @@ Topology ResolveHere(const v1::Config& config) {
   return topology;
 }
 
-std::vector<Problem> CheckVips(const v1::Config& config, const NetworkView& network, int proxy_ifindex) {
+std::vector<Problem> CheckVips(const v1::Config& config, const NetworkView& network, int proxy_ifindex,
+                               std::set<net::IpAddress> known) {
   std::vector<Problem> problems;
   for (const v1::Service& service : config.services()) {
     const auto vip = net::IpAddress::Parse(service.vip());
-    if (!vip.ok()) continue;
+    if (!vip.ok() || !known.insert(*vip).second) continue;
     const bool local = std::any_of(network.addresses.begin(), network.addresses.end(),
                                    [&](const net::AddressInfo& each) { return each.address == *vip; });
     if (local) {

@@ -168,6 +168,25 @@ TEST(CheckVips, ASourceThatAnotherTableTakesIsNamed) {
   EXPECT_THAT(problems[0].text, HasSubstr("from 10.78.0.1 the kernel sends the VIP to "));
 }
 
+TEST(CheckVips, AVipOfTwoServicesIsToldOnceAndNotWhereItIsKnown) {
+  FakeHost host;
+  host.AddLink(9, "hr0", 1500);
+  host.AddRoute("fd99::1", 9, "fd77::1");
+  host.AddRoute("10.99.0.53", 3, "10.78.0.1");
+  host.AddRoute("10.99.0.54", 3, "10.78.0.1");
+  v1::Config config = FakeConfig();
+  v1::Service& again = *config.add_services();
+  again = config.services(0);
+  again.set_name("again");
+  again.set_port(54);
+  EXPECT_THAT(CheckVips(config, host.View(), 9), testing::SizeIs(1));
+  EXPECT_THAT(CheckVips(config, host.View(), 9, {*net::IpAddress::Parse("10.99.0.53")}), IsEmpty());
+  again.set_vip("10.99.0.54");
+  const auto other = CheckVips(config, host.View(), 9, {*net::IpAddress::Parse("10.99.0.53")});
+  ASSERT_EQ(other.size(), 1u);
+  EXPECT_THAT(other[0].text, HasSubstr("service again"));
+}
+
 TEST(CheckUplinks, NoCarrierIsAProblemOfAnUplinkInUseOnly) {
   FakeHost host;
   host.links[2].flags = IFF_UP;

@@ -157,3 +157,17 @@ def test_rules_that_come_later_are_a_problem_within_seconds(lab, servers, produc
     wait_until(lambda: not problems(product, code), what="the problem's end")
     assert is_served(lab, VIP4)
     product.finish()
+
+
+@pytest.mark.own
+def test_a_way_that_is_tested_no_longer_has_no_problem(lab, servers, product, no_firewall):
+    lab.client.sysctl(f"net/ipv6/conf/{UPLINK}/keep_addr_on_down", "1")
+    product.up(services=[product.service("dns4")])
+    firewall(lab.client, OUT)
+    wait_until(lambda: problems(product, "rules_out"), what="the problem")
+    lab.client.run(["ip", "link", "set", UPLINK, "down"])
+    wait_until(lambda: product.status()["problems"] and not problems(product, "rules_out"), what="another problem instead")
+    lab.client.run(["ip", "link", "set", UPLINK, "up"])
+    wait_until(lambda: problems(product, "rules_out"), what="the problem again")
+    lab.client.run(["nft", "delete", "table", "inet", "beside"])
+    product.finish()

@@ -175,6 +175,25 @@ def test_the_routes_of_bound_clients_are_put_back_and_go_with_the_proxy(lab, pro
         assert lab.client.run(["ip", *words]).stdout == ""
 
 
+@pytest.fixture
+def ingress_qdisc(lab):
+    """Of another owner; it has no egress, where the splitter would be."""
+    lab.client.run(["tc", "qdisc", "add", "dev", "eth0", "ingress"])
+    yield
+    lab.client.run(["tc", "qdisc", "del", "dev", "eth0", "ingress"], check=False)
+
+
+@pytest.mark.own
+def test_an_uplink_that_cannot_serve_bound_clients_serves_the_others(lab, servers, product, ingress_qdisc):
+    product.up(attach="clsact", services=[product.service("dns4")])
+    with UdpClient(lab.client, VIP4) as client:
+        assert client.ask(1, "www.example.test") is not None
+    problems = product.status()["problems"]
+    assert len(problems) == 1 and problems[0].startswith("attach_failed: for clients bound to eth0:"), problems
+    assert lab.client.run(["ip", "route", "show", "dev", "eth0", "proto", "72"]).stdout == "", "no way into silence"
+    product.finish()
+
+
 @contextlib.contextmanager
 def child_of_the_uplink(lab, kind: str, address: str):
     """A namespace with a macvlan or ipvlan interface on the client host's uplink, as a container has it."""

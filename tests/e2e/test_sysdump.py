@@ -2,12 +2,15 @@
 """`hedgerow sysdump`: one archive for a report of a fault."""
 
 import json
+import os
+import signal
 import stat
+import subprocess
 import tarfile
 from pathlib import Path
 
 from harness.dns import who_answers
-from harness.product import VIP4
+from harness.product import BIN, VIP4, wait_until
 
 KEY = "5eed" * 8
 
@@ -67,3 +70,18 @@ def test_what_stands_under_the_archives_name_is_not_written_to(stack, tmp_path):
 def test_a_folder_that_does_not_exist_is_an_error_that_names_it(stack, tmp_path):
     done = stack.product.run("sysdump", "--out", tmp_path / "none/dump.tar.gz")
     assert done.returncode == 1 and str(tmp_path / "none") in done.stderr
+
+
+def test_an_interrupted_one_leaves_nothing(tmp_path):
+    (tmp_path / "nft").write_text("#!/bin/sh\nsleep 8\n", encoding="ascii")
+    (tmp_path / "nft").chmod(0o755)
+    archive = tmp_path / "dump.tar.gz"
+    before = set(Path("/tmp").glob("hedgerow-sysdump.*"))
+    child = subprocess.Popen([BIN / "hedgerow", "sysdump", "--socket", tmp_path / "none.sock", "--out", archive],
+                             env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}, stderr=subprocess.PIPE,
+                             text=True, start_new_session=True)
+    folder = wait_until(lambda: set(Path("/tmp").glob("hedgerow-sysdump.*")) - before, what="its folder").pop()
+    wait_until(lambda: list(folder.glob("*/pins.txt")), what="the parts before the slow one")
+    os.killpg(child.pid, signal.SIGINT)
+    assert "interrupted" in child.communicate(timeout=30)[1] and child.returncode == 1
+    assert not folder.exists() and not archive.exists()

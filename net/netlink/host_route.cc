@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "net/netlink/host_route.h"
+
+#include <linux/rtnetlink.h>
+
+namespace hedgerow::net {
+
+std::optional<IpAddress> AddressAttribute(const netlink::Attributes& attributes, uint16_t type) {
+  const auto payload = attributes.Find(type);
+  if (!payload) return std::nullopt;
+  const auto address = IpAddress::FromBytes(*payload);
+  if (!address.ok()) return std::nullopt;
+  return *address;
+}
+
+absl::StatusOr<std::vector<TableRoute>> ListHostRoutes(int family, int ifindex, uint8_t protocol) {
+  rtmsg header{};
+  header.rtm_family = static_cast<uint8_t>(family);
+  header.rtm_table = RT_TABLE_MAIN;
+  header.rtm_protocol = protocol;
+  netlink::Request request(RTM_GETROUTE, NLM_F_DUMP, header);
+  if (ifindex != 0) request.PutU32(RTA_OIF, static_cast<uint32_t>(ifindex));
+  std::vector<TableRoute> routes;
+  const absl::Status status = netlink::Ask(request, "list routes", [&](const netlink::Message& message) {
+    const auto route = message.Header<rtmsg>();
+    const auto attributes = message.AttributesAfter<rtmsg>();
+    const auto destination = AddressAttribute(attributes, RTA_DST);
+    const uint32_t table = attributes.Value<uint32_t>(RTA_TABLE).value_or(route.rtm_table);
+    if (!destination || table != RT_TABLE_MAIN || route.rtm_dst_len != destination->prefix_bits()) return;
+    if (route.rtm_flags & RTM_F_CLONED) return;
+    TableRoute found{.destination = *destination,
+                     .ifindex = static_cast<int>(attributes.Value<uint32_t>(RTA_OIF).value_or(0)),
+                     .protocol = route.rtm_protocol,
+                     .metric = attributes.Value<uint32_t>(RTA_PRIORITY).value_or(0),
+                     .source = AddressAttribute(attributes, RTA_PREFSRC)};
+    if (ifindex != 0 && found.ifindex != ifindex) return;
+    if (protocol != RTPROT_UNSPEC && found.protocol != protocol) return;
+    routes.push_back(found);
+  });
+  // The kernel answers a dump filtered to nothing (no such table yet, interface gone) with an error.
+  if (absl::IsNotFound(status)) return routes;
+  if (!status.ok()) return status;
+  return routes;
+}
+
+netlink::Request HostRouteRequest(uint16_t type, uint16_t flags, const VipRoute& route, uint32_t metric) {
+  rtmsg header{};
+  header.rtm_family = static_cast<uint8_t>(route.vip.family());
+  header.rtm_dst_len = static_cast<uint8_t>(route.vip.prefix_bits());
+  header.rtm_table = RT_TABLE_MAIN;
+  header.rtm_protocol = kRouteProtocol;
+  header.rtm_scope = type == RTM_DELROUTE ? RT_SCOPE_NOWHERE : RT_SCOPE_LINK;
+  header.rtm_type = RTN_UNICAST;
+  netlink::Request request(type, flags, header);
+  request.Put(RTA_DST, route.vip.wire());
+  request.PutU32(RTA_OIF, static_cast<uint32_t>(route.ifindex));
+  if (metric != 0) request.PutU32(RTA_PRIORITY, metric);
+  return request;
+}
+
+}  // namespace hedgerow::net
