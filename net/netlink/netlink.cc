@@ -152,8 +152,8 @@ std::string Attributes::String(uint16_t type) const {
   return std::string(text, strnlen(text, payload->size()));
 }
 
-absl::StatusOr<Socket> Socket::Open(std::span<const uint32_t> groups) {
-  const auto open = [] { return UniqueFd(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE)); };
+absl::StatusOr<Socket> Socket::Open(std::span<const uint32_t> groups, int protocol) {
+  const auto open = [protocol] { return UniqueFd(socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, protocol)); };
   UniqueFd fd = open();
   if (fd.valid()) {
     SpareDescriptor::Keep();

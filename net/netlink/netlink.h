@@ -115,8 +115,8 @@ using Visitor = std::function<void(const Message&)>;
 
 class Socket {
  public:
-  // `groups` are RTNLGRP_* numbers to join (none for requests).
-  static absl::StatusOr<Socket> Open(std::span<const uint32_t> groups = {});
+  // `groups` are RTNLGRP_* numbers to join (none for requests); `protocol` is NETLINK_ROUTE or NETLINK_XFRM.
+  static absl::StatusOr<Socket> Open(std::span<const uint32_t> groups = {}, int protocol = NETLINK_ROUTE);
 
   // Sends and waits for the acknowledgement. `what` opens the error message ("set hr0 up").
   absl::Status Do(Request& request, absl::string_view what);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the files of ProxyInstance share: proxy_instance.cc, proxy_clock.cc,
-// proxy_follow.cc, proxy_reload.cc and proxy_adopt.cc.
+// What the files of ProxyInstance (proxy_*.cc) share.
 
 #pragma once
 

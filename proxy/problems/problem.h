@@ -33,6 +33,8 @@ namespace hedgerow {
     "route the backend through another interface")                                                                 \
   X(kVrf, vrf, network, "a backend is reached through a VRF only",                                                 \
     "run the daemon and its clients outside of the VRF, with a route to the backend in the main table")            \
+  X(kIpsec, ipsec, network, "an IPsec policy is for what goes to a backend; the proxy's packets pass it by and leave in clear",    \
+    "reach the backend through a tunnel interface with Ethernet frames whose own packets are encrypted, or except it from the policy; looked for at `up` and every 10 s") \
   X(kUplinkDown, uplink_down, network, "the interface by which a backend is reached is down or has no carrier",    \
     "look at the cable, or at `ip link`; followed as soon as a route leads elsewhere")                             \
   X(kNoSource, no_source, network, "the uplink has no address that requests can come from",                        \

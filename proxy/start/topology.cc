@@ -96,7 +96,19 @@ class Resolver {
                        " has no address that requests can come from; temporary and tentative IPv6 addresses are not taken"));
     }
     route->source = source;
+    if (source.has_value()) CheckIpsec(service, backend, subject, *address, *route);
     return *route;
+  }
+
+  void CheckIpsec(const v1::Service& service, const v1::Backend& backend, const std::string& subject, const net::IpAddress& address,
+                  const net::RouteLookup& route) {
+    const net::IpsecPolicy* policy =
+        net::FindIpsecPolicy(network_.ipsec, *route.source, address, static_cast<uint16_t>(backend.port()), route.ifindex);
+    if (policy == nullptr) return;
+    Add(ProblemCode::kIpsec, service,
+        absl::StrCat(subject, ": the IPsec policy \"", policy->ToString(), "\" (priority ", policy->priority,
+                     ") is for what goes there, and the proxy's packets pass it by: they leave in clear. Let the policy except port ",
+                     backend.port(), ", or reach the backend through a tunnel interface with Ethernet frames (GRETAP, VXLAN) whose own packets IPsec encrypts"));
   }
 
   void Unreachable(const v1::Service& service, const std::string& subject, const net::IpAddress& address,
@@ -230,6 +242,9 @@ absl::StatusOr<NetworkView> KernelNetworkView() {
   NetworkView view;
   view.links = *std::move(links);
   view.addresses = *addresses;
+  auto ipsec = net::ListIpsecPolicies();
+  if (!ipsec.ok() && !absl::IsPermissionDenied(ipsec.status())) return ipsec.status();
+  if (ipsec.ok()) view.ipsec = *std::move(ipsec);
   view.ipv6_off_for_new_links = Ipv6OffForNewLinks();
   const auto known = std::make_shared<const std::vector<net::AddressInfo>>(*std::move(addresses));
   view.look_up_route = [known](const net::RouteQuery& query) { return net::LookUpRoute(query, *known); };

@@ -17,6 +17,7 @@
 
 #include "absl/status/statusor.h"
 #include "proxy/api/config.pb.h"
+#include "net/netlink/ipsec.h"
 #include "net/netlink/link.h"
 #include "net/netlink/route.h"
 #include "proxy/problems/problem.h"
@@ -58,6 +59,7 @@ struct NetworkView {
   std::function<absl::StatusOr<net::LinkInfo>(int ifindex)> find_link;
   std::vector<net::LinkInfo> links;         // of the namespace
   std::vector<net::AddressInfo> addresses;  // of the namespace
+  std::vector<net::IpsecPolicy> ipsec;      // for packets that leave; empty where this process may not read them
   bool ipv6_off_for_new_links = false;      // and it cannot be switched on for one of them
 };
 // Of this moment: links and addresses are read once.

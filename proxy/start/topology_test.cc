@@ -25,6 +25,7 @@ struct FakeHost {
   std::map<std::string, net::RouteLookup> routes;
   std::map<int, net::LinkInfo> links;
   std::vector<net::AddressInfo> addresses;
+  std::vector<net::IpsecPolicy> ipsec;
 
   FakeHost() {
     AddLink(2, "eth0", 1500);
@@ -77,6 +78,7 @@ struct FakeHost {
     };
     for (const auto& [ifindex, link] : links) view.links.push_back(link);
     view.addresses = addresses;
+    view.ipsec = ipsec;
     return view;
   }
 };
@@ -152,6 +154,14 @@ TEST(Resolve, ARuleThatWouldTakeAVipAwayIsNamedUnlessOursComesBefore) {
   EXPECT_THAT(Texts(Resolve(config, host.View())), ElementsAre(HasSubstr("vip_routed_elsewhere: service dns")));
   config.set_rule_priority(5000);
   EXPECT_THAT(Texts(Resolve(config, host.View())), IsEmpty());
+}
+
+TEST(Resolve, ABackendThatAnIpsecPolicyNamesIsRefused) {
+  FakeHost host;
+  host.ipsec = {{.source = *net::Network::Parse("10.77.0.0/24"), .destination = *net::Network::Parse("10.77.0.12/32"), .priority = 7}};
+  const Topology topology = Resolve(FakeConfig(), host.View());
+  EXPECT_THAT(Texts(topology), ElementsAre(HasSubstr("ipsec: service dns: backend b (10.77.0.12): the IPsec policy \"src 10.77.0.0/24 dst 10.77.0.12/32\"")));
+  EXPECT_FALSE(topology.ToStatus().ok());
 }
 
 TEST(CheckVips, ASourceThatAnotherTableTakesIsNamed) {

@@ -171,3 +171,35 @@ def test_a_way_that_is_tested_no_longer_has_no_problem(lab, servers, product, no
     wait_until(lambda: problems(product, "rules_out"), what="the problem again")
     lab.client.run(["nft", "delete", "table", "inet", "beside"])
     product.finish()
+
+
+IPSEC = ["src", "10.77.0.0/24", "dst", "10.77.0.0/24", "dir", "out"]
+
+
+@pytest.fixture
+def no_ipsec(lab) -> Iterator[None]:
+    yield
+    lab.client.run(["ip", "xfrm", "policy", "flush"])
+
+
+@pytest.mark.own
+def test_a_backend_that_an_ipsec_policy_names_is_refused_and_never_asked_in_clear(lab, servers, product, no_ipsec):
+    lab.client.run(["ip", "xfrm", "policy", "add", *IPSEC, "tmpl", "src", "10.77.0.1", "dst", "10.77.0.11", "proto", "esp", "mode",
+                    "transport"])
+    direct = False
+    with contextlib.suppress(OSError):
+        direct = is_served(lab, lab.replica("a").ipv4)
+    assert not direct, "the control: there is no key, so nothing may leave"
+    config = product.write(product.config(services=[product.service("dns4")]))
+    refused = product.run("up", "--config", config)
+    assert refused.returncode != 0 and "ipsec: service dns4: backend a" in refused.stderr, refused.stderr
+    assert "ipsec:" in product.run("doctor", "--config", config).stdout
+    lab.client.run(["ip", "xfrm", "policy", "flush"])
+    product.up(services=[product.service("dns4")])
+    assert is_served(lab, VIP4)
+    lab.client.run(["ip", "xfrm", "policy", "add", *IPSEC, "tmpl", "src", "10.77.0.1", "dst", "10.77.0.11", "proto", "esp", "mode",
+                    "transport"])
+    wait_until(lambda: problems(product, "ipsec"), timeout_s=15, what="the problem of one that came later")
+    lab.client.run(["ip", "xfrm", "policy", "flush"])
+    wait_until(lambda: not product.status()["problems"], what="the problem's end")
+    product.finish()
