@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Containers on the client host, as namespaces: on a bridge or on a routed veth, with the rules that their programs write."""
+
+import contextlib
+import dataclasses
+
+from harness.dns import query
+
+ASK = """
+import socket, sys
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(1.5)
+s.connect((sys.argv[1], 53))
+answers = []
+for query_id in range(int(sys.argv[3])):
+    s.send(query_id.to_bytes(2, "big") + bytes.fromhex(sys.argv[2])[2:])
+    try:
+        answers.append(int.from_bytes(s.recv(2048)[:2], "big") == query_id)
+    except OSError as error:
+        answers.append(type(error).__name__)
+print(answers)
+"""
+
+
+@dataclasses.dataclass
+class Container:
+    lab: object
+    netns: str
+
+    def run(self, *words: str) -> str:
+        return self.lab.client.run(["ip", "netns", "exec", self.netns, *words]).stdout
+
+    def asks(self, address: str, count: int = 1) -> str:
+        return self.run("/usr/bin/python3", "-c", ASK, address, query(0, "www.example.test").hex(), str(count)).strip()
+
+
+@contextlib.contextmanager
+def container(lab, address: str, gateway: str, *, bridge: str | None):
+    """A namespace with eth0 on a veth, whose host's end is in a bridge or routed by itself."""
+    host, name = lab.client, f"{lab.client.netns}-box"
+    host.run(["ip", "netns", "add", name])
+    try:
+        host.run(["ip", "link", "add", "box0", "type", "veth", "peer", "name", "eth0", "netns", name])
+        if bridge is not None:
+            host.run(["ip", "link", "add", bridge, "type", "bridge"])
+            host.run(["ip", "address", "add", f"{gateway}/24", "dev", bridge])
+            host.run(["ip", "link", "set", bridge, "up"])
+            host.run(["ip", "link", "set", "box0", "master", bridge])
+        host.run(["ip", "link", "set", "box0", "up"])
+        for words in (["address", "add", f"{address}/{24 if bridge else 32}", "dev", "eth0"], ["link", "set", "eth0", "up"],
+                      *([] if bridge else [["route", "add", gateway, "dev", "eth0", "scope", "link"]]),
+                      ["route", "add", "default", "via", gateway, "dev", "eth0"]):
+            host.run(["ip", "-n", name, *words])
+        host.sysctl("net/ipv4/ip_forward", 1)
+        yield Container(lab, name)
+    finally:
+        host.sysctl("net/ipv4/ip_forward", 0)
+        host.run(["ip", "netns", "del", name])
+        if bridge is not None:
+            host.run(["ip", "link", "del", bridge])
+
+
+@contextlib.contextmanager
+def rules(host, text: str):
+    """nftables in the way that iptables-nft writes what such programs ask for."""
+    host.run(["nft", "-f", "-"], stdin=text)
+    try:
+        yield
+    finally:
+        for line in text.splitlines():
+            if line.strip().startswith("table "):
+                host.run(["nft", "delete", *line.split("{", maxsplit=1)[0].split()])

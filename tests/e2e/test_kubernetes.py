@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What docs/kubernetes.md says of a proxy on a node of a cluster, without a cluster: the node is the lab's client host, pods are
+namespaces on it, and the API server is one that says what the test wants."""
+
+import contextlib
+import subprocess
+import sys
+import time
+
+import pytest
+
+from deploy.kubernetes import endpoints, manifests
+from deploy.kubernetes.endpoints_test import FakeApi, endpoint, piece
+from harness.containers import container
+from harness.dns import finish_dnsperf, start_dnsperf
+from harness.product import BIN, METRICS, VIP4, wait_until
+
+POD_NET = "10.244.0.0/24"
+
+
+@contextlib.contextmanager
+def pod_server(box, address: str):
+    """A DNS server in a pod."""
+    server = box.lab.client.popen(["ip", "netns", "exec", box.netns, "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=53",
+                                   f"--listen-address={address}", "--bind-interfaces", "--no-resolv", "--no-hosts", "--user=root",
+                                   "--address=/#/192.0.2.1", "--pid-file="])
+    try:
+        yield server
+    finally:
+        box.lab.client.stop(server)
+
+
+@contextlib.contextmanager
+def pod_routes(lab):
+    """What a network plugin writes on the other nodes: this node's pods are behind this node."""
+    for host in lab.replicas:
+        host.run(["ip", "route", "add", POD_NET, "via", lab.client.ipv4])
+    try:
+        yield
+    finally:
+        for host in lab.replicas:
+            host.run(["ip", "route", "del", POD_NET])
+
+
+@pytest.mark.parametrize("bridge", ["cni0", None], ids=["bridge", "routed"])
+def test_a_pod_of_this_node_is_a_backend_beside_one_of_another_node(lab, servers, product, bridge):
+    address, gateway = "10.244.0.5", "10.244.0.1" if bridge else "169.254.1.1"
+    with container(lab, address, gateway, bridge=bridge) as box, pod_routes(lab):
+        if bridge is None:
+            lab.client.run(["ip", "route", "add", address, "dev", "box0"])
+            lab.client.run(["ip", "link", "set", "box0", "address", "ee:ee:ee:ee:ee:ee"])
+            box.run("ip", "neigh", "add", gateway, "lladdr", "ee:ee:ee:ee:ee:ee", "dev", "eth0")
+        with pod_server(box, address) as pod:
+            service = product.service("dns4", primary="pod", backends=[
+                {"name": "pod", "address": address, "port": 53}, {"name": "a", "address": lab.replica("a").ipv4, "port": 53}])
+            product.up(services=[service])
+            assert finish_dnsperf(start_dnsperf(lab.client, VIP4, seconds=0.5, rate=200)).lost == 0
+            assert set(product.won("dns4")) == {"pod"}
+            lab.client.stop(pod)
+            assert finish_dnsperf(start_dnsperf(lab.client, VIP4, seconds=0.5, rate=200)).lost == 0
+            assert product.won("dns4")["a"] >= 90
+        product.check_identity()
+        product.down()  # before the pod's links go
+
+
+def test_endpoints_of_a_service_are_backends_of_a_running_proxy_and_no_request_is_lost(lab, servers, product, tmp_path):
+    """A rollout: the endpoint that answers becomes unready under load and another takes its place."""
+    services = product.services("dns")
+    services[0]["backends"] = services[0]["backends"][:1]
+    services[0].pop("primary")
+    product.up(services=services)
+    template, account = tmp_path / "template.yaml", tmp_path / "account"
+    account.mkdir()
+    (account / "token").write_text("secret", encoding="ascii")
+    out = product.folder / "hedgerow.yaml"
+    template.write_text(out.read_text(encoding="utf-8"), encoding="utf-8")
+    a, b = (endpoint(lab.replica(name).ipv4, f"dns-{name}") for name in "ab")
+    port = [{"name": "dns", "port": 53, "protocol": "UDP"}]
+    api = FakeApi()
+    api.slices = [piece("dns-1", a, ports=port)]
+    controller = subprocess.Popen(
+        [sys.executable, endpoints.__file__, "--config", template, "--out", out, "--service", services[0]["name"], "--endpoints", "default/dns",
+         "--api", api.url, "--account", account, "--hedgerow", BIN / "hedgerow", "--socket", product.socket, "--debounce", "0.1"],
+        stderr=subprocess.PIPE, text=True)
+
+    def backends() -> list[str]:
+        return [each["address"] for each in product.service_status()["backends"]]
+
+    try:
+        load = start_dnsperf(lab.client, VIP4, seconds=3, rate=500)
+        wait_until(lambda: product.status()["reloads"]["unchanged"] + product.status()["reloads"]["applied"] > 0, what="the first reload")
+        api.send("MODIFIED", piece("dns-1", a, b, ports=port))
+        wait_until(lambda: backends() == [lab.replica("a").ipv4, lab.replica("b").ipv4], what="the second endpoint")
+        api.send("MODIFIED", piece("dns-1", endpoint(lab.replica("a").ipv4, "dns-a", ready=False), b, ports=port))
+        wait_until(lambda: lab.replica("a").ipv4 not in backends(), what="the first one gone")
+        report = finish_dnsperf(load)
+        assert report.lost == 0 and report.sent > 1000, report.text
+        assert product.service_status()["backends"][0]["sent"] > 0
+        api.send("DELETED", piece("dns-1"))
+        time.sleep(0.5)
+        assert backends() == [lab.replica("b").ipv4], "no list of backends is ever empty"
+    finally:
+        controller.terminate()
+        controller.wait(timeout=10)
+        api.shutdown()
+        api.server_close()
+    product.finish()
+
+
+def test_the_metrics_sidecar_passes_on_the_metrics_and_nothing_else(lab, servers, product, tmp_path):
+    product.up(metrics=METRICS)
+    # As the manifest mounts it; the pod's /tmp is a folder of the test's.
+    config = tmp_path / "nginx.conf"
+    config.write_text((manifests.FOLDER / "proxy/nginx.conf").read_text(encoding="utf-8").replace("/tmp/", f"{tmp_path}/"), encoding="utf-8")
+    sidecar = lab.client.popen(["nginx", "-c", config, "-g", "daemon off;"])
+    fetch = ["/usr/bin/python3", "-c", "import sys, urllib.request as u; sys.stdout.write(u.urlopen(sys.argv[1], timeout=5).read().decode())"]
+    at = f"http://{lab.client.ipv4}:9466"
+    try:
+        prometheus = lab.replica("a")
+        wait_until(lambda: prometheus.run([*fetch, f"{at}/metrics"], check=False).returncode == 0, what="the sidecar")
+        assert "hedgerow_requests_total" in prometheus.run([*fetch, f"{at}/metrics"]).stdout
+        assert "404" in prometheus.run([*fetch, f"{at}/"], check=False).stderr, "the live page"
+    finally:
+        lab.client.stop(sidecar)
