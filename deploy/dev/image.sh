@@ -38,6 +38,9 @@ make_images() {
   {
     image_root "$stage/hedgerow" "$packages"/hedgerow_*.deb
     image_root "$stage/hedgerow-node" "$packages"/hedgerow-node_*.deb
+    # The store's command line, whose libraries are the node's.
+    image_unpack "$stage/hedgerow-node" "$packages"/hkv_*.deb
+    image_trim "$stage/hedgerow-node"
     install -d -m 0700 -o "$IMAGE_NODE_ID" -g "$IMAGE_NODE_ID" "$stage/hedgerow-node/var/lib/hedgerow-node"
     install -d -m 0755 -o "$IMAGE_NODE_ID" -g "$IMAGE_NODE_ID" "$stage/hedgerow-node/run/hedgerow-node"
     # The controller asks the daemon to reload with the daemon's own command line.
@@ -60,21 +63,13 @@ make_images() {
 # image_root ROOT DEB [PACKAGE...]: unpacks a package of ours, what it depends on, and further packages of the distribution.
 # Maintainer scripts are not run: of ours they make users and start units, and what libraries need of theirs is done here.
 image_root() {
-  local root=$1 deb=$2 needed each
+  local root=$1 deb=$2 needed
   shift 2
   # systemd makes the package's user on a host; here the image names users itself. apt finds the rest of the libraries.
   needed=$(dpkg-deb --field "$deb" Depends | sed 's/([^)]*)//g; s/ *, */\n/g' | grep -v systemd | tr -d ' ')
   image_fetch "$root" "$needed" "$@"
   image_unpack "$root" "$deb"
-  # Read by people and by managers of services; conversions between character sets.
-  for each in usr/share/man usr/share/locale usr/share/lintian usr/share/bash-completion usr/share/info usr/lib/systemd lib/systemd \
-    usr/lib/sysusers.d usr/lib/tmpfiles.d; do
-    rm -rf "${root:?}/$each"
-  done
-  rm -rf "$root"/usr/lib/*/gconv
-  # Licences stay.
-  find "$root/usr/share/doc" -type f ! -name copyright -delete
-  find "$root/usr/share/doc" -type d -empty -delete
+  image_trim "$root"
   mkdir -p "$root/etc/hedgerow" "$root/etc/hedgerow-node" "$root/run/hedgerow" "$root/tmp" "$root/sys/fs/bpf" "$root/proc" "$root/dev"
   chmod 1777 "$root/tmp"
   cat >"$root/etc/passwd" <<USERS
@@ -88,6 +83,19 @@ hedgerow-monitor:x:$IMAGE_MONITOR_ID:hedgerow-node
 GROUPS
   ldconfig -r "$root"
   rm -rf "$root/var/cache/ldconfig"
+}
+
+image_trim() {
+  local root=$1 each
+  # Read by people and by managers of services; conversions between character sets.
+  for each in usr/share/man usr/share/locale usr/share/lintian usr/share/bash-completion usr/share/info usr/lib/systemd lib/systemd \
+    usr/lib/sysusers.d usr/lib/tmpfiles.d; do
+    rm -rf "${root:?}/$each"
+  done
+  rm -rf "$root"/usr/lib/*/gconv
+  # Licences stay.
+  find "$root/usr/share/doc" -type f ! -name copyright -delete
+  find "$root/usr/share/doc" -type d -empty -delete
 }
 
 # image_fetch ROOT NAMES [NAME...]: packages of the distribution and all that they depend on, as apt on this machine is configured,

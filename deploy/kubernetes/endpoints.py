@@ -3,7 +3,7 @@
 """hedgerow-endpoints: keeps the configuration of a proxy's daemon like a file (a mounted ConfigMap), with the endpoints of one
 Kubernetes Service as the backends of one of its services, and has the daemon reload it.
 
-It runs beside the daemon (docs/adr/0050), which knows nothing of Kubernetes and works on without it. What the daemon has was good
+It runs beside the daemon (docs/adr/0051), which knows nothing of Kubernetes and works on without it. What the daemon has was good
 once: it stays until something better is known. So no error of the API server, no empty list and no configuration that the daemon
 refuses changes the file. Nothing but the standard library and PyYAML.
 """

@@ -145,3 +145,26 @@ def test_probes_are_commands_that_the_programs_have():
                 assert program.startswith("/usr/bin/")
                 text = subprocess.run([BIN / Path(program).name, "help", words[0]], capture_output=True, text=True, check=True, timeout=10).stdout
                 assert all(word in text for word in words)
+
+
+def test_the_compose_files_configurations_are_valid_and_name_its_addresses(tmp_path):
+    folder = ROOT / "deploy/compose"
+    demo = yaml.safe_load((folder / "compose.yaml").read_text(encoding="utf-8"))
+    addresses = {name: each["networks"]["store"]["ipv4_address"] for name, each in demo["services"].items() if "networks" in each}
+    proxy = yaml.safe_load((folder / "hedgerow.yaml").read_text(encoding="utf-8"))
+    assert {each["name"]: each["address"] for each in proxy["services"][0]["backends"]} == {
+        name: address for name, address in addresses.items() if name != "proxy"}
+    key = tmp_path / "cluster.key"
+    key.write_text("0123456789abcdef0123456789abcdef", encoding="ascii")
+    key.chmod(0o640)
+    for file in sorted(folder.glob("*.yaml")):
+        if file.name == "compose.yaml":
+            continue
+        text = file.read_text(encoding="utf-8")
+        (tmp_path / file.name).write_text(text.replace("/etc/hedgerow-node/cluster.key", str(key)), encoding="utf-8")
+        program = BIN / ("hedgerow" if file.name == "hedgerow.yaml" else "hedgerow-node")
+        done = subprocess.run([program, "validate", "--config", tmp_path / file.name], capture_output=True, text=True, check=False, timeout=20)
+        assert done.returncode == 0, done.stdout + done.stderr
+        if program.name == "hedgerow-node":
+            node = yaml.safe_load(text)
+            assert next(each for each in node["members"] if each["id"] == node["node"])["serve"] == f"{addresses[file.stem]}:4801"

@@ -6,12 +6,15 @@ controller and a proxy beside pods are always tested (test_kubernetes.py, deploy
 
 import contextlib
 import json
+import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from deploy.kubernetes import manifests
 from harness.image import Image, make_images
@@ -146,3 +149,93 @@ def test_the_controllers_container_writes_the_first_configuration(images, lab, t
                           check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (config / "hedgerow.yaml").read_text(encoding="utf-8") == (template / "hedgerow.yaml").read_text(encoding="utf-8")
+
+
+# -- deploy/compose ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def compose(tmp_path) -> Iterator[tuple[dict, Path]]:
+    """The demo as prepare.sh copies it, and its network: a bridge, and a namespace for each service that has an address."""
+    folder = tmp_path / "compose"
+    subprocess.run([ROOT / "deploy/compose/prepare.sh", folder], check=True, timeout=10, capture_output=True)
+    demo = yaml.safe_load((folder / "compose.yaml").read_text(encoding="utf-8"))
+    tag = f"hrc{os.getpid()}"
+    addresses = {name: each["networks"]["store"]["ipv4_address"] for name, each in demo["services"].items() if "networks" in each}
+    ip = lambda *words: subprocess.run(["ip", *words], check=True, timeout=10)  # noqa: E731
+    try:
+        ip("netns", "add", f"{tag}-switch")
+        ip("-n", f"{tag}-switch", "link", "add", "br0", "type", "bridge")
+        ip("-n", f"{tag}-switch", "link", "set", "br0", "up")
+        for name, address in addresses.items():
+            ip("netns", "add", f"{tag}-{name}")
+            ip("-n", f"{tag}-switch", "link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", f"{tag}-{name}")
+            ip("-n", f"{tag}-switch", "link", "set", name, "master", "br0", "up")
+            ip("-n", f"{tag}-{name}", "address", "add", f"{address}/24", "dev", "eth0")
+            for link in ("eth0", "lo"):
+                ip("-n", f"{tag}-{name}", "link", "set", link, "up")
+        yield demo, folder, tag
+    finally:
+        for name in ("switch", *addresses):
+            subprocess.run(["ip", "netns", "del", f"{tag}-{name}"], check=False, timeout=10, capture_output=True)
+
+
+def test_the_compose_demo_stores_through_the_vip_and_lives_through_a_killed_leader(images, compose, tmp_path):
+    demo, folder, tag = compose
+    running: dict[str, subprocess.Popen] = {}
+
+    def command(name: str, argv: list[str] | None = None, args: list[str] | None = None) -> list[str]:
+        """A service's own command; or `argv` in its container; or its entrypoint with other arguments."""
+        service = demo["services"][name]
+        assert service["read_only"] and service["security_opt"] == ["no-new-privileges:true"]
+        mounts = {}
+        for volume in service.get("volumes", []):
+            source, where = volume.split(":")[:2]
+            mounts[where] = folder if source == "." else Path(source) if source.startswith("/") else tmp_path / source
+        for where in (each.split(":")[0] for each in service.get("tmpfs", [])):
+            mounts[where] = tmp_path / f"{name}{where.replace('/', '-')}"
+        for where, each in mounts.items():
+            if not each.exists():
+                each.mkdir()
+                each.chmod(0o1777 if where == "/tmp" else 0o755)
+                shutil.chown(each, 10002 if "hedgerow-node" in where else 0)
+        context = {"readOnlyRootFilesystem": True, "capabilities": {"drop": service["cap_drop"], "add": service.get("cap_add", [])}}
+        image = images[service["image"].split(":")[0]]
+        words = argv or [*service.get("entrypoint", image.config["Entrypoint"]), *(args or service.get("command", image.config["Cmd"]))]
+        host = service.get("network_mode", f"service:{name}").removeprefix("service:")
+        return ["nsenter", f"--net=/run/netns/{tag}-{host}", *image.command({"securityContext": context}, mounts, words=words)]
+
+    def healthy(name: str) -> bool:
+        test = demo["services"][name]["healthcheck"]["test"]
+        assert test[0] == "CMD"
+        return subprocess.run(command(name, argv=test[1:]), check=False, timeout=20, capture_output=True).returncode == 0
+
+    def client(*args: str) -> str:
+        done = subprocess.run(command("client", args=list(args)), check=False, timeout=20, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout.strip()
+
+    try:
+        for name in ("node1", "node2", "node3", "proxy"):
+            with open(tmp_path / f"{name}.log", "wb") as log:
+                running[name] = subprocess.Popen(command(name), stdout=log, stderr=log, start_new_session=True)
+        for name in running:
+            wait_until(lambda name=name: healthy(name), 30, f"{name}: {(tmp_path / f'{name}.log').read_text()[-1500:]}")
+        client("put", "name", "alice")
+        assert client("get", "name") == "alice"
+        status = json.loads(subprocess.run(command("node1", argv=["/usr/bin/hedgerow-node", "status", "--json"]), check=True, timeout=20,
+                                           capture_output=True).stdout)
+        leader = f"node{status['leader']}"
+        running[leader].kill()
+        running.pop(leader).wait()
+        client("put", "name", "bob")
+        assert client("get", "name") == "bob"
+        subprocess.run(command("proxy", argv=["/usr/bin/hedgerow", "down"]), check=True, timeout=20)
+    finally:
+        for process in running.values():
+            process.terminate()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=10)
+            process.kill()
+        # Without a daemon and its namespace only the pins are left.
+        subprocess.run([BIN / "hedgerow", "clean", "--instance", "compose"], check=False, timeout=20, capture_output=True)

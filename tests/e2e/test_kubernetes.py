@@ -11,11 +11,14 @@ import pytest
 
 from deploy.kubernetes import endpoints, manifests
 from deploy.kubernetes.endpoints_test import FakeApi, endpoint, piece
-from harness.containers import container
+from harness.containers import container, rules
 from harness.dns import finish_dnsperf, start_dnsperf
 from harness.product import BIN, METRICS, VIP4, wait_until
 
 POD_NET = "10.244.0.0/24"
+GATEWAY_MAC = "ee:ee:ee:ee:ee:ee"
+# ipMasq of the bridge plugin: what goes to another network than the pods' has the node's address.
+MASQUERADE = "table ip cninat {\n chain out { type nat hook postrouting priority 100; ip saddr 10.244.0.0/24 ip daddr != 10.244.0.0/24 masquerade; }\n}"
 
 
 @contextlib.contextmanager
@@ -42,14 +45,22 @@ def pod_routes(lab):
             host.run(["ip", "route", "del", POD_NET])
 
 
-@pytest.mark.parametrize("bridge", ["cni0", None], ids=["bridge", "routed"])
-def test_a_pod_of_this_node_is_a_backend_beside_one_of_another_node(lab, servers, product, bridge):
-    address, gateway = "10.244.0.5", "10.244.0.1" if bridge else "169.254.1.1"
-    with container(lab, address, gateway, bridge=bridge) as box, pod_routes(lab):
+@contextlib.contextmanager
+def pod_of(lab, address: str, *, bridge: str | None, name: str = "box"):
+    """As the bridge plugin makes it, or as Calico does: an address alone, and a gateway that is no host's address."""
+    gateway = "10.244.0.1" if bridge else "169.254.1.1"
+    with container(lab, address, gateway, bridge=bridge, name=name) as box:
         if bridge is None:
-            lab.client.run(["ip", "route", "add", address, "dev", "box0"])
-            lab.client.run(["ip", "link", "set", "box0", "address", "ee:ee:ee:ee:ee:ee"])
-            box.run("ip", "neigh", "add", gateway, "lladdr", "ee:ee:ee:ee:ee:ee", "dev", "eth0")
+            lab.client.run(["ip", "route", "add", address, "dev", f"{name}0"])
+            lab.client.run(["ip", "link", "set", f"{name}0", "address", GATEWAY_MAC])
+            box.run("ip", "neigh", "add", gateway, "lladdr", GATEWAY_MAC, "dev", "eth0")
+        yield box
+
+
+@pytest.mark.parametrize("bridge", [pytest.param("cni0", id="bridge"), pytest.param(None, id="routed", marks=pytest.mark.long)])
+def test_a_pod_of_this_node_is_a_backend_beside_one_of_another_node(lab, servers, product, bridge):
+    address = "10.244.0.5"
+    with pod_of(lab, address, bridge=bridge) as box, pod_routes(lab):
         with pod_server(box, address) as pod:
             service = product.service("dns4", primary="pod", backends=[
                 {"name": "pod", "address": address, "port": 53}, {"name": "a", "address": lab.replica("a").ipv4, "port": 53}])
@@ -61,6 +72,24 @@ def test_a_pod_of_this_node_is_a_backend_beside_one_of_another_node(lab, servers
             assert product.won("dns4")["a"] >= 90
         product.check_identity()
         product.down()  # before the pod's links go
+
+
+@pytest.mark.parametrize("bridge, masquerade, served", [
+    pytest.param("cni0", True, True, id="bridge-masquerade", marks=pytest.mark.long), pytest.param("cni0", False, False, id="bridge"),
+    pytest.param(None, False, True, id="routed")])
+def test_a_pod_asks_a_pod_of_the_same_node(lab, servers, product, bridge, masquerade, served):
+    """On a bridge the answer finds the way past the node's own routing, unless the request came from the node's address."""
+    address, client = "10.244.0.5", "10.244.0.6"
+    with pod_of(lab, address, bridge=bridge) as box, pod_of(lab, client, bridge=bridge, name="ask") as ask, pod_routes(lab), \
+            pod_server(box, address), (rules(lab.client, MASQUERADE) if masquerade else contextlib.nullcontext()):
+        service = product.service("dns4", primary="pod", clients=[POD_NET, lab.client.ipv4], backends=[
+            {"name": "pod", "address": address, "port": 53}, {"name": "a", "address": lab.replica("a").ipv4, "port": 53}])
+        service["attempts"] = 1  # the other backend would cover it up
+        product.up(services=[service])
+        assert ask.asks(address) == "[True]", "the control"
+        assert ask.asks(VIP4) == ("[True]" if served else "['TimeoutError']")
+        product.check_identity()
+        product.down()
 
 
 def test_endpoints_of_a_service_are_backends_of_a_running_proxy_and_no_request_is_lost(lab, servers, product, tmp_path):

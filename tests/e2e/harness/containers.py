@@ -34,28 +34,31 @@ class Container:
 
 
 @contextlib.contextmanager
-def container(lab, address: str, gateway: str, *, bridge: str | None):
-    """A namespace with eth0 on a veth, whose host's end is in a bridge or routed by itself."""
-    host, name = lab.client, f"{lab.client.netns}-box"
-    host.run(["ip", "netns", "add", name])
+def container(lab, address: str, gateway: str, *, bridge: str | None, name: str = "box"):
+    """A namespace with eth0 on a veth, whose host's end `<name>0` is in a bridge, made where it is not there, or routed by itself."""
+    host, netns = lab.client, f"{lab.client.netns}-{name}"
+    makes_bridge = bridge is not None and host.run(["ip", "link", "show", bridge], check=False).returncode != 0
+    host.run(["ip", "netns", "add", netns])
     try:
-        host.run(["ip", "link", "add", "box0", "type", "veth", "peer", "name", "eth0", "netns", name])
-        if bridge is not None:
+        host.run(["ip", "link", "add", f"{name}0", "type", "veth", "peer", "name", "eth0", "netns", netns])
+        if makes_bridge:
             host.run(["ip", "link", "add", bridge, "type", "bridge"])
             host.run(["ip", "address", "add", f"{gateway}/24", "dev", bridge])
             host.run(["ip", "link", "set", bridge, "up"])
-            host.run(["ip", "link", "set", "box0", "master", bridge])
-        host.run(["ip", "link", "set", "box0", "up"])
+        if bridge is not None:
+            host.run(["ip", "link", "set", f"{name}0", "master", bridge])
+        host.run(["ip", "link", "set", f"{name}0", "up"])
         for words in (["address", "add", f"{address}/{24 if bridge else 32}", "dev", "eth0"], ["link", "set", "eth0", "up"],
                       *([] if bridge else [["route", "add", gateway, "dev", "eth0", "scope", "link"]]),
                       ["route", "add", "default", "via", gateway, "dev", "eth0"]):
-            host.run(["ip", "-n", name, *words])
+            host.run(["ip", "-n", netns, *words])
         host.sysctl("net/ipv4/ip_forward", 1)
-        yield Container(lab, name)
+        yield Container(lab, netns)
     finally:
         host.sysctl("net/ipv4/ip_forward", 0)
-        host.run(["ip", "netns", "del", name])
-        if bridge is not None:
+        host.run(["ip", "link", "del", f"{name}0"], check=False)  # the kernel takes its time with a namespace's links
+        host.run(["ip", "netns", "del", netns])
+        if makes_bridge:
             host.run(["ip", "link", "del", bridge])
 
 
