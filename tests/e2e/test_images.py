@@ -66,21 +66,26 @@ def test_the_proxys_container_serves_and_hedges_through_a_vip_with_the_daemonset
     config, run, scratch = (tmp_path / name for name in ("config", "run", "scratch"))
     for folder in (config, run, scratch):
         folder.mkdir()
-    settings = product.config(admin={"socket": "/run/hedgerow/admin.sock"})
+    shipped = yaml.safe_load((manifests.FOLDER / "proxy/hedgerow.yaml").read_text(encoding="utf-8"))
+    settings = product.config(admin=shipped["admin"])
     shutil.copy(product.write(settings), config / "hedgerow.yaml")
-    spec = container("hedgerow", "hedgerowd")
+    pod, spec = PODS["hedgerow"], container("hedgerow", "hedgerowd")
     mounts = {"/etc/hedgerow": config, "/run/hedgerow": run, "/tmp": scratch, "/sys/fs/bpf": Path("/sys/fs/bpf")}
     assert mounts.keys() == {each["mountPath"] for each in spec["volumeMounts"]}
     product.socket = run / "admin.sock"
     with contextlib.ExitStack() as running:
-        daemon = lab.client.popen(images["hedgerow"].command(spec, mounts), log=product.folder / "container.log")
+        daemon = lab.client.popen(images["hedgerow"].command(spec, mounts, pod=pod), log=product.folder / "container.log")
         running.callback(product.sweep)
         running.callback(lab.client.stop, daemon)
-        probe = images["hedgerow"].command(spec, mounts, words=spec["readinessProbe"]["exec"]["command"])
+        probe = images["hedgerow"].command(spec, mounts, pod=pod, words=spec["readinessProbe"]["exec"]["command"])
         wait_until(lambda: lab.client.run(probe, check=False).returncode == 0, 20, "the readiness probe")
         held = Path(f"/proc/{daemon.pid}/status").read_text(encoding="ascii")
         assert int(re.search(r"^CapEff:\s+(\S+)", held, re.MULTILINE)[1], 16).bit_count() == 4
         assert int(re.search(r"^NoNewPrivs:\s+(\d)", held, re.MULTILINE)[1]) == 1
+        monitoring = {"securityContext": {"runAsUser": 10002, "capabilities": {"drop": ["ALL"]}}}
+        for words, code in ((["status"], 0), (["down"], 4)):
+            argv = ["/usr/bin/hedgerow", *words, "--socket", shipped["admin"]["monitor_socket"]]
+            assert lab.client.run(images["hedgerow"].command(monitoring, mounts, pod=pod, words=argv), check=False).returncode == code
         ask = ["dig", "+short", "+tries=1", "+time=2", f"@{VIP4}", "www.example.test"]
         assert lab.client.run(ask).stdout.strip()
         servers["a"].stall()
@@ -93,7 +98,7 @@ def test_the_proxys_container_serves_and_hedges_through_a_vip_with_the_daemonset
         # The pod is replaced: the kernel part works on, and the next daemon takes it over.
         lab.client.stop(daemon)
         assert lab.client.run(ask).stdout.strip(), "without a daemon"
-        daemon = lab.client.popen(images["hedgerow"].command(spec, mounts), log=product.folder / "container.log")
+        daemon = lab.client.popen(images["hedgerow"].command(spec, mounts, pod=pod), log=product.folder / "container.log")
         running.callback(lab.client.stop, daemon)
         wait_until(lambda: lab.client.run(probe, check=False).returncode == 0, 20, "the next pod")
         assert json.loads(product.admin("status", "--json").stdout)["adoption"]["how"] == "adopted"

@@ -67,7 +67,7 @@ class Image:
             script.append(f"mount -o remount,bind,ro {at}")
         environment = [*(f"{key}={value}" for key, value in BASE_ENV.items()), *(self.config.get("Env") or []), *(env or [])]
         script.append(shlex.join(["exec", "/usr/bin/python3", "-c", _ENTER, json.dumps({
-            "root": str(self.root), "uid": user, "gid": group, "groups": [context.get("fsGroup", group)],
+            "root": str(self.root), "uid": user, "gid": group, "groups": [context.get("fsGroup", group), *context.get("supplementalGroups", [])],
             "keep": [CAPABILITIES[name] for name in context["capabilities"].get("add", [])],
             "env": dict(each.split("=", 1) for each in environment), "words": words})]))
         return ["unshare", "--mount", "--propagation", "private", "sh", "-euc", "\n".join(script)]
