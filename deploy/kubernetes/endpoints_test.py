@@ -7,6 +7,7 @@ import http.server
 import json
 import queue
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -311,6 +312,25 @@ def test_a_daemon_that_does_not_run_yet_is_asked_again(controller, api):
     assert controller.backends() == [A], "the file that it will start with"
     (controller.folder / "reload_exit").unlink()
     until(lambda: "reloaded" in controller.log(), "it runs")
+
+
+def test_the_server_is_known_by_the_accounts_authority(controller, api):
+    account = controller.folder / "account"
+    for name in ("ca", "other"):
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", f"/CN={name}",
+                        "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", account / f"{name}.key", "-out", account / f"{name}.crt"],
+                       check=True, timeout=20, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(account / "ca.crt", account / "ca.key")
+    api.socket = context.wrap_socket(api.socket, server_side=True)
+    api.slices = [piece("dns-1", ONE)]
+    at = ("--api", api.url.replace("http:", "https:"), "--patience", "0.1")
+    assert controller.once(*at) == 0
+    assert controller.backends() == [A]
+    api.slices = [piece("dns-1", ONE, TWO)]
+    (account / "other.crt").rename(account / "ca.crt")
+    assert controller.once(*at) == 0
+    assert controller.backends() == [A], "nothing is believed of a server that another authority has signed"
 
 
 def test_before_the_daemon_starts_the_template_is_enough(controller, api):
