@@ -346,7 +346,7 @@ def keep(arguments: argparse.Namespace, api: Api | None) -> None:
         slices.start()
     keeper, template, seen, done = Keeper(arguments), Path(arguments.config), None, False
     while True:
-        fired = changed.wait(timeout=1.0)
+        fired = changed.wait(timeout=2 * arguments.debounce)  # the template is looked at as often
         with contextlib.suppress(OSError):  # while a volume's files are exchanged
             seen_now = template.read_bytes()
             fired, seen = fired or seen_now != seen, seen_now

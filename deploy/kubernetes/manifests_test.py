@@ -97,6 +97,13 @@ def test_the_proxy_has_the_capabilities_of_its_unit_and_no_other_container_has_a
         assert added == {"hedgerowd": measured, "clean": {"NET_ADMIN", "BPF"}}.get(container["name"], set()), f"{name}: {container['name']}"
 
 
+def test_what_excludes_and_outlives_pods_is_the_hosts():
+    """The lock of an instance, the pins, and what was known last."""
+    for name, wanted in (("hedgerow", {"bpf": "/sys/fs/bpf", "run": "/run/hedgerow", "config": "/run/hedgerow-config"}),
+                         ("hedgerow-remove", {"bpf": "/sys/fs/bpf", "run": "/run/hedgerow"})):
+        assert {each["name"]: each["hostPath"]["path"] for each in PODS[name]["spec"]["volumes"] if "hostPath" in each} == wanted
+
+
 def test_a_disruption_leaves_a_majority():
     replicas = of("StatefulSet", "hedgerow-node")["spec"]["replicas"]
     assert replicas - of("PodDisruptionBudget", "hedgerow-node")["spec"]["maxUnavailable"] > replicas / 2

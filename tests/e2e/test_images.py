@@ -24,6 +24,7 @@ pytestmark = pytest.mark.long
 ROOT = Path(__file__).resolve().parents[2]
 PODS = {each["metadata"]["name"]: each["spec"]["template"]["spec"] for each in manifests.rendered(manifests.FOLDER)
         if each["kind"] in ("DaemonSet", "StatefulSet")}
+REMOVE = manifests.rendered(manifests.FOLDER / "remove")[0]["spec"]["template"]["spec"]
 LARGEST = {"hedgerow": 30e6, "hedgerow-node": 30e6, "hedgerow-endpoints": 45e6}
 
 
@@ -86,6 +87,8 @@ def test_the_proxys_container_serves_and_hedges_through_a_vip_with_the_daemonset
         for words, code in ((["status"], 0), (["down"], 4)):
             argv = ["/usr/bin/hedgerow", *words, "--socket", shipped["admin"]["monitor_socket"]]
             assert lab.client.run(images["hedgerow"].command(monitoring, mounts, pod=pod, words=argv), check=False).returncode == code
+        second = lab.client.run(images["hedgerow"].command(spec, mounts, pod=pod), check=False)
+        assert second.returncode == 1 and "already running" in second.stdout + second.stderr, second.stdout + second.stderr
         ask = ["dig", "+short", "+tries=1", "+time=2", f"@{VIP4}", "www.example.test"]
         assert lab.client.run(ask).stdout.strip()
         servers["a"].stall()
@@ -103,6 +106,16 @@ def test_the_proxys_container_serves_and_hedges_through_a_vip_with_the_daemonset
         wait_until(lambda: lab.client.run(probe, check=False).returncode == 0, 20, "the next pod")
         assert json.loads(product.admin("status", "--json").stdout)["adoption"]["how"] == "adopted"
         product.admin("down")
+        # deploy/kubernetes/remove, after a daemon that was only ended.
+        daemon = lab.client.popen(images["hedgerow"].command(spec, mounts, pod=pod), log=product.folder / "container.log")
+        running.callback(lab.client.stop, daemon)
+        wait_until(lambda: lab.client.run(probe, check=False).returncode == 0, 20, "the last pod")
+        lab.client.stop(daemon)
+        (remover,) = REMOVE["initContainers"]
+        remove = images["hedgerow"].command(remover, {where: mounts[where] for where in ("/sys/fs/bpf", "/run/hedgerow")}, pod=REMOVE,
+                                            words=[*remover["command"], "--instance", product.instance])
+        assert lab.client.run(remove).returncode == 0
+        assert lab.client.run(["ip", "link", "show", "hr0"], check=False).returncode != 0
 
 
 def test_a_nodes_container_keeps_what_it_stored_as_a_user_without_capabilities(images, lab, tmp_path):

@@ -75,7 +75,7 @@ def test_a_pod_of_this_node_is_a_backend_beside_one_of_another_node(lab, servers
 
 
 @pytest.mark.parametrize("bridge, masquerade, served", [
-    pytest.param("cni0", True, True, id="bridge-masquerade", marks=pytest.mark.long), pytest.param("cni0", False, False, id="bridge"),
+    pytest.param("cni0", True, True, id="bridge-masquerade", marks=pytest.mark.long), pytest.param("cni0", False, False, id="bridge", marks=pytest.mark.long),
     pytest.param(None, False, True, id="routed")])
 def test_a_pod_asks_a_pod_of_the_same_node(lab, servers, product, bridge, masquerade, served):
     """On a bridge the answer finds the way past the node's own routing, unless the request came from the node's address."""
