@@ -98,6 +98,9 @@ std::optional<std::string> Canonical(Format format, absl::string_view text) {
     case FORMAT_BYTES:
       if (!IsBytes(text, kMaxBytes)) return std::nullopt;
       return absl::AsciiStrToLower(text);
+    case FORMAT_PAYLOAD:
+      if (!IsBytes(text, kMaxPayloadBytes)) return std::nullopt;
+      return absl::AsciiStrToLower(text);
     case FORMAT_TEXT:
       return as_it_is(IsPrintable(text, kMaxTextBytes));
     case FORMAT_EPOCH:

@@ -21,6 +21,7 @@ inline constexpr size_t kMaxFilePathBytes = 4000;
 // IFNAMSIZ - 1, less the suffix "c0" of the clock's links.
 inline constexpr size_t kMaxInterfaceBytes = 13;
 inline constexpr size_t kMaxBytes = 16;
+inline constexpr size_t kMaxPayloadBytes = 512;
 inline constexpr size_t kMaxTextBytes = 8;
 
 // The text in its canonical spelling, or nothing where it has another format.

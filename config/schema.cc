@@ -128,6 +128,7 @@ std::string StringExpectation(Format format) {
       {FORMAT_ENDPOINT, "an address and port, such as 10.0.0.1:4802 or [fd00::1]:4802"},
       {FORMAT_NETWORK, "a network, such as 10.0.0.0/8 or fd00::/8"},
       {FORMAT_BYTES, "1 to 16 bytes, as two hexadecimal digits each"},
+      {FORMAT_PAYLOAD, absl::StrCat("1 to ", kMaxPayloadBytes, " bytes, as two hexadecimal digits each")},
       {FORMAT_TEXT, "1 to 8 printable characters"}};
   const auto found = expectations.find(format);
   return found == expectations.end() ? "a string" : found->second;
