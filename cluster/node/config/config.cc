@@ -114,6 +114,10 @@ NodeConfig FromFile(const v1::NodeConfigFile& file, const config::Locations& loc
   config.monitor_socket = file.monitor_socket();
   config.monitor_group = file.monitor_group();
   config.metrics_listen = file.metrics_listen();
+  config.metrics_access = {.group = file.monitor_group(),
+                           .certificate = file.metrics_tls().certificate_file(),
+                           .key = file.metrics_tls().key_file(),
+                           .token = file.metrics_token_file()};
   for (const v1::MemberEntry& member : file.members()) {
     config.members.push_back({.id = raft::NodeId(member.id()),
                               .peer = AddressOf(member.peer()),
@@ -163,7 +167,8 @@ NodeConfig Parse(absl::string_view text, operate::Reader reader, config::Locatio
   v1::NodeConfigFile file;
   if (!config::Decode(text, file, locations, errors)) return {};
   NodeConfig config = FromFile(file, locations);
-  for (const std::string& key_file : {file.cluster_key_file(), file.announce_key_file()}) {
+  for (const std::string& key_file : {file.cluster_key_file(), file.announce_key_file(), file.metrics_token_file(),
+                                      file.metrics_tls().certificate_file(), file.metrics_tls().key_file()}) {
     if (!key_file.empty()) config.read_from.push_back(key_file);
   }
   ReadKeys(file.cluster_key_file(), "cluster_key_file", reader, locations, errors,
