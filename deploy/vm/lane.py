@@ -51,7 +51,9 @@ _E2E = tuple(f"tests/e2e/test_{name}" for name in (
     "lab_network_faults.py::test_each_packet_is_lost_that_its_lot_says_and_no_other",
     "lab_network_faults.py::test_packets_overtake_each_other",
     "lab_network_faults.py::test_everything_at_once",
-    "odd_packets.py::test_strict_reverse_path_filtering_is_on_everywhere_and_drops_nothing"))
+    "odd_packets.py::test_strict_reverse_path_filtering_is_on_everywhere_and_drops_nothing",
+    "backends_here.py::test_it_leads_and_is_hedged_to_a_remote_one[address-ipv4]",
+    "backends_here.py::test_it_leads_and_is_hedged_to_a_remote_one[loopback-ipv6]"))
 
 
 @dataclasses.dataclass(frozen=True)
