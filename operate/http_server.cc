@@ -374,6 +374,7 @@ class ListeningServer final : public HttpServer {
         Serving{.hosts = shown ? HostRule::kAny : HostRule::kLoopback, .tokens = access_.token.empty() ? nullptr : &tokens_, .tls = material});
     // The library closes its descriptor, whether it starts or not. New connections wait in the socket meanwhile.
     const bool serves = server_->Begin(fcntl(listener_.fd.get(), F_DUPFD_CLOEXEC, 0));
+    if (serves && material != nullptr) counters_->certificate_ends_s = material->not_after_s;
     if (serves) serving_ = std::move(material);
     return serves;
   }

@@ -36,6 +36,7 @@ struct HttpCounters {
   std::atomic<uint64_t> connections_closed = 0;    // for newer ones
   std::atomic<uint64_t> requests_turned_away = 0;  // too many waited already
   std::atomic<uint64_t> requests_unauthorized = 0;  // without the token, or with a wrong one
+  std::atomic<int64_t> certificate_ends_s = 0;      // of the one in use, in Unix time; 0: without TLS
 };
 
 class HttpServer {

@@ -416,6 +416,7 @@ TEST(HttpServer, WithTlsAndATokenAnswersThoseWhoShowIt) {
   };
   EXPECT_THAT(ask(first, token), testing::AllOf(testing::StartsWith("HTTP/1.1 200"), testing::HasSubstr("hello")));
   EXPECT_EQ(counters->requests_unauthorized, 0u);
+  EXPECT_NEAR(static_cast<double>(counters->certificate_ends_s), static_cast<double>(absl::ToUnixSeconds(absl::Now())) + 3600, 60);
   EXPECT_THAT(ask(first, ""), testing::AllOf(testing::StartsWith("HTTP/1.1 401"), testing::HasSubstr("WWW-Authenticate: Basic")));
   EXPECT_THAT(ask(first, other), testing::StartsWith("HTTP/1.1 401"));
   EXPECT_EQ(counters->requests_unauthorized, 2u);

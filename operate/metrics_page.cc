@@ -23,6 +23,10 @@ void AddServer(MetricFamilies& families, const HttpCounters& counters) {
                                 "Requests to this page that were answered 401: without the token, or with a wrong one.",
                                 prometheus::MetricType::Counter));
   AddCounter(families.back(), {}, counters.requests_unauthorized);
+  if (counters.certificate_ends_s == 0) return;
+  families.push_back(MakeFamily("hedgerow_http_certificate_ends_timestamp_seconds",
+                                "When the certificate of this page ends, in Unix time; absent without TLS.", prometheus::MetricType::Gauge));
+  AddGauge(families.back(), {}, static_cast<double>(counters.certificate_ends_s));
 }
 
 HttpResponse Scrape(const CollectMetrics& collect, const HttpCounters& counters) {

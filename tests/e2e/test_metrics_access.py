@@ -68,6 +68,7 @@ def test_another_host_gets_metrics_and_page_with_the_token(lab, servers, product
     status, page = ask(there, f"{url}/metrics", authority, bearer)
     assert status == 200 and "\nhedgerow_requests_total{" in page
     assert "\nhedgerow_http_requests_unauthorized_total 0" in page
+    assert "\nhedgerow_http_certificate_ends_timestamp_seconds " in page
     assert ask(there, f"{url}/metrics", authority) == (401, 'Basic realm="hedgerow"\n')
     assert ask(there, f"{url}/metrics", authority, f"Authorization: Bearer {OTHER}")[0] == 401
     basic = "Authorization: Basic YW55OjAxMjM0NTY3ODlhYmNkZWYwMTIzNDU2Nzg5YWJjZGVm"  # any:TOKEN, as a browser sends it
