@@ -60,6 +60,8 @@ std::string Verdict(bool daemon_runs, const v1::CheckedService& service) {
                        : absl::StrCat(service.service(), ": works, but ", Join(but));
   }
   const std::string because = unattended.empty() ? "" : absl::StrCat("; ", unattended);
+  if (service.proxied().result() == "negative")
+    return absl::StrCat(service.service(), ": DOES NOT WORK: it answers that it cannot serve", Bracketed(service.proxied().detail()), because);
   if (well.empty()) return absl::StrCat(service.service(), ": DOES NOT WORK: no backend answers", because);
   if (!ill.empty())
     return absl::StrCat(service.service(), ": DOES NOT WORK: the VIP fails, although ", Join(well), well.size() == 1 ? " answers" : " answer",
@@ -70,7 +72,7 @@ std::string Verdict(bool daemon_runs, const v1::CheckedService& service) {
 // "; through the proxy last 3.20s ago": whether the way that a hedge takes has worked.
 std::string Proxied(const v1::CheckedBackend& backend) {
   if (backend.role().empty()) return "";
-  if (backend.last_answer_age_ns() == 0) return "; through the proxy not yet";
+  if (backend.last_answer_age_ns() == 0) return "; through the proxy nothing yet";
   return absl::StrCat("; through the proxy last ", config::AgeText(backend.last_answer_age_ns()), " ago");
 }
 

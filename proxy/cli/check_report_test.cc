@@ -74,6 +74,8 @@ TEST(CheckReport, BeginsWithTheVerdict) {
   EXPECT_EQ(FirstLine(Report(kSilent, kAnswer, kRefused)),
             "dns: DOES NOT WORK: the VIP fails, although the leader a answers directly; the standby b fails");
   EXPECT_EQ(FirstLine(Report(kRefused, kRefused, kSilent)), "dns: DOES NOT WORK: no backend answers");
+  const ProbeResult servfail = Reply("0000810200010000000000000000020001");
+  EXPECT_EQ(FirstLine(Report(servfail, servfail, servfail)), "dns: DOES NOT WORK: it answers that it cannot serve (servfail)");
   EXPECT_EQ(FirstLine(Report(kAnswer, kAnswer, kAnswer, false)), "dns: works, but hedgerowd does not run");
   EXPECT_EQ(FirstLine(Report(kSilent, kAnswer, kAnswer, false)),
             "dns: DOES NOT WORK: the VIP fails, although every backend answers directly; hedgerowd does not run");
@@ -90,7 +92,7 @@ TEST(CheckReport, SaysWhatEachAddressDid) {
   const std::string text = CheckText(Report(kAnswer, Reply("0000810200010000000000000000020001"), kRefused));
   EXPECT_THAT(text, HasSubstr("10.99.0.53:53            answers in 310us\n"));
   EXPECT_THAT(text, HasSubstr("a, leader                  10.77.0.11:53            answers after 310us that it cannot serve (servfail); through"));
-  EXPECT_THAT(text, HasSubstr("refuses after 200us: the host is up, but no process has this port; through the proxy not yet\n"));
+  EXPECT_THAT(text, HasSubstr("refuses after 200us: the host is up, but no process has this port; through the proxy nothing yet\n"));
   const std::string others = CheckText(Report(kSilent, Reply("0000810500010000000000000000020001"), Reply("aaaa81800000000000000000")));
   EXPECT_THAT(others, HasSubstr("is silent\n"));
   EXPECT_THAT(others, HasSubstr("answers in 310us (refused)"));

@@ -7,7 +7,10 @@ import signal
 
 import pytest
 
-from harness.product import DNS4, VIP4, VIP6, answer_every_port_unreachable, wait_until
+from deploy.lab.cluster import hedgerow_cluster
+from deploy.lab.data_dirs import DataDirs
+from deploy.lab.servers.hedgerow_node import NodeSettings
+from harness.product import DNS4, RAW4, VIP4, VIP6, answer_every_port_unreachable, wait_until
 
 pytestmark = pytest.mark.servers(a="nsd", b="nsd")
 
@@ -107,3 +110,37 @@ def test_a_profile_without_a_harmless_request_wants_a_payload(lab, product):
     with_check = [{**service, "raw": {**service["raw"], "check": {"bytes": "00"}}} for service in product.services("raw")]
     named = product.up(services=with_check).run("check", "raw4", "--timeout", "50ms", "--socket", proxy.socket)
     assert named.returncode == 1 and named.stdout.startswith("raw4: DOES NOT WORK")
+
+
+@pytest.mark.parametrize("profile, port", [
+    pytest.param("memcached", 11211, marks=pytest.mark.servers(a="memcached", b="memcached")),
+    pytest.param("stun", 3478, marks=pytest.mark.servers(a="turnserver", b="turnserver"))])
+def test_servers_of_other_protocols_answer_their_profiles_request(lab, servers, product, profile, port):
+    service = {**product.service("raw4", port=port, profile=profile), "name": profile}
+    service.pop("raw")
+    for backend in service["backends"]:
+        backend["port"] = port
+    proxy = product.up(services=[service])
+    done = proxy.run("check", profile, "--socket", proxy.socket)
+    assert done.returncode == 0 and done.stdout.splitlines()[0] == f"{profile}: works", done.stdout
+
+
+@pytest.mark.lab(replicas=3)
+@pytest.mark.servers()
+def test_a_cluster_answers_while_it_has_a_majority(lab, servers, product):
+    with DataDirs(product.instance, "memory") as data, hedgerow_cluster(lab, data.path, NodeSettings(memcached=())) as cluster:
+        cluster.wait_ready()
+        backends = [{"name": host.name, "address": host.ipv4, "port": node.port, "node": number}
+                    for number, (host, node) in enumerate(zip(lab.replicas, cluster.nodes, strict=True), 1)]
+        proxy = product.up(services=[{"name": "kv4", "vip": RAW4, "port": 4800, "profile": "hkv", "backends": backends}])
+        code, report = check(proxy, "kv4")
+        assert code == 0, report
+        assert results(report["services"][0]) == ("answers", {"a": "answers", "b": "answers", "c": "answers"})
+        for node in cluster.nodes[1:]:  # without a majority no node leads, and no read is answered
+            node.kill()
+
+        def without_leader() -> bool:
+            code, report = check(proxy, "kv4", "--timeout", "200ms")
+            return code == 1 and report["services"][0]["verdict"].startswith("kv4: DOES NOT WORK")
+
+        wait_until(without_leader, timeout_s=10, what="the verdict")
