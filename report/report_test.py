@@ -131,8 +131,8 @@ def test_the_demo_of_two_operations(tmp_path):
     with open(folder / "raw" / "hedgerow.csv", "w", encoding="ascii", newline="") as file:
         lines = csv.writer(file)
         lines.writerow(["kind", "intended_ns", "ended_ns", "ending"])
-        lines.writerow(["i", 1_100_000_000, 1_102_000_000, "ok"])
-        lines.writerow(["g", 1_600_000_000, 6_600_000_000, "timeout"])
+        lines.writerow(["i", 1_120_000_000, 1_122_000_000, "ok"])
+        lines.writerow(["g", 1_620_000_000, 6_620_000_000, "timeout"])
     form = published.published_form(folder)
     assert form["series"]["hedgerow"]["kills_s"] == [[0.5, 1.0]]
     assert form["series"]["hedgerow"]["slots"] == [[0.1, 2.0, 2.0, 0], [0.6, 5000.0, 5000.0, 1]]
@@ -161,7 +161,7 @@ def test_the_newer_run_wins_and_is_named(tmp_path, newer):
 
 @pytest.mark.parametrize("spoil, message", [
     (lambda folder: (folder / "summary.json").write_text("{"), "cannot be read"),
-    (lambda folder: (folder / "summary.json").write_text('{"rows": []}'), "no manifest"),
+    (lambda folder: (folder / "summary.json").write_text('{"rows": []}'), "not whole.*manifest"),
     (lambda folder: (folder / "raw" / "a.json").unlink(), "not whole.*run the experiment again"),
 ])
 def test_a_broken_run_is_named_with_what_to_do(tmp_path, spoil, message):
