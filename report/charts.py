@@ -88,10 +88,10 @@ def tails(axis, curves: Iterable[tuple[Sequence[Sequence[float]], str, str]], un
     style.tail_axis(axis)
     if limits:
         axis.set_xlim(*limits)
-    if unit == "ms":
-        low, high = axis.get_xlim()
-        axis.set_xticks(*_ticks({at: text for at, text in _MS_TICKS.items() if low <= at <= high}))
-        axis.minorticks_off()
+    low, high = axis.get_xlim()
+    ticks = _MS_TICKS if unit == "ms" else {10.0 ** power: f"{10 ** power:,}" for power in range(7)}
+    axis.set_xticks(*_ticks({at: text for at, text in ticks.items() if low <= at <= high}))
+    axis.minorticks_off()
     axis.set_xlabel(f"wait ({unit})")
     axis.set_ylabel("share that waited longer")
 

@@ -158,13 +158,13 @@ def heartbeats(run: Run) -> str:
                                             (run.form["series"][f"{here}-{server}"]["tail_us"], *SERVERS[server][1:])
                                             for found, server in cells if found == here], "us")))
              for load in heartbeat.LOADS if any(load == found for found, _ in cells)]
-    rows = [Row(f"{SERVERS[server][0]}, {loads[load]}",
-                [number(run, f"/figures/{load}-{server}/n", count),
+    rows = [Row(SERVERS[server][0],
+                ["idle" if load == "idle" else "busy", number(run, f"/figures/{load}-{server}/n", count),
                  *(number(run, f"/figures/{load}-{server}/{each}") for each in _SPREAD)], ours=server == "xdp")
             for load, server in cells]
     return ("<p>How long a follower takes to answer its leader's heartbeat. A late answer is what starts elections that nobody needs.</p>" +
             panels(drawn) + legend(SERVERS.values()) +
-            table("From heartbeat to answer, in us", ("answered by", "heartbeats", *_SPREAD), rows))
+            table("From heartbeat to answer, in us", ("answered by", "machine", "heartbeats", *_SPREAD), rows))
 
 
 def elections(run: Run) -> str:
