@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
             folder = published.keep(arguments.keep)
             print(f"kept {folder.relative_to(ROOT)}: {sum(path.stat().st_size for path in folder.iterdir()) // 1024} KiB")
             return 0
-        runs = published.load()
+        runs = published.load(warn=lambda error: print(f"report: left out: {error}", file=sys.stderr))
         text = build(runs)
         arguments.out.parent.mkdir(parents=True, exist_ok=True)
         arguments.out.write_text(text, encoding="utf-8")

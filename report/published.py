@@ -208,19 +208,23 @@ def keep(name: str, results: Path = RESULTS, published: Path = PUBLISHED) -> Pat
     return folder
 
 
-def load(results: Path = RESULTS, published: Path = PUBLISHED) -> dict[str, Run]:
-    """By name; of a run that is in both folders, the newer one. A folder without a summary holds a run that did not end."""
+def load(results: Path = RESULTS, published: Path = PUBLISHED, warn: Callable[[ReportError], None] | None = None) -> dict[str, Run]:
+    """By name; of a run that is in both folders, the newer one. A folder without a summary holds a run that did not end. `warn`
+    gets what is wrong with a run in results/, which is then left out: its experiment may be running again at this moment."""
     runs: dict[str, Run] = {}
     for path in sorted(published.glob("*/summary.json")):
         folder = path.parent
-        form = {**_json(path), "series": _json(folder / "series.json")}
-        runs[folder.name] = _run(folder, form)
+        runs[folder.name] = _run(folder, {**_json(path), "series": _json(folder / "series.json")})
     for path in sorted(results.glob("*/summary.json")):
         folder = path.parent
-        former = runs.get(folder.name)
-        if former is None or _finished(_json(path), folder) > former.manifest["finished"]:
-            if folder.name in _MORE or folder.name in ("offload", "parking"):
+        try:
+            former = runs.get(folder.name)
+            if former is None or _finished(folder) > former.manifest["finished"]:
                 runs[folder.name] = _run(folder, published_form(folder))
+        except ReportError as error:
+            if warn is None:
+                raise
+            warn(error)
     return runs
 
 
@@ -232,9 +236,9 @@ def _run(folder: Path, form: dict) -> Run:
     return Run(folder.name, _shown(folder), form)
 
 
-def _finished(summary: dict, folder: Path) -> str:
+def _finished(folder: Path) -> str:
     try:
-        return summary["manifest"]["finished"]
+        return _json(folder / "summary.json")["manifest"]["finished"]
     except (KeyError, TypeError) as error:
         raise ReportError(f"{_shown(folder)}/summary.json has no manifest that says when it finished: remove the folder, or run "
                           "the experiment again") from error

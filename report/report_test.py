@@ -39,7 +39,7 @@ def test_every_number_of_the_page_is_found_in_its_run(runs, page):
 @pytest.mark.parametrize("pattern, wrong", [
     (r"(<data value=\"\d[^>]*>)[\d.,]+(</data>)", r"\g<1>987,654\2"),        # another number shown
     (r"<data value=\"[\d.]+\"", '<data value="987654"'),                      # another value claimed
-    (r"data-path=\"/rows/0/", 'data-path="/rows/1/'),                         # another row's
+    (r"data-path=\"/rows/0/client_errors", 'data-path="/rows/2/client_errors'),  # another row's
     (r"(data-label=\"[^\"]+\">\s*<text[^>]*>)[^<]+", r"\g<1>987"),            # a bar's label
     (r"<h2>", "<h2>42 times "),                                               # of no run at all
     (r"(<data value=\"\d[^>]*>)([\d.,]+)(</data>)", r"\2"),
@@ -169,6 +169,27 @@ def test_a_broken_run_is_named_with_what_to_do(tmp_path, spoil, message):
     spoil(tmp_path / "heartbeat")
     with pytest.raises(ReportError, match=message):
         published.load(tmp_path, tmp_path / "nothing")
+
+
+def test_a_run_that_is_made_again_meanwhile_gives_way_to_the_kept_one(tmp_path):
+    heartbeat(tmp_path / "heartbeat", [1])
+    published.keep("heartbeat", tmp_path, tmp_path / "published")
+    heartbeat(tmp_path / "heartbeat", [2], finished="2026-09-09T00:00:00+00:00")
+    (tmp_path / "heartbeat" / "raw" / "a.json").unlink()
+    said = []
+    runs = published.load(tmp_path, tmp_path / "published", warn=said.append)
+    assert runs["heartbeat"].source.endswith("published/heartbeat")
+    assert len(said) == 1 and "not whole" in str(said[0])
+
+
+def test_a_run_with_variants_of_its_own_is_shown_as_far_as_it_goes(tmp_path):
+    keys = ("put_per_s", "p50_us", "p99_us", "leader_cpu_us_per_op", "cluster_cpu_us_per_op", "runs")
+    rows = [{"replicas": 3, "clients": 64, "variant": variant, "rate_per_s": rate, **dict.fromkeys(keys, value)}
+            for variant, rate, value in (("all", None, 123.0), ("no-append", None, 456.0), ("all", 1000.0, 789.0))]
+    write(tmp_path / "offload", summary("offload", rows))
+    runs = published.load(tmp_path, tmp_path / "nothing")
+    text = report.build(runs)
+    assert ">123</data>" in text and ">456</data>" not in text and ">789</data>" not in text
 
 
 def test_keeping_a_run_that_is_not_there_names_those_that_are(tmp_path):

@@ -122,7 +122,7 @@ def kills(run: Run) -> str:
 
 
 def offloads(run: Run) -> str:
-    closed = [(at, row) for at, row in enumerate(run.rows) if row.get("rate_per_s") is None]
+    closed = [(at, row) for at, row in enumerate(run.rows) if row.get("rate_per_s") is None and row["variant"] in VARIANTS]
     most = max(row["clients"] for _, row in closed)
     sizes = sorted({row["replicas"] for _, row in closed})
     variants = [name for name in VARIANTS if any(row["variant"] == name for _, row in closed)]
