@@ -16,6 +16,7 @@ _LIGHT = {"--ground": "#f6f7f8", "--card": "#ffffff", "--ink": "#1c2024", "--mut
           "--shade": "#eceef1", "--link": "#0b5cad"}
 _DARK = {"--ground": "#121518", "--card": "#1a1e22", "--ink": "#e6e9ec", "--muted": "#9aa5b0", "--grid": "#333a41",
          "--shade": "#2a3037", "--link": "#7fb8f2"}
+_BUSY = 1.5  # load average for each processor; our own load of a saturated machine stays below
 _DASHES = {"-": "", "--": "5 3", ":": "1.5 2.5", "-.": "6 2 1.5 2"}
 
 
@@ -90,16 +91,29 @@ def legend(entries: Iterable[tuple[str, str, str]], filled: bool = False) -> str
 
 
 def made_by(run: Run, usual: str) -> str:
-    """With which command, when, and on what."""
+    """With which command, when, and on what; and which of its targets the run met."""
     command = run.manifest.get("command", usual)
-    changed = " with changes that are not in it" if run.manifest["uncommitted_changes"] else ""
-    load = run.manifest.get("load_average")
-    busy = f", load average {number(run, '/manifest/load_average/0')} at its end" if load else ""
     command = f"sudo {command}" if command.startswith("./dev ") else command
-    return (f'<p class="made"><code>{html.escape(command)}</code>, from <code>{run.source}/</code>: '
+    changed = " with changes that are not in it" if run.manifest["uncommitted_changes"] else ""
+    load, busy = run.manifest.get("load_average"), ""
+    if load:
+        busy = f", load average {number(run, '/manifest/load_average/0')} at its end"
+        if load[0] > _BUSY * run.manifest["cpus"]:
+            busy += ": <strong>the machine had other work as well, so the figures are rough</strong>"
+    made = (f'<p class="made"><code>{html.escape(command)}</code>, from <code>{run.source}/</code>: '
             f"{name(run, '/manifest/finished', 10)}, {number(run, '/manifest/cpus', count)} processors "
             f"({name(run, '/manifest/cpu')}), Linux {name(run, '/manifest/kernel')}, commit "
             f"{name(run, '/manifest/commit', 10)}{changed}{busy}.</p>")
+    return made + (_targets(run) if run.form["checks"] else "")
+
+
+def _targets(run: Run) -> str:
+    """Some count runs or events, which a shortened run misses."""
+    rows = [Row(name(run, f"/checks/{at}/what"),
+                [name(run, f"/checks/{at}/wanted"), name(run, f"/checks/{at}/figure"), "met" if check["met"] else "missed"])
+            for at, check in enumerate(run.form["checks"])]
+    return (f"<details><summary>{number(run, '/figures/checks/met', count)} of {number(run, '/figures/checks/of', count)} targets met"
+            f"</summary>{table('What the experiment must show', ('target', 'wanted', 'found', ''), rows)}</details>")
 
 
 def _colours(which: dict[str, str], dark: bool) -> str:

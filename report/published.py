@@ -184,8 +184,9 @@ def published_form(folder: Path) -> dict:
     try:
         figures, series = _MORE.get(folder.name, lambda *_: ({}, {}))(folder, summary)
         manifest = {key: value for key, value in summary["manifest"].items() if key != "configs"}
+        checks = {"of": len(summary["checks"]), "met": sum(check["met"] for check in summary["checks"])}
         return {"name": summary["name"], "manifest": manifest, "rows": summary["rows"], "checks": summary["checks"],
-                "figures": figures, "series": series}
+                "figures": {**figures, "checks": checks}, "series": series}
     except (OSError, KeyError, ValueError, TypeError, IndexError) as error:
         raise ReportError(f"{_shown(folder)} is not whole ({type(error).__name__}: {error}): run the experiment again, or remove "
                           "the folder") from error
