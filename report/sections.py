@@ -94,13 +94,17 @@ def hedging(run: Run) -> str:
                 drawn.append((f"{operation}: {faults[variant]}",
                               charts.panel(f"hedge-{variant}-{operation}", f"Share of {operation}s that waited longer than x",
                                            lambda axis, found=curves: charts.tails(axis, found, "ms", (0.05, 6500)))))
-    rows = [Row(f"{MODES[row['mode']][0]}: {row['operation']}, {faults[row['variant']]}",
-                [number(run, f"/rows/{at}/n", count), *(number(run, f"/rows/{at}/{key}_ms") for key in ("p50", "p99", "p999", "max")),
-                 number(run, f"/rows/{at}/lost", count), number(run, f"/rows/{at}/extra_load", percent)], ours=row["mode"] == "wheel")
-            for at, row in enumerate(run.rows)]
+    tables = [table(f"Waits in ms while {text}", ("client", "operation", "requests", "p50", "p99", "p99.9", "slowest", "no answer",
+                                                  "extra load"),
+                    [Row(MODES[row["mode"]][0],
+                         [row["operation"], number(run, f"/rows/{at}/n", count),
+                          *(number(run, f"/rows/{at}/{key}_ms") for key in ("p50", "p99", "p999", "max")),
+                          number(run, f"/rows/{at}/lost", count), number(run, f"/rows/{at}/extra_load", percent)],
+                         ours=row["mode"] == "wheel")
+                     for at, row in enumerate(run.rows) if row["variant"] == variant])
+              for variant, text in faults.items() if any(row["variant"] == variant for row in run.rows)]
     return ("<p>The store's leader falters without dying. A client that asks once, one that hedges by itself, and the first again behind "
-            "the proxy.</p>" + panels(drawn) + legend(MODES[mode][:3] for mode in modes) +
-            table("Waits in ms", ("client", "requests", "p50", "p99", "p99.9", "slowest", "no answer", "extra load"), rows))
+            "the proxy.</p>" + panels(drawn) + legend(MODES[mode][:3] for mode in modes) + "".join(tables))
 
 
 def kills(run: Run) -> str:
