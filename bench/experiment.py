@@ -14,10 +14,20 @@ from bench.outcome import Check, Results, print_checks, print_table
 def parser(name: str, description: str) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog=f"bench {name}", description=description)
     made.add_argument("--rounds", type=int, default=10)
-    made.add_argument("--quiet-wait", type=float, default=30.0,
-                      help="seconds to wait at most for an idle machine before each run")
-    made.add_argument("--into", type=Path, metavar="FOLDER", help=f"write there, not to results/{name}")
+    _add_quiet_wait_and_into(made, name)
     return made
+
+
+def add_run_options(parser: argparse.ArgumentParser, name: str, tag: str) -> None:
+    """Those of every run in a lab that writes results."""
+    _add_quiet_wait_and_into(parser, name)
+    parser.add_argument("--lab", default=tag, help=f"tag of the lab and instance of the proxy (default: {tag})")
+
+
+def _add_quiet_wait_and_into(parser: argparse.ArgumentParser, name: str) -> None:
+    parser.add_argument("--quiet-wait", type=float, default=30.0,
+                        help="seconds to wait at most for an idle machine before each run")
+    parser.add_argument("--into", type=Path, metavar="FOLDER", help=f"write there, not to results/{name}")
 
 
 def some_of(known: Iterable[str]) -> Callable[[str], list[str]]:

@@ -23,7 +23,7 @@ from bench.manifest import config_hash, manifest
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.pinning import hurry, pin
 from bench.stopping import run
-from chaos.flood_rigs import BESIDE, BESIDE_RATE_PART, FLOOD_CPU, ROWS, BesideRig, ClusterRig, ProxyRig, control_link
+from chaos.flood_rigs import BESIDE, BESIDE_RATE_PART, FLOOD_CPU, ROWS, SHOWN, BesideRig, ClusterRig, ProxyRig, control_link
 from chaos.plants import FLOOD_PLANTS, LATE_ANSWERS, LOST_ANSWERS, NO_HEDGES, planted
 from chaos.systems import Settings, running
 from deploy.lab import Lab, LabInUse
@@ -65,7 +65,7 @@ def measure(rig, hook: str, phase: str, arguments: argparse.Namespace) -> dict:
     flood = rig.flood(hook)
     link = control_link(flood.host) if phase == "control" else contextlib.nullcontext()
     with link as mac:
-        met_before = flood.met()
+        met_before, shown_before = flood.met(), flood.shown() if flood.shown else 0
         with flood.sender(rate_of(hook, arguments.rate), mac) as sender:
             pin(sender.pid, FLOOD_CPU)
             hurry(sender.pid)
@@ -75,7 +75,7 @@ def measure(rig, hook: str, phase: str, arguments: argparse.Namespace) -> dict:
             during = memory(rig)
         return {"hook": hook, "phase": phase, **honest, **grown(before, during), "sent": sender.counters["sent"],
                 "failed": sender.counters["failed"], "sent_per_s": sender.counters["sent"] / sender.counters["seconds"],
-                "met": flood.met() - met_before}
+                "met": flood.met() - met_before, **({"shown": flood.shown() - shown_before} if flood.shown else {})}
 
 
 def rate_of(hook: str, rate: float) -> float:
@@ -123,8 +123,11 @@ def row_of(hook: str, rounds: list[dict[str, dict]], config: dict) -> dict:
     row["quiet_rss_grown"] = max(all_of("quiet", "rss_grown"))
     row["maps_grown"] = max(all_of("flood", "maps_grown"))
     if hook in BESIDE:
+        row["stalls"] = min(all_of("quiet", "stalls") + all_of("flood", "stalls"))
+        row["quiet_hedges_of_stalls"] = min(one["quiet"]["hedges"] / max(1, one["quiet"]["stalls"]) for one in rounds)
         row["hedges"] = sum(all_of("flood", "hedges"))
         row["hedges_of_quiet"] = row["hedges"] / max(1, sum(all_of("quiet", "hedges")))
+        row["shown_share"] = min(one["flood"]["shown"] / max(1, one["flood"]["sent"]) for one in rounds)
     return row
 
 
@@ -135,7 +138,11 @@ def must_show(rows: list[dict], rate: float, quick: bool = False) -> list[Check]
     for row in rows:
         hook = row["hook"]
         if hook in BESIDE:
-            checks.append(at_least(f"{hook}: {FLOOD_PLANTS[NO_HEDGES]}", row["hedges_of_quiet"], 0.5))
+            what, least = SHOWN[hook]
+            checks += [at_least(f"{hook}: stalls in each run", row["stalls"], 1),
+                       at_least(f"{hook}: honest hedges of each stall, quiet", row["quiet_hedges_of_stalls"], 1),
+                       at_least(f"{hook}: {FLOOD_PLANTS[NO_HEDGES]}", row["hedges_of_quiet"], 0.5),
+                       at_least(f"{hook}: share of the frames {what}", row["shown_share"], least)]
         checks += [at_least(f"{hook}: frames per second", row["sent_per_s"], 0.98 * rate_of(hook, rate)),
                    at_least(f"{hook}: share of them that the program met", row["met_share"], 0.95),
                    at_most(f"{hook}: {FLOOD_PLANTS[LATE_ANSWERS]}", row["p99_factor"], 2),
@@ -183,10 +190,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--settle", type=int, default=12, help="honest runs before the first round, at most, until memory stands still")
     parser.add_argument("--pause", type=float, default=3.0, help="seconds after each run, in which what it left is forgotten")
     parser.add_argument("--rate", type=float, default=RATE, help=f"frames per second; {RATE} are wanted")
-    parser.add_argument("--quiet-wait", type=float, default=30.0,
-                        help="seconds to wait at most for an idle machine before each round")
-    parser.add_argument("--into", type=Path, metavar="FOLDER", help=f"write there, not to results/{NAME}")
-    parser.add_argument("--lab", default=TAG, help=f"tag of the lab and instance of the proxy (default: {TAG})")
+    experiment.add_run_options(parser, NAME, TAG)
     arguments = parser.parse_args(argv)
     if arguments.plant:  # they are made in the proxy's rigs, and hedges are counted in one of them
         arguments.hooks = [hook for hook in arguments.hooks if hook in BESIDE or (hook != "node" and arguments.plant != NO_HEDGES)]

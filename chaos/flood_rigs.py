@@ -27,6 +27,9 @@ LINKS = {"user-hr0": "hr0", "user-hr0p": "hr0p", "user-hr0c0": "hr0c0", "user-hr
 # What becomes of a flooded service, beside one whose leader stalls all the time, so that it lives by its hedges: its backends are silent,
 # take 800 ms, or refuse everything.
 BESIDE = {"beside-silent": 9001, "beside-slow": 9002, "beside-refusing": 9003}
+# What a flooded service's requests must meet there, and at least what share of them.
+SHOWN = {"beside-silent": ("that found the service's share full", 0.25), "beside-slow": ("that found the service's share full", 0.25),
+         "beside-refusing": ("that ended in a negative reply", 0.9)}
 ROWS = (*HOOKS, *LINKS, *BESIDE)
 BESIDE_RATE_PART = 5  # of the frames: each costs the backends' processors, which are this machine's, as much as the proxy's
 # The honest client and the servers have one CPU, the sender and what its frames set off the other.
@@ -39,18 +42,21 @@ _HONEST_RATE, _HONEST_SOCKETS = 1_000, 16
 _CONTROL_LINKS = ("fl0", "fl1")
 _SLOW = "800ms"
 _REFUSED = {"offset": 8, "bytes": "ee"}  # of a reply, which echoes its request
+_SPOOFED = "10.200.0.0/16"  # hr-flood's sources
 _STALLS = Stalls(first_after_s=0.1, every_s=0.25, for_s=0.04)
 
 
 @dataclasses.dataclass(frozen=True)
 class Flood:
-    """Where frames are let loose and what they are; `met` is how many of them the program has counted so far."""
+    """Where frames are let loose and what they are; `met` is how many of them the program has counted so far, `shown` how many of
+    them met what the row is about: those of a flooded service that found its share full, or ended in a negative reply."""
 
     host: Host
     interface: str
     destination_mac: str
     flags: list[str]
     met: Callable[[], int]
+    shown: Callable[[], int] | None = None
 
     def sender(self, rate: float, control_mac: str | None = None) -> BenchServer:
         """With `control_mac`, the same frames on a link without programs. An unprivileged sender's go there as spoofed ones, for no route
@@ -178,6 +184,8 @@ class BesideRig(ProxyRig):
     def up(self) -> Iterator["BesideRig"]:
         with contextlib.ExitStack() as stack:
             for host in self.lab.replicas:
+                # Answers to the addresses that no host has come back to the proxy.
+                host.run(["ip", "route", "add", _SPOOFED, "via", self.lab.client.ipv4])
                 stack.enter_context(silent_port(host, BESIDE["beside-silent"]))
                 for name, service in (("beside-slow", _SLOW), ("beside-refusing", "0")):
                     server = stack.enter_context(BenchServer(host, "hr-echo-server", [
@@ -204,7 +212,13 @@ class BesideRig(ProxyRig):
         payload = bytes(8) + bytes.fromhex(_REFUSED["bytes"]) + bytes(31)
         return Flood(self.lab.client, "hr0", mac_of(self.lab.client, "hr0"),
                      [f"--destination={VIP_RAW[0]}", f"--destination_port={BESIDE[hook]}", f"--payload={payload.hex()}",
-                      "--vary_bytes=8"], lambda: self.service_requests(hook))
+                      "--vary_bytes=8"], lambda: self.service_requests(hook), lambda: self._shown(hook))
+
+    def _shown(self, hook: str) -> int:
+        entry = next(each for each in self.product.status()["services"] if each["name"] == hook)
+        if hook == "beside-refusing":
+            return product.number(entry.get("nacked"))
+        return sum(product.number(entry.get("reasons", {}).get(name)) for name in ("service_share", "client_share"))
 
 
 class ClusterRig:

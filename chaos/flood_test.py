@@ -8,12 +8,14 @@ import pytest
 
 from chaos import flood, flood_rigs, plants
 
-_QUIET = {"n": 5000, "lost": 0, "wrong": 0, "p50_us": 70.0, "p99_us": 100.0, "rss_grown": 0.0, "maps_grown": 0.0, "hedges": 100}
+_QUIET = {"n": 5000, "lost": 0, "wrong": 0, "p50_us": 70.0, "p99_us": 100.0, "rss_grown": 0.0, "maps_grown": 0.0, "hedges": 100, "stalls": 20}
+_NOTHING: dict = {}
 
 
-def _rounds(count: int = 5, **changes) -> list[dict]:
-    attacked = {**_QUIET, "p99_us": 190.0, "sent": 600_000, "sent_per_s": 99_900.0, "met": 599_000, **changes}
-    return [{"quiet": _QUIET, "control": {**_QUIET, "p99_us": 150.0}, "flood": attacked}] * count
+def _rounds(count: int = 5, quiet: dict = _NOTHING, **changes) -> list[dict]:
+    """`changes` are under the flood."""
+    attacked = {**_QUIET, "p99_us": 190.0, "sent": 600_000, "sent_per_s": 99_900.0, "met": 599_000, "shown": 590_000, **changes}
+    return [{"quiet": {**_QUIET, **quiet}, "control": {**_QUIET, "p99_us": 150.0}, "flood": attacked}] * count
 
 
 def _missed(**changes) -> list[str]:
@@ -31,6 +33,10 @@ def test_what_is_good_enough_is_met():
     ({"met": 500_000}, "splitter: share of them that the program met"),
     ({"p99_us": 201.0}, "reply: honest clients' p99 / quiet"),
     ({"hedges": 40}, "beside-slow: honest hedges / quiet"),
+    ({"quiet": {"hedges": 0}, "hedges": 0}, "beside-slow: honest hedges of each stall, quiet"),
+    ({"stalls": 0}, "beside-silent: stalls in each run"),
+    ({"shown": 100_000}, "beside-silent: share of the frames that found the service's share full"),
+    ({"shown": 500_000}, "beside-refusing: share of the frames that ended in a negative reply"),
     ({"lost": 1}, "sink: honest requests lost"),
     ({"wrong": 1}, "reply: honest requests answered wrongly"),
     ({"rss_grown": 0.02}, "announce: resident memory changed by"),

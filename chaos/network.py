@@ -38,6 +38,8 @@ _FOLLOWED_S = 1.0  # wanted
 _PATIENCE_S = 5.0  # beyond it a change counts as not followed
 _REST_S = 0.5  # from a change that is followed to the next
 _WARM_UP_S = 2.0
+_SENT_SHARE = 0.98  # of what each client was to send
+_LOST_DIRECT_SHARE = 0.03  # at most; a direct client that gets no answers would excuse every loss
 _NAMES = ",".join(f"n{number}.{ORIGIN}" for number in range(NUMBERED_NAMES))
 
 
@@ -51,26 +53,14 @@ class Machine:
         self.up = {"eth0": True, "eth1": True}
         self.routed_by: str | None = None  # the interface of routes to the backends alone
         self.mtu = {"eth0": 1500, "eth1": 1500}
-        self._port = f"{lab.tag}e1"[-15:]
-        self._make_second()
+        lab.add_second_uplink(self.addresses["eth1"])
         self.host.sysctl("net.ipv4.conf.all.promote_secondaries", 1)  # as systemd sets it
-        # As on any host with two interfaces in one network: each speaks for its own address.
-        self.host.sysctl("net.ipv4.conf.all.arp_ignore", 1)
-        self.host.sysctl("net.ipv4.conf.all.arp_announce", 2)
         for replica in lab.replicas:  # a new MAC is announced, as a failover of routers does
             replica.sysctl("net.ipv4.conf.all.arp_notify", 1)
             replica.sysctl("net.ipv4.conf.eth0.arp_notify", 1)
 
     def _ip(self, *words: str, host: Host | None = None) -> None:
         (host or self.host).run(["ip", *" ".join(words).split()])
-
-    def _make_second(self) -> None:
-        self._ip(f"link add eth1 type veth peer name {self._port}")
-        self._ip(f"link set {self._port} netns {names.netns_name(self.lab.tag, names.SWITCH)}")
-        bridge = self.lab.switch(["ip", "-o", "link", "show", "type", "bridge"]).split(": ")[1]
-        self.lab.switch_ip("link", "set", self._port, "master", bridge, "up")
-        self._ip("link set eth1 up")
-        self._ip(f"addr add {self.addresses['eth1']}/24 dev eth1 metric 500")
 
     def uplink(self) -> str:
         """By which the kernel sends to the backends now."""
@@ -79,6 +69,15 @@ class Machine:
         return "eth0" if self.up["eth0"] else "eth1"
 
     # -- changes -----------------------------------------------------------------------------------------------
+
+    def change(self, kind: str) -> tuple[str, str]:
+        """The kind that was performed, and what was done. Without another uplink there is no other route."""
+        if kind == "route" and self.routed_by is None and not self.up[self._other()]:
+            kind = "uplink_again"
+        return kind, getattr(self, kind)()
+
+    def _other(self) -> str:
+        return "eth1" if self.uplink() == "eth0" else "eth0"
 
     def address(self) -> str:
         """The uplink in use gets another address, and loses the one that it had, as by DHCP."""
@@ -96,15 +95,12 @@ class Machine:
 
     def route(self) -> str:
         """A better route by the other uplink, as a VPN's, or its end."""
-        other = "eth1" if self.uplink() == "eth0" else "eth0"
         if self.routed_by is not None:
             self._unroute()
             return "the better route ends"
-        if not self.up[other]:
-            return self.uplink_again()
-        self.routed_by = other
+        self.routed_by = self._other()
         self._route()
-        return f"a better route by {other}"
+        return f"a better route by {self.routed_by}"
 
     def _route(self) -> None:
         for replica in self.lab.replicas:
@@ -131,7 +127,7 @@ class Machine:
             self.routed_by = None
         self._ip("link del eth1")
         self.mtu["eth1"] = 1500
-        self._make_second()
+        self.lab.add_second_uplink(self.addresses["eth1"])
         return "eth1 is deleted and made again"
 
     def mtu_of_uplink(self) -> str:
@@ -151,7 +147,7 @@ class Machine:
     # -- what status must say ----------------------------------------------------------------------------------
 
     def wrong(self, status: dict) -> str:
-        """What `status` says that is not so; empty: it is right."""
+        """What `status` says that is not so, or hr0 has not followed; empty: all is right."""
         service = status["services"][0]
         uplink = self.uplink()
         backends = {backend["uplink"] for backend in service["backends"]}
@@ -159,8 +155,12 @@ class Machine:
             return f"uplinks {sorted(backends)} instead of {uplink}"
         if service["source"] != self.addresses[uplink]:
             return f"source {service['source']} instead of {self.addresses[uplink]}"
-        others = [problem for problem in status["problems"] if not problem.startswith(("backend_", "service_"))]
-        return f"problems {others}" if others else ""
+        # What a change does to the requests under way.
+        others = [problem for problem in status["problems"] if problem.split(":")[0] not in ("backend_suspect", "backend_down")]
+        if others:
+            return f"problems {others}"
+        mtu = json.loads(self.host.run(["ip", "-json", "link", "show", "hr0"]).stdout)[0]["mtu"]
+        return f"MTU {mtu} of hr0 instead of {self.mtu[uplink]}" if mtu != self.mtu[uplink] else ""
 
     def kernel_agrees(self) -> bool:
         """The control of `wrong`: the kernel's own choice is what this object believes."""
@@ -173,7 +173,7 @@ class Machine:
 
 def wait_until_right(machine: Machine, status: Callable[[], dict], patience_s: float) -> tuple[float, str]:
     """How long it took, and what was still wrong when the patience ended."""
-    began = time.monotonic()
+    began, wrong = time.monotonic(), "no status"
     while True:
         with contextlib.suppress(KeyError, ValueError, RuntimeError):
             if not (wrong := machine.wrong(status())):
@@ -203,10 +203,12 @@ def lost_beyond(proxied: list[float], direct: list[float], changes_s: list[float
     return [early, *(max(0, within(proxied, k) - within(direct, k)) for k in range(len(changes_s)))]
 
 
-def row_of(sent: int, proxied: list[float], direct: list[float], each: list[dict], seed: int, settings: dict) -> dict:
+def row_of(sent: tuple[int, int], proxied: list[float], direct: list[float], each: list[dict], seed: int, settings: dict) -> dict:
+    """`sent` is of the proxy's client and of the direct one."""
     beyond = lost_beyond(proxied, direct, [change["at_s"] for change in each])
-    return {"changes": len(each), "kinds": len({change["kind"] for change in each}), "seed": seed, "sent": sent,
-            "lost": len(proxied), "lost_direct": len(direct), "lost_beyond": sum(beyond),
+    return {"changes": len(each), "kinds": len({change["kind"] for change in each}), "seed": seed, "sent": sent[0],
+            "sent_direct": sent[1], "sent_share": min(sent) / (RATE * settings["seconds"]), "lost": len(proxied), "lost_direct": len(direct),
+            "lost_direct_share": len(direct) / sent[1], "lost_beyond": sum(beyond),
             "wrong": sum(change["wrong"] != "" for change in each), "disagreed": sum(not change["agreed"] for change in each),
             "late": sum(change["took_s"] > _FOLLOWED_S for change in each),
             "followed_s": max(change["took_s"] for change in each), "config_hash": config_hash(settings)}
@@ -216,7 +218,8 @@ def must_show(row: dict, wanted: int, quick: bool = False) -> list[Check]:
     """How late is judged on an idle machine only: a command that asks for `status` takes a part of a second on a busy one."""
     late = [] if quick else [at_most("changes that were followed after a second or later", row["late"], 0)]
     return [at_least("changes", row["changes"], wanted), at_least("kinds of change", row["kinds"], min(wanted, len(Machine.KINDS))),
-            at_least("requests", row["sent"], 1),
+            at_least("requests of each client, of those that it was to send", row["sent_share"], _SENT_SHARE),
+            at_most("share of the direct client's requests that were lost", row["lost_direct_share"], _LOST_DIRECT_SHARE),
             at_most("requests lost beyond those of the direct client", row["lost_beyond"], 0),
             at_most("changes after which status was wrong", row["wrong"], 0),
             at_most("changes that the kernel understood in another way", row["disagreed"], 0), *late]
@@ -243,19 +246,22 @@ def _load(host: Host, target: str, seconds: float, folder: Path, name: str) -> t
     return child, time.monotonic()
 
 
-def _changes(machine: Machine, arguments: argparse.Namespace, status: Callable[[], dict]) -> list[dict]:
+def _changes(machine: Machine, arguments: argparse.Namespace, status: Callable[[], dict], loads: dict[str, subprocess.Popen]) -> list[dict]:
     kinds = list(Machine.KINDS) * (arguments.changes // len(Machine.KINDS) + 1)
     kinds = kinds[:arguments.changes]
     machine.rng.shuffle(kinds)
     each = []
     for number, kind in enumerate(kinds, 1):
         at = time.monotonic()
-        what = getattr(machine, kind)()
+        kind, what = machine.change(kind)
         took_s, wrong = wait_until_right(machine, status, 0.5 if arguments.plant else _PATIENCE_S)
         each.append({"kind": kind, "what": what, "at_s": at, "took_s": round(took_s, 3), "wrong": wrong,
                      "agreed": machine.kernel_agrees()})
         print(f"  {number}/{len(kinds)} {what}: {wrong or f'followed after {took_s * 1000:.0f} ms'}", flush=True)
         time.sleep(_REST_S)
+        for name, load in loads.items():
+            if load.poll() is not None:
+                raise RuntimeError(f"the load {name} ended with {load.returncode} before change {number} was over")
     return each
 
 
@@ -279,7 +285,8 @@ def measure(lab: Lab, arguments: argparse.Namespace, results: Results) -> tuple[
             if arguments.plant == BLIND:
                 os.kill(pid, signal.SIGSTOP)
             try:
-                each = _changes(machine, arguments, (lambda: known) if arguments.plant == BLIND else proxy.status)
+                each = _changes(machine, arguments, (lambda: known) if arguments.plant == BLIND else proxy.status,
+                                {name: load for name, (load, _) in loads.items()})
             finally:
                 if arguments.plant == BLIND:
                     os.kill(pid, signal.SIGCONT)
@@ -288,9 +295,9 @@ def measure(lab: Lab, arguments: argparse.Namespace, results: Results) -> tuple[
                     raise RuntimeError(f"the load {name} ended with {load.returncode}: {(folder / f'{name}.log').read_text()[-500:]}")
             last = proxy.status()
     sent, proxied = lost_at(folder / "proxy.csv", loads["proxy"][1])
-    _, direct = lost_at(folder / "direct.csv", loads["direct"][1])
-    settings = {"service": rig.service, "rate": RATE, "changes": arguments.changes}
-    row = row_of(sent, proxied, direct, each, arguments.seed, settings)
+    sent_direct, direct = lost_at(folder / "direct.csv", loads["direct"][1])
+    settings = {"service": rig.service, "rate": RATE, "changes": arguments.changes, "seconds": seconds}
+    row = row_of((sent, sent_direct), proxied, direct, each, arguments.seed, settings)
     row["moves"] = int(last["network"]["moves"])
     results.write_raw("network", {**row, "each": each, "lost_at_s": proxied, "lost_direct_at_s": direct, "status": last,
                                   "reports": {name: json.loads((folder / f"{name}.json").read_text(encoding="ascii"))["summary"]
@@ -304,9 +311,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="does not wait for an idle machine, nor judge how late a change is followed")
     parser.add_argument("--seed", type=int, default=None, help="of the changes; drawn and printed when not given")
     parser.add_argument("--plant", choices=(BLIND,), help="a mistake on purpose, which the checks must find")
-    parser.add_argument("--quiet-wait", type=float, default=30.0, help="seconds to wait at most for an idle machine before it begins")
-    parser.add_argument("--into", type=Path, metavar="FOLDER", help=f"write there, not to results/{NAME}")
-    parser.add_argument("--lab", default=TAG, help=f"tag of the lab and instance of the proxy (default: {TAG})")
+    experiment.add_run_options(parser, NAME, TAG)
     arguments = parser.parse_args(argv)
     if not 0 < arguments.changes <= 1000:
         parser.error("--changes must be 1 to 1000")

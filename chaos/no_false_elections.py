@@ -158,10 +158,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=WANTED_SECONDS, help=f"of load; {WANTED_SECONDS} are wanted")
     parser.add_argument("--mode", type=experiment.some_of(MODES), default=["memory"], help="memory, disk, or both")
     parser.add_argument("--replicas", type=int, choices=(3, 5, 7), default=3)
-    parser.add_argument("--quiet-wait", type=float, default=30.0,
-                        help="seconds to wait at most for an idle machine before it begins")
-    parser.add_argument("--into", type=Path, metavar="FOLDER", help=f"write there, not to results/{NAME}")
-    parser.add_argument("--lab", default=TAG, help=f"tag of the lab and instance of the proxy (default: {TAG})")
+    experiment.add_run_options(parser, NAME, TAG)
     arguments = parser.parse_args(argv)
     # The load bounds itself to 10 minutes, a busy process to MAX_SECONDS.
     if not 0 < arguments.seconds <= min(600, MAX_SECONDS - _LEFT_OVER_S):

@@ -15,7 +15,6 @@ import json
 import secrets
 import sys
 import time
-from pathlib import Path
 
 from bench import cpu_time, experiment
 from bench.manifest import config_hash, manifest
@@ -153,9 +152,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--changes", type=int, default=WANTED_CHANGES, help=f"of all keys; {WANTED_CHANGES} are wanted")
     parser.add_argument("--mode", type=experiment.some_of(MODES), default=["memory"], help="memory, disk, or both")
     parser.add_argument("--plant", choices=(CUT_OFF,), help="a mistake on purpose, which the checks must find")
-    parser.add_argument("--quiet-wait", type=float, default=30.0, help="seconds to wait at most for an idle machine before it begins")
-    parser.add_argument("--into", type=Path, metavar="FOLDER", help=f"write there, not to results/{NAME}")
-    parser.add_argument("--lab", default=TAG, help=f"tag of the lab and instance of the proxy (default: {TAG})")
+    experiment.add_run_options(parser, NAME, TAG)
     arguments = parser.parse_args(argv)
     if not 0 < arguments.changes <= 100:
         parser.error("--changes must be 1 to 100")

@@ -17,7 +17,6 @@ import random
 import signal
 import sys
 import time
-from pathlib import Path
 
 import yaml
 
@@ -196,10 +195,7 @@ def measure(lab: Lab, arguments: argparse.Namespace, results: Results) -> tuple[
 def parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="chaos upgrade", description=__doc__)
     parser.add_argument("--events", type=int, default=WANTED_EVENTS, help=f"successions; {WANTED_EVENTS} are wanted")
-    parser.add_argument("--quiet-wait", type=float, default=30.0,
-                        help="seconds to wait at most for an idle machine before each phase")
-    parser.add_argument("--into", type=Path, metavar="FOLDER", help=f"write there, not to results/{NAME}")
-    parser.add_argument("--lab", default=TAG, help=f"tag of the lab and instance of the proxy (default: {TAG})")
+    experiment.add_run_options(parser, NAME, TAG)
     arguments = parser.parse_args(argv)
     if not 0 < arguments.events <= 100:
         parser.error("--events must be 1 to 100")

@@ -3,7 +3,7 @@
 # Finds the system's libraries once and gives each a name that is the same on every supported distribution
 # (Debian 12, Debian 13, Ubuntu 24.04), because their own CMake files differ in targets and completeness.
 # Component folders put these names into DEPS:
-#   hedgerow::bpf hedgerow::yaml hedgerow::prometheus hedgerow::protobuf hedgerow::grpc hedgerow::fuse hedgerow::microhttpd hedgerow::crypto
+#   hedgerow::bpf hedgerow::yaml hedgerow::prometheus hedgerow::protobuf hedgerow::grpc hedgerow::fuse hedgerow::microhttpd hedgerow::openssl
 # and use absl::* (absl::status, absl::strings, ...), GTest::gtest, GTest::gmock, benchmark::benchmark and ZLIB::ZLIB
 # as they are.
 
@@ -16,7 +16,7 @@ find_package(benchmark CONFIG REQUIRED)
 find_package(yaml-cpp CONFIG REQUIRED)
 find_package(ZLIB REQUIRED)
 # gRPC's own TLS library, for reading certificates before gRPC gets them.
-find_package(OpenSSL 3.0 REQUIRED COMPONENTS Crypto)
+find_package(OpenSSL 3.0 REQUIRED COMPONENTS SSL Crypto)
 
 function(hedgerow_alias alias)
   add_library(${alias}_alias INTERFACE)
@@ -47,7 +47,7 @@ hedgerow_alias(hedgerow_bpf PkgConfig::libbpf)
 hedgerow_alias(hedgerow_protobuf protobuf::libprotobuf)
 hedgerow_alias(hedgerow_prometheus PkgConfig::prometheus_core)
 hedgerow_alias(hedgerow_microhttpd PkgConfig::microhttpd)
-hedgerow_alias(hedgerow_crypto OpenSSL::Crypto)
+hedgerow_alias(hedgerow_openssl OpenSSL::SSL OpenSSL::Crypto)
 hedgerow_alias(hedgerow_fuse PkgConfig::fuse3)
 if(TARGET yaml-cpp::yaml-cpp)
   hedgerow_alias(hedgerow_yaml yaml-cpp::yaml-cpp)

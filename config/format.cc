@@ -31,9 +31,9 @@ bool IsInterface(absl::string_view text) {
          });
 }
 
-std::optional<std::string> CanonicalIp(absl::string_view text) {
+std::optional<std::string> CanonicalIp(absl::string_view text, bool loopback) {
   const auto address = net::IpAddress::Parse(text);
-  if (!address.ok() || !WhyNotUnicast(*address).empty()) return std::nullopt;
+  if (!address.ok() || (!WhyNotUnicast(*address).empty() && !(loopback && address->is_loopback()))) return std::nullopt;
   return address->ToString();
 }
 
@@ -82,7 +82,8 @@ std::optional<std::string> Canonical(Format format, absl::string_view text) {
   const auto as_it_is = [text](bool fits) { return fits ? std::optional(std::string(text)) : std::nullopt; };
   switch (format) {
     case FORMAT_IP:
-      return CanonicalIp(text);
+    case FORMAT_SERVER:
+      return CanonicalIp(text, /*loopback=*/format == FORMAT_SERVER);
     case FORMAT_LISTEN:
       return CanonicalListen(text);
     case FORMAT_INSTANCE:
@@ -116,7 +117,7 @@ std::optional<std::string> Canonical(Format format, absl::string_view text) {
 }
 
 std::string WhyRefused(Format format, absl::string_view text) {
-  if (format == FORMAT_IP) {
+  if (format == FORMAT_IP || format == FORMAT_SERVER) {
     const auto address = net::IpAddress::Parse(text);
     return address.ok() ? absl::StrCat("this is ", WhyNotUnicast(*address)) : "";
   }

@@ -119,6 +119,7 @@ std::string StringExpectation(Format format) {
       {FORMAT_NAME, "a name of 1 to 31 of the characters a-z, 0-9 and -, not starting with -"},
       {FORMAT_INTERFACE, "an interface name of 1 to 13 letters, digits, - or _, starting with a letter"},
       {FORMAT_IP, "an IPv4 or IPv6 unicast address, such as 10.77.0.11 or fd77::b"},
+      {FORMAT_SERVER, "an IPv4 or IPv6 unicast address, such as 10.77.0.11 or fd77::b, or a loopback address of this host"},
       {FORMAT_SOCKET, absl::StrCat("an absolute path of at most ", kMaxSocketPathBytes, " bytes")},
       {FORMAT_LISTEN,
        "a loopback address and port such as 127.0.0.1:9464 or [::1]:9464, or \"\" for none"},

@@ -34,22 +34,11 @@ def make_base(kernel: Kernel, build_dir: Path, into: Path, with_bugs: bool = Fal
     """What all seeds share."""
     node = build_dir / "bin" / (NODE_WITH_BUGS if with_bugs else NODE)
     programs = {name: build_dir / "bin" / name for name in _PROGRAMS} | {NODE: node}
-    if missing := [path.name for path in programs.values() if not path.exists()]:
-        raise Broken(f"{', '.join(missing)}: not built (./dev build)")
-    tools = {image.host_program(name) for name in _TOOLS}
     with tempfile.TemporaryDirectory(prefix="hedgerow-dst-") as scratch:
         root = Path(scratch)
-        image.make_folders(root)
-        image.copy_files(tools | image.libraries_of(tools | set(programs.values())), root)
-        image.put_modules(kernel, root, _MODULES)
-        image.finish_system(root)
-        for name, program in programs.items():
-            subprocess.run(["strip", "-o", root / "usr/bin" / name, program], check=True)
+        image.make_small_system(kernel, programs, _TOOLS, _MODULES, root)
         (root / "dst").mkdir()
         shutil.copyfile(build_dir / "bpf" / "node_pass.bpf.o", root / "dst/node_pass.bpf.o")
-        # The lane's first process wants to know where the project is; here is none.
-        (root / "hedgerow").mkdir()
-        (root / "hedgerow/.built_at").write_text("/hedgerow\n", encoding="ascii")
         with (into / "base.cpio").open("wb") as out:
             image.archive_of(root, out)
     return into / "base.cpio"

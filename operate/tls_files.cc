@@ -8,12 +8,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <ctime>
 #include <utility>
 
 #include <openssl/asn1.h>
 #include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
+#include <openssl/ssl.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
 
@@ -21,6 +23,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 
 namespace hedgerow::operate {
 namespace {
@@ -38,6 +41,7 @@ struct Freer {
 using Bio = std::unique_ptr<BIO, Freer<BIO_free>>;
 using Certificate = std::unique_ptr<X509, Freer<X509_free>>;
 using PrivateKey = std::unique_ptr<EVP_PKEY, Freer<EVP_PKEY_free>>;
+using Context = std::unique_ptr<SSL_CTX, Freer<SSL_CTX_free>>;
 using Names = std::unique_ptr<GENERAL_NAMES, Freer<GENERAL_NAMES_free>>;
 using Time = std::unique_ptr<ASN1_TIME, Freer<ASN1_TIME_free>>;
 
@@ -69,23 +73,39 @@ absl::StatusOr<std::string> ReadText(const std::string& path, bool secret, Reade
   return text;
 }
 
-// OpenSSL keeps its errors for the thread until they are taken.
-template <typename Read>
-auto ReadPem(const std::string& text, Read read) {
+// Each one in the file, in this order. `of`: "" or " of an authority", for an error.
+absl::StatusOr<std::vector<Certificate>> CertificatesIn(const std::string& path, const std::string& text, absl::string_view of) {
+  std::vector<Certificate> all;
   const Bio bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
-  auto object = read(bio.get());
+  while (Certificate next{PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr)}) all.push_back(std::move(next));
   ERR_clear_error();
-  return object;
-}
-
-Certificate FirstCertificate(const std::string& text) {
-  return ReadPem(text, [](BIO* bio) { return Certificate(PEM_read_bio_X509(bio, nullptr, nullptr, nullptr)); });
+  if (all.empty()) return Refused(path, absl::StrCat("holds no certificate", of, ", expected PEM: -----BEGIN CERTIFICATE-----"));
+  // Of each certificate its first and its last line end alike.
+  const std::vector<absl::string_view> parts = absl::StrSplit(text, "CERTIFICATE-----");
+  if (parts.size() == 2 * all.size() + 1) return all;
+  return Refused(path, absl::StrCat("holds a certificate that cannot be read, after ", all.size(),
+                                    " that can: mend it, or remove what is left of it"));
 }
 
 // A pass phrase would be asked for on the terminal.
 PrivateKey KeyIn(const std::string& text) {
   const auto no_pass_phrase = [](char*, int, int, void*) { return -1; };
-  return ReadPem(text, [&](BIO* bio) { return PrivateKey(PEM_read_bio_PrivateKey(bio, nullptr, no_pass_phrase, nullptr)); });
+  const Bio bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
+  PrivateKey key(PEM_read_bio_PrivateKey(bio.get(), nullptr, no_pass_phrase, nullptr));
+  ERR_clear_error();
+  return key;
+}
+
+// What OpenSSL has against serving with them, such as a key that is too short; empty: nothing.
+std::string WhyNotServed(const std::vector<Certificate>& chain, EVP_PKEY* key) {
+  const Context context(SSL_CTX_new(TLS_method()));
+  bool takes = context != nullptr && SSL_CTX_use_certificate(context.get(), chain[0].get()) == 1;
+  for (size_t i = 1; i < chain.size(); ++i) takes = takes && SSL_CTX_add1_chain_cert(context.get(), chain[i].get()) == 1;
+  takes = takes && SSL_CTX_use_PrivateKey(context.get(), key) == 1;
+  const char* const reason = ERR_reason_error_string(ERR_peek_last_error());
+  ERR_clear_error();
+  if (takes) return "";
+  return reason != nullptr ? reason : "for an unknown reason";
 }
 
 std::vector<std::string> NamesOf(X509* certificate) {
@@ -120,40 +140,58 @@ std::string CertificateEndText(int64_t not_after_s, int64_t now_s) {
   constexpr int64_t kWarning_s = 7 * kDay_s;
   const int64_t left_s = not_after_s - now_s;
   if (left_s >= kWarning_s) return "";
-  return left_s <= 0 ? "has ended" : absl::StrCat("ends in ", left_s / kDay_s, " days");
+  if (left_s <= 0) return "has ended";
+  if (left_s < kDay_s) return "ends in less than a day";
+  return absl::StrCat("ends in ", left_s / kDay_s, left_s < 2 * kDay_s ? " day" : " days");
 }
 
-absl::StatusOr<TlsMaterial> ReadTlsMaterial(const TlsPaths& paths, Reader reader) {
+absl::StatusOr<TlsMaterial> ReadTlsMaterial(const TlsPaths& paths, absl::string_view name, Reader reader) {
   absl::StatusOr<std::string> certificate = ReadText(paths.certificate, false, reader);
   if (!certificate.ok()) return certificate.status();
   absl::StatusOr<std::string> key = ReadText(paths.key, true, reader);
   if (!key.ok()) return key.status();
   absl::StatusOr<std::string> authority = ReadText(paths.authority, false, reader);
   if (!authority.ok()) return authority.status();
-  const Certificate own = FirstCertificate(*certificate);
-  if (own == nullptr) return Refused(paths.certificate, "holds no certificate, expected PEM: -----BEGIN CERTIFICATE-----");
-  if (FirstCertificate(*authority) == nullptr) {
-    return Refused(paths.authority, "holds no certificate of an authority, expected PEM: -----BEGIN CERTIFICATE-----");
-  }
+  const absl::StatusOr<std::vector<Certificate>> chain = CertificatesIn(paths.certificate, *certificate, "");
+  if (!chain.ok()) return chain.status();
+  const absl::StatusOr<std::vector<Certificate>> authorities = CertificatesIn(paths.authority, *authority, " of an authority");
+  if (!authorities.ok()) return authorities.status();
+  X509* const own = chain->front().get();
   const PrivateKey secret = KeyIn(*key);
   if (secret == nullptr) {
     return Refused(paths.key, "holds no private key that can be used, expected PEM without a pass phrase: -----BEGIN PRIVATE KEY-----");
   }
-  const bool fits = X509_check_private_key(own.get(), secret.get()) == 1;
+  const bool fits = X509_check_private_key(own, secret.get()) == 1;
   ERR_clear_error();
   if (!fits) {
     return Refused(paths.key, absl::StrCat("is not the key of the certificate in ", paths.certificate,
                                            ": put both files of one certificate there"));
   }
-  return TlsMaterial{.certificate = *std::move(certificate),
-                     .key = *std::move(key),
-                     .authority = *std::move(authority),
-                     .names = NamesOf(own.get()),
-                     .not_after_s = UnixTime(X509_get0_notAfter(own.get()))};
+  if (const std::string why = WhyNotServed(*chain, secret.get()); !why.empty())
+    return Refused(paths.certificate, absl::StrCat("cannot be used for TLS: ", why));
+  TlsMaterial material{.certificate = *std::move(certificate),
+                       .key = *std::move(key),
+                       .authority = *std::move(authority),
+                       .names = NamesOf(own),
+                       .not_after_s = UnixTime(X509_get0_notAfter(own))};
+  if (material.IsFor(name)) return material;
+  return Refused(paths.certificate,
+                 absl::StrCat("is for another name: got a certificate for ", material.NamesText(), ", expected one for ", name,
+                              ": have it signed with this subjectAltName (DNS), or say in `peer_tls.name` how members are named"));
 }
 
-TlsFiles::TlsFiles(TlsPaths paths, TlsMaterial first)
-    : paths_(std::move(paths)), current_(std::make_shared<const TlsMaterial>(std::move(first))) {}
+TlsFiles::TlsFiles(TlsPaths paths, std::string name, TlsMaterial first, absl::Duration period)
+    : paths_(std::move(paths)),
+      name_(std::move(name)),
+      current_(std::make_shared<const TlsMaterial>(std::move(first))),
+      reader_([this, period] {
+        while (!stopped_.WaitForNotificationWithTimeout(period)) Get();
+      }) {}
+
+TlsFiles::~TlsFiles() {
+  stopped_.Notify();
+  reader_.join();
+}
 
 TlsFiles::Versions TlsFiles::Look() const {
   const auto look = [](const std::string& path) {
@@ -170,13 +208,16 @@ std::shared_ptr<const TlsMaterial> TlsFiles::Get() {
   absl::MutexLock reading(&reading_);
   // What changes while they are read is another version, and read the next time.
   const Versions there = Look();
-  if (there == seen_) return current();
-  seen_ = there;
-  absl::StatusOr<TlsMaterial> read = ReadTlsMaterial(paths_, Reader::kServes);
+  if (there == in_use_) return current();
+  absl::StatusOr<TlsMaterial> read = ReadTlsMaterial(paths_, name_, Reader::kServes);
   absl::MutexLock lock(&mutex_);
-  status_ = read.status();
   const bool same = read.ok() && read->certificate == current_->certificate && read->key == current_->key &&
                     read->authority == current_->authority;
+  if (read.ok() && !same && read->not_after_s <= time(nullptr))
+    read = Refused(paths_.certificate, "holds a certificate that has ended: put the next one and its key into their files");
+  status_ = read.status();
+  // Also what is refused is read the next time: a disk may have failed for a moment.
+  in_use_ = read.ok() ? std::optional(there) : std::nullopt;
   if (read.ok() && !same) {
     current_ = std::make_shared<const TlsMaterial>(*std::move(read));
     ++reloads_;
@@ -192,6 +233,17 @@ std::shared_ptr<const TlsMaterial> TlsFiles::current() const {
 absl::Status TlsFiles::status() const {
   absl::MutexLock lock(&mutex_);
   return status_;
+}
+
+std::string TlsFiles::Problem(int64_t now_s) const {
+  absl::MutexLock lock(&mutex_);
+  std::vector<std::string> problems;
+  if (!status_.ok()) problems.push_back(absl::StrCat("the former certificates are in use, because ", status_.message()));
+  if (const std::string end = CertificateEndText(current_->not_after_s, now_s); !end.empty()) {
+    problems.push_back(absl::StrCat("the certificate that is in use ", end, ": put the next one and its key into ", paths_.certificate, " and ",
+                                    paths_.key, ", or no peer will take it"));
+  }
+  return absl::StrJoin(problems, "; ");
 }
 
 uint64_t TlsFiles::reloads() const {

@@ -15,6 +15,7 @@
 #include <openssl/ec.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
+#include <openssl/rsa.h>
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
 
@@ -38,8 +39,13 @@ class TestAuthority {
   }
   std::string Pem() const { return PemOf(own_.get()); }
   // For one DNS name; ends in so many seconds.
-  TestCertificate Sign(const std::string& dns_name, long ends_s = 3600) const {
-    const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key(EVP_EC_gen("P-256"), EVP_PKEY_free);
+  TestCertificate Sign(const std::string& dns_name, long ends_s = 3600) const { return Sign(EVP_EC_gen("P-256"), dns_name, ends_s); }
+  // With a key that TLS refuses.
+  TestCertificate SignShort(const std::string& dns_name) const { return Sign(EVP_RSA_gen(512), dns_name, 3600); }
+
+ private:
+  TestCertificate Sign(EVP_PKEY* own, const std::string& dns_name, long ends_s) const {
+    const std::unique_ptr<EVP_PKEY, decltype(&EVP_PKEY_free)> key(own, EVP_PKEY_free);
     const std::unique_ptr<X509, decltype(&X509_free)> signed_for(X509_new(), X509_free);
     Fill(signed_for.get(), "a node", key.get(), ends_s);
     Extend(signed_for.get(), NID_subject_alt_name, absl::StrCat("DNS:", dns_name));
@@ -48,8 +54,6 @@ class TestAuthority {
     PEM_write_bio_PrivateKey(out.get(), key.get(), nullptr, nullptr, 0, nullptr, nullptr);
     return {.certificate = PemOf(signed_for.get()), .key = TextOf(out.get())};
   }
-
- private:
   void Fill(X509* certificate, const std::string& name, EVP_PKEY* key, long ends_s) const {
     static long serial = 1;
     X509_set_version(certificate, 2);

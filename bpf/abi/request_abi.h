@@ -384,7 +384,8 @@ struct hr_wheel {
   __u64 shortest_delay_ns; /* of all services now; written by the daemon where delays are adaptive, 0 = as loaded */
   __u64 hedge_until_ns; /* the daemon's sign of life: past this time nothing new is hedged; 0 = for ever */
   __u64 test_ahead_ns;  /* with test_clock: how far the programs' time is ahead of the kernel's */
-  __u64 read_pad2[4];
+  __u64 backends_here;  /* not 0: a backend is on this host, and its answers come by lo. Written by the daemon */
+  __u64 read_pad2[3];
 
   __u64 held;          /* requests in the wheel, and their parked copies */
   __u32 requests_made; /* high-water mark of `requests` */

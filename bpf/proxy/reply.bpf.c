@@ -449,11 +449,14 @@ HR_INLINE int hr_handle_layer4(struct __sk_buff *skb, struct hr_packet *packet, 
 
 /*
  * The loopback interface is where this host's kernel reports "host unreachable" when the neighbour entry of a backend, or of its
- * gateway, fails while a packet of ours waits for it. Only ICMP is looked at there.
+ * gateway, fails while a packet of ours waits for it; and where a backend on this host answers. Without such a backend only ICMP is
+ * looked at there.
  */
-HR_INLINE int hr_is_own_error(struct __sk_buff *skb) {
+HR_INLINE int hr_is_for_us(struct __sk_buff *skb) {
+  struct hr_wheel *wheel = hr_the_wheel();
   __u8 protocol;
 
+  if (wheel && READ_ONCE(wheel->backends_here)) return 1;
   if (skb->protocol == bpf_htons(ETH_P_IP))
     return !bpf_skb_load_bytes(skb, ETH_HLEN + HR_IPV4_PROTOCOL, &protocol, 1) && protocol == IPPROTO_ICMP;
   return skb->protocol == bpf_htons(ETH_P_IPV6) && !bpf_skb_load_bytes(skb, ETH_HLEN + HR_IPV6_NEXT_HEADER, &protocol, 1) &&
@@ -466,7 +469,7 @@ int hr_reply(struct __sk_buff *skb) {
   struct hr_reply reply = {};
   int verdict;
 
-  if (skb->ifindex == HR_LOOPBACK_IFINDEX && !hr_is_own_error(skb)) return TC_ACT_UNSPEC;
+  if (skb->ifindex == HR_LOOPBACK_IFINDEX && !hr_is_for_us(skb)) return TC_ACT_UNSPEC;
   /* Another VLAN's frame, its tag taken off by the device, is not this interface's. VLAN 0 is a priority, no VLAN. */
   if (skb->vlan_present && (skb->vlan_tci & HR_VLAN_ID)) return TC_ACT_UNSPEC;
   if (hr_parse(skb, &packet)) return TC_ACT_UNSPEC;

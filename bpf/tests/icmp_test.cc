@@ -175,6 +175,20 @@ TEST_F(IcmpTest, OtherPacketsOfTheLoopbackInterfaceStayUntouched) {
   EXPECT_EQ(StateOf(FindDns(1)), HR_STATE_PENDING);
 }
 
+TEST_F(IcmpTest, ABackendOnThisHostAnswersByTheLoopbackInterface) {
+  DataPlaneSpec here = plane().spec();
+  for (ServiceSpec& service : here.services)
+    for (BackendSpec& backend : service.backends) backend.uplink_ifindex = net::kLoopbackIfindex;
+  ASSERT_TRUE(plane().config().MoveBackends(here, static_cast<int64_t>(NowNs())).ok());
+  Split(DnsRequest4(1));
+  const RunResult won = Reply(DnsReply4(1, kA4), {.ifindex = net::kLoopbackIfindex});
+  EXPECT_EQ(won.verdict, kRedirected);
+  EXPECT_EQ(Read(won.packet).source, kDns4);
+  EXPECT_THAT(won.changes, testing::Contains(Pair("dns4.won_by_first", 1)));
+  const Bytes direct = PacketBuilder(kA4, kClient4).Udp(53, 40001, DnsQuery(1, "www.example.org")).Build();
+  EXPECT_EQ(Reply(direct, {.ifindex = net::kLoopbackIfindex}).packet, direct) << "another socket's";
+}
+
 // After the deadline nothing is tried any more: the error is what is known, and goes to the client unless an answer may come.
 TEST_F(IcmpTest, AnErrorAfterTheDeadlineGoesToTheClientWhenNoBackendIsLeftToAnswer) {
   Split(DnsRequest4(1));

@@ -142,7 +142,8 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   absl::Status counted = (*identity)->CountStart((*storage)->copy_id(), config.admin_socket);
   if (!counted.ok()) return counted;
   const storage::RecoveryGeneration& generation = (*storage)->generation();
-  config.cluster_keys = wire::DeriveClusterKeys(config.cluster_keys, generation.epoch, generation.nonce);
+  const wire::KeyRing configured_keys = config.cluster_keys;
+  config.cluster_keys = wire::DeriveClusterKeys(configured_keys, generation.epoch, generation.nonce);
   config.cluster_epoch = generation.epoch;
   config.recovery_nonce = generation.nonce;
   absl::StatusOr<std::unique_ptr<UdpSocket>> peers =
@@ -160,6 +161,7 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   auto node = std::unique_ptr<Node>(new Node(std::move(config), *std::move(storage), *std::move(identity),
                                              std::move(state), *std::move(peers), *std::move(clients),
                                              std::move(sources), *std::move(memcached), incarnation, *std::move(offloads)));
+  node->configured_cluster_keys_ = configured_keys;
   if (absl::Status members =
           node->config_.CheckMembers(node->storage_->began_with(), node->replica_.raft().configuration());
       !members.ok())

@@ -154,14 +154,13 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
 
   // node_key_change.cc. What a member has told of its keys counts this long.
   static constexpr uint64_t kKeysFresh_ns = 3'000'000'000;
-  // What the key files hold. Not there: of no file, so it stays.
-  struct NewKeys {
-    std::optional<wire::KeyRing> cluster{};
-    std::optional<wire::KeyRing> announce{};
+  // As the configuration and its key files have them: `nodes.cluster` before it is derived for the recovery generation.
+  struct ConfiguredKeys {
+    NodeKeys nodes{};
     std::vector<NamedClientConfig> clients{};
   };
   static std::vector<NamedClient> NamedClientsOf(const NodeConfig& config);
-  absl::StatusOr<KeysStatus> ChangeKeys(const NewKeys& keys, bool force);
+  absl::StatusOr<KeysStatus> ChangeKeys(const ConfiguredKeys& keys, bool force);
   std::vector<MemberKeys> KeysOfMembers() const;
   KeysStatus KeysNow() const;
   void FollowKeys();
@@ -192,6 +191,8 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   raft::MembershipAnswer membership_answer_;  // the last
   // What the memcached front end goes by: how many members, and the version of the settings.
   std::optional<std::pair<size_t, uint64_t>> followed_settings_;
+  wire::KeyRing configured_cluster_keys_;  // config_.cluster_keys are derived from them
+  absl::Mutex reloading_keys_;             // one reload at a time: a later one reads later files
   uint64_t asked_for_keys_ns_ = 0;
   uint64_t key_changes_ = 0;
   raft::TermLimit term_limit_;

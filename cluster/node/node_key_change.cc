@@ -33,16 +33,21 @@ std::vector<NamedClient> Node::NamedClientsOf(const NodeConfig& config) {
 
 // The files are read on the caller's thread: a disk may be slow.
 absl::StatusOr<KeysStatus> Node::ReloadKeys(bool force) {
-  if (config_.cluster_key_file.empty() && config_.announce_key_file.empty() && config_.named_clients.empty()) {
+  const absl::Status late = absl::DeadlineExceededError("the node's loop did not answer within 2 s");
+  const absl::MutexLock one_at_a_time(&reloading_keys_);
+  std::optional<ConfiguredKeys> keys = Ask<ConfiguredKeys>([this] {
+    return ConfiguredKeys{.nodes = {.cluster = configured_cluster_keys_, .announce = config_.announce_keys}, .clients = config_.named_clients};
+  });
+  if (!keys.has_value()) return late;
+  if (config_.cluster_key_file.empty() && config_.announce_key_file.empty() && keys->clients.empty()) {
     return absl::FailedPreconditionError(
         "the keys stand in this node's configuration: to change them while it runs, move them to files (cluster_key_file, "
         "announce_key_file) and start it once more");
   }
-  NewKeys keys{.clients = config_.named_clients};
   std::vector<std::pair<std::string, std::function<void(const wire::KeyRing&)>>> files = {
-      {config_.cluster_key_file, [&keys](const wire::KeyRing& ring) { keys.cluster = ring; }},
-      {config_.announce_key_file, [&keys](const wire::KeyRing& ring) { keys.announce = ring; }}};
-  for (NamedClientConfig& client : keys.clients)
+      {config_.cluster_key_file, [&keys](const wire::KeyRing& ring) { keys->nodes.cluster = ring; }},
+      {config_.announce_key_file, [&keys](const wire::KeyRing& ring) { keys->nodes.announce = ring; }}};
+  for (NamedClientConfig& client : keys->clients)
     files.emplace_back(client.key_file, [&client](const wire::KeyRing& ring) { client.keys = ring; });
   for (const auto& [path, take] : files) {
     if (path.empty()) continue;
@@ -50,39 +55,34 @@ absl::StatusOr<KeysStatus> Node::ReloadKeys(bool force) {
     if (!read.ok()) return read.status();
     take(*read);
   }
-  if (keys.cluster.has_value()) {
-    if (const std::string why = WhyNotApart({.cluster = *keys.cluster, .announce = keys.announce}); !why.empty())
-      return absl::InvalidArgumentError(why);
-  }
+  if (const std::string why = WhyNotApart(keys->nodes); !why.empty()) return absl::InvalidArgumentError(why);
   std::vector<wire::KeyRing> others;
-  for (const NamedClientConfig& client : keys.clients) {
-    const absl::string_view with = SharesKeyWith(client.keys, {.cluster = keys.cluster.value_or(wire::KeyRing()), .announce = keys.announce}, others);
+  for (const NamedClientConfig& client : keys->clients) {
+    const absl::string_view with = SharesKeyWith(client.keys, keys->nodes, config_.ProxyNames(), others);
     if (!with.empty()) {
       return absl::InvalidArgumentError(absl::StrCat("the file ", client.key_file, " has the same key as ", with,
                                                      ", expected one that the client ", client.name, " alone has"));
     }
     others.push_back(client.keys);
   }
-  const auto done = Ask<absl::StatusOr<KeysStatus>>([this, keys, force] { return ChangeKeys(keys, force); });
-  return done.value_or(absl::DeadlineExceededError("the node's loop did not answer within 2 s"));
+  const auto done = Ask<absl::StatusOr<KeysStatus>>([this, keys = *keys, force] { return ChangeKeys(keys, force); });
+  return done.value_or(late);
 }
 
 // The kernel programs first: what they refuse changes nothing. Within this turn the process follows, so that what one of the two seals
 // meanwhile is under a key that both had, or that all members have.
-absl::StatusOr<KeysStatus> Node::ChangeKeys(const NewKeys& keys, bool force) {
-  const wire::KeyRing next = keys.cluster.has_value()
-                                 ? wire::DeriveClusterKeys(*keys.cluster, config_.cluster_epoch, config_.recovery_nonce)
-                                 : config_.cluster_keys;
+absl::StatusOr<KeysStatus> Node::ChangeKeys(const ConfiguredKeys& keys, bool force) {
+  const wire::KeyRing next = wire::DeriveClusterKeys(keys.nodes.cluster, config_.cluster_epoch, config_.recovery_nonce);
   if (!force) {
     if (absl::Status may = MayChangeClusterKeys(config_.cluster_keys, next, KeysOfMembers()); !may.ok()) return may;
   }
   std::vector<wire::Key> proxies;
-  const std::optional<wire::KeyRing>& announces = keys.announce.has_value() ? keys.announce : config_.announce_keys;
   for (const ProxyConfig& proxy : config_.proxies)
-    proxies.push_back(wire::DeriveProxyKey(announces->seals().key, proxy.name));
+    proxies.push_back(wire::DeriveProxyKey(keys.nodes.announce->seals().key, proxy.name));
   if (absl::Status set = offloads_->SetKeys(next, proxies); !set.ok()) return set;
+  configured_cluster_keys_ = keys.nodes.cluster;
   config_.cluster_keys = next;
-  config_.announce_keys = announces;
+  config_.announce_keys = keys.nodes.announce;
   config_.named_clients = keys.clients;
   front_end_.SetNamedClients(config_.anonymous, NamedClientsOf(config_));
   peers_.SetKeys(next);

@@ -40,8 +40,7 @@ absl::Status ToStatus(const raft::MembershipAnswer& answer, raft::NodeId leader)
     case raft::ChangeRefusal::kNone:
       return absl::OkStatus();
     case raft::ChangeRefusal::kNotLeader:
-      return absl::FailedPreconditionError(
-          leader.IsSet() ? absl::StrCat("node ", leader.value(), " leads; ask it") : "no node leads now");
+      return NotLeading(leader);
     case raft::ChangeRefusal::kTransferring:
       return absl::FailedPreconditionError("leadership is being handed over; ask again");
     case raft::ChangeRefusal::kUnfinished:

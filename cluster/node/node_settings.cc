@@ -31,8 +31,7 @@ absl::StatusOr<uint64_t> Node::ChangeSettings(kv::SettingValues values) {
 absl::Status Node::CheckLeads() const {
   const raft::Raft& raft = replica_.raft();
   if (raft.role() == raft::Role::kLeader) return absl::OkStatus();
-  if (!raft.leader().IsSet()) return absl::UnavailableError("no node leads now; ask again");
-  return absl::FailedPreconditionError(absl::StrCat("node ", raft.leader().value(), " leads; ask it"));
+  return NotLeading(raft.leader());
 }
 
 absl::StatusOr<NodeControl::Purged> Node::PurgeSome(const std::string& prefix, const kv::MapWalk& walk) {
@@ -43,7 +42,7 @@ absl::StatusOr<NodeControl::Purged> Node::PurgeSome(const std::string& prefix, c
 absl::StatusOr<NodeControl::Purged> Node::PurgeSomeNow(const std::string& prefix, kv::MapWalk walk) {
   if (absl::Status leads = CheckLeads(); !leads.ok()) return leads;
   const std::optional<kv::Replica::Purged> purged = replica_.PurgeSome(prefix, walk);
-  if (!purged.has_value()) return absl::UnavailableError("earlier deletes wait to be proposed; ask again");
+  if (!purged.has_value()) return absl::AbortedError("earlier deletes wait to be proposed; ask again");
   replica_.Settle();
   return Purged{.keys = purged->keys, .done = purged->done, .walk = walk, .index = replica_.raft().log().last_index()};
 }
@@ -51,7 +50,7 @@ absl::StatusOr<NodeControl::Purged> Node::PurgeSomeNow(const std::string& prefix
 absl::StatusOr<uint64_t> Node::ChangeSettingsNow(const kv::SettingValues& values) {
   if (absl::Status leads = CheckLeads(); !leads.ok()) return leads;
   if (!replica_.ChangeSettings(values)) {
-    return absl::UnavailableError("earlier changes of the settings wait to be proposed; ask again");
+    return absl::AbortedError("earlier changes of the settings wait to be proposed; ask again");
   }
   const uint64_t before = replica_.state().settings().version;
   replica_.Settle();

@@ -99,6 +99,21 @@ TEST_P(NodeSettingsTest, OnlyTheLeaderIsAsked) {
   EXPECT_THAT(std::string(refused.message()), HasSubstr("leads; ask it"));
 }
 
+TEST_P(NodeSettingsTest, WhereNoNodeLeadsEachRefusalSaysAskAgain) {
+  const uint64_t leader = WaitForLeader();
+  ASSERT_NE(leader, 0u);
+  const uint64_t alone = leader % 3 + 1;
+  for (uint64_t id = 1; id <= 3; ++id) {
+    if (id != alone) Stop(id);
+  }
+  Node& node = *nodes_[alone - 1]->node;
+  ASSERT_TRUE(Eventually([&] { return !StatusOf(alone).leader.IsSet(); }));
+  const std::vector<absl::Status> refusals = {
+      node.ChangeSettings({{kv::Setting::kSessionsMax, 5}}).status(), node.PurgeSome("a", {}).status(), node.Transfer(raft::NodeId()),
+      node.ChangeMembers({{.kind = raft::MemberChange::Kind::kRemove, .node = raft::NodeId(leader)}}).status()};
+  for (const absl::Status& refusal : refusals) EXPECT_EQ(refusal, absl::AbortedError("no node leads now; ask again"));
+}
+
 // What its acknowledgements promise is not what those of the others do.
 class OtherDurabilityTest : public NodeTest {
  protected:

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a node tells about itself, gathered from its parts. Every bound and every drop has its counter here; the
-// names are documented in docs/metrics.md.
+// Node, the part that reports: one NodeStatus with the state of its parts, the problems that they see, and their counters. Some parts
+// add their own (AddTo). The counters' names are documented in docs/metrics.md.
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <string>
 #include <utility>
 
+#include "absl/time/clock.h"
 #include "cluster/node/host/node_memory.h"
 #include "cluster/node/node.h"
 #include "cluster/node/status/stall_problem.h"
@@ -36,22 +37,18 @@ void AddReasons(NodeStatus& status, const std::string& name, const std::array<ui
 }
 
 void AddReplication(NodeStatus& status, const raft::Raft::Counters& counters) {
-  status.counters.emplace_back("appends_early", counters.reordered_kept, "kept");
-  status.counters.emplace_back("appends_early", counters.reordered_stored, "stored");
-  status.counters.emplace_back("append_gaps", counters.holes_in_flight, "waited");
-  status.counters.emplace_back("append_gaps", counters.holes_sent_again, "sent_again");
-  status.counters.emplace_back("append_gaps", counters.probes, "probed");
-  status.counters.emplace_back("append_gaps", counters.restarts_seen, "restarted");
+  AddCounts(status, "appends_early", {{"kept", counters.reordered_kept}, {"stored", counters.reordered_stored}});
+  AddCounts(status, "append_gaps",
+            {{"waited", counters.holes_in_flight}, {"sent_again", counters.holes_sent_again}, {"probed", counters.probes},
+             {"restarted", counters.restarts_seen}});
   status.counters.emplace_back("leader_quorum_checks", counters.quorum_checks);
   status.counters.emplace_back("terms_given_up", counters.terms_given_up);
-  status.counters.emplace_back("leader_step_downs", counters.step_downs_own_disk, "own_disk");
-  status.counters.emplace_back("leader_step_downs", counters.step_downs_replication, "replication");
+  AddCounts(status, "leader_step_downs", {{"own_disk", counters.step_downs_own_disk}, {"replication", counters.step_downs_replication}});
 }
 
 void AddDesk(NodeStatus& status, const kv::Replica& replica) {
   const kv::ProposalQueue::Counters& proposals = replica.proposals().counters;
-  status.counters.emplace_back("proposals_not_made", proposals.known, "in_log");
-  status.counters.emplace_back("proposals_not_made", proposals.unwanted, "unwanted");
+  AddCounts(status, "proposals_not_made", {{"in_log", proposals.known}, {"unwanted", proposals.unwanted}});
   status.counters.emplace_back("proposals_queued", proposals.queued);
   status.counters.emplace_back("sessions_evicted", replica.state().sessions_evicted());
   status.counters.emplace_back("forwards", replica.router().counters().forwards);
@@ -62,10 +59,9 @@ void AddDesk(NodeStatus& status, const kv::Replica& replica) {
 
 void AddChecks(NodeStatus& status, const kv::StateChecks& checks) {
   const kv::StateChecks::Counters& counters = checks.counters();
-  status.counters.emplace_back("state_checks", counters.equal, "equal");
-  status.counters.emplace_back("state_checks", counters.differ, "differ");
-  status.counters.emplace_back("state_checks", counters.skipped, "skipped");
-  status.counters.emplace_back("state_checks", counters.not_proposed, "not_proposed");
+  AddCounts(status, "state_checks",
+            {{"equal", counters.equal}, {"differ", counters.differ}, {"skipped", counters.skipped},
+             {"not_proposed", counters.not_proposed}});
   status.counters.emplace_back("state_faults", counters.faults);
   status.counters.emplace_back("state_mended", counters.mended);
   status.outside_majority = checks.wrong_since() != raft::LogIndex();
@@ -179,8 +175,8 @@ NodeStatus Node::StatusNow() {
   status.counters.emplace_back("unknown_hellos_refused", peers_.HellosRefused(raft::NodeId()));
   status.counters.emplace_back("key_changes", key_changes_);
   using operate::AdminSocket;
-  status.counters.emplace_back("admin_refused", AdminSocket::Refused(AdminSocket::For::kOwner), "admin");
-  status.counters.emplace_back("admin_refused", AdminSocket::Refused(AdminSocket::For::kGroup), "monitor");
+  AddCounts(status, "admin_refused",
+            {{"admin", AdminSocket::Refused(AdminSocket::For::kOwner)}, {"monitor", AdminSocket::Refused(AdminSocket::For::kGroup)}});
   status.counters.emplace_back("elections_won", elections_won_);
   status.counters.emplace_back("resigns_heard", resigns_heard_);
   status.counters.emplace_back("stalls_heard", stalls_heard_);
@@ -191,22 +187,21 @@ NodeStatus Node::StatusNow() {
   AddReasons<wire::HkvStatus>(status, "hkv_answers", front_end_.counters().answers, 0);
   status.counters.emplace_back("hkv_authenticated", front_end_.counters().authenticated);
   AddReasons<wire::HkvDenial>(status, "hkv_denied", front_end_.counters().denied, 1);
-  status.counters.emplace_back("hkv_pushbacks", front_end_.counters().asked_for_no_hedge, "never");
-  status.counters.emplace_back("hkv_pushbacks", front_end_.counters().asked_for_later_hedge, "later");
+  AddCounts(status, "hkv_pushbacks",
+            {{"never", front_end_.counters().asked_for_no_hedge}, {"later", front_end_.counters().asked_for_later_hedge}});
   AddSocket(status, "client", client_socket_->counters());
-  status.counters.emplace_back("sources_limited", sources_->counters().bytes_over, "bytes");
-  status.counters.emplace_back("sources_limited", sources_->counters().opens_over, "opens");
-  status.counters.emplace_back("sources_limited", sources_->counters().table_full, "table_full");
+  AddCounts(status, "sources_limited",
+            {{"bytes", sources_->counters().bytes_over}, {"opens", sources_->counters().opens_over},
+             {"table_full", sources_->counters().table_full}});
   if (memcached_ != nullptr) AddMemcached(status, *memcached_, replica_.state().memcached());
   AddReasons<wire::DropReason>(status, "peer_dropped", peers_.counters().drops, 1);
   status.counters.emplace_back("peer_unsealable", peers_.counters().too_large);
   status.counters.emplace_back("peer_nowhere", peers_.counters().nowhere);
   status.counters.emplace_back("peer_bad_commands", peers_.counters().bad_commands);
-  status.counters.emplace_back("peer_pieces", peers_.counters().pieces, "sent");
-  status.counters.emplace_back("peer_pieces", peers_.received_pieces().received, "received");
-  status.counters.emplace_back("peer_split_messages", peers_.counters().split, "sent");
-  status.counters.emplace_back("peer_split_messages", peers_.received_pieces().completed, "received");
-  status.counters.emplace_back("peer_split_messages", peers_.received_pieces().incomplete, "incomplete");
+  AddCounts(status, "peer_pieces", {{"sent", peers_.counters().pieces}, {"received", peers_.received_pieces().received}});
+  AddCounts(status, "peer_split_messages",
+            {{"sent", peers_.counters().split}, {"received", peers_.received_pieces().completed},
+             {"incomplete", peers_.received_pieces().incomplete}});
   AddSocket(status, "peer", peer_socket_->counters());
   status.counters.emplace_back("peer_broadcasts", peers_.counters().broadcasts);
   AddReplication(status, raft.counters());
@@ -217,7 +212,7 @@ NodeStatus Node::StatusNow() {
   incidents_.AddTo(now_ns_, status);
   offloads_->AddTo(status);
   status.cluster_lost = WhyClusterLost(status, static_cast<size_t>(std::popcount(raft.configuration().voters)));
-  snapshots_->AddTo(now_ns_, raft, status);
+  snapshots_->AddTo(now_ns_, absl::ToUnixSeconds(absl::Now()), raft, status);
   return status;
 }
 

@@ -335,6 +335,26 @@ TEST_P(NamedClientsTest, AKeyFileThatIsReadAgainChangesTheKey) {
   EXPECT_TRUE(AskAs(leader, get, kOther).has_value()) << "and nothing changed";
 }
 
+// The nodes' own keys stand in the configuration; only the client's are in a file.
+TEST_P(NamedClientsTest, AReloadedKeyOfAClientIsNoKeyOfTheConfiguration) {
+  WaitForLeader();
+  Stop(1);
+  key_file_ = folder_ + "/web.key";
+  Start(1);
+  Node& node = *nodes_[0]->node;
+  const NodeConfig config = ConfigOf(1);
+  const auto refused = [&](const wire::Key& key) {
+    std::ofstream(key_file_) << wire::FormatKey(key) << "\n";
+    std::filesystem::permissions(key_file_, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+    return std::string(node.ReloadKeys(true).status().message());
+  };
+  const wire::Key& announce = config.announce_keys->seals().key;
+  EXPECT_TRUE(absl::StrContains(refused(config.cluster_keys.seals().key), "web.key has the same key as the cluster"));
+  EXPECT_TRUE(absl::StrContains(refused(wire::DeriveProxyKey(announce, "proxy")), "web.key has the same key as a proxy"));
+  EXPECT_EQ(Counter(1, "key_changes", ""), 0u);
+  EXPECT_EQ(refused(kOther), "");
+}
+
 // Each node has the cluster key in a file of its own.
 class ClusterKeyTest : public NodeTest {
  protected:

@@ -37,11 +37,7 @@ absl::Status Node::Transfer(raft::NodeId target) {
 
 absl::Status Node::TransferNow(raft::NodeId target) {
   const raft::Raft& raft = replica_.raft();
-  if (raft.role() != raft::Role::kLeader) {
-    return absl::FailedPreconditionError(raft.leader().IsSet()
-                                             ? absl::StrCat("node ", raft.leader().value(), " leads; ask it")
-                                             : "no node leads now");
-  }
+  if (absl::Status leads = CheckLeads(); !leads.ok()) return leads;
   const raft::Member* const member = raft.configuration().Find(target);
   if (target == config_.self) return absl::InvalidArgumentError("this node leads already");
   if (target.IsSet() && member == nullptr) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A node's kernel offloads as its loop uses them: loads and attaches them, keeps them in step with members and
-// lives, and says of each whether it is on and why not. Whatever the kernel refuses is off, and the node does
-// it itself; the one error is a kernel part that has promised something for a former incarnation and cannot be
+// A node's kernel offloads as its loop uses them: loads and attaches the kernel part, tells it members, their incarnations and keys,
+// follows network changes on a thread of its own, and reports of each offload whether it is on and why not. What the kernel refuses is
+// off, and the node does it itself; the one error is a kernel part that has promised something for a former incarnation and cannot be
 // found. On the loop's thread.
 
 #pragma once

@@ -68,12 +68,9 @@ void Offloads::AddTo(NodeStatus& status) {
   status.counters.emplace_back("kernel_detached", detached_.load(std::memory_order_relaxed));
   status.counters.emplace_back("kernel_lost_answers", found.lost_answers);
   const offload::KernelBridgeStatistics& bridge = bridge_->statistics();
-  status.counters.emplace_back("kernel_bridge", bridge.fences, "fence");
-  status.counters.emplace_back("kernel_bridge", bridge.opens, "open");
-  status.counters.emplace_back("kernel_bridge", bridge.leases, "lease");
-  status.counters.emplace_back("kernel_bridge", bridge.appends, "append");
-  status.counters.emplace_back("kernel_bridge", bridge.votes, "vote");
-  status.counters.emplace_back("kernel_bridge", bridge.adopted, "adopted");
+  AddCounts(status, "kernel_bridge",
+            {{"fence", bridge.fences}, {"open", bridge.opens}, {"lease", bridge.leases}, {"append", bridge.appends}, {"vote", bridge.votes},
+             {"adopted", bridge.adopted}});
 }
 
 }  // namespace hedgerow::node

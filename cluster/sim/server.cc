@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+//
+// A simulated node, the part that is its incarnations: starts from the disk or from a snapshot, crashes, folders that are emptied or put
+// back, and by whom it may be heard since.
 #include "cluster/sim/server.h"
 
 #include <utility>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A simulated node, the part that is its traffic. What arrives waits for a turn, as in a socket; what a turn sends goes to the
-// network.
+// A simulated node, the part that is its traffic and its turns. What arrives waits for a turn, as in a socket; a turn feeds the replica,
+// writes the log, checks what the replica has done, and hands what is to be sent to the network.
 #include <algorithm>
 #include <optional>
 #include <set>

@@ -23,7 +23,7 @@ namespace hedgerow::transfer {
 namespace {
 
 constexpr int kBacklog = 128;
-// While no more may be accepted, or no descriptor is left.
+// While no more may be accepted, or accept(2) has an error that may last, such as no descriptor being left.
 constexpr int kNap_ms = 50;
 
 uint64_t Now_ms() {
@@ -123,15 +123,15 @@ void PeerListener::Accept(IsMember is_member, Hand hand) {
 
 void PeerListener::Run() {
   while (!stopping_) {
-    Refill();
     Wait(left_ > 0);
+    Refill();  // after the wait, which may have been a long one
     if (left_ == 0 || stopping_) continue;
     sockaddr_storage from{};
     socklen_t length = sizeof(from);
     storage::Descriptor connection(accept4(listening_.get(), reinterpret_cast<sockaddr*>(&from), &length, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (connection.ok()) {
       if (const std::optional<TcpEnd> end = FromSockaddr(from); end.has_value()) Place(std::move(connection), *end);
-    } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+    } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
       (void)poll(nullptr, 0, kNap_ms);
     }
   }
@@ -143,6 +143,7 @@ void PeerListener::Refill() {
   refilled_ms_ = now_ms;
   left_ = kPerSecond;
   strangers_left_ = kStrangersPerSecond;
+  handed_from_.clear();
 }
 
 // For a connection, and for the end of one: gRPC, or the other side, has shut down both directions.
@@ -172,21 +173,26 @@ void PeerListener::Place(storage::Descriptor connection, const TcpEnd& from) {
   storage::Descriptor handed(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
   {
     absl::MutexLock lock(&mutex_);
-    if (stranger && strangers_left_ == 0) {
-      ++statistics_.strangers;
-      return;
-    }
-    if (!handed.ok() || !MakeRoom(from, stranger)) {
-      ++statistics_.no_place;
+    uint64_t Statistics::* const closed = handed.ok() ? WhyClosed(from, stranger) : &Statistics::no_descriptor;
+    if (closed != nullptr) {
+      ++(statistics_.*closed);
       return;
     }
     connections_.push_back({.kept = std::move(connection), .from = from, .stranger = stranger});
   }
   --left_;
   if (stranger) --strangers_left_;
+  handed_from_.push_back(from.address);
   const int on = 1;
   (void)setsockopt(handed.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   hand_(handed.release());
+}
+
+// Null: it has a place.
+uint64_t PeerListener::Statistics::*PeerListener::WhyClosed(const TcpEnd& from, bool stranger) {
+  if (stranger && strangers_left_ == 0) return &Statistics::strangers;
+  if (std::count(handed_from_.begin(), handed_from_.end(), from.address) >= kOfSourcePerSecond) return &Statistics::rate;
+  return MakeRoom(from, stranger) ? nullptr : &Statistics::no_place;
 }
 
 bool PeerListener::MakeRoom(const TcpEnd& from, bool stranger) {

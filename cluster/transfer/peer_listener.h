@@ -18,6 +18,7 @@
 #include <string>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
@@ -48,16 +49,19 @@ class PeerListener {
   // A leader makes one call, and may make another before the first has ended.
   static constexpr int kCallsPerConnection = 2;
   // Connections that are handed to gRPC in a second: what was ended is its to close, and takes a moment. More wait to be
-  // accepted; strangers' are closed.
+  // accepted; more of one source, and strangers', are closed, so that they keep no other source waiting.
   static constexpr uint32_t kPerSecond = 200;
+  static constexpr uint32_t kOfSourcePerSecond = 32;
   static constexpr uint32_t kStrangersPerSecond = 10;
 
   struct Statistics {
     uint64_t strangers = 0;  // connections from an address that is no member's, closed unheard
     uint64_t displaced = 0;  // connections without a key that made room for another one
+    uint64_t rate = 0;       // connections beyond kOfSourcePerSecond, closed unheard
     uint64_t no_place = 0;   // connections that were closed, because all others had shown the key
-    uint64_t silent = 0;     // connections that ended before they made a call
-    uint64_t calls = 0;      // calls beyond kCallsPerConnection
+    uint64_t no_descriptor = 0;  // connections that were closed: the process may open no more files
+    uint64_t silent = 0;         // connections that ended before they made a call
+    uint64_t calls = 0;          // calls beyond kCallsPerConnection
   };
 
   // Both are called by the listener's thread: whether an address may be a member's, and what takes over a connection.
@@ -100,6 +104,7 @@ class PeerListener {
   void Wait(bool accepts);
   void Refill();
   void Place(storage::Descriptor connection, const TcpEnd& from);
+  uint64_t Statistics::*WhyClosed(const TcpEnd& from, bool stranger) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MakeRoom(const TcpEnd& from, bool stranger) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Connection* Find(const std::string& caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Forget(Connections::iterator connection) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -112,6 +117,7 @@ class PeerListener {
   uint64_t refilled_ms_ = 0;
   uint32_t left_ = kPerSecond;
   uint32_t strangers_left_ = kStrangersPerSecond;
+  std::vector<net::IpAddress> handed_from_;  // in this second, one entry a connection
 
   mutable absl::Mutex mutex_;
   Connections connections_ ABSL_GUARDED_BY(mutex_);

@@ -4,15 +4,21 @@
 #include "cluster/transfer/peer_listener.h"
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 
 namespace hedgerow::transfer {
 namespace {
@@ -30,12 +36,17 @@ class PeerListenerTest : public ::testing::Test {
                       [this](int connection) {
                         absl::MutexLock lock(&mutex_);
                         handed_.emplace_back(connection);
+                        handed_from_.push_back(Source(connection));
                       });
   }
 
   // From an address of this host, such as 127.0.0.2.
   storage::Descriptor Connect(const char* from) {
     storage::Descriptor connection(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    Connect(from, connection);
+    return connection;
+  }
+  void Connect(const char* from, const storage::Descriptor& connection) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     EXPECT_EQ(inet_pton(AF_INET, from, &address.sin_addr), 1);
@@ -43,7 +54,13 @@ class PeerListenerTest : public ::testing::Test {
     address.sin_port = htons(port_);
     EXPECT_EQ(inet_pton(AF_INET, "127.0.0.1", &address.sin_addr), 1);
     EXPECT_EQ(connect(connection.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
-    return connection;
+  }
+  static std::string Source(int connection) {
+    sockaddr_in other{};
+    socklen_t length = sizeof(other);
+    EXPECT_EQ(getpeername(connection, reinterpret_cast<sockaddr*>(&other), &length), 0);
+    char text[INET_ADDRSTRLEN];
+    return inet_ntop(AF_INET, &other.sin_addr, text, sizeof(text));
   }
   // As gRPC would name it.
   static std::string Caller(const storage::Descriptor& connection) {
@@ -56,6 +73,11 @@ class PeerListenerTest : public ::testing::Test {
   void AwaitHanded(size_t count) {
     absl::MutexLock lock(&mutex_);
     const auto all = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return handed_.size() >= count; };
+    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&all), absl::Milliseconds(kSoon_ms)));
+  }
+  void AwaitHandedFrom(const char* source, long count) {
+    absl::MutexLock lock(&mutex_);
+    const auto all = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return std::count(handed_from_.begin(), handed_from_.end(), source) >= count; };
     EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&all), absl::Milliseconds(kSoon_ms)));
   }
   // Whether the listener's end is shut down, waiting for it if it is to be.
@@ -71,6 +93,7 @@ class PeerListenerTest : public ::testing::Test {
   uint16_t port_ = 0;
   absl::Mutex mutex_;
   std::vector<storage::Descriptor> handed_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::string> handed_from_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<PeerListener> listener_;
 };
 
@@ -126,10 +149,53 @@ TEST_F(PeerListenerTest, StrangersDisplaceEachOtherAndNoMember) {
   for (size_t i = 0; i + PeerListener::kConnectionsOfStrangers < strangers.size(); ++i) EXPECT_TRUE(Ended(strangers[i])) << i;
   for (int i = 0; i < 50; ++i) strangers.push_back(Connect("127.0.0.66"));
   const storage::Descriptor next = Connect("127.0.0.2");
-  for (int i = 0; i < kSoon_ms && listener_->statistics().strangers == 0; ++i) (void)poll(nullptr, 0, 1);
+  AwaitHandedFrom("127.0.0.2", 2);
   EXPECT_GT(listener_->statistics().strangers, 0u) << "closed unheard";
   EXPECT_FALSE(Ended(member, 0));
   EXPECT_FALSE(Ended(next, 0));
+  EXPECT_EQ(listener_->statistics().no_place, 0u);
+}
+
+// It is a member's, but what it opens is another program's.
+TEST_F(PeerListenerTest, ASourceThatOpensManyKeepsNoOtherWaiting) {
+  constexpr long kFlood = PeerListener::kPerSecond + 50;
+  const absl::Time begin = absl::Now();
+  std::vector<storage::Descriptor> flood;
+  for (long i = 0; i < kFlood; ++i) flood.push_back(Connect("127.0.0.2"));
+  const storage::Descriptor other = Connect("127.0.0.3");
+  AwaitHandedFrom("127.0.0.3", 1);
+  const uint64_t closed = listener_->statistics().rate;
+  absl::MutexLock lock(&mutex_);
+  const long handed = std::count(handed_from_.begin(), handed_from_.end(), "127.0.0.2");
+  EXPECT_EQ(handed + static_cast<long>(closed), kFlood);
+  EXPECT_LE(handed, PeerListener::kOfSourcePerSecond * (absl::ToInt64Seconds(absl::Now() - begin) + 2));
+}
+
+TEST_F(PeerListenerTest, AfterAQuietSecondEachSourceIsHeardAgain) {
+  std::vector<storage::Descriptor> strangers;
+  for (int i = 0; i < 50; ++i) strangers.push_back(Connect("127.0.0.66"));
+  const storage::Descriptor member = Connect("127.0.0.2");
+  AwaitHandedFrom("127.0.0.2", 1);
+  const size_t handed = strangers.size() - listener_->statistics().strangers;
+  EXPECT_LT(handed, strangers.size());
+  (void)poll(nullptr, 0, 1100);
+  const storage::Descriptor next = Connect("127.0.0.66");
+  AwaitHandedFrom("127.0.0.66", static_cast<long>(handed) + 1);
+  EXPECT_FALSE(Ended(next, 0));
+}
+
+TEST_F(PeerListenerTest, WhereNoDescriptorIsLeftAConnectionIsClosedForThatReason) {
+  const storage::Descriptor connection(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int next_one = storage::Descriptor(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0)).get();
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
+  // Accepted it may be, but not kept beside what gRPC gets.
+  const rlimit one_more{.rlim_cur = static_cast<rlim_t>(next_one) + 1, .rlim_max = before.rlim_max};
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &one_more), 0);
+  Connect("127.0.0.2", connection);
+  Await(&PeerListener::Statistics::no_descriptor, 1);
+  ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_TRUE(Ended(connection));
   EXPECT_EQ(listener_->statistics().no_place, 0u);
 }
 

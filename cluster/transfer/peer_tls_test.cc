@@ -19,9 +19,9 @@ class PeerTlsTest : public TransferTest {
  protected:
   // One end: node 1 sends, node 2 receives.
   struct End {
-    End(const std::string& folder, const operate::TestCertificate& own, const std::string& authority)
+    End(const std::string& folder, const std::string& name, const operate::TestCertificate& own, const std::string& authority)
         : paths(operate::WriteTlsFiles(folder, own, authority)),
-          files(paths, *operate::ReadTlsMaterial(paths, operate::Reader::kServes)),
+          files(paths, name, *operate::ReadTlsMaterial(paths, name, operate::Reader::kServes), absl::InfiniteDuration()),
           tls(files, "node-{node}.hedgerow") {}
     operate::TlsPaths paths;
     operate::TlsFiles files;
@@ -30,16 +30,17 @@ class PeerTlsTest : public TransferTest {
 
   void SetUp() override {
     TransferTest::SetUp();
-    Use(authority_.Sign("node-1.hedgerow"), authority_.Sign("node-2.hedgerow"));
+    Use("node-1.hedgerow", "node-2.hedgerow");
   }
   void TearDown() override {
     receiver_.reset();
     sender_.reset();
   }
-  void Use(const operate::TestCertificate& sends, const operate::TestCertificate& receives) {
+  // The names in both ends' certificates.
+  void Use(const std::string& sends, const std::string& receives) {
     receiver_.reset();
-    one_.emplace(from_.log() + "/tls", sends, authority_.Pem());
-    two_.emplace(to_.log() + "/tls", receives, authority_.Pem());
+    one_.emplace(from_.log() + "/tls", sends, authority_.Sign(sends), authority_.Pem());
+    two_.emplace(to_.log() + "/tls", receives, authority_.Sign(receives), authority_.Pem());
     tls_ = &two_->tls;
     Listen();
   }
@@ -66,8 +67,15 @@ TEST_F(PeerTlsTest, MembersTransferUnderTheirCertificates) {
   EXPECT_TRUE(SameFile(At(500, 3)));
 }
 
+TEST_F(PeerTlsTest, CapitalsInACertificatesNameDoNotMatter) {
+  Use("Node-1.Hedgerow", "NODE-2.hedgerow");
+  Take(At(500, 3), 100);
+  const absl::Status status = Transfer(At(500, 3), &one_->tls);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
 TEST_F(PeerTlsTest, ACallerWithAnotherMembersCertificateIsRefusedByName) {
-  Use(authority_.Sign("node-3.hedgerow"), authority_.Sign("node-2.hedgerow"));
+  Use("node-3.hedgerow", "node-2.hedgerow");
   Take(At(500, 3), 100);
   EXPECT_THAT(std::string(Transfer(At(500, 3), &one_->tls).message()),
               HasSubstr("the certificate of node 1 is for node-3.hedgerow, expected node-1.hedgerow: give that node"));
@@ -77,7 +85,7 @@ TEST_F(PeerTlsTest, ACallerWithAnotherMembersCertificateIsRefusedByName) {
 }
 
 TEST_F(PeerTlsTest, AReceiverWithAnotherMembersCertificateGetsNothing) {
-  Use(authority_.Sign("node-1.hedgerow"), authority_.Sign("node-3.hedgerow"));
+  Use("node-1.hedgerow", "node-3.hedgerow");
   Take(At(500, 3), 100);
   EXPECT_THAT(std::string(Transfer(At(500, 3), &one_->tls).message()), HasSubstr("node-2.hedgerow"));
   EXPECT_EQ(receiver_->statistics().begun, 0u);
@@ -86,7 +94,7 @@ TEST_F(PeerTlsTest, AReceiverWithAnotherMembersCertificateGetsNothing) {
 TEST_F(PeerTlsTest, ACertificateOfAnotherAuthorityIsRefused) {
   const operate::TestAuthority others{"another cluster's"};
   Take(At(500, 3), 100);
-  End foreign(from_.log() + "/foreign", others.Sign("node-1.hedgerow"), authority_.Pem());
+  End foreign(from_.log() + "/foreign", "node-1.hedgerow", others.Sign("node-1.hedgerow"), authority_.Pem());
   EXPECT_FALSE(Transfer(At(500, 3), &foreign.tls).ok());
   EXPECT_EQ(receiver_->statistics().begun, 0u);
   for (int i = 0; i < 2000 && receiver_->statistics().connections.silent == 0; ++i) absl::SleepFor(absl::Milliseconds(5));
@@ -109,6 +117,7 @@ TEST_F(PeerTlsTest, CertificatesAreExchangedWhileATransferRuns) {
   const operate::TestAuthority next{"the next one"};
   operate::WriteTlsFiles(from_.log() + "/tls", next.Sign("node-1.hedgerow"), next.Pem());
   operate::WriteTlsFiles(to_.log() + "/tls", next.Sign("node-2.hedgerow"), next.Pem());
+  two_->files.Get();
   const absl::Status first = AwaitEnd();
   EXPECT_TRUE(first.ok()) << first;
   EXPECT_EQ(receiver_->statistics().broken_off, 0u) << "the transfer went on";
@@ -116,7 +125,7 @@ TEST_F(PeerTlsTest, CertificatesAreExchangedWhileATransferRuns) {
   EXPECT_TRUE(second.ok()) << second;
   EXPECT_EQ(one_->files.reloads(), 1u);
   EXPECT_EQ(two_->files.reloads(), 1u);
-  End former(from_.log() + "/former", authority_.Sign("node-1.hedgerow"), next.Pem());
+  End former(from_.log() + "/former", "node-1.hedgerow", authority_.Sign("node-1.hedgerow"), next.Pem());
   Take(At(700, 3), 10);
   EXPECT_FALSE(Transfer(At(700, 3), &former.tls).ok());
 }
@@ -124,6 +133,7 @@ TEST_F(PeerTlsTest, CertificatesAreExchangedWhileATransferRuns) {
 TEST_F(PeerTlsTest, ABadCertificateLeavesTheFormerInUse) {
   Take(At(500, 3), 100);
   operate::WriteTlsFile(two_->paths.certificate, "no certificate", 0644);
+  two_->files.Get();
   const absl::Status status = Transfer(At(500, 3), &one_->tls);
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_THAT(std::string(two_->files.status().message()), HasSubstr("holds no certificate"));

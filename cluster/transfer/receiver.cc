@@ -294,7 +294,9 @@ class Service final : public v1::SnapshotTransfer::Service {
 class Server final : public Receiver {
  public:
   Server(ReceiverOptions options, storage::SnapshotFolder folder, ReceiverHost& host, std::unique_ptr<PeerListener> listener)
-      : host_(host), tls_(options.tls), listener_(std::move(listener)), service_(std::move(options), std::move(folder), host, *listener_) {}
+      : host_(host),
+        credentials_(options.tls != nullptr ? options.tls->Server() : grpc::InsecureServerCredentials()),
+        listener_(std::move(listener)), service_(std::move(options), std::move(folder), host, *listener_) {}
   ~Server() override {
     listener_->Stop();
     service_.Stop();
@@ -305,7 +307,7 @@ class Server final : public Receiver {
     grpc::ServerBuilder builder;
     acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
         grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-        tls_ != nullptr ? tls_->Server() : grpc::InsecureServerCredentials());
+        credentials_);
     builder.RegisterService(&service_);
     builder.SetMaxReceiveMessageSize(kMessageMax_bytes);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepalive_ms);
@@ -343,7 +345,7 @@ class Server final : public Receiver {
 
  private:
   ReceiverHost& host_;
-  const PeerTls* const tls_;
+  const std::shared_ptr<grpc::ServerCredentials> credentials_;
   const std::unique_ptr<PeerListener> listener_;
   Service service_;
   std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor> acceptor_;

@@ -197,6 +197,20 @@ class Lab:
         finally:
             self._switch_nft(f"delete table {table}")
 
+    def add_second_uplink(self, address: str, metric: int = 500) -> str:
+        """eth1 of the client's host on the same switch. `metric` makes its route count less than eth0's. Each interface speaks for its own
+        address, as on any host with two in one network. Returns its wire's name in the switch."""
+        port = f"{self.tag}e1"[-15:]
+        self.client.run(["ip", "link", "add", "eth1", "type", "veth", "peer", "name", port])
+        self.client.run(["ip", "link", "set", port, "netns", names.netns_name(self.tag, names.SWITCH)])
+        bridge = self.switch(["ip", "-o", "link", "show", "type", "bridge"]).split(": ")[1]
+        self.switch_ip("link", "set", port, "master", bridge, "up")
+        self.client.sysctl("net.ipv4.conf.all.arp_ignore", 1)
+        self.client.sysctl("net.ipv4.conf.all.arp_announce", 2)
+        self.client.run(["ip", "link", "set", "eth1", "up"])
+        self.client.run(["ip", "addr", "add", f"{address}/24", "dev", "eth1", "metric", str(metric)])
+        return port
+
     def switch_ip(self, *arguments: str, check: bool = True) -> None:
         """Runs `ip` in the switch, where a host's wire has the host's name."""
         self.switch(["ip", *arguments], check=check)

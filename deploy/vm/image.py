@@ -288,6 +288,23 @@ def _compile_python(folder: Path) -> None:
                     folder], check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
+def make_small_system(kernel: Kernel, programs: dict[str, Path], tool_names: Iterable[str], modules: Iterable[str], root: Path) -> None:
+    """A system of ours alone, without Python and the project: these programs of the build, stripped, under their names; tools of this
+    host; modules."""
+    if missing := [path.name for path in programs.values() if not path.exists()]:
+        raise Broken(f"{', '.join(missing)}: not built (./dev build)")
+    tools = {host_program(name) for name in tool_names}
+    make_folders(root)
+    copy_files(tools | libraries_of(tools | set(programs.values())), root)
+    put_modules(kernel, root, modules)
+    finish_system(root)
+    for name, program in programs.items():
+        subprocess.run(["strip", "-o", root / "usr/bin" / name, program], check=True)
+    # The first process (guest/init) wants to know where the project is; here is none.
+    (root / "hedgerow").mkdir()
+    (root / "hedgerow/.built_at").write_text("/hedgerow\n", encoding="ascii")
+
+
 def archive_of(root: Path, out: BinaryIO) -> None:
     """Appends everything below root to `out`, in the kernel's format. cpio pads it to 512 bytes, so that another
     archive may follow."""

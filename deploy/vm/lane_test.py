@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.vm import image, kernels, lane, machine
+from deploy.vm import image, kernels, lane, machine, table
 
 
 def test_the_newest_signed_cloud_kernel_of_the_series_is_taken():
@@ -90,6 +90,10 @@ def _machine_that_finds(run: lane.Run, tmp_path: Path, monkeypatch, counts: str)
 def test_a_program_that_grew_by_more_than_a_tenth_fails(run, tmp_path, monkeypatch, counts, complaint):
     trouble = _machine_that_finds(run, tmp_path, monkeypatch, counts)
     assert complaint in trouble and bool(complaint) == bool(trouble)
+
+
+def test_the_page_has_the_recorded_instructions():
+    assert table.TARGET.read_text(encoding="utf-8").endswith(table.recorded()), "/usr/bin/python3 -m deploy.vm.table writes them"
 
 
 def test_counts_of_another_compiler_are_not_compared(run, tmp_path, monkeypatch, capsys):

@@ -215,7 +215,8 @@ class Doctor {
 
   static std::vector<std::string> UplinkNames(const v1::Config& config) {
     std::vector<std::string> names;
-    for (const auto& [ifindex, link] : ResolveHere(config).uplinks) names.push_back(link.name);
+    for (const auto& [ifindex, link] : ResolveHere(config).uplinks)
+      if (ifindex != net::kLoopbackIfindex) names.push_back(link.name);  // rules and settings of lo are of another kind
     return names;
   }
 

@@ -38,14 +38,16 @@ void Attachments(const v1::Config& config, const Topology& topology, v1::Plan& p
     attachment.set_device(device);
     attachment.set_hook(std::string(hook));
   };
-  for (const auto& [ifindex, link] : topology.uplinks) add("reply", link.name, "ingress");
+  for (const auto& [ifindex, link] : topology.uplinks)
+    if (ifindex != net::kLoopbackIfindex) add("reply", link.name, "ingress");
   add("reply", "lo", "ingress");
   add("clock", absl::StrCat(config.interface(), "c1"), "ingress");
   add("gate", absl::StrCat(config.interface(), "c0"), "egress");
   for (const absl::string_view far : {"c1", "p"}) add("closed_gate", absl::StrCat(config.interface(), far), "egress");
   add("sink", absl::StrCat(config.interface(), "p"), "ingress");
   add("splitter", config.interface(), "egress");
-  for (const auto& [ifindex, link] : topology.uplinks) add("splitter", link.name, "egress");
+  for (const auto& [ifindex, link] : topology.uplinks)
+    if (ifindex != net::kLoopbackIfindex) add("splitter", link.name, "egress");
 }
 
 void Maps(const v1::Config& config, int cpus, v1::Plan& plan) {

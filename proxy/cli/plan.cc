@@ -5,34 +5,16 @@
 
 #include <sys/sysinfo.h>
 
-#include <filesystem>
-#include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "operate/key_file.h"
-#include "proxy/admin/client.h"
 #include "proxy/cli/command.h"
 #include "proxy/cli/make_plan.h"
+#include "proxy/cli/running_daemon.h"
 #include "proxy/start/topology.h"
 
 namespace hedgerow::cli {
-namespace {
-
-// Adds nothing where this instance has no running daemon, or where its daemon does not know reload.
-void AskTheDaemon(const v1::Config& config, const std::string& file, v1::Plan& plan) {
-  const auto client = AdminClient::Connect(config.admin().socket());
-  if (!client.ok()) return;
-  const auto status = client->Ask(&AdminClient::Stub::GetStatus);
-  if (!status.ok() || status->instance() != config.instance()) return;
-  std::error_code error;
-  v1::ReloadRequest request;
-  request.set_dry_run(true);
-  request.set_file(std::filesystem::absolute(file, error).string());
-  auto reply = client->Ask(&AdminClient::Stub::Reload, request);
-  if (reply.ok()) *plan.mutable_reload() = *std::move(reply);
-}
-
-}  // namespace
 
 int RunPlan(const Call& call) {
   if (call.arguments.words.size() > 1) return call.UsageError("plan takes no words");
@@ -48,7 +30,8 @@ int RunPlan(const Call& call) {
          absl::StrCat("service ", service.name(), ": the key file ", path, " ", std::string(key.message()))});
   }
   v1::Plan plan = MakePlan(*config, call.arguments.Get("config"), topology, get_nprocs_conf());
-  AskTheDaemon(*config, call.arguments.Get("config"), plan);
+  if (auto running = FindRunningDaemon(*config, call.arguments.Get("config")); running.has_value())
+    *plan.mutable_reload() = std::move(running->reload);
   return call.Print(plan, PlanText(plan), topology.problems.empty() ? kExitOk : kExitFailure);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `hedgerow up`: starts hedgerowd in a session of its own, with its output in
-// a log file, and returns when it serves, or with its error and exit code.
+// `hedgerow up`: starts hedgerowd in a session of its own, with its output in a log file, and returns when it serves, or with its
+// error and exit code. Where a daemon serves this very configuration already, nothing is left to do.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "proxy/api/report.pb.h"
 #include "proxy/cli/command.h"
+#include "proxy/cli/running_daemon.h"
 #include "proxy/start/readiness.h"
 #include "net/capabilities.h"
 #include "net/unique_fd.h"
@@ -78,6 +79,17 @@ int RunUp(const Call& call) {
   // Before a log file is opened, so that a user without privilege hears of that and nothing else.
   absl::Status status = net::RequireCapabilities(net::kCapabilitiesAlways);
   if (!status.ok()) return call.Fail(status);
+  if (const auto running = FindRunningDaemon(*config, call.arguments.Get("config")); running.has_value()) {
+    const std::string who = absl::StrCat("instance ", config->instance(), ", pid ", running->status.pid());
+    if (running->reload.changes_size() + running->reload.problems_size() > 0) {
+      return call.Fail(kExitFailure, absl::StrCat(who, ", is up already, under another configuration: `hedgerow plan --config ",
+                                                  call.arguments.Get("config"), "` shows what differs, `hedgerow reload` applies it"));
+    }
+    v1::UpReport up;
+    up.set_instance(config->instance());
+    up.set_pid(running->status.pid());
+    return call.Print(up, absl::StrCat("up already: ", who, ", serves this configuration\n"));
+  }
   const absl::StatusOr<std::string> daemon = DaemonPath();
   if (!daemon.ok()) return call.Fail(daemon.status());
   std::error_code error;

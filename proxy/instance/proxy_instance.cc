@@ -326,8 +326,9 @@ absl::Status ProxyInstance::AttachOne(const ProgramInfo& program) {
       return status.ok() ? AttachProgram(program, links_.proxy.peer.ifindex, net::Direction::kEgress) : status;
     case Hook::kUplinkIngress:
       status = AttachReplies(program, topology_);
-      // The kernel's own errors about what leaves by them are reported there.
-      if (status.ok()) status = AttachProgram(program, net::kLoopbackIfindex, net::Direction::kIngress);
+      // The kernel's own errors about what leaves by them are reported there, and backends on this host answer there.
+      if (status.ok() && AttachmentOn(net::kLoopbackIfindex, program.name) == nullptr)
+        status = AttachProgram(program, net::kLoopbackIfindex, net::Direction::kIngress);
       if (status.ok() && adopting_) status = AdoptRetiredReplies(program);
   }
   return status;

@@ -6,6 +6,7 @@
 
 #include <cstring>
 
+#include "net/netlink/link.h"
 #include "proxy/kernel_part/config_writer.h"
 #include "proxy/data_plane/endpoint.h"
 #include "proxy.skel.h"
@@ -78,6 +79,8 @@ absl::Status ConfigWriter::PutBackend(const ServiceSpec& spec, const BackendSpec
   entry.uplink_ifindex = backend.uplink_ifindex;
   entry.also_ifindex = backend.also_ifindex;
   entry.index = static_cast<uint8_t>(backend.slot);
+  // Never taken back: its last answers may come when it is retired.
+  if (backend.uplink_ifindex == static_cast<uint32_t>(net::kLoopbackIfindex)) memory_.Wheel().backends_here = 1;
   // Of a backend that the map already holds at most the uplinks change, each of which is one word.
   const absl::Status status = Put(object_.skeleton()->maps.backends, &backend.id, &entry);
   // By this entry the programs recognize the backend's replies and announcements.

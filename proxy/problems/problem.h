@@ -26,8 +26,6 @@ namespace hedgerow {
   X(kServiceDown, service_down, backends, "every backend of a service is down", "look at the backends and the network") \
   X(kNoRoute, no_route, network, "no route leads to a backend",                                                    \
     "`ip route get ADDRESS` says what the kernel knows; followed as soon as there is a route")                     \
-  X(kBackendLocal, backend_local, network, "a backend's address is one of this host",                              \
-    "run the proxy on the clients' host, or the backend in a network namespace of its own")                        \
   X(kUplinkUnfit, uplink_unfit, network,                                                                           \
     "a backend is reached through an interface without Ethernet frames, or through the proxy interface",           \
     "route the backend through another interface")                                                                 \
@@ -47,8 +45,8 @@ namespace hedgerow {
     "the text names it; set `rule_priority` to a number below the rule's, or change the rule")                     \
   X(kVipRouteLost, vip_route_lost, network, "a VIP's route or its source address cannot be put in place",          \
     "the text has the kernel's reason; tried again every second")                                                  \
-  X(kIpv6Disabled, ipv6_disabled, network, "IPv6 is disabled on the proxy interface and cannot be enabled",        \
-    "`sysctl -w net.ipv6.conf.hr0.disable_ipv6=0`, or net.ipv6.conf.default.disable_ipv6=0 before `up`")           \
+  X(kIpv6Disabled, ipv6_disabled, network, "IPv6 is disabled on the proxy interface, and the daemon may not enable it, as under its systemd unit", \
+    "`sysctl -w net.ipv6.conf.hr0.disable_ipv6=0`; before a start net.ipv6.conf.default.disable_ipv6=0") \
   X(kProgramBefore, program_before, others,                                                                        \
     "answers do not reach the reply program on an uplink: a program in front of it ends them",                     \
     "let that program return TC_ACT_UNSPEC for packets of the backends, or put it behind ours; with TCX ours goes to the front by itself, a filter needs `attach: tcx` or another priority") \

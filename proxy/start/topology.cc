@@ -43,14 +43,18 @@ class Resolver {
       if (!route.has_value()) continue;
       reached.uplink = route->ifindex;
       reached.next_hop = route->gateway;
-      const bool counts = !path.source.has_value() || (backend.name() == service.primary() && route->source.has_value());
-      if (!counts) continue;
+      const bool first = !path.source.has_value(), primary = backend.name() == service.primary();
+      // What a backend on this host is asked from may be an address that no other host knows.
+      const bool here = route->ifindex == net::kLoopbackIfindex, source_is_of_here = sources_uplink == net::kLoopbackIfindex;
+      const bool better = first || (here == source_is_of_here ? primary : source_is_of_here);
+      if (!route->source.has_value() || !better) continue;
       path.source = route->source;
       sources_uplink = route->ifindex;
     }
     // A client's packet has one source address. Replies to a copy that leaves by another uplink come in by either.
     for (BackendPath& backend : path.backends) {
-      if (backend.uplink != 0 && backend.uplink != sources_uplink) backend.also = sources_uplink;
+      const bool elsewhere = backend.uplink != 0 && backend.uplink != net::kLoopbackIfindex && backend.uplink != sources_uplink;
+      if (elsewhere && sources_uplink != net::kLoopbackIfindex) backend.also = sources_uplink;
     }
     const bool ipv6 = path.source.has_value() && !path.source->is_v4();
     if (ipv6 && network_.ipv6_off_for_new_links) {
@@ -81,14 +85,7 @@ class Resolver {
       Unreachable(service, subject, *address, route->reason);
       return std::nullopt;
     }
-    if (route->reach != net::Reach::kRouted) {
-      Add(ProblemCode::kBackendLocal, service,
-          absl::StrCat(subject,
-                       " is on this host: its replies never cross an uplink, so no program could "
-                       "give them the VIP's address; run the proxy on the clients' host, or the "
-                       "backend in a network namespace of its own"));
-      return std::nullopt;
-    }
+    if (route->reach != net::Reach::kRouted) return OnThisHost(service, subject, *address);
     if (!AddUplink(service, subject, *route)) return std::nullopt;
     if (!source.has_value()) {
       Add(ProblemCode::kNoSource, service,
@@ -98,6 +95,31 @@ class Resolver {
     route->source = source;
     if (source.has_value()) CheckIpsec(service, backend, subject, *address, *route);
     return *route;
+  }
+
+  // The loopback interface is its uplink. A request to an address of this host comes from that very address, as the kernel has it, but
+  // not from one of 127.0.0.0/8 or ::1, which does not pass through the proxy interface: any other one of the host, then.
+  std::optional<net::RouteLookup> OnThisHost(const v1::Service& service, const std::string& subject, const net::IpAddress& address) {
+    const auto lo = network_.find_link(net::kLoopbackIfindex);
+    if (!lo.ok()) {
+      Add(ProblemCode::kUplinkDown, service, absl::StrCat(subject, ": its uplink: ", std::string(lo.status().message())));
+      return std::nullopt;
+    }
+    topology_.uplinks.emplace(net::kLoopbackIfindex, *lo);
+    net::RouteLookup route{.reach = net::Reach::kLocal, .ifindex = net::kLoopbackIfindex};
+    route.source = address.is_loopback() ? AnyAddress(address.family()) : address;
+    if (!route.source.has_value())
+      Add(ProblemCode::kNoSource, service, absl::StrCat(subject, " is on this host, which has no address but those of lo that requests can come from"));
+    return route;
+  }
+
+  std::optional<net::IpAddress> AnyAddress(int family) const {
+    constexpr uint32_t kUnfit = IFA_F_TEMPORARY | IFA_F_TENTATIVE | IFA_F_DEPRECATED | IFA_F_DADFAILED;
+    for (const net::AddressInfo& each : addresses_) {
+      const bool fit = each.address.is_v4() || (each.flags & kUnfit) == 0;
+      if (each.address.family() == family && each.scope < RT_SCOPE_LINK && !each.address.is_loopback() && fit) return each.address;
+    }
+    return std::nullopt;
   }
 
   void CheckIpsec(const v1::Service& service, const v1::Backend& backend, const std::string& subject, const net::IpAddress& address,

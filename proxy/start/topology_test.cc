@@ -237,14 +237,35 @@ TEST(Succeed, AfterAMoveRepliesComeByTheFormerUplinkAsLongAsItExists) {
   EXPECT_FALSE(without.uplinks.contains(2));
 }
 
-TEST(Resolve, ABackendOnThisHostIsRefusedWithTheReason) {
+TEST(Resolve, ABackendOnThisHostIsReachedByTheLoopbackInterface) {
   FakeHost host;
-  host.AddRoute("10.77.0.12", 2, "10.77.0.12", net::Reach::kLocal);
+  host.AddLink(net::kLoopbackIfindex, "lo", 65536, ARPHRD_LOOPBACK);
+  host.AddRoute("10.77.0.11", 1, "10.77.0.11", net::Reach::kLocal);
   const Topology topology = Resolve(FakeConfig(), host.View());
-  EXPECT_THAT(Texts(topology),
-              ElementsAre(HasSubstr("service dns: backend b (10.77.0.12) is on this host: its "
-                                    "replies never cross an uplink")));
-  EXPECT_EQ(topology.ToStatus().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Texts(topology), IsEmpty());
+  EXPECT_THAT(Uplinks(topology, 0), ElementsAre(1, 2));
+  EXPECT_EQ(topology.services[0].source->ToString(), "10.77.0.1") << "that of the way to the other host, though this one is the primary";
+  EXPECT_EQ(topology.services[0].backends[0].also, 0);
+  EXPECT_EQ(topology.services[0].backends[1].also, 0);
+  EXPECT_EQ(topology.mtu_bytes, 1500u) << "the loopback interface's is no bound";
+}
+
+TEST(Resolve, WithBackendsOnThisHostAloneItsOwnAddressIsTheSource) {
+  FakeHost host;
+  host.AddLink(net::kLoopbackIfindex, "lo", 65536, ARPHRD_LOOPBACK);
+  v1::Config config = FakeConfig();
+  config.mutable_services()->DeleteSubrange(1, 1);
+  config.mutable_services(0)->mutable_backends(0)->set_address("127.0.0.1");
+  host.AddRoute("127.0.0.1", 1, "127.0.0.1", net::Reach::kLoopback);
+  host.AddRoute("10.77.0.12", 1, "10.77.0.12", net::Reach::kLocal);
+  host.AddAddress("127.0.0.1", 1);
+  host.AddAddress("10.77.0.12", 2);
+  config.mutable_services(0)->set_primary("b");
+  EXPECT_EQ(Resolve(config, host.View()).services[0].source->ToString(), "10.77.0.12");
+  config.mutable_services(0)->mutable_backends()->DeleteSubrange(1, 1);
+  EXPECT_EQ(Resolve(config, host.View()).services[0].source->ToString(), "10.77.0.1") << "the first that is none of lo's";
+  host.addresses.clear();
+  EXPECT_THAT(Texts(Resolve(config, host.View())), ElementsAre(HasSubstr("no_source: service dns: backend a (127.0.0.1) is on this host")));
 }
 
 TEST(Resolve, EveryProblemIsListed) {

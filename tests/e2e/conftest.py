@@ -22,6 +22,7 @@ sys.path[:0] = [str(PROJECT), str(Path(__file__).resolve().parent)]
 from deploy.lab import Lab, LabInUse, names  # noqa: E402 (the path comes first)
 from deploy.lab.data_dirs import MODES, DataDirs  # noqa: E402
 from deploy.lab.servers import Server  # noqa: E402
+from harness import booted  # noqa: E402
 from harness.dead_runs import is_left_by_a_dead_run  # noqa: E402
 from harness.product import BIN, Product  # noqa: E402
 from harness.stack import Stack  # noqa: E402
@@ -47,8 +48,11 @@ def pytest_collection_modifyitems(config, items):
 
 
 def pytest_sessionstart(session):
-    """Removes labs and pins that a killed run of any test file left."""
-    if os.geteuid() != 0 or not names.RUN_DIR.is_dir():
+    """Removes labs, pins and booted systems' files that a killed run of any test file left."""
+    if os.geteuid() != 0:
+        return
+    booted.take_away_what_dead_runs_left()
+    if not names.RUN_DIR.is_dir():
         return
     for folder in names.RUN_DIR.iterdir():
         if is_left_by_a_dead_run(folder.name):

@@ -28,6 +28,16 @@ def test_spoofed_frames_at_every_hook_lose_nobody_and_take_no_memory(tmp_path):
         assert row["rss_grown"] - honest < 0.05 and row["maps_grown"] <= 0.01, hook
         assert row["n"] > 100, hook
         assert row["config_hash"] in summary["manifest"]["configs"]
+    for hook in flood.BESIDE:
+        assert rows[hook]["stalls"] >= 1 and rows[hook]["quiet_hedges_of_stalls"] >= 1, hook
+    assert rows["beside-refusing"]["shown_share"] > 0.9
+
+
+def test_a_service_that_no_longer_hedges_under_a_flood_is_found(tmp_path):
+    arguments = ["--quick", "--plant=no-hedges", "--hooks=beside-refusing", f"--into={tmp_path}", f"--lab={TAG}"]
+    assert flood.main(arguments) == 0
+    row, = json.loads((tmp_path / "summary.json").read_text(encoding="ascii"))["rows"]
+    assert row["quiet_hedges_of_stalls"] >= 1 and row["hedges_of_quiet"] < 0.5
 
 
 def test_the_sender_refuses_every_network_but_a_labs():

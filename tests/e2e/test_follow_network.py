@@ -28,17 +28,7 @@ def ip(host, *words: str) -> str:
 @pytest.fixture
 def second(lab):
     """A second uplink of the client host, eth1, on the same switch. Its route counts less than eth0's."""
-    port = f"{lab.tag}e1"[-15:]
-    ip(lab.client, f"link add eth1 type veth peer name {port}")
-    lab.client.run(["ip", "link", "set", port, "netns", names.netns_name(lab.tag, names.SWITCH)])
-    bridge = lab.switch(["ip", "-o", "link", "show", "type", "bridge"]).split(": ")[1]
-    lab.switch_ip("link", "set", port, "master", bridge, "up")
-    # As on any host with two interfaces in one network: each speaks for its own address.
-    lab.client.sysctl("net.ipv4.conf.all.arp_ignore", 1)
-    lab.client.sysctl("net.ipv4.conf.all.arp_announce", 2)
-    ip(lab.client, "link set eth1 up")
-    ip(lab.client, f"addr add {SECOND}/24 dev eth1 metric 500")
-    return port
+    return lab.add_second_uplink(SECOND)
 
 
 def uplinks(product, service: str = DNS4) -> dict[str, str]:

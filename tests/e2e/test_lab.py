@@ -250,6 +250,14 @@ def test_only_a_dead_runs_lab_is_a_leftover():
     assert is_left_by_a_dead_run(f"e2e{10**9}") and not is_left_by_a_dead_run("demo")  # above every pid; no test's tag
 
 
+def test_every_tag_of_these_files_is_known_when_its_run_is_dead():
+    tags = {(prefix, suffix) for path in sorted(Path(__file__).parent.glob("*.py"))
+            for prefix, suffix in re.findall(r'f"([a-z0-9]+)\{os\.getpid\(\)[^}]*\}(\w*)(?:\{letter\})?"', path.read_text(encoding="utf-8"))
+            if prefix != "hr"}  # a booted system, which has no lab
+    assert len(tags) > 10
+    assert [tag for tag in sorted(tags) if not is_left_by_a_dead_run(f"{tag[0]}{10**9}{tag[1]}")] == []
+
+
 def test_of_a_lab_whose_mounts_are_gone_the_names_are_removed():
     """A killed run had mounts of its own: for the next one its namespaces are empty files."""
     name = names.netns_name(TCLI, names.SWITCH)

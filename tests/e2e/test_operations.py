@@ -145,6 +145,17 @@ def test_validate_and_plan_say_what_would_be_done_and_do_nothing(lab, product):
 
 
 @pytest.mark.own
+def test_up_of_what_is_up_is_done_and_names_reload_where_the_file_differs(proxy):
+    file = proxy.write(proxy._config_up)
+    again = proxy.run("up", "--config", file)
+    assert again.returncode == 0 and f"pid {proxy.pid}, serves this configuration" in again.stdout, again
+    changed = proxy.config()
+    changed["services"][0]["delay"] = "77ms"
+    other = proxy.write(changed, "other.yaml")
+    refused = proxy.run("up", "--config", other)
+    assert refused.returncode == 1 and "hedgerow reload" in refused.stderr and proxy.status()["problems"] == [], refused
+
+
 def test_admin_commands_without_a_daemon_fail_and_name_the_socket(product):
     for words in (["status"], ["down"], ["leader", "show"], ["bypass", DNS4, "on"]):
         done = product.admin(*words, check=False)

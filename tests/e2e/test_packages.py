@@ -3,10 +3,12 @@
 upgrade under load, reboot, purge."""
 
 import hashlib
+import json
 import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from deploy.dev import walk
-from harness.booted import Booted, layered_root
-from harness.product import BIN
+from harness.booted import Booted, layered_root, take_away_what_dead_runs_left
+from harness.product import BIN, wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 ARCHITECTURE = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True).stdout.strip()
@@ -144,6 +146,23 @@ def put_into(root: Path, packages: dict[str, Path], *names: str) -> str:
     return " ".join(f"/var/tmp/{packages[name].name}" for name in names)
 
 
+def with_dpkg(commands: str) -> str:
+    """As apt does it where everything that a package needs is there. apt itself would not install the same version again."""
+    return commands.replace("apt install", "dpkg --install").replace("apt purge", "dpkg --purge")
+
+
+def instance_of(page: dict[str, str], name: str, number: int) -> str:
+    """The page's configuration, for a further instance with a VIP of its own."""
+    services = page["configure"].split("<<'END'\n")[1].split("END\n")[0].replace("10.99.0.53", f"10.99.0.{53 + number}")
+    return (f"instance: {name}\ninterface: hr{number}\nadmin: {{socket: /run/hedgerow/{name}.sock}}\n"
+            f"metrics: {{listen: '127.0.0.1:{9469 + number}'}}\n{services}")
+
+
+def write_config(system: Booted, root: Path, name: str, text: str) -> None:
+    (root / f"etc/hedgerow/{name}.yaml").write_text(text, encoding="utf-8")
+    system.run(f"chgrp hedgerow /etc/hedgerow/{name}.yaml; chmod 640 /etc/hedgerow/{name}.yaml")
+
+
 def lost(report: str) -> int:
     return int(re.search(r"Queries lost:\s+(\d+)", report)[1])
 
@@ -167,24 +186,42 @@ def test_installed_configured_upgraded_under_load_and_removed(packages, root, sy
     system.run("man hedgerow > /dev/null && python3 -c 'import hkv'")
 
     # Another instance beside it, which outlives a stop of the first.
-    second = page["configure"].split("<<'END'\n")[1].split("END\n")[0].replace("10.99.0.53", "10.99.0.54")
-    (root[0] / "etc/hedgerow/second.yaml").write_text(
-        f"instance: second\ninterface: hr1\nadmin: {{socket: /run/hedgerow/second.sock}}\nmetrics: {{listen: '127.0.0.1:9470'}}\n{second}", encoding="utf-8")
-    system.run("chgrp hedgerow /etc/hedgerow/second.yaml; chmod 640 /etc/hedgerow/second.yaml; systemctl start hedgerowd@second")
+    second = instance_of(page, "second", 1)
+    write_config(system, root[0], "second", second)
+    system.run("systemctl enable --now hedgerowd@second")
     assert system.run(ASK.replace(".53", ".54")).strip() == "192.0.2.1"
     system.run("systemctl stop hedgerowd && hedgerow status --socket /run/hedgerow/second.sock && systemctl start hedgerowd")
 
-    # The same package again, as an upgrade does it: the old daemon ends and the new one takes over.
+    # The same package again, as an upgrade does it: the old daemon ends and the new one takes over. The other instance cannot start
+    # again, which is no failure of the package.
+    write_config(system, root[0], "second", "services: none\n")
     (root[0] / "var/tmp/queries").write_text("www.example.test A\n", encoding="ascii")
     daemon = system.run("systemctl show --property=MainPID --value hedgerowd").strip()
-    load = system.start("dnsperf -s 10.99.0.53 -d /var/tmp/queries -Q 2000 -l 8")
-    system.run(f"sleep 2; dpkg --install {put_into(root[0], packages, 'hedgerow')}", timeout=120)
+    put_into(root[0], packages, "hedgerow")
+    load = system.start("dnsperf -s 10.99.0.53 -d /var/tmp/queries -Q 2000 -l 16")
+    said = system.run(f"sleep 2; cd /var/tmp; {with_dpkg(page['upgrade'])}", timeout=120)
+    assert load.poll() is None, "the load ended before the upgrade did"
+    assert "not every hedgerowd@ instance started again" in said
+    assert system.run("systemctl is-active hedgerowd@second", check=False).strip() != "active"
     report, _ = load.communicate(timeout=60)
     assert system.run("systemctl show --property=MainPID --value hedgerowd").strip() not in (daemon, "0")
-    assert int(re.search(r"Queries completed:\s+(\d+)", report)[1]) > 8000, report
+    assert json.loads(system.run("hedgerow status --json"))["adoption"]["how"] == "adopted"
+    assert int(re.search(r"Queries completed:\s+(\d+)", report)[1]) > 16000, report
     assert lost(report) == 0, report
 
-    system.run("dpkg --purge hedgerow hedgerow-node hkv", timeout=120)
+    # As if the maps had another layout.
+    system.run(f"cd /var/tmp; {with_dpkg(page['changed layout'])}", timeout=120)
+    assert json.loads(system.run("hedgerow status --json"))["adoption"]["how"] == "made"
+    assert system.run(ASK).strip() == "192.0.2.1"
+
+    # A daemon that systemd did not start goes with the package, too.
+    write_config(system, root[0], "third", instance_of(page, "third", 2))
+    system.run("hedgerow up --config /etc/hedgerow/third.yaml")
+    assert system.run(ASK.replace(".53", ".55")).strip() == "192.0.2.1"
+
+    system.run(with_dpkg(page["remove"]), timeout=120)
+    assert system.run("pgrep -x hedgerowd", check=False) == ""
+    system.run("dpkg --purge hedgerow-node hkv", timeout=120)
     assert system.run(ASK, check=False).strip() != "192.0.2.1"
     assert system.run("ls /sys/fs/bpf/hedgerow 2>/dev/null; ip -brief link | grep ^hr", check=False) == ""
     assert changes(root[1]) - before == set()
@@ -209,6 +246,7 @@ def test_a_node_is_there_again_with_what_it_stored_after_a_reboot(packages, root
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)
 def test_a_bare_debian_12_answers_through_the_vip_within_five_minutes(packages, tmp_path):
     """No compiler, nothing of this machine: debootstrap, the packages and what they need from the distribution's archive."""
     if "bookworm" not in Path("/etc/os-release").read_text(encoding="utf-8"):
@@ -241,3 +279,25 @@ def test_a_bare_debian_12_answers_through_the_vip_within_five_minutes(packages, 
     finally:
         if kept:
             subprocess.run(["rm", "-rf", "--one-file-system", kept[1]], check=True, timeout=120)
+
+
+KILLED = """
+import os, sys, time
+sys.path[:0] = [{root!r}, {e2e!r}]
+from harness.booted import Booted, layered_root, take_away_what_dead_runs_left
+with layered_root() as root:
+    print(Booted(root[0], f"hr{{os.getpid()}}")._leader, root[0].parent, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_run_that_is_killed_leaves_no_system():
+    code = KILLED.format(root=str(ROOT), e2e=str(Path(__file__).parent))
+    run = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    leader, layer = run.stdout.readline().split()
+    assert Path("/proc", leader).exists()
+    run.kill()
+    run.communicate(timeout=10)
+    wait_until(lambda: not Path("/proc", leader).exists(), timeout_s=30, what="the end of the booted system")
+    take_away_what_dead_runs_left()
+    assert not Path(layer).exists() and layer not in Path("/proc/mounts").read_text(encoding="utf-8")

@@ -24,6 +24,7 @@
 #include "cluster/node/status/status_message.h"
 #include "cluster/node/status/status_text.h"
 #include "cluster/wire/announce.h"
+#include "cluster/wire/peer_name.h"
 #include "config/diagnostics.h"
 #include "config/suggest.h"
 #include "operate/commit.h"
@@ -68,7 +69,8 @@ std::vector<std::string> WarningsOf(const NodeConfig& config, const std::string&
     if (!problem.empty()) warnings.push_back(std::move(problem));
   }
   if (!config.peer_tls.has_value()) return warnings;
-  const absl::StatusOr<operate::TlsMaterial> tls = operate::ReadTlsMaterial(config.peer_tls->files, operate::Reader::kShows);
+  const absl::StatusOr<operate::TlsMaterial> tls = operate::ReadTlsMaterial(
+      config.peer_tls->files, wire::PeerName(config.peer_tls->name, config.self), operate::Reader::kShows);
   const std::string end = tls.ok() ? operate::CertificateEndText(tls->not_after_s, absl::ToUnixSeconds(absl::Now())) : "";
   if (!end.empty()) warnings.push_back(absl::StrCat("the certificate in ", config.peer_tls->files.certificate, " ", end));
   return warnings;

@@ -20,13 +20,13 @@ constexpr absl::Duration kPoll = absl::Milliseconds(2);
 // Clients that put such keys all the time would keep it for ever.
 constexpr int kWalksMax = 10;
 
-// Unavailable: earlier portions wait to be proposed, or no node leads just now. DeadlineExceeded: the node's loop was late; a portion
+// Aborted: earlier portions wait to be proposed, or no node leads just now. DeadlineExceeded: the node's loop was late; a portion
 // that it takes after all deletes nothing else.
 absl::StatusOr<v1::PurgeSomeReply> Portion(AdminClient& client, const v1::PurgeSomeRequest& request,
                                            const Deadline& deadline) {
   while (true) {
     absl::StatusOr<v1::PurgeSomeReply> reply = client.PurgeSome(request);
-    const bool later = absl::IsUnavailable(reply.status()) || absl::IsDeadlineExceeded(reply.status());
+    const bool later = absl::IsAborted(reply.status()) || absl::IsDeadlineExceeded(reply.status());
     if (!later || deadline.passed()) return reply;
     absl::SleepFor(kPoll);
   }

@@ -364,7 +364,7 @@ TEST_F(NodeCommandsTest, PurgeAsksAgainWhereTheNodesLoopIsLateOrNoNodeLeads) {
   control_.SetKeys({"cache/a", "cache/b"}, /*loses_one=*/false);
   const absl::Status late = absl::DeadlineExceededError("the node's loop did not answer within 2 s");
   // A portion and its wait, more than once each.
-  control_.FailNext({late, absl::UnavailableError("no node leads now; ask again"), late});
+  control_.FailNext({late, NotLeading(raft::NodeId()), late});
   const Outcome done = Node({"purge", "--prefix", "cache/", "--socket", socket_});
   EXPECT_EQ(done.exit_code, kExitOk) << done.err;
   EXPECT_THAT(control_.keys(), IsEmpty());

@@ -48,15 +48,8 @@ void ReadCertificates(operate::Reader reader, const config::Locations& locations
     if (path->empty()) return;  // has an error of its own
     config.read_from.push_back(*path);
   }
-  const absl::StatusOr<operate::TlsMaterial> material = operate::ReadTlsMaterial(files, reader);
-  const std::string name = wire::PeerName(config.peer_tls->name, config.self);
-  if (!material.ok()) {
-    errors.Add(locations.Find("peer_tls"), "peer_tls", material.status().message());
-  } else if (!material->IsFor(name)) {
-    errors.Add(locations.Find("peer_tls.certificate_file"), "peer_tls.certificate_file",
-               absl::StrCat("got a certificate for ", material->NamesText(), ", expected one for ", name,
-                            ": have it signed with this subjectAltName (DNS), or say in `peer_tls.name` how members are named"));
-  }
+  const absl::Status read = operate::ReadTlsMaterial(files, wire::PeerName(config.peer_tls->name, config.self), reader).status();
+  if (!read.ok()) errors.Add(locations.Find("peer_tls"), "peer_tls", read.message());
 }
 
 // Of a text that the decoder has accepted, or the unset address where it was refused or is not there.
@@ -214,6 +207,12 @@ const MemberConfig& NodeConfig::own() const {
   const MemberConfig* const found = Find(self);
   HEDGEROW_CHECK(found != nullptr);  // CheckNodeConfig refuses such a configuration
   return *found;
+}
+
+std::vector<std::string> NodeConfig::ProxyNames() const {
+  std::vector<std::string> names;
+  for (const ProxyConfig& proxy : proxies) names.push_back(proxy.name);
+  return names;
 }
 
 const MemberConfig* NodeConfig::Find(raft::NodeId id) const {

@@ -163,6 +163,7 @@ struct NodeConfig {
 
   // The entry of `members` that is this node.
   const MemberConfig& own() const;
+  std::vector<std::string> ProxyNames() const;
   // Null: none of `members`.
   const MemberConfig* Find(raft::NodeId id) const;
   // What the cluster begins with: all `members` vote; nothing if this node joins.

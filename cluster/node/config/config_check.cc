@@ -264,7 +264,8 @@ class Checker : config::Checks {
     if (keys == wire::KeyRing()) return;  // its file has an error of its own
     std::vector<wire::KeyRing> others;
     for (size_t j = 0; j < i; ++j) others.push_back(config_.named_clients[j].keys);
-    const absl::string_view with = SharesKeyWith(keys, {.cluster = config_.cluster_keys, .announce = config_.announce_keys}, others);
+    const absl::string_view with = SharesKeyWith(keys, {.cluster = config_.cluster_keys, .announce = config_.announce_keys},
+                                                 config_.ProxyNames(), others);
     if (!with.empty()) Add(path, absl::StrCat("got the same key as ", with, ", expected one that this client alone has"));
   }
 

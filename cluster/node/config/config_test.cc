@@ -348,8 +348,8 @@ TEST_F(NodeConfigFileTest, CertificatesAreReadAndMustNameTheNode) {
   const auto error = [&](const std::string& name) {
     return std::string(LoadNodeConfig(Write("n.yaml", with(name), 0600)).status().message());
   };
-  EXPECT_THAT(error(""), HasSubstr("peer_tls.certificate_file: got a certificate for n1.example.com, expected one for "
-                                   "node-1.hedgerow: have it signed with this subjectAltName"));
+  EXPECT_THAT(error(""), HasSubstr(absl::StrCat("peer_tls: the file ", files.certificate, " is for another name: got a certificate for n1.example.com, ",
+                                                "expected one for node-1.hedgerow: have it signed with this subjectAltName")));
   EXPECT_THAT(error(", name: \"n1.example.com\""), HasSubstr("peer_tls.name: got \"n1.example.com\", expected a DNS name"));
   EXPECT_THAT(error(", name: \"N{node} x\""), HasSubstr("peer_tls.name: got \"N{node} x\", expected a DNS name"));
   std::filesystem::remove(files.key);

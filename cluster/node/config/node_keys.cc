@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "cluster/wire/announce.h"
 #include "config/diagnostics.h"
 #include "operate/key_file.h"
 
@@ -39,10 +40,18 @@ std::string WhyNotApart(const NodeKeys& keys) {
   return "got the same key as cluster_key, expected another: what proxies know must not help against nodes";
 }
 
-absl::string_view SharesKeyWith(const wire::KeyRing& client, const NodeKeys& nodes, const std::vector<wire::KeyRing>& other_clients) {
-  if (client.Shares(nodes.cluster) || (nodes.announce.has_value() && client.Shares(*nodes.announce))) return "the cluster";
-  const bool shares = std::any_of(other_clients.begin(), other_clients.end(), [&client](const wire::KeyRing& other) { return other.Shares(client); });
-  return shares ? "another client" : "";
+absl::string_view SharesKeyWith(const wire::KeyRing& client, const NodeKeys& nodes, const std::vector<std::string>& proxies,
+                                const std::vector<wire::KeyRing>& other_clients) {
+  const auto shares = [&client](const wire::KeyRing& other) { return client.Shares(other); };
+  if (shares(nodes.cluster)) return "the cluster";
+  if (nodes.announce.has_value()) {
+    if (shares(*nodes.announce)) return "the announce key";
+    const auto shares_of_proxy = [&](const std::string& name) {
+      return shares(nodes.announce->Derived([&name](const wire::Key& key) { return wire::DeriveProxyKey(key, name); }));
+    };
+    if (std::any_of(proxies.begin(), proxies.end(), shares_of_proxy)) return "a proxy";
+  }
+  return std::any_of(other_clients.begin(), other_clients.end(), shares) ? "another client" : "";
 }
 
 absl::Status MayChangeClusterKeys(const wire::KeyRing& now, const wire::KeyRing& next, const std::vector<MemberKeys>& members) {

@@ -35,8 +35,9 @@ absl::StatusOr<wire::KeyRing> LoadKeyRing(const std::string& path, operate::Read
 std::string WhyNotApart(const NodeKeys& keys);
 
 // What one client knows must help it neither as another one nor against nodes and proxies: which of them has one of these keys,
-// too ("the cluster", "another client"); empty: none.
-absl::string_view SharesKeyWith(const wire::KeyRing& client, const NodeKeys& nodes, const std::vector<wire::KeyRing>& other_clients);
+// too ("the cluster", "the announce key", "a proxy", "another client"); empty: none. `proxies`: by their names.
+absl::string_view SharesKeyWith(const wire::KeyRing& client, const NodeKeys& nodes, const std::vector<std::string>& proxies,
+                                const std::vector<wire::KeyRing>& other_clients);
 
 // What a member has told of its keys.
 struct MemberKeys {

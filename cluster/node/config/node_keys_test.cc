@@ -8,6 +8,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cluster/wire/announce.h"
+
 namespace hedgerow::node {
 namespace {
 
@@ -58,11 +60,19 @@ TEST(NodeKeys, AnExchangeInOneStepIsRefused) {
 
 TEST(NodeKeys, AClientsKeyIsNoOthers) {
   const NodeKeys nodes{.cluster = wire::KeyRing(kOld, kNew), .announce = KeyOf(3)};
-  EXPECT_EQ(SharesKeyWith(KeyOf(4), nodes, {KeyOf(5)}), "");
-  EXPECT_EQ(SharesKeyWith(wire::KeyRing(KeyOf(4), kNew), nodes, {}), "the cluster");
-  EXPECT_EQ(SharesKeyWith(KeyOf(3), nodes, {}), "the cluster");
-  EXPECT_EQ(SharesKeyWith(KeyOf(4), nodes, {KeyOf(5), wire::KeyRing(KeyOf(6), KeyOf(4))}), "another client");
-  EXPECT_EQ(SharesKeyWith(KeyOf(3), {.cluster = kOld}, {}), "");
+  EXPECT_EQ(SharesKeyWith(KeyOf(4), nodes, {"web1"}, {KeyOf(5)}), "");
+  EXPECT_EQ(SharesKeyWith(wire::KeyRing(KeyOf(4), kNew), nodes, {}, {}), "the cluster");
+  EXPECT_EQ(SharesKeyWith(KeyOf(3), nodes, {}, {}), "the announce key");
+  EXPECT_EQ(SharesKeyWith(KeyOf(4), nodes, {}, {KeyOf(5), wire::KeyRing(KeyOf(6), KeyOf(4))}), "another client");
+  EXPECT_EQ(SharesKeyWith(KeyOf(3), {.cluster = kOld}, {}, {}), "");
+}
+
+TEST(NodeKeys, AClientsKeyIsNoProxys) {
+  const NodeKeys nodes{.cluster = kOld, .announce = wire::KeyRing(KeyOf(3), KeyOf(4))};
+  for (const uint8_t announce : {3, 4}) {
+    EXPECT_EQ(SharesKeyWith(wire::DeriveProxyKey(KeyOf(announce), "web2"), nodes, {"web1", "web2"}, {}), "a proxy") << int{announce};
+    EXPECT_EQ(SharesKeyWith(wire::DeriveProxyKey(KeyOf(announce), "web3"), nodes, {"web1", "web2"}, {}), "");
+  }
 }
 
 TEST(NodeKeys, WhatProxiesKnowIsNoKeyOfTheNodes) {

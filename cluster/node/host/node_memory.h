@@ -17,8 +17,9 @@ uint64_t AvailableMemory_bytes(const std::string& root = "");
 uint64_t ResidentMemory_bytes();
 
 // What a node may need whose store has this limit: a snapshot that is being received stands beside the state that it is to
-// replace, malloc has gaps, the reserve of an eighth, and an eighth for what a snapshot that is being taken has copied. Beside it stand programs, buffers of sockets and requests, and what the
-// log keeps in memory. node_memory_test.cc and tests/e2e/test_memory_limit.py measure less.
+// replace, malloc has gaps, the reserve of an eighth, and an eighth for what a snapshot that is being taken has copied. Beside it stand
+// programs, buffers of sockets and requests, and what the log keeps in memory. tests/e2e/test_store_bounds.py measures less of nodes
+// whose stores are full.
 constexpr uint64_t kMemoryPerLimit = 3;
 constexpr uint64_t kMemoryBeside_bytes = uint64_t{112} << 20;
 constexpr uint64_t MemoryNeeded_bytes(uint64_t limit_bytes) {

@@ -110,10 +110,11 @@ void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiv
 void Peers::TakeAdmitted(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver) {
   wire::Opened opened = codec_.Open(datagram.bytes);
   wire::DropReason reason = opened.reason;
+  bool went_back = false;  // by what its HELLO or HELLO_ACK itself reports
   if (opened.ok() && Find(opened.header.from) == nullptr) reason = TakeUnknownPeer(opened, datagram, now_ns);
   if (reason == wire::DropReason::kNone) {
     const auto* const ack = std::get_if<wire::HelloAck>(&opened.body);
-    const bool went_back = ack != nullptr && WentBack(opened.header, ack->started, receiver);
+    went_back = ack != nullptr && WentBack(opened.header, ack->started, receiver);
     reason = incarnations_.Admit(opened, now_ns, went_back);
   }
   // Of a member only: an unknown peer's word is no answer to a nonce of this node, and may be a recorded one.
@@ -126,7 +127,7 @@ void Peers::TakeAdmitted(const Datagram& datagram, uint64_t now_ns, PeerReceiver
     if (reason == wire::DropReason::kNone) reason = Met(opened.header.from, now_ns);
     if (reason == wire::DropReason::kNone) ++addresses_version_;  // it answers where this came from
     if (reason == wire::DropReason::kForeignLog && opened.header.term == wire::kForeignLogTerm &&
-        !IsOfAnotherCluster(ack->traits) && !KnownToHaveGoneBack(opened.header))
+        !IsOfAnotherCluster(ack->traits) && !went_back && !KnownToHaveGoneBack(opened.header))
       refused_by_ = opened.header.from;
   }
   PeerState* const peer = opened.ok() ? Find(opened.header.from) : nullptr;
@@ -146,7 +147,7 @@ void Peers::TakeAdmitted(const Datagram& datagram, uint64_t now_ns, PeerReceiver
       ++counters_.drops[static_cast<size_t>(wire::DropReason::kConfigEpoch)];
       return;
     }
-    const bool went_back = WentBack(opened.header, hello->started, receiver);
+    went_back = WentBack(opened.header, hello->started, receiver);
     if (went_back && peer != nullptr) peer->went_back_incarnation = opened.header.from_incarnation;
     SendSealed(datagram.from,
                codec_.Seal(opened.header.from, TermForAck(opened.header, hello->traits, went_back),

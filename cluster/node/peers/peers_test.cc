@@ -357,6 +357,39 @@ TEST_F(PeersTest, TheWordOfAMemberThatWentBackCountsForNothing) {
   EXPECT_EQ(peers_.refused_by(), raft::NodeId(2));
 }
 
+// No HELLO of that incarnation has come yet, or another one since: the answer alone says that it holds less than it promised.
+TEST_F(PeersTest, TheWordOfAMemberThatBreaksItsPromiseInTheSameAnswerCountsForNothing) {
+  constexpr uint64_t kSecond_ns = 1'000'000'000;
+  Meet2();
+  nobody_.promised = {.term = raft::Term(5), .last = raft::LogIndex(10)};
+  const auto accuses = [&](uint64_t incarnation, uint64_t last, uint64_t now_ns) {
+    other_ = wire::PeerCodec({.cluster_id = 7, .keys = wire::KeyRing(), .self = raft::NodeId(2), .incarnation = incarnation});
+    const std::vector<wire::Opened> asked = SentTo2(raft::Term(5), raft::Heartbeat{.round = 1}, now_ns);
+    ASSERT_EQ(Count<wire::Hello>(asked), 1u);
+    SentTo2(wire::kForeignLogTerm,
+            wire::HelloAck{.nonce = std::get<wire::Hello>(asked[0].body).nonce,
+                           .started = {.starts = 2, .term = raft::Term(5), .last = raft::LogIndex(last)}},
+            now_ns);
+  };
+  accuses(7, 9, kSecond_ns);
+  EXPECT_FALSE(peers_.refused_by().IsSet());
+  EXPECT_EQ(Dropped(wire::DropReason::kForeignLog), 1u);
+  accuses(8, 10, 2 * kSecond_ns);
+  EXPECT_EQ(peers_.refused_by(), raft::NodeId(2)) << "it holds what it promised, so its word counts";
+}
+
+// A LOST node knows nothing of the members yet when it hears the word, whatever the member's own log holds.
+TEST_F(PeersTest, TheWordAgainstANodeThatHasJustStartedCounts) {
+  nobody_.promised = {.term = raft::Term(5), .last = raft::LogIndex(10)};
+  const std::vector<wire::Opened> asked = Greeted(1);
+  ASSERT_EQ(Count<wire::Hello>(asked), 1u);
+  SentTo2(wire::kForeignLogTerm,
+          wire::HelloAck{.nonce = std::get<wire::Hello>(asked[0].body).nonce,
+                         .started = {.starts = 2, .term = raft::Term(5), .last = raft::LogIndex(9)}},
+          1);
+  EXPECT_EQ(peers_.refused_by(), raft::NodeId(2));
+}
+
 // The change that made it a member may be gone back from, and what a LOST node had is moved aside by then.
 TEST_F(PeersTest, ALostNodesQuestionForItsIdIsAnsweredOnceThatIsCommitted) {
   const wire::PeerBody asks = wire::Hello{.nonce = 9};

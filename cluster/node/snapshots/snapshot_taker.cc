@@ -47,15 +47,14 @@ bool SnapshotTaker::Turn(uint64_t now_ns, bool wanted, kv::Replica& replica) {
 // Each change of what is not written down yet copies its record, whether a slice may be made or not.
 bool SnapshotTaker::HoldsTooMuch(uint64_t now_ns, kv::Replica& replica) {
   status_.held_bytes = writer_->backlog_bytes() + replica.snapshot_held_bytes();
-  status_.held_max_bytes = std::max(status_.held_max_bytes, status_.held_bytes);
+  const uint64_t held_bytes = status_.held_bytes;
   const uint64_t most_bytes = SnapshotCopiesMax_bytes(replica.state().settings().memory_bytes);
-  if (writing_ || status_.held_bytes <= most_bytes) return false;
+  if (writing_ || held_bytes <= most_bytes) return false;
   if (replica.taking_snapshot()) replica.AbandonSnapshot();
   Abandon();
   ++status_.gave_up;
-  Failed(now_ns, absl::StrCat("clients change more than the disk takes: ", status_.held_bytes >> 20, " MiB wait for it, of the ", most_bytes >> 20,
+  Failed(now_ns, absl::StrCat("clients change more than the disk takes: ", held_bytes >> 20, " MiB wait for it, of the ", most_bytes >> 20,
                               " that may (an eighth of memory.limit_mib). Give the node a faster disk, or a higher limit"));
-  status_.held_bytes = 0;
   return true;
 }
 
@@ -125,6 +124,7 @@ bool SnapshotTaker::End(uint64_t now_ns, const absl::Status& result, kv::Replica
 void SnapshotTaker::Abandon() {
   writer_->Abandon();
   abandoned_ = std::move(writer_);
+  status_.held_bytes = 0;
   replace_ = false;
   next_slice_ns_ = UINT64_MAX;
 }

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/node/config/config_check.h"
+#include "cluster/wire/peer_name.h"
 
 namespace hedgerow::node {
 namespace {
@@ -40,9 +41,10 @@ absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Open(
     const raft::Snapshot& restored, std::function<uint64_t()> now_ns, std::function<void()> wake) {
   std::unique_ptr<Tls> tls;
   if (config.peer_tls.has_value()) {
-    absl::StatusOr<operate::TlsMaterial> material = operate::ReadTlsMaterial(config.peer_tls->files, operate::Reader::kServes);
-    if (!material.ok()) return material.status();
-    tls = std::make_unique<Tls>(*config.peer_tls, *std::move(material));
+    const std::string name = wire::PeerName(config.peer_tls->name, config.self);
+    absl::StatusOr<operate::TlsMaterial> first = operate::ReadTlsMaterial(config.peer_tls->files, name, operate::Reader::kServes);
+    if (!first.ok()) return first.status();
+    tls = std::make_unique<Tls>(*config.peer_tls, name, *std::move(first));
   }
   std::unique_ptr<Snapshots> snapshots(
       new Snapshots(config, std::move(tls), storage, restored, std::move(now_ns), std::move(wake)));
@@ -305,21 +307,16 @@ raft::LogIndex Snapshots::Ask(const kv::Replica& replica) {
   return replica.applied().index;
 }
 
-// Nothing is read here: that is a connection's.
-void Snapshots::AddTlsTo(NodeStatus& status) const {
+// Nothing is read here: that may wait for a disk.
+void Snapshots::AddTlsTo(int64_t unix_s, NodeStatus& status) const {
   std::string& problem = status.snapshots.problem;
-  const auto add = [&problem](const std::string& what) { absl::StrAppend(&problem, problem.empty() ? "" : "; ", what); };
-  if (const absl::Status read = tls_->files.status(); !read.ok())
-    add(absl::StrCat("the certificates of before are in use, because ", read.message()));
-  const int64_t ends_s = tls_->files.current()->not_after_s;
-  status.snapshots.certificate_ends_s = ends_s;
-  if (const std::string end = operate::CertificateEndText(ends_s, time(nullptr)); !end.empty()) {
-    add(absl::StrCat("this node's certificate ", end, ": put the next one and its key into their files (`peer_tls`), or no member will take it"));
-  }
+  if (const std::string of_files = tls_->files.Problem(unix_s); !of_files.empty())
+    absl::StrAppend(&problem, problem.empty() ? "" : "; ", of_files);
+  status.snapshots.certificate_ends_s = tls_->files.current()->not_after_s;
   status.counters.emplace_back("snapshot_certificate_reloads", tls_->files.reloads());
 }
 
-void Snapshots::AddTo(uint64_t now_ns, const raft::Raft& raft, NodeStatus& status) const {
+void Snapshots::AddTo(uint64_t now_ns, int64_t unix_s, const raft::Raft& raft, NodeStatus& status) const {
   SnapshotStatus& reported = status.snapshots;
   const SnapshotTakerStatus& taker = taker_.status();
   reported.last = raft.snapshot().last.index;
@@ -348,7 +345,7 @@ void Snapshots::AddTo(uint64_t now_ns, const raft::Raft& raft, NodeStatus& statu
                                   .done_bytes = sending.sent_bytes,
                                   .size_bytes = sending.size_bytes});
   }
-  if (tls_ != nullptr) AddTlsTo(status);
+  if (tls_ != nullptr) AddTlsTo(unix_s, status);
   const transfer::SenderStatistics sent = sender_->statistics();
   const transfer::ReceiverStatistics got = receiver_->statistics();
   if (const std::optional<transfer::Receiving> receiving = receiver_->under_way()) {
@@ -358,32 +355,17 @@ void Snapshots::AddTo(uint64_t now_ns, const raft::Raft& raft, NodeStatus& statu
                                   .done_bytes = receiving->received_bytes,
                                   .size_bytes = receiving->size_bytes});
   }
-  const auto count = [&status](const char* name, uint64_t value, const char* reason) {
-    status.counters.emplace_back(name, value, reason);
-  };
-  count("snapshots", taker.taken, "taken");
-  count("snapshots", taker.failed, "failed");
-  count("snapshots", taker.gave_up, "gave_up");
-  count("snapshots", installed_, "installed");
-  count("snapshot_transfers", sent.begun, "send_begun");
-  count("snapshot_transfers", sent.delivered, "send_delivered");
-  count("snapshot_transfers", sent.failed, "send_failed");
-  count("snapshot_transfers", sent.resumed, "send_resumed");
-  count("snapshot_transfers", got.begun, "receive_begun");
-  count("snapshot_transfers", got.received, "received");
-  count("snapshot_transfers", got.broken_off, "receive_broken_off");
-  count("snapshot_transfers", got.refused, "receive_refused");
-  count("snapshot_transfers", got.unauthenticated, "unauthenticated");
-  count("snapshot_transfers", got.source, "source");
+  AddCounts(status, "snapshots", {{"taken", taker.taken}, {"failed", taker.failed}, {"gave_up", taker.gave_up}, {"installed", installed_}});
+  AddCounts(status, "snapshot_transfers",
+            {{"send_begun", sent.begun}, {"send_delivered", sent.delivered}, {"send_failed", sent.failed}, {"send_resumed", sent.resumed},
+             {"receive_begun", got.begun}, {"received", got.received}, {"receive_broken_off", got.broken_off},
+             {"receive_refused", got.refused}, {"unauthenticated", got.unauthenticated}, {"source", got.source}});
   const transfer::PeerListener::Statistics& connections = got.connections;
-  count("snapshot_connections", connections.strangers, "source");
-  count("snapshot_connections", connections.displaced, "displaced");
-  count("snapshot_connections", connections.no_place, "no_place");
-  count("snapshot_connections", connections.silent, "silent");
-  count("snapshot_connections", connections.calls, "calls");
-  count("snapshot_connections", got.certificate, "certificate");
-  count("snapshot_bytes", sent.sent_bytes, "sent");
-  count("snapshot_bytes", got.received_bytes, "received");
+  AddCounts(status, "snapshot_connections",
+            {{"source", connections.strangers}, {"displaced", connections.displaced}, {"rate", connections.rate},
+             {"no_place", connections.no_place}, {"no_descriptor", connections.no_descriptor}, {"silent", connections.silent},
+             {"calls", connections.calls}, {"certificate", got.certificate}});
+  AddCounts(status, "snapshot_bytes", {{"sent", sent.sent_bytes}, {"received", got.received_bytes}});
 }
 
 }  // namespace hedgerow::node

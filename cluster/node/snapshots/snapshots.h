@@ -60,7 +60,8 @@ class Snapshots final : private transfer::ReceiverHost {
   raft::LogIndex Ask(const kv::Replica& replica);
   // Of transfers that begin from now on.
   void SetKeys(const wire::KeyRing& keys) { keys_.Set(keys); }
-  void AddTo(uint64_t now_ns, const raft::Raft& raft, NodeStatus& status) const;
+  // `unix_s`: the time of certificates.
+  void AddTo(uint64_t now_ns, int64_t unix_s, const raft::Raft& raft, NodeStatus& status) const;
 
  private:
   // A follower that has got a snapshot and is not up with the log yet.
@@ -83,8 +84,8 @@ class Snapshots final : private transfer::ReceiverHost {
 
   // Of the peers' TCP port, and what is made of them.
   struct Tls {
-    explicit Tls(const PeerTlsConfig& config, operate::TlsMaterial material)
-        : files(config.files, std::move(material)), peers(files, config.name) {}
+    Tls(const PeerTlsConfig& config, std::string name, operate::TlsMaterial first)
+        : files(config.files, std::move(name), std::move(first)), peers(files, config.name) {}
     operate::TlsFiles files;
     transfer::PeerTls peers;
   };
@@ -105,7 +106,7 @@ class Snapshots final : private transfer::ReceiverHost {
   void MendOutside(uint64_t now_ns, const kv::Replica& replica);
   void SendNeeded(kv::Replica& replica, const Peers& peers);
   void TakeEnded(uint64_t now_ns, kv::Replica& replica);
-  void AddTlsTo(NodeStatus& status) const;
+  void AddTlsTo(int64_t unix_s, NodeStatus& status) const;
   void Install(uint64_t now_ns, kv::Replica& replica, offload::KernelBridge* bridge);
 
   const raft::NodeId self_;

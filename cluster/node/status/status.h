@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <utility>
@@ -16,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "cluster/kv/memory.h"
 #include "cluster/kv/settings.h"
 #include "cluster/kv/sharded_map.h"
@@ -211,9 +213,21 @@ struct NodeStatus {
   std::string removed{};  // a sentence: this node is no member any more; empty: it is, or it has never been one
 };
 
+// Counters of one name, by reason.
+inline void AddCounts(NodeStatus& status, const std::string& name, std::initializer_list<std::pair<const char*, uint64_t>> counts) {
+  for (const auto& [reason, value] : counts) status.counters.emplace_back(name, value, reason);
+}
+
 // One piece of a file after the other, in order; an empty one is the end. Any one thread at a time, as long as
 // the node is there.
 using BackupPieces = std::function<absl::StatusOr<std::string>()>;
+
+// Why a node that does not lead refuses what only a leader does: FailedPrecondition names the leader (`leader`, as this node knows it);
+// Aborted: no node leads now, ask again.
+inline absl::Status NotLeading(raft::NodeId leader) {
+  if (!leader.IsSet()) return absl::AbortedError("no node leads now; ask again");
+  return absl::FailedPreconditionError(absl::StrCat("node ", leader.value(), " leads; ask it"));
+}
 
 // Implemented by the loop; by a fake in tests. All functions may be called from any thread but the loop's own,
 // at any time between the start and the end of the administration server and the metrics exporter, which must
@@ -226,7 +240,7 @@ class NodeControl {
   virtual absl::StatusOr<NodeStatus> Status() = 0;
 
   // Begins to hand leadership to `target`, or to the most advanced member if that is not set; Ok does not mean
-  // that it has come to pass: Status() will tell. FailedPrecondition if this node does not lead,
+  // that it has come to pass: Status() will tell. NotLeading if this node does not lead,
   // InvalidArgument if the target is no other member.
   virtual absl::Status Transfer(raft::NodeId target) = 0;
 
@@ -240,17 +254,17 @@ class NodeControl {
   // one, which it does at once if nothing was applied since the last.
   virtual absl::StatusOr<raft::LogIndex> TakeSnapshot() = 0;
   // Begins a change of membership, all of it in one step. It is done once Status() tells of a committed epoch
-  // that is the returned one or later. FailedPrecondition if this node does not lead or what came before is not
-  // done, InvalidArgument if the change makes no sense.
+  // that is the returned one or later. NotLeading if this node does not lead, FailedPrecondition if what came
+  // before is not done, InvalidArgument if the change makes no sense.
   virtual absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange> changes) = 0;
   // Proposes other values for some of the cluster's settings. Done once Status() has them and a later version than
-  // the returned one. FailedPrecondition if this node does not lead.
+  // the returned one. NotLeading if this node does not lead, Aborted if earlier ones wait to be proposed.
   virtual absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues values) = 0;
   // Reads the key files again and goes by them from now on. InvalidArgument: a file holds no keys. FailedPrecondition, unless
   // `force`: a member would not be understood, or would not understand this node (node_keys.h); nothing has changed then.
   virtual absl::StatusOr<KeysStatus> ReloadKeys(bool force) = 0;
   // Proposes to delete some hundreds of the keys with this prefix, from `walk` on, which it moves. Done once Status() has
-  // applied `index`. FailedPrecondition if this node does not lead, Unavailable if earlier ones wait to be proposed.
+  // applied `index`. NotLeading if this node does not lead, Aborted if earlier ones wait to be proposed.
   struct Purged {
     uint64_t keys = 0;
     bool done = false;  // the walk is at its end

@@ -29,7 +29,7 @@ def test(series: Iterable[str], models: Iterable[str], *, smoke: bool, only: lis
                      "lane" if state == "skipped" else "net", state, text)
         ended_well = ended_well and state != "failed"
     if keep_record:
-        table.write_drivers()
+        table.write_recorded()
     return 0 if ended_well or reports else 1
 
 

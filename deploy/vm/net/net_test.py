@@ -8,7 +8,7 @@ import pytest
 
 from deploy.vm import kernels, table
 from deploy.vm.kernels import Unavailable
-from deploy.vm.net import cells, checks, emulator, net_lane, record
+from deploy.vm.net import cells, checks, emulator, net_lane, pair_run, record
 from deploy.vm.net.cells import Cell, Pair
 from deploy.vm.net.checks import Failed
 from deploy.vm.net.models import MODELS
@@ -117,3 +117,77 @@ def test_a_pair_that_cannot_be_had_is_a_skip_and_a_broken_one_a_failure(tmp_path
     assert net_lane.test(["6.12"], ["igb"], smoke=False, only=None, keep_record=False, reports=tmp_path, build_dir=tmp_path) == 0
     reports = list((tmp_path / "vm-net-6.12-igb").glob("*.xml"))
     assert len(reports) == 1 and f"<{tag}" in reports[0].read_text(encoding="utf-8")
+
+
+class _Client:
+    """Two cards, of which `ethtool -k` says this once `ethtool -K` was asked to turn it off."""
+
+    name, cards = "client", (1, 2)
+
+    def __init__(self, after: str = "off", down: int = 0):
+        self.after, self.down = after, down
+        self.asked: list[str] = []
+
+    def run(self, command: str, *, check: bool = True) -> tuple[int, str]:
+        self.asked.append(command)
+        return (self.down, "no daemon") if command == "hedgerow down" else (0, "")
+
+    def out(self, command: str) -> str:
+        assert command.startswith("ethtool -k eth")
+        return f"Features:\nrx-checksumming: {self.after}\ntx-checksumming: on\n"
+
+
+class _Answering(checks.Trial):
+    """Every question is answered, by a standby, and a hedge wins when the test says so."""
+
+    def __init__(self, client: _Client, won: tuple[str, ...] = ()):
+        super().__init__(Cell(), client, [type("Host", (), {"name": "a", "ipv4": "10.77.0.11"})])
+        self.won, self.asked = list(won), 0
+
+    def dig(self, words: str, **_) -> str:
+        self.asked += 1
+        return '"b"'
+
+    def service(self, name: str) -> dict:
+        return {"name": name, "won_by_hedge": self.won.pop(0), "reasons": {"loser": "1"}}
+
+
+@pytest.mark.parametrize("after, result", [("off", None), ("on [fixed]", checks.NOT_BY_CLIENT)])
+def test_a_card_that_keeps_received_checksums_is_named(after, result):
+    client = _Client(after)
+    trial = _Answering(client)
+    assert checks.client_checksums(trial) == result and trial.asked == 3
+    assert client.asked[-2:] == ["ethtool -K eth0 rx on", "ethtool -K eth1 rx on"]
+
+
+def test_a_card_that_did_not_do_what_it_was_told_fails():
+    with pytest.raises(Failed, match="rx-checksumming of eth0 is on after"):
+        checks.client_checksums(_Answering(_Client("on")))
+
+
+@pytest.mark.parametrize("won, fails", [(("5", "5", "6", "6"), None), (("0", "0", "1", "0"), "dns6: no hedge won"),
+                                        (("5", "5", "5", "6"), "dns: no hedge won")])
+def test_hedges_that_won_before_the_leader_stood_still_count_for_nothing(monkeypatch, won, fails):
+    monkeypatch.setattr(checks.hosts, "signal_nsd", lambda host, signal: None)
+    trial = _Answering(_Client(), (*won[:3], "9", won[3], "9"))
+    if fails:
+        with pytest.raises(Failed, match=fails):
+            checks.hedge(trial)
+    else:
+        checks.hedge(trial)
+
+
+@pytest.mark.parametrize("status, result", [(0, "yes"), (1, "FAILED: `hedgerow down` ended with 1: no daemon")])
+def test_a_proxy_that_does_not_go_down_fails_its_cell(monkeypatch, tmp_path, status, result):
+    flushed = []
+    monkeypatch.setattr(pair_run.hosts, "down", lambda host, cell: flushed.append(host))
+    machines = pair_run.PairOfMachines(PAIR, tmp_path, tmp_path)
+    machines.client, machines.backends = _Client(down=status), ["a"]
+    assert machines.down(Cell()) == result and len(flushed) == 2
+    assert bool(record.failures(PAIR, [ROW | {"down": result}])) == bool(status)
+
+
+def test_a_row_says_of_which_commit_it_is_and_is_compared_all_the_same(records):
+    record.write(PAIR, "6.12.1", [ROW | {"commit": "12345678"}])
+    assert record.differences(PAIR, [ROW | {"commit": "9abcdef0+"}]) == []
+    assert "| 12345678 |" in record.section() and "1 of 44 cells are recorded" in record.section()

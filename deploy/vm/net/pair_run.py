@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """One pair of machines through its cells: what a record keeps of each."""
 
+import contextlib
 import json
 import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from bench.manifest import commit
 from deploy.vm import kernels
 from deploy.vm.net import checks, emulator, guest_image, hosts
 from deploy.vm.net.cells import Cell, Pair
@@ -28,31 +30,29 @@ class PairOfMachines:
 
     def __init__(self, pair: Pair, build_dir: Path, folder: Path):
         self.pair, self._build_dir, self._folder = pair, build_dir, folder
-        self._scratch = tempfile.TemporaryDirectory(prefix="hedgerow-vm-net-")
-        self._network = Network()
-        self._machines: list[GuestMachine] = []
+        self._stack = contextlib.ExitStack()
 
     def __enter__(self) -> "PairOfMachines":
-        try:
-            self._boot()
-        except BaseException:
-            self.__exit__()
-            raise
+        with contextlib.ExitStack() as stack:
+            self._boot(stack)
+            self._stack = stack.pop_all()
         return self
 
-    def _boot(self) -> None:
+    def _boot(self, stack: contextlib.ExitStack) -> None:
         model = MODELS[self.pair.model]
         kernel = kernels.get(self.pair.series, "full")
         self.release = kernel.release
         words = emulator.command(model.device)
-        scratch = Path(self._scratch.name)
+        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hedgerow-vm-net-")))
         image = guest_image.make(kernel, self._build_dir, scratch)
-        self._network.__enter__()
+        network = stack.enter_context(Network())
+        machines = []
         for name, cards in (("client", hosts.CLIENT_CARDS), ("backends", hosts.BACKEND_CARDS)):
-            self._machines.append(GuestMachine(name, kernel, image, words, self._network, model, list(cards), scratch))
-        self.client = hosts.client_of(self._machines[0])
-        self.backends = hosts.backends_of(self._machines[1])
-        for machine in self._machines:
+            machines.append(GuestMachine(name, kernel, image, words, network, model, list(cards), scratch))
+            stack.callback(self._end, machines[-1])
+        self.client = hosts.client_of(machines[0])
+        self.backends = hosts.backends_of(machines[1])
+        for machine in machines:
             hosts.boot(machine, model)
         hosts.name_cards(self.client)
         hosts.make_namespaces(self.backends, model)
@@ -60,12 +60,12 @@ class PairOfMachines:
         self.client.machine.write("/run/node-key/config.yaml", hosts.node_config(1, self.backends, self.client, "auto"))
         self.key = self.client.out("hedgerow-node proxy-key --config /run/node-key/config.yaml net").strip()
 
+    def _end(self, machine: GuestMachine) -> None:
+        machine.end()
+        (self._folder / f"{machine.name}.console.txt").write_text(machine.console(), encoding="utf-8")
+
     def __exit__(self, *_) -> None:
-        for machine in self._machines:
-            machine.end()
-            (self._folder / f"{machine.name}.console.txt").write_text(machine.console(), encoding="utf-8")
-        self._network.__exit__()
-        self._scratch.cleanup()
+        self._stack.close()
 
     def up(self, cell: Cell) -> Trial:
         for host in (self.client, *self.backends):
@@ -74,17 +74,19 @@ class PairOfMachines:
         self.client.run("hedgerow up --config /run/hedgerow.yaml --log /run/hedgerow.log", timeout_s=120)
         return Trial(cell, self.client, self.backends)
 
-    def down(self, cell: Cell) -> None:
-        self.client.run("hedgerow down", check=False)
+    def down(self, cell: Cell) -> str:
+        """"yes", or what `hedgerow down` could not do. The uplinks are gone in any case."""
+        status, text = self.client.run("hedgerow down", check=False)
         for host in (self.client, *self.backends):
             hosts.down(host, cell)
+        return "yes" if status == 0 else f"FAILED: `hedgerow down` ended with {status}: {text.strip()[-600:]}"
 
 
 def run_cell(machines: PairOfMachines, cell: Cell, say: Callable[[str], None], control: bool = False) -> dict:
     """A row of the record: what is on, and for each check "yes" or what went wrong. `control`: the last cell of a pair shows
     that its receivers would have noticed a wrong checksum."""
     started = time.monotonic()
-    row = {"uplink": cell.uplink, "mtu": cell.mtu}
+    row = {"uplink": cell.uplink, "mtu": cell.mtu, "commit": _commit()}
     trial = machines.up(cell)
     try:
         row |= {"attach": _attach(trial), "offloads": _offloads(trial)}
@@ -94,15 +96,21 @@ def run_cell(machines: PairOfMachines, cell: Cell, say: Callable[[str], None], c
         for mode in cell.xdp:
             row[mode] = _result(checks.nodes, trial, mode)
             say(f"{cell.name}: {mode} XDP {row[mode].splitlines()[0]}, {time.monotonic() - started:.0f} s")
-        if row["checksums"] == "yes":
-            row["checksums"] = _result(checks.no_wrong_checksum, trial)
-            if control and row["checksums"] == "yes":
-                row["checksums"] = _result(checks.receivers_verify, trial)
-            if row["checksums"] != "yes":
-                say(f"{cell.name}: checksums {row['checksums']}")
+        for check in (checks.no_wrong_checksum, *([checks.receivers_verify] if control else [])):
+            if not row["checksums"].startswith("FAILED") and (found := _result(check, trial)) != "yes":
+                row["checksums"] = found
+                say(f"{cell.name}: checksums {found}")
     finally:
-        machines.down(cell)
+        row["down"] = machines.down(cell)
+        if row["down"] != "yes":
+            say(f"{cell.name}: {row['down']}")
     return row
+
+
+def _commit() -> str:
+    """Hedgerow's, with a + where files have changed since."""
+    found = commit()
+    return found["commit"][:8] + ("+" if found["uncommitted_changes"] else "")
 
 
 def _result(check: Callable[..., str | None], *arguments) -> str:

@@ -8,18 +8,21 @@ refused: a driver without native XDP is no fault. A run that finds something els
 import json
 from pathlib import Path
 
-from deploy.vm.net.cells import UPLINKS, Pair
+from deploy.vm import kernels
+from deploy.vm.net.cells import UPLINKS, Pair, pairs
+from deploy.vm.net.models import MODELS
 
 FOLDER = Path(__file__).parent / "record"
 CHECKS = {"udp": "UDP", "hedge": "hedge, loser", "big": "2.7 kB", "tcp": "TCP", "checksums": "checksums"}
 XDP = {"native": "native XDP", "generic": "generic XDP", "auto": "`auto`"}
 HEADING = "## Network drivers"
+_NOT_COMPARED = ("commit",)
 _INTRO = HEADING + """
 
 `./dev vm net test` makes these tables: two emulated machines, unmodified kernels, and the cards that QEMU has
 ([deploy/vm](../deploy/vm/README.md#real-drivers)). The client with the proxy has one machine; three backends share the other, each in a
 namespace with a card of its own. Uplink is what carries the addresses on both sides: the card itself, a VLAN on it, an active-backup
-bond, or a bridge. A cell that has not been recorded yet has no row.
+bond, or a bridge. A cell that has not been recorded yet has no row: {recorded} of {cells} cells are recorded.
 
 | column | passes when |
 | --- | --- |
@@ -27,8 +30,9 @@ bond, or a bridge. A cell that has not been recorded yet has no row.
 | hedge, loser | the leader is stopped, and one question is answered by a standby; the leader's late answer ends in the proxy. Directly the question stays without answer |
 | 2.7 kB | answers of 2.7 kB and questions of 2 kB, fragmented where the MTU is 1500 |
 | TCP | a zone transfer of 150 kB in, 2 MB out, with segmentation offloads on |
-| checksums | no host has received a wrong checksum; backends b and c verify each one in software, and the client does so for a while |
+| checksums | no host has received a wrong checksum; backends b and c verify each one in software, and the client does so for a while, except where it says "not by the client": its driver does not leave them to the kernel |
 | native XDP, generic XDP, `auto` | where the programs of `hedgerow-node` ran with that setting of `offloads.xdp`. Three nodes elect a leader, announce it to the proxy, and store a value; heartbeats are answered and counted in the kernel; the leader is killed, and the next one stores a value |
+| commit | of Hedgerow, when the row was recorded; with a +, files had changed since |
 
 """
 
@@ -68,7 +72,7 @@ def differences(pair: Pair, rows: list[dict]) -> list[str]:
             found.append(f"{name}: not in the record ({file_of(pair.series).name})")
             continue
         found += [f"{name}: {column} is {row[column]!r}, and the record says {former.get(column)!r}"
-                  for column in row if column in former and row[column] != former[column]]
+                  for column in row if column in former and column not in _NOT_COMPARED and row[column] != former[column]]
     return found
 
 
@@ -79,17 +83,19 @@ def failures(pair: Pair, rows: list[dict]) -> list[str]:
 
 def section() -> str:
     """The page's part, from all records."""
-    parts = [_INTRO]
-    for file in sorted(FOLDER.glob("*.json"), key=lambda path: [int(word) for word in path.stem.split(".")]):
-        for model, card in read(file.stem)["cards"].items():
+    cards = {file.stem: read(file.stem)["cards"] for file in FOLDER.glob("*.json")}
+    recorded = sum(len(card["rows"]) for each in cards.values() for card in each.values())
+    parts = [_INTRO.replace("{recorded}", str(recorded)).replace("{cells}", str(sum(len(pair.cells) for pair in pairs(kernels.SUITES, MODELS))))]
+    for series in sorted(cards, key=lambda series: [int(word) for word in series.split(".")]):
+        for model, card in cards[series].items():
             parts.append(f"### {model}, kernel {card['release']}\n\nOn at the client's card: "
                          f"{', '.join(card['rows'][0]['offloads'])}.\n\n{_table(card['rows'])}\n")
     return "".join(parts).rstrip() + "\n"
 
 
 def _table(rows: list[dict]) -> str:
-    columns = [*CHECKS, *XDP]
-    head = ("uplink", "MTU", "attach", *CHECKS.values(), *XDP.values())
+    columns = [*CHECKS, *XDP, "commit"]
+    head = ("uplink", "MTU", "attach", *CHECKS.values(), *XDP.values(), "commit")
     lines = [head, ["---"] * len(head),
              *((row["uplink"], str(row["mtu"]), row["attach"], *(row.get(column, "") for column in columns)) for row in rows)]
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)

@@ -7,6 +7,7 @@ kernel: BPF programs and maps are real.
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import tempfile
@@ -15,16 +16,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 BOOT_S = 60
+_LAYERS = Path("/run")
 
 
 class Booted:
-    """One boot. `run` runs a command in it as root and returns what it printed."""
+    """One boot. `run` runs a command in it as root and returns what it printed. It is shut down when the test's
+    process ends, however that ends: SIGTERM has systemd-nspawn do so."""
 
     def __init__(self, root: Path, name: str):
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 (it lives as long as the system)
         self.process = subprocess.Popen(
-            ["systemd-nspawn", "--boot", f"--directory={root}", f"--machine={name}", "--private-network", "--register=no",
-             "--keep-unit", "--capability=all", "--system-call-filter=bpf perf_event_open landlock_create_ruleset "
+            ["setpriv", "--pdeathsig", "TERM", "systemd-nspawn", "--boot", f"--directory={root}", f"--machine={name}", "--private-network",
+             "--register=no", "--keep-unit", "--capability=all", "--system-call-filter=bpf perf_event_open landlock_create_ruleset "
              "landlock_add_rule landlock_restrict_self", "--console=pipe", "--quiet", "systemd.unit=multi-user.target"],
             stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, start_new_session=True)
         self._leader = 0
@@ -96,24 +99,37 @@ class Booted:
 @contextlib.contextmanager
 def layered_root() -> Iterator[tuple[Path, Path]]:
     """This machine's files under a layer in memory: the root to boot, and the layer, which has what differs."""
-    base = Path(tempfile.mkdtemp(prefix="hr-booted-", dir="/run"))
+    base = Path(tempfile.mkdtemp(prefix=f"hr-booted-{os.getpid()}-", dir=_LAYERS))
     try:
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1g", "tmpfs", base], check=True, timeout=10)
         for folder in ("layer", "work", "root"):
             (base / folder).mkdir()
+        # Nothing of this machine that starts, and none of its files that change meanwhile: these folders hide what is below them.
+        for folder in ("etc/systemd/system", "var/lib/systemd", "var/log", "var/tmp", "tmp"):
+            (base / "layer" / folder).mkdir(parents=True)
+            os.setxattr(base / "layer" / folder, "trusted.overlay.opaque", b"y")
         subprocess.run(["mount", "-t", "overlay", "overlay", "-o",
                         f"lowerdir=/,upperdir={base / 'layer'},workdir={base / 'work'}", base / "root"], check=True, timeout=10)
-        # An identity of its own, nothing of this machine that starts, and packages may start what they bring.
+        # An identity of its own, and packages may start what they bring.
         (base / "root/etc/machine-id").write_text("", encoding="ascii")
         (base / "root/usr/sbin/policy-rc.d").unlink(missing_ok=True)
         for folder in ("etc/hedgerow", "etc/hedgerow-node", "var/lib/hedgerow-node"):
             subprocess.run(["rm", "-rf", base / "root" / folder], check=True, timeout=30)
-        for folder in ("etc/systemd/system", "var/lib/systemd", "var/log", "var/tmp", "tmp"):
-            subprocess.run(["rm", "-rf", base / "root" / folder], check=True, timeout=30)
-            (base / "root" / folder).mkdir(parents=True, exist_ok=True)
         yield base / "root", base / "layer"
     finally:
-        for folder in (base / "root", base):
-            subprocess.run(["umount", "--lazy", folder], check=False, timeout=10, capture_output=True)
-        with contextlib.suppress(OSError):
-            base.rmdir()
+        _take_away(base)
+
+
+def _take_away(base: Path) -> None:
+    for folder in (base / "root", base):
+        subprocess.run(["umount", "--lazy", folder], check=False, timeout=10, capture_output=True)
+    with contextlib.suppress(OSError):
+        base.rmdir()
+
+
+def take_away_what_dead_runs_left() -> None:
+    """The layers of test processes that were killed."""
+    for base in _LAYERS.glob("hr-booted-*"):
+        found = re.fullmatch(r"hr-booted-(\d+)-\w+", base.name)
+        if found and not Path(f"/proc/{found[1]}").exists():
+            _take_away(base)

@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The numbers of the formats in docs/cluster.md, Versions, are those of the programs."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).resolve().parents[1]
+NUMBERS = {
+    "datagrams between nodes": ("bpf/abi/peer_abi.h", r"#define HR_PEER_VERSION (\d+)"),
+    "`identity` in the data folder": ("cluster/storage/identity.cc", r'kTitle\[\] = "hedgerow identity (\d+)'),
+    "log": ("cluster/storage/records.h", r"kFormatVersion = (\d+);"),
+    "backup": ("cluster/storage/backup_file.h", r"kBackupVersion = (\d+);"),
+    "announcements": ("bpf/abi/announce_abi.h", r"#define HR_ANNOUNCEMENT_VERSION (\d+)"),
+    "requests of clients (`hkv`)": ("cluster/wire/hkv.h", r"kHkvVersion = (\d+);"),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_the_page_has_the_programs_number(name):
+    file, pattern = NUMBERS[name]
+    row = re.search(rf"^\| {re.escape(name)} \| (\d+) \|", (PROJECT / "docs/cluster.md").read_text(encoding="utf-8"), re.MULTILINE)
+    number = re.search(pattern, (PROJECT / file).read_text(encoding="utf-8"))
+    assert row and number and row[1] == number[1]
