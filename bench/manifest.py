@@ -66,20 +66,22 @@ def manifest(configs: dict[str, dict], programs: Sequence[str] = ("hr-load",), *
     }
 
 
+# Modules that ./dev calls by another name than theirs; chaos.run takes its scenario as an argument.
+_COMMANDS = {"demo.kv": ["demo"], "demo.pictures": ["pictures"], "chaos.run": ["chaos"]}
+
+
 def command(module: str | None = None, arguments: Sequence[str] | None = None) -> str:
-    """The command of ./dev that does this run again. Where its results went is left out: it changes none of them."""
+    """The command of ./dev that does this run again. Where it ran and where its results went is left out: it changes none of them."""
     if module is None:
         module = getattr(sys.modules["__main__"].__spec__, "name", "")
     kind, _, name = module.partition(".")
     words = list(sys.argv[1:] if arguments is None else arguments)
-    if "--into" in words:
-        at = words.index("--into")
-        del words[at:at + 2]
-    words = [word for word in words if not word.startswith("--into=")]
-    # Modules that ./dev calls by another name: the store's demo is the plain one, and chaos.run takes its scenario as an argument.
-    if module not in ("demo.kv", "chaos.run"):
-        words.insert(0, name.replace("_", "-"))
-    return shlex.join(["./dev", kind, *words]) if name else "unknown"
+    for option in ("--into", "--lab"):
+        if option in words:
+            at = words.index(option)
+            del words[at:at + 2]
+        words = [word for word in words if not word.startswith(f"{option}=")]
+    return shlex.join(["./dev", *_COMMANDS.get(module, [kind, name.replace("_", "-")]), *words]) if name else "unknown"
 
 
 def commit() -> dict:

@@ -10,9 +10,10 @@ from bench.manifest import command
     ("bench.raft_hedge", ["--rounds", "2"], "./dev bench raft-hedge --rounds 2"),
     ("bench.parking", ["--into", "/tmp/x", "--rounds=2"], "./dev bench parking --rounds=2"),
     ("bench.parking", ["--into=/tmp/x"], "./dev bench parking"),
-    ("chaos.run", ["leader-kill", "--kills", "20"], "./dev chaos leader-kill --kills 20"),
+    ("chaos.run", ["leader-kill", "--lab", "x", "--kills", "20"], "./dev chaos leader-kill --kills 20"),
     ("chaos.flood", ["--quick"], "./dev chaos flood --quick"),
     ("demo.kv", [], "./dev demo"),
+    ("demo.pictures", [], "./dev pictures"),
     ("demo.dns", ["--seconds", "5"], "./dev demo dns --seconds 5"),
     ("", [], "unknown"),
 ])
