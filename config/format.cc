@@ -4,7 +4,9 @@
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "config/address.h"
 #include "config/scalar.h"
 #include "net/networks.h"
@@ -37,12 +39,16 @@ std::optional<std::string> CanonicalIp(absl::string_view text, bool loopback) {
   return address->ToString();
 }
 
+bool IsFile(absl::string_view text, size_t most) {
+  return text.size() > 1 && text[0] == '/' && text.back() != '/' && text.size() <= most;
+}
+
 std::optional<std::string> CanonicalListen(absl::string_view text) {
   if (text.empty()) return "";
+  if (absl::string_view path = text; absl::ConsumePrefix(&path, kUnixPrefix))
+    return IsFile(path, kMaxSocketPathBytes) ? std::optional(std::string(text)) : std::nullopt;
   const std::optional<Endpoint> endpoint = ParseEndpoint(text);
-  if (!endpoint.has_value() || !endpoint->address.is_loopback()) {
-    return std::nullopt;
-  }
+  if (!endpoint.has_value()) return std::nullopt;
   return FormatEndpoint(endpoint->address.ToString(), endpoint->port);
 }
 
@@ -72,10 +78,6 @@ bool IsPrintable(absl::string_view text, size_t most) {
          std::all_of(text.begin(), text.end(), [](char c) { return absl::ascii_isprint(static_cast<unsigned char>(c)); });
 }
 
-bool IsFile(absl::string_view text, size_t most) {
-  return text.size() > 1 && text[0] == '/' && text.back() != '/' && text.size() <= most;
-}
-
 }  // namespace
 
 std::optional<std::string> Canonical(Format format, absl::string_view text) {
@@ -99,6 +101,9 @@ std::optional<std::string> Canonical(Format format, absl::string_view text) {
     case FORMAT_BYTES:
       if (!IsBytes(text, kMaxBytes)) return std::nullopt;
       return absl::AsciiStrToLower(text);
+    case FORMAT_PAYLOAD:
+      if (!IsBytes(text, kMaxPayloadBytes)) return std::nullopt;
+      return absl::AsciiStrToLower(text);
     case FORMAT_TEXT:
       return as_it_is(IsPrintable(text, kMaxTextBytes));
     case FORMAT_EPOCH:
@@ -116,6 +121,17 @@ std::optional<std::string> Canonical(Format format, absl::string_view text) {
   }
 }
 
+std::string WhyNotListened(absl::string_view listen, absl::string_view tls_key, bool tls, absl::string_view token_key, bool token) {
+  const std::string got = absl::StrCat("got \"", listen, "\", expected ");
+  if (absl::StartsWith(listen, kUnixPrefix)) {
+    return tls || token ? absl::StrCat(got, "an address and port beside ", tls_key, " and ", token_key, ": a socket's group says who may ask there")
+                        : "";
+  }
+  const std::optional<Endpoint> endpoint = ParseEndpoint(listen);
+  if (!endpoint.has_value() || endpoint->address.is_loopback() || (tls && token)) return "";
+  return absl::StrCat(got, "a loopback address, or ", tls_key, " and ", token_key, " beside it, because other hosts can connect there");
+}
+
 std::string WhyRefused(Format format, absl::string_view text) {
   if (format == FORMAT_IP || format == FORMAT_SERVER) {
     const auto address = net::IpAddress::Parse(text);
@@ -123,11 +139,6 @@ std::string WhyRefused(Format format, absl::string_view text) {
   }
   if (format == FORMAT_NETWORK && net::IpAddress::Parse(text.substr(0, text.find('/'))).ok())
     return std::string(net::Network::Parse(text).status().message());
-  if (format == FORMAT_LISTEN) {
-    const std::optional<Endpoint> endpoint = ParseEndpoint(text);
-    return endpoint.has_value() && !endpoint->address.is_loopback() ? "metrics are served on this host only"
-                                                                    : "";
-  }
   return "";
 }
 

@@ -122,13 +122,14 @@ std::string StringExpectation(Format format) {
       {FORMAT_SERVER, "an IPv4 or IPv6 unicast address, such as 10.77.0.11 or fd77::b, or a loopback address of this host"},
       {FORMAT_SOCKET, absl::StrCat("an absolute path of at most ", kMaxSocketPathBytes, " bytes")},
       {FORMAT_LISTEN,
-       "a loopback address and port such as 127.0.0.1:9464 or [::1]:9464, or \"\" for none"},
+       "an address and port such as 127.0.0.1:9464 or [::1]:9464, unix:/PATH, or \"\" for none"},
       {FORMAT_KEY, "32 hexadecimal digits, not all 0"},
       {FORMAT_FILE, absl::StrCat("an absolute path of at most ", kMaxFilePathBytes, " bytes")},
       {FORMAT_EPOCH, "EPOCH/NUMBER as `hedgerow-node status` of a member says it, such as 1/61b68ac4e140c840"},
       {FORMAT_ENDPOINT, "an address and port, such as 10.0.0.1:4802 or [fd00::1]:4802"},
       {FORMAT_NETWORK, "a network, such as 10.0.0.0/8 or fd00::/8"},
       {FORMAT_BYTES, "1 to 16 bytes, as two hexadecimal digits each"},
+      {FORMAT_PAYLOAD, absl::StrCat("1 to ", kMaxPayloadBytes, " bytes, as two hexadecimal digits each")},
       {FORMAT_TEXT, "1 to 8 printable characters"}};
   const auto found = expectations.find(format);
   return found == expectations.end() ? "a string" : found->second;

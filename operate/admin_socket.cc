@@ -3,11 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <grp.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -40,16 +37,6 @@ constexpr int kHighestDescriptor = 4096;
 // Where the process may have few: one in so many is a connection's.
 constexpr int kOwnersShare = 8, kGroupsShare = 16;
 
-std::optional<gid_t> FindGroup(const std::string& name) {
-  gid_t number = 0;
-  if (absl::SimpleAtoi(name, &number)) return number;
-  std::vector<char> buffer(1 << 16);
-  group found{};
-  group* result = nullptr;
-  if (getgrnam_r(name.c_str(), &found, buffer.data(), buffer.size(), &result) != 0 || result == nullptr) return std::nullopt;
-  return found.gr_gid;
-}
-
 // By the number of the connection, which is in the name that gRPC has for one that it was given: "fd:N". What is noted outlives
 // the connection, whose client may be gone when its call is done. A number is another connection's only after all others of its
 // range (Place).
@@ -80,49 +67,7 @@ class Askers {
 // By AdminSocket::For.
 std::array<std::atomic<uint64_t>, 2> refused_in_process{};
 
-absl::Status MakeFolder(const std::string& path) {
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  if (!error) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("cannot make the folder of the admin socket ", path, ": ", error.message()));
-}
-
-// A socket on which a process accepts connections is another process's. A file that is no socket is not ours to
-// replace.
-absl::Status CheckFree(const std::string& path, const std::string& hint) {
-  struct stat info {};
-  if (lstat(path.c_str(), &info) != 0) return absl::OkStatus();
-  if (!S_ISSOCK(info.st_mode)) {
-    return absl::AlreadyExistsError(absl::StrCat("the admin socket's path ", path, " exists and is no socket"));
-  }
-  const int error = KnockOnUnixSocket(path);
-  if (error == 0) {
-    return absl::AlreadyExistsError(
-        absl::StrCat("another process listens on the admin socket ", path, "; ", hint));
-  }
-  // Refused, or gone since: no process listens. After any other error a process may well listen, because the
-  // socket may be another user's or of another kind.
-  if (error == ECONNREFUSED || error == ENOENT) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("cannot tell whether another process listens on the admin socket ", path, " (",
-                   strerror(error), "); ", hint));
-}
-
 }  // namespace
-
-int KnockOnUnixSocket(const std::string& path) {
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) return ENAMETOOLONG;
-  memcpy(address.sun_path, path.data(), path.size());
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return errno;
-  const int error = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ? 0 : errno;
-  close(fd);
-  return error;
-}
 
 Asker AskerOf(const grpc::ServerContext& context) {
   int connection = -1;
@@ -144,39 +89,14 @@ AdminSocket::~AdminSocket() {
   unlink(path_.c_str());
 }
 
+UnixSocketOptions AdminSocket::SocketOptions(const Options& options) {
+  return {.what = "admin socket", .hint = options.hint, .group = options.group, .backlog = kBacklog};
+}
+
 absl::Status AdminSocket::Bind() {
-  std::optional<gid_t> group;
-  if (!options_.group.empty()) {
-    group = FindGroup(options_.group);
-    if (!group.has_value()) {
-      return absl::FailedPreconditionError(absl::StrCat("the socket ", path_, " is for the group ", options_.group,
-                                                        ", which does not exist on this host: make it (groupadd --system ",
-                                                        options_.group, "), or name another one"));
-    }
-  }
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  if (path_.size() >= sizeof(address.sun_path)) {
-    return absl::UnavailableError(absl::StrCat("cannot listen on the admin socket ", path_, ": the path is too long"));
-  }
-  memcpy(address.sun_path, path_.data(), path_.size());
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return absl::ErrnoToStatus(errno, "open a unix socket");
-  unlink(path_.c_str());  // a dead process's (CheckFree)
-  if (bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-    const int error = errno;
-    close(fd);
-    return absl::UnavailableError(absl::StrCat("cannot listen on the admin socket ", path_, ": ", strerror(error)));
-  }
-  listening_ = fd;
-  // The rights are right before it listens: until then the kernel refuses connections.
-  if (group.has_value() && lchown(path_.c_str(), static_cast<uid_t>(-1), *group) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("give the socket ", path_, " to the group ", options_.group,
-                                                   " (the program's user must be a member, or root)"));
-  }
-  if (chmod(path_.c_str(), group.has_value() ? 0660 : 0600) != 0)
-    return absl::ErrnoToStatus(errno, absl::StrCat("chmod of ", path_));
-  if (listen(listening_, kBacklog) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("listen on ", path_));
+  absl::StatusOr<net::UniqueFd> listening = ListenOnUnixSocket(path_, SocketOptions(options_));
+  if (!listening.ok()) return listening.status();
+  listening_ = listening->Release();
   return absl::OkStatus();
 }
 
@@ -248,8 +168,7 @@ void AdminSocket::Place(int connection) {
 absl::StatusOr<std::unique_ptr<AdminSocket>> AdminSocket::Listen(const std::string& path,
                                                                  std::unique_ptr<grpc::Service> service,
                                                                  const Options& options) {
-  absl::Status status = MakeFolder(path);
-  if (status.ok()) status = CheckFree(path, options.hint);
+  absl::Status status = PrepareUnixSocket(path, SocketOptions(options));
   if (!status.ok()) return status;
   std::unique_ptr<AdminSocket> server(new AdminSocket(path, std::move(service), options));
   status = server->Start();

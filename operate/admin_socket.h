@@ -19,6 +19,7 @@
 #include <grpcpp/impl/service_type.h>
 
 #include "absl/status/statusor.h"
+#include "operate/unix_socket.h"
 
 namespace hedgerow::operate {
 
@@ -69,6 +70,7 @@ class AdminSocket {
  private:
   AdminSocket(std::string path, std::unique_ptr<grpc::Service> service, Options options)
       : path_(std::move(path)), options_(std::move(options)), service_(std::move(service)) {}
+  static UnixSocketOptions SocketOptions(const Options& options);
   absl::Status Bind();
   absl::Status Start();
   void Accept();
@@ -85,10 +87,6 @@ class AdminSocket {
   uint64_t refused_ = 0;  // the acceptor's
   std::thread acceptor_;
 };
-
-// 0 if a process listens on the socket, else the errno of connect(2): ECONNREFUSED for the socket of a process that is
-// gone. ENAMETOOLONG for a path that fits no socket address. Waits while the other side's queue is full. Any thread.
-int KnockOnUnixSocket(const std::string& path);
 
 // The server's side, as the errors of OpenAdminChannel name it.
 struct AdminPeer {

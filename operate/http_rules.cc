@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -20,7 +21,34 @@ HttpResponse Refuse(int status, absl::string_view why) {
   return {.status = status, .body = absl::StrCat(why, "\n")};
 }
 
+bool IsSame(absl::string_view left, absl::string_view right) {
+  if (left.size() != right.size()) return false;
+  unsigned char differs = 0;
+  for (size_t i = 0; i < left.size(); ++i) differs = static_cast<unsigned char>(differs | (left[i] ^ right[i]));
+  return differs == 0;
+}
+
+// Empty where there is none.
+std::string TokenIn(absl::string_view authorization) {
+  const size_t space = std::min(authorization.find(' '), authorization.size());
+  const std::string scheme = absl::AsciiStrToLower(authorization.substr(0, space));
+  const absl::string_view value = absl::StripAsciiWhitespace(authorization.substr(space));
+  if (scheme == "bearer") return std::string(value);
+  std::string pair;
+  if (scheme != "basic" || !absl::Base64Unescape(value, &pair)) return "";
+  const size_t colon = pair.find(':');
+  return colon == std::string::npos ? "" : pair.substr(colon + 1);
+}
+
 }  // namespace
+
+bool ShowsToken(const HttpHead& head, const std::vector<std::string>& tokens) {
+  if (head.authorizations.size() != 1) return false;
+  const std::string shown = TokenIn(head.authorizations[0]);
+  bool known = false;
+  for (const std::string& token : tokens) known |= IsSame(shown, token);
+  return known;
+}
 
 absl::string_view HttpRequest::Parameter(absl::string_view name) const {
   for (const auto& [key, value] : parameters) {
@@ -52,14 +80,14 @@ bool IsLoopbackHost(absl::string_view host) {
   return absl::ConsumePrefix(&host, ":") && absl::SimpleAtoi(host, &port) && port <= 65'535;
 }
 
-std::optional<HttpResponse> Refusal(const HttpHead& head) {
+std::optional<HttpResponse> Refusal(const HttpHead& head, HostRule rule) {
   if (head.method != "GET" && head.method != "HEAD") return Refuse(405, "only GET and HEAD are answered");
   if (head.has_body) return Refuse(413, "a request with a body is not read");
   // HTTP/1.0 has no Host; a browser, which is what can be misled, always sends one.
   if (head.hosts.size() > 1 || (head.hosts.empty() && head.version != "HTTP/1.0")) {
     return Refuse(400, "one Host is expected");
   }
-  if (!head.hosts.empty() && !IsLoopbackHost(head.hosts[0])) {
+  if (rule == HostRule::kLoopback && !head.hosts.empty() && !IsLoopbackHost(head.hosts[0])) {
     return Refuse(421, "answered for localhost, 127.0.0.1 and [::1] only, not under another name");
   }
   return std::nullopt;

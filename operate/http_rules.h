@@ -38,12 +38,22 @@ struct HttpHead {
   std::string version = "";             // "HTTP/1.1"
   std::vector<std::string> hosts = {};  // the value of each Host
   bool has_body = false;
+  std::vector<std::string> authorizations = {};  // the value of each Authorization
+};
+
+enum class HostRule {
+  kLoopback,  // names of loopback only
+  kAny,       // the client has proved itself, or asks over a socket that no browser opens
 };
 
 // What to answer instead of the page; nothing when the request may be answered. A Host that is none of this
 // machine's loopback names is refused: that is what stands against DNS rebinding, a page of the attacker's
 // whose name suddenly means 127.0.0.1.
-std::optional<HttpResponse> Refusal(const HttpHead& head);
+std::optional<HttpResponse> Refusal(const HttpHead& head, HostRule rule = HostRule::kLoopback);
+
+// Does the request show one of these tokens: "Bearer TOKEN", or, for browsers, "Basic" with any name and the token as its password? Takes
+// the same time for each wrong token.
+bool ShowsToken(const HttpHead& head, const std::vector<std::string>& tokens);
 
 // "localhost", "127.x.x.x" or "[::1]", with or without a port: names that no DNS server can give to another.
 bool IsLoopbackHost(absl::string_view host);

@@ -53,6 +53,29 @@ TEST(Refusal, EveryHostThatSomebodyElseMayNameIsRefused) {
   EXPECT_EQ(RefusedWith(twice), 400);
 }
 
+TEST(Refusal, AnyHostIsAnsweredWhereNoBrowserIsMisled) {
+  EXPECT_FALSE(Refusal(From("proxy1.example.com:9464"), HostRule::kAny).has_value());
+  EXPECT_EQ(Refusal({.method = "GET", .version = "HTTP/1.1", .hosts = {"a", "b"}}, HostRule::kAny)->status, 400);
+}
+
+TEST(ShowsToken, AsABearersOrAsABrowsersPassword) {
+  const std::vector<std::string> tokens = {"0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"};
+  const auto shows = [&](std::vector<std::string> lines) { return ShowsToken({.authorizations = std::move(lines)}, tokens); };
+  EXPECT_TRUE(shows({"Bearer 0123456789abcdef0123456789abcdef"}));
+  EXPECT_TRUE(shows({"bearer  fedcba9876543210fedcba9876543210"}));
+  EXPECT_TRUE(shows({"Basic YW55OjAxMjM0NTY3ODlhYmNkZWYwMTIzNDU2Nzg5YWJjZGVm"}));  // any:0123...
+  EXPECT_FALSE(shows({}));
+  EXPECT_FALSE(shows({""}));
+  EXPECT_FALSE(shows({"Bearer"}));
+  EXPECT_FALSE(shows({"Bearer 0123456789abcdef0123456789abcde"}));
+  EXPECT_FALSE(shows({"Bearer 1123456789abcdef0123456789abcdef"}));
+  EXPECT_FALSE(shows({"Digest 0123456789abcdef0123456789abcdef"}));
+  EXPECT_FALSE(shows({"Basic !!!"}));
+  EXPECT_FALSE(shows({"Basic MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}));  // no colon
+  EXPECT_FALSE(shows({"Bearer 0123456789abcdef0123456789abcdef", "Bearer 0123456789abcdef0123456789abcdef"}));
+  EXPECT_FALSE(ShowsToken({.authorizations = {"Bearer "}}, {}));
+}
+
 TEST(Refusal, EveryNameOfLoopbackIsAnswered) {
   for (const char* host :
        {"localhost", "LocalHost:80", "127.0.0.1", "127.0.0.1:9464", "127.8.8.8", "[::1]", "[::1]:1"}) {

@@ -6,6 +6,7 @@
 
 #include "operate/http_server.h"
 
+#include <fcntl.h>
 #include <microhttpd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -24,7 +25,10 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "operate/key_file.h"
 #include "operate/listen_address.h"
+#include "operate/tls_files.h"
 
 namespace hedgerow::operate {
 namespace {
@@ -35,6 +39,7 @@ constexpr size_t kConnectionBytes = 32'768;
 // Connections that were told to close are gone at the library's next turn, in which it accepts 10 at most.
 constexpr unsigned kClosingAtMost = 32;
 constexpr useconds_t kNoDescriptorUs = 100'000;
+constexpr char kTlsVersions[] = "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2";  // in GnuTLS's words
 
 struct Connection {
   int fd = -1;
@@ -51,11 +56,35 @@ struct Request {
   std::optional<HttpResponse> answer;
 };
 
-class RunningServer final : public HttpServer {
+// The tokens that are valid now. Any thread.
+class Tokens {
  public:
-  RunningServer(std::string address, std::vector<HttpRoute> routes, std::shared_ptr<HttpCounters> counters)
-      : address_(std::move(address)), routes_(std::move(routes)), counters_(std::move(counters)) {}
-  ~RunningServer() override {
+  void Set(std::vector<std::string> tokens) {
+    absl::MutexLock lock(&mutex_);
+    tokens_ = std::move(tokens);
+  }
+  bool Allow(const HttpHead& head) const {
+    absl::MutexLock lock(&mutex_);
+    return ShowsToken(head, tokens_);
+  }
+
+ private:
+  mutable absl::Mutex mutex_;
+  std::vector<std::string> tokens_ ABSL_GUARDED_BY(mutex_);
+};
+
+struct Serving {
+  HostRule hosts = HostRule::kLoopback;
+  const Tokens* tokens = nullptr;                  // null: none is asked for
+  std::shared_ptr<const TlsMaterial> tls = nullptr;  // null: without TLS
+};
+
+// With one certificate: another one is another server on the same socket.
+class RunningServer {
+ public:
+  RunningServer(const std::vector<HttpRoute>& routes, std::shared_ptr<HttpCounters> counters, Serving serving)
+      : routes_(routes), counters_(std::move(counters)), serving_(std::move(serving)) {}
+  ~RunningServer() {
     {
       absl::MutexLock lock(&mutex_);
       stopping_ = true;
@@ -67,17 +96,24 @@ class RunningServer final : public HttpServer {
   // False: the library did not start, with errno.
   bool Begin(int listener) {
     waiter_ = std::thread([this] { Wait(); });
+    const unsigned tls = serving_.tls == nullptr ? 0 : static_cast<unsigned>(MHD_USE_TLS);
+    // The library copies nothing of them and changes nothing.
+    const auto text = [](const std::string& of) { return const_cast<char*>(of.c_str()); };
+    const MHD_OptionItem none = {MHD_OPTION_END, 0, nullptr};
+    const MHD_OptionItem with_tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, tls == 0 ? nullptr : text(serving_.tls->certificate)},
+                                       {MHD_OPTION_HTTPS_MEM_KEY, 0, tls == 0 ? nullptr : text(serving_.tls->key)},
+                                       {MHD_OPTION_HTTPS_PRIORITIES, 0, const_cast<char*>(kTlsVersions)},
+                                       none};
     daemon_ = MHD_start_daemon(
-        static_cast<unsigned>(MHD_USE_EPOLL_INTERNAL_THREAD) | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG, 0,
+        static_cast<unsigned>(MHD_USE_EPOLL_INTERNAL_THREAD) | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | tls, 0,
         nullptr, nullptr, &OnRequest, this, MHD_OPTION_EXTERNAL_LOGGER, &OnLog, nullptr,
         MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_CONNECTION_LIMIT,
-        static_cast<unsigned>(kMaxConnections) + kClosingAtMost, MHD_OPTION_CONNECTION_TIMEOUT, kIdleSeconds,
+        static_cast<unsigned>(HttpServer::kMaxConnections) + kClosingAtMost, MHD_OPTION_CONNECTION_TIMEOUT, HttpServer::kIdleSeconds,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, kConnectionBytes, MHD_OPTION_NOTIFY_CONNECTION, &OnConnection, this,
         MHD_OPTION_NOTIFY_COMPLETED, &OnCompleted, this, MHD_OPTION_UNESCAPE_CALLBACK, &LeaveAsSent, nullptr,
-        MHD_OPTION_END);
+        MHD_OPTION_ARRAY, tls == 0 ? &none : with_tls, MHD_OPTION_END);
     return daemon_ != nullptr;
   }
-  std::string address() const override { return address_; }
 
  private:
   struct Job {
@@ -126,7 +162,7 @@ class RunningServer final : public HttpServer {
   Connection* Add(int fd) {
     const auto open = static_cast<size_t>(std::count_if(connections_.begin(), connections_.end(),
                                                         [](const Connection& each) { return !each.closing; }));
-    if (open >= kMaxConnections) CloseOne();
+    if (open >= HttpServer::kMaxConnections) CloseOne();
     connections_.push_back({.fd = fd, .turn = ++turn_});
     return &connections_.back();
   }
@@ -159,7 +195,12 @@ class RunningServer final : public HttpServer {
     if (request == nullptr) {
       *context = request = new Request;
       SetBusy(OfSocket(connection), true);
-      if (const std::optional<HttpResponse> refusal = Refusal(HeadOf(connection, method, version))) {
+      const HttpHead head = HeadOf(connection, method, version);
+      if (serving_.tokens != nullptr && !serving_.tokens->Allow(head)) {
+        ++counters_->requests_unauthorized;
+        return Queue(connection, {.status = 401, .body = "a token is expected: Authorization: Bearer TOKEN\n"});
+      }
+      if (const std::optional<HttpResponse> refusal = Refusal(head, serving_.hosts)) {
         return Queue(connection,
                      *refusal);  // so early that the library reads no body, and closes the connection
       }
@@ -188,7 +229,7 @@ class RunningServer final : public HttpServer {
   MHD_Result Postpone(MHD_Connection* connection, Request* request) {
     {
       absl::MutexLock lock(&mutex_);
-      if (!stopping_ && waiting_ < kMaxWaiting) {
+      if (!stopping_ && waiting_ < HttpServer::kMaxWaiting) {
         if (Connection* socket = OfSocket(connection)) socket->waiting = true;
         MHD_suspend_connection(connection);
         ++waiting_;
@@ -207,6 +248,7 @@ class RunningServer final : public HttpServer {
       const std::string key = absl::AsciiStrToLower(name);
       const absl::string_view text = absl::StripAsciiWhitespace(value == nullptr ? "" : value);
       if (key == "host") found->hosts.emplace_back(text);
+      if (key == "authorization") found->authorizations.emplace_back(text);
       if (key == "transfer-encoding" || (key == "content-length" && text != "0")) found->has_body = true;
       return MHD_YES;
     };
@@ -231,6 +273,8 @@ class RunningServer final : public HttpServer {
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer.content_type.c_str());
     for (const HttpHeader& header : StrictHeaders())
       MHD_add_response_header(response, header.name, header.value);
+    // A browser asks its user for a name, which is not looked at, and a password, which is the token.
+    if (answer.status == 401) MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Basic realm=\"hedgerow\"");
     if (answer.status == 405) MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
     const MHD_Result queued = MHD_queue_response(connection, static_cast<unsigned>(answer.status), response);
     MHD_destroy_response(response);
@@ -265,9 +309,9 @@ class RunningServer final : public HttpServer {
     }
   }
 
-  const std::string address_;
-  const std::vector<HttpRoute> routes_;
+  const std::vector<HttpRoute>& routes_;
   const std::shared_ptr<HttpCounters> counters_;
+  const Serving serving_;
 
   // Of the first thread only.
   std::list<Connection> connections_;
@@ -282,19 +326,93 @@ class RunningServer final : public HttpServer {
   MHD_Daemon* daemon_ = nullptr;
 };
 
+// The listening socket, what stands behind it, and the files that are read again.
+class ListeningServer final : public HttpServer {
+ public:
+  ListeningServer(Listener listener, std::vector<HttpRoute> routes, std::shared_ptr<HttpCounters> counters, const HttpAccess& access)
+      : listener_(std::move(listener)), routes_(std::move(routes)), counters_(std::move(counters)), access_(access) {}
+  ~ListeningServer() override {
+    stopped_.Notify();
+    if (renewer_.joinable()) renewer_.join();
+    server_.reset();
+    if (!listener_.path.empty()) unlink(listener_.path.c_str());
+  }
+
+  absl::Status Begin(absl::Duration renewal) {
+    if (!access_.token.empty()) {
+      absl::StatusOr<std::vector<std::string>> tokens = ReadKeyRing(access_.token, Reader::kServes);
+      if (!tokens.ok()) return absl::InvalidArgumentError(absl::StrCat("the file ", access_.token, " ", tokens.status().message()));
+      tokens_.Set(*std::move(tokens));
+    }
+    if (access_.encrypted()) {
+      if (MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
+        return absl::UnimplementedError("this host's libmicrohttpd is built without TLS: install the distribution's own");
+      const TlsPaths paths = {.certificate = access_.certificate, .key = access_.key};
+      absl::StatusOr<TlsMaterial> material = ReadTlsMaterial(paths, "", Reader::kServes);
+      if (!material.ok()) return material.status();
+      files_ = std::make_unique<TlsFiles>(paths, "", *std::move(material), renewal);
+    }
+    if (!Serve(files_ == nullptr ? nullptr : files_->current()))
+      return absl::UnavailableError(absl::StrCat("cannot serve on ", listener_.address, ": ", strerror(errno)));
+    if (access_.encrypted() || !access_.token.empty()) {
+      renewer_ = std::thread([this, renewal] {
+        while (!stopped_.WaitForNotificationWithTimeout(renewal)) Renew();
+      });
+    }
+    return absl::OkStatus();
+  }
+  std::string address() const override {
+    return absl::StrCat(access_.encrypted() ? "https://" : "", listener_.address);
+  }
+
+ private:
+  bool Serve(std::shared_ptr<const TlsMaterial> material) {
+    server_.reset();
+    const bool shown = !access_.token.empty() || !listener_.path.empty();
+    server_ = std::make_unique<RunningServer>(
+        routes_, counters_,
+        Serving{.hosts = shown ? HostRule::kAny : HostRule::kLoopback, .tokens = access_.token.empty() ? nullptr : &tokens_, .tls = material});
+    // The library closes its descriptor, whether it starts or not. New connections wait in the socket meanwhile.
+    const bool serves = server_->Begin(fcntl(listener_.fd.get(), F_DUPFD_CLOEXEC, 0));
+    if (serves && material != nullptr) counters_->certificate_ends_s = material->not_after_s;
+    if (serves) serving_ = std::move(material);
+    return serves;
+  }
+
+  // On the renewer's thread.
+  void Renew() {
+    if (!access_.token.empty()) {
+      absl::StatusOr<std::vector<std::string>> tokens = ReadKeyRing(access_.token, Reader::kServes);
+      if (tokens.ok()) tokens_.Set(*std::move(tokens));
+    }
+    if (files_ == nullptr || files_->current() == serving_) return;
+    const std::shared_ptr<const TlsMaterial> former = serving_;
+    if (!Serve(files_->current())) Serve(former);
+  }
+
+  const Listener listener_;
+  const std::vector<HttpRoute> routes_;
+  const std::shared_ptr<HttpCounters> counters_;
+  const HttpAccess access_;
+  Tokens tokens_;
+  std::unique_ptr<TlsFiles> files_;
+  std::shared_ptr<const TlsMaterial> serving_;
+  std::unique_ptr<RunningServer> server_;
+  absl::Notification stopped_;
+  std::thread renewer_;
+};
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& listen,
                                                               const std::string& setting,
                                                               std::vector<HttpRoute> routes,
-                                                              std::shared_ptr<HttpCounters> counters) {
-  absl::StatusOr<Listener> listener = ListenOn(listen, setting);
+                                                              std::shared_ptr<HttpCounters> counters, const HttpAccess& access,
+                                                              absl::Duration renewal) {
+  absl::StatusOr<Listener> listener = ListenOn(listen, setting, access.group);
   if (!listener.ok()) return listener.status();
-  auto server = std::make_unique<RunningServer>(listener->address, std::move(routes), std::move(counters));
-  // The library closes it, whether it starts or not.
-  if (!server->Begin(listener->fd.Release())) {
-    return absl::UnavailableError(absl::StrCat("cannot serve on ", listen, ": ", strerror(errno)));
-  }
+  auto server = std::make_unique<ListeningServer>(*std::move(listener), std::move(routes), std::move(counters), access);
+  if (absl::Status begun = server->Begin(renewal); !begun.ok()) return begun;
   return server;
 }
 

@@ -7,12 +7,18 @@
 
 #include <poll.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <ctime>
 #include <filesystem>
 #include <thread>
+
+#include <openssl/ssl.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -24,6 +30,7 @@
 #include "absl/time/time.h"
 #include "net/unique_fd.h"
 #include "operate/scrape_test.h"
+#include "operate/tls_testing.h"
 
 namespace hedgerow::operate {
 namespace {
@@ -372,6 +379,106 @@ TEST(HttpServer, ManyAtOnceAreAllAnswered) {
   }
   for (std::thread& client : clients) client.join();
   EXPECT_EQ(answered, 400);
+}
+
+// What a client gets that trusts `authority` and says so over TLS; "refused" where there is no handshake.
+std::string AskOverTls(const HttpServer& server, const std::string& authority, const std::string& header) {
+  const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()), SSL_CTX_free);
+  const std::unique_ptr<BIO, decltype(&BIO_free)> pem(BIO_new_mem_buf(authority.data(), static_cast<int>(authority.size())), BIO_free);
+  const std::unique_ptr<X509, decltype(&X509_free)> trusted(PEM_read_bio_X509(pem.get(), nullptr, nullptr, nullptr), X509_free);
+  X509_STORE_add_cert(SSL_CTX_get_cert_store(context.get()), trusted.get());
+  SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
+  const net::UniqueFd fd = Connect(server);
+  const std::unique_ptr<SSL, decltype(&SSL_free)> session(SSL_new(context.get()), SSL_free);
+  SSL_set_fd(session.get(), fd.get());
+  if (SSL_connect(session.get()) != 1) return "refused";
+  const std::string request = absl::StrCat("GET /hello HTTP/1.1\r\nHost: proxy1.example.com\r\nConnection: close\r\n", header, "\r\n");
+  SSL_write(session.get(), request.data(), static_cast<int>(request.size()));
+  std::string answer;
+  char buffer[4096];
+  for (int got = 0; (got = SSL_read(session.get(), buffer, sizeof(buffer))) > 0;) answer.append(buffer, static_cast<size_t>(got));
+  return answer;
+}
+
+TEST(HttpServer, WithTlsAndATokenAnswersThoseWhoShowIt) {
+  const std::string folder = absl::StrCat(::testing::TempDir(), "/hedgerow-https-", getpid());
+  const TestAuthority first("first"), second("second");
+  const TlsPaths files = WriteTlsFiles(folder, first.Sign("proxy1.example.com"), first.Pem());
+  const std::string token = "0123456789abcdef0123456789abcdef", other = "fedcba9876543210fedcba9876543210";
+  WriteTlsFile(folder + "/token", token + "\n");
+  const auto counters = std::make_shared<HttpCounters>();
+  const HttpAccess access = {.certificate = files.certificate, .key = files.key, .token = folder + "/token"};
+  auto server = HttpServer::Start("127.0.0.1:0", "listen", {Hello()}, counters, access, absl::Milliseconds(20));
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_THAT((*server)->address(), testing::StartsWith("https://127.0.0.1:"));
+  const auto ask = [&](const TestAuthority& trusted, const std::string& shown) {
+    return AskOverTls(**server, trusted.Pem(), shown.empty() ? "" : absl::StrCat("Authorization: Bearer ", shown, "\r\n"));
+  };
+  EXPECT_THAT(ask(first, token), testing::AllOf(testing::StartsWith("HTTP/1.1 200"), testing::HasSubstr("hello")));
+  EXPECT_EQ(counters->requests_unauthorized, 0u);
+  EXPECT_NEAR(static_cast<double>(counters->certificate_ends_s), static_cast<double>(absl::ToUnixSeconds(absl::Now())) + 3600, 60);
+  EXPECT_THAT(ask(first, ""), testing::AllOf(testing::StartsWith("HTTP/1.1 401"), testing::HasSubstr("WWW-Authenticate: Basic")));
+  EXPECT_THAT(ask(first, other), testing::StartsWith("HTTP/1.1 401"));
+  EXPECT_EQ(counters->requests_unauthorized, 2u);
+  EXPECT_EQ(ask(second, token), "refused");
+  // Without TLS there is nothing.
+  EXPECT_THAT(ReadAll(Connect(**server, "GET /hello HTTP/1.0\r\n\r\n")), testing::Not(testing::HasSubstr("hello")));
+
+  // Both files are exchanged while it serves; a file that cannot be used changes nothing.
+  WriteTlsFile(folder + "/token", token + "\n" + other + "\n");
+  const auto soon = [&](const auto& holds) {
+    const absl::Time end = absl::Now() + kNotIdleOut;
+    while (!holds() && absl::Now() < end) absl::SleepFor(absl::Milliseconds(10));
+    return holds();
+  };
+  EXPECT_TRUE(soon([&] { return absl::StartsWith(ask(first, other), "HTTP/1.1 200"); }));
+  EXPECT_THAT(ask(first, token), testing::StartsWith("HTTP/1.1 200"));
+  WriteTlsFile(folder + "/token", "nonsense\n");
+  WriteTlsFiles(folder, second.Sign("proxy1.example.com"), second.Pem());
+  EXPECT_TRUE(soon([&] { return absl::StartsWith(ask(second, token), "HTTP/1.1 200"); }));
+  EXPECT_EQ(ask(first, token), "refused");
+  std::filesystem::remove_all(folder);
+}
+
+TEST(HttpServer, DoesNotStartWithFilesThatCannotBeUsed) {
+  const std::string folder = absl::StrCat(::testing::TempDir(), "/hedgerow-https-bad-", getpid());
+  const TestAuthority authority("an authority");
+  const TlsPaths files = WriteTlsFiles(folder, authority.Sign("a.example.com"), authority.Pem());
+  const auto start = [&](const HttpAccess& access) {
+    return std::string(HttpServer::Start("127.0.0.1:0", "listen", {Hello()}, std::make_shared<HttpCounters>(), access).status().message());
+  };
+  EXPECT_THAT(start({.token = folder + "/none"}), testing::HasSubstr("/none cannot be opened"));
+  EXPECT_THAT(start({.certificate = files.certificate, .key = files.certificate}), testing::HasSubstr("node.pem"));
+  WriteTlsFile(folder + "/open", "0123456789abcdef0123456789abcdef\n", 0644);
+  EXPECT_THAT(start({.token = folder + "/open"}), testing::HasSubstr("/open"));
+  std::filesystem::remove_all(folder);
+}
+
+TEST(HttpServer, OnAUnixSocketIsForItsGroup) {
+  const std::string path = absl::StrCat(::testing::TempDir(), "/hedgerow-http-", getpid(), ".sock");
+  const HttpAccess access = {.group = absl::StrCat(getegid())};
+  auto server = HttpServer::Start("unix:" + path, "listen", {Hello()}, std::make_shared<HttpCounters>(), access);
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_EQ((*server)->address(), "unix:" + path);
+  struct stat info {};
+  ASSERT_EQ(stat(path.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 07777, 0660u);
+  sockaddr_un address{.sun_family = AF_UNIX};
+  ASSERT_LT(path.size(), sizeof(address.sun_path));
+  memcpy(address.sun_path, path.c_str(), path.size());
+  const net::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  ASSERT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+  const std::string request = "GET /hello?name=you HTTP/1.1\r\nHost: anything\r\nConnection: close\r\n\r\n";
+  ASSERT_EQ(write(fd.get(), request.data(), request.size()), static_cast<ssize_t>(request.size()));
+  EXPECT_THAT(ReadAll(fd), testing::HasSubstr("hello you"));
+  const auto second = HttpServer::Start("unix:" + path, "metrics.listen", {Hello()});
+  EXPECT_THAT(std::string(second.status().message()), testing::HasSubstr("another process listens on the socket of the metrics"));
+  EXPECT_THAT(std::string(HttpServer::Start("unix:" + path + "2", "listen", {}, std::make_shared<HttpCounters>(), {.group = "no-such-group"})
+                              .status()
+                              .message()),
+              testing::HasSubstr("does not exist on this host"));
+  server->reset();
+  EXPECT_NE(stat(path.c_str(), &info), 0);
 }
 
 }  // namespace

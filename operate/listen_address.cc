@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operate/listen_address.h"
 
+#include <fcntl.h>
 #include <netdb.h>
 #include <sys/socket.h>
 
@@ -11,6 +12,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "operate/http_access.h"
+#include "operate/unix_socket.h"
 
 namespace hedgerow::operate {
 namespace {
@@ -71,9 +74,23 @@ std::string BoundAddress(const net::UniqueFd& fd, const std::string& listen) {
   return absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
 }
 
+absl::StatusOr<Listener> ListenOnPath(const std::string& listen, const std::string& path, const std::string& setting,
+                                      const std::string& group) {
+  const UnixSocketOptions options = {.what = "socket of the metrics",
+                                     .hint = absl::StrCat("give this program its own ", setting),
+                                     .group = group,
+                                     .backlog = kBacklog};
+  if (absl::Status free = PrepareUnixSocket(path, options); !free.ok()) return free;
+  absl::StatusOr<net::UniqueFd> fd = ListenOnUnixSocket(path, options);
+  if (!fd.ok()) return fd.status();
+  if (fcntl(fd->get(), F_SETFL, O_NONBLOCK) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("listen on ", listen));
+  return Listener{*std::move(fd), listen, path};
+}
+
 }  // namespace
 
-absl::StatusOr<Listener> ListenOn(const std::string& listen, const std::string& setting) {
+absl::StatusOr<Listener> ListenOn(const std::string& listen, const std::string& setting, const std::string& group) {
+  if (const std::string path = UnixPathOf(listen); !path.empty()) return ListenOnPath(listen, path, setting, group);
   const SocketAddress address = ParseAddress(listen);
   if (address.bytes == 0) return absl::InvalidArgumentError(absl::StrCat(setting, ": ", listen));
   net::UniqueFd fd = Listen(address);

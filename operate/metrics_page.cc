@@ -19,6 +19,14 @@ void AddServer(MetricFamilies& families, const HttpCounters& counters) {
                                 "Requests to this page that were answered 503 because too many waited already.",
                                 prometheus::MetricType::Counter));
   AddCounter(families.back(), {}, counters.requests_turned_away);
+  families.push_back(MakeFamily("hedgerow_http_requests_unauthorized_total",
+                                "Requests to this page that were answered 401: without the token, or with a wrong one.",
+                                prometheus::MetricType::Counter));
+  AddCounter(families.back(), {}, counters.requests_unauthorized);
+  if (counters.certificate_ends_s == 0) return;
+  families.push_back(MakeFamily("hedgerow_http_certificate_ends_timestamp_seconds",
+                                "When the certificate of this page ends, in Unix time; absent without TLS.", prometheus::MetricType::Gauge));
+  AddGauge(families.back(), {}, static_cast<double>(counters.certificate_ends_s));
 }
 
 HttpResponse Scrape(const CollectMetrics& collect, const HttpCounters& counters) {
@@ -34,13 +42,13 @@ HttpResponse Scrape(const CollectMetrics& collect, const HttpCounters& counters)
 
 absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetricsPage(const std::string& listen, const std::string& setting,
                                                              CollectMetrics collect,
-                                                             std::vector<HttpRoute> others) {
+                                                             std::vector<HttpRoute> others, const HttpAccess& access) {
   const auto counters = std::make_shared<HttpCounters>();
   others.push_back({.path = "/metrics",
                     .answer = [collect = std::move(collect),
                                counters](const HttpRequest&) { return Scrape(collect, *counters); },
                     .may_wait = true});
-  return HttpServer::Start(listen, setting, std::move(others), counters);
+  return HttpServer::Start(listen, setting, std::move(others), counters, access);
 }
 
 }  // namespace hedgerow::operate

@@ -150,12 +150,14 @@ absl::StatusOr<TlsMaterial> ReadTlsMaterial(const TlsPaths& paths, absl::string_
   if (!certificate.ok()) return certificate.status();
   absl::StatusOr<std::string> key = ReadText(paths.key, true, reader);
   if (!key.ok()) return key.status();
-  absl::StatusOr<std::string> authority = ReadText(paths.authority, false, reader);
+  absl::StatusOr<std::string> authority = paths.authority.empty() ? "" : ReadText(paths.authority, false, reader);
   if (!authority.ok()) return authority.status();
   const absl::StatusOr<std::vector<Certificate>> chain = CertificatesIn(paths.certificate, *certificate, "");
   if (!chain.ok()) return chain.status();
-  const absl::StatusOr<std::vector<Certificate>> authorities = CertificatesIn(paths.authority, *authority, " of an authority");
-  if (!authorities.ok()) return authorities.status();
+  if (!paths.authority.empty()) {
+    const absl::StatusOr<std::vector<Certificate>> authorities = CertificatesIn(paths.authority, *authority, " of an authority");
+    if (!authorities.ok()) return authorities.status();
+  }
   X509* const own = chain->front().get();
   const PrivateKey secret = KeyIn(*key);
   if (secret == nullptr) {
@@ -174,7 +176,7 @@ absl::StatusOr<TlsMaterial> ReadTlsMaterial(const TlsPaths& paths, absl::string_
                        .authority = *std::move(authority),
                        .names = NamesOf(own),
                        .not_after_s = UnixTime(X509_get0_notAfter(own))};
-  if (material.IsFor(name)) return material;
+  if (name.empty() || material.IsFor(name)) return material;
   return Refused(paths.certificate,
                  absl::StrCat("is for another name: got a certificate for ", material.NamesText(), ", expected one for ", name,
                               ": have it signed with this subjectAltName (DNS), or say in `peer_tls.name` how members are named"));
@@ -241,7 +243,7 @@ std::string TlsFiles::Problem(int64_t now_s) const {
   if (!status_.ok()) problems.push_back(absl::StrCat("the former certificates are in use, because ", status_.message()));
   if (const std::string end = CertificateEndText(current_->not_after_s, now_s); !end.empty()) {
     problems.push_back(absl::StrCat("the certificate that is in use ", end, ": put the next one and its key into ", paths_.certificate, " and ",
-                                    paths_.key, ", or no peer will take it"));
+                                    paths_.key, ", or others will refuse it"));
   }
   return absl::StrJoin(problems, "; ");
 }

@@ -2,7 +2,8 @@
 //
 // A program's TLS identity as files: its certificate with what it was signed by, its private key, and the authorities whose
 // certificates it takes. Files that have changed are read again, so certificates are exchanged without a stop; what cannot be used
-// leaves the former in use, and the reason is kept. Used by nodes for their peers' TCP port (cluster/transfer).
+// leaves the former in use, and the reason is kept. Used by nodes for their peers' TCP port (cluster/transfer), and for the metrics page
+// (http_server).
 
 #pragma once
 
@@ -30,7 +31,7 @@ namespace hedgerow::operate {
 struct TlsPaths {
   std::string certificate{};  // PEM, the program's own first
   std::string key{};          // PEM, without a pass phrase; a secret
-  std::string authority{};    // PEM, one or several
+  std::string authority{};    // PEM, one or several; empty: the other side proves nothing by a certificate
 
   bool operator==(const TlsPaths&) const = default;
 };
@@ -51,7 +52,7 @@ struct TlsMaterial {
 // Of a certificate that ends then, both in Unix time: "ends in 3 days", "has ended". Empty: it is good for a week and more.
 std::string CertificateEndText(int64_t not_after_s, int64_t now_s);
 
-// `name`: a DNS name that the certificate must be for. InvalidArgument names the file, what is wrong with it and what to do; it
+// `name`: a DNS name that the certificate must be for; empty: any. InvalidArgument names the file, what is wrong with it and what to do; it
 // repeats nothing of the key. The key's file must be one that no other user can read, and for a reader that serves all three must be
 // its user's or root's. A certificate that has ended is read.
 absl::StatusOr<TlsMaterial> ReadTlsMaterial(const TlsPaths& paths, absl::string_view name, Reader reader);

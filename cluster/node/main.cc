@@ -76,7 +76,7 @@ struct OperatorService {
 absl::StatusOr<OperatorService> ServeOperator(const NodeConfig& config, NodeControl& control) {
   OperatorService service;
   NodeFacts facts = FactsOf(config);
-  auto metrics = ServeMetrics(config.metrics_listen, control, facts);
+  auto metrics = ServeMetrics(config.metrics_listen, config.metrics_access, control, facts);
   if (!metrics.ok()) return metrics.status();
   service.metrics = *std::move(metrics);
   if (service.metrics != nullptr) facts.metrics = service.metrics->address();
@@ -180,6 +180,7 @@ absl::Status Confine(const NodeConfig& config) {
   for (const std::string& file : config.read_from) operate::AllowReading(file, allowed);
   operate::AllowMaking(config.admin_socket, allowed);
   if (!config.monitor_socket.empty()) operate::AllowMaking(config.monitor_socket, allowed);
+  if (const std::string socket = operate::UnixPathOf(config.metrics_listen); !socket.empty()) operate::AllowMaking(socket, allowed);
   return operate::ConfineFiles(allowed);
 }
 

@@ -56,7 +56,7 @@ v1::Accounting BuildAccounting() {
 }
 
 v1::BackendStatus BuildBackend(const v1::Service& service, const v1::Backend& config,
-                               const BackendSnapshot& snapshot, bool leads) {
+                               const BackendSnapshot& snapshot, bool leads, uint64_t now_ns) {
   v1::BackendStatus out;
   out.set_name(config.name());
   out.set_address(config.address());
@@ -73,6 +73,7 @@ v1::BackendStatus BuildBackend(const v1::Service& service, const v1::Backend& co
                                                std::max(service.suspect_max_ns(), service.suspect_min_ns())));
   out.set_drained(snapshot.drained);
   out.set_unanswered(snapshot.unanswered);
+  out.set_last_answer_age_ns(AgeNs(snapshot.last_receive_ns, now_ns));
   return out;
 }
 
@@ -165,7 +166,7 @@ v1::ServiceStatus BuildService(const v1::Service& service, const ServiceSnapshot
   const int backends = std::min<int>(service.backends_size(), static_cast<int>(snapshot.backends.size()));
   for (int i = 0; i < backends; ++i) {
     *out.add_backends() =
-        BuildBackend(service, service.backends(i), snapshot.backends[i], i == snapshot.leader.leader);
+        BuildBackend(service, service.backends(i), snapshot.backends[i], i == snapshot.leader.leader, now_ns);
   }
   return out;
 }

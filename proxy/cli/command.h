@@ -36,6 +36,7 @@ int RunValidate(const Call& call);
 int RunPlan(const Call& call);
 int RunUp(const Call& call);
 int RunStatus(const Call& call);
+int RunCheck(const Call& call);
 int RunLeader(const Call& call);
 int RunBypass(const Call& call);
 int RunDryRun(const Call& call);

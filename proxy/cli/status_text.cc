@@ -15,6 +15,7 @@
 #include "absl/strings/strip.h"
 #include "config/scalar.h"
 #include "config/address.h"
+#include "operate/http_access.h"
 
 namespace hedgerow::cli {
 namespace {
@@ -227,8 +228,8 @@ std::string StatusText(const v1::Status& status) {
                   Duration(clock.measured_error_ns()), " at start\n");
   absl::StrAppend(&out, "  fire error   ", P50P99(status.fire_error_ns()), "\n");
   if (!status.metrics().empty())
-    absl::StrAppend(&out, "  metrics      http://", status.metrics(), "/metrics\n");
-  if (!status.page().empty()) absl::StrAppend(&out, "  page         http://", status.page(), "/\n");
+    absl::StrAppend(&out, "  metrics      ", operate::PageText(status.metrics(), "/metrics"), "\n");
+  if (!status.page().empty()) absl::StrAppend(&out, "  page         ", operate::PageText(status.page(), "/"), "\n");
   if (status.adoption().adoptions() > 0) {
     const v1::Adoption& adoption = status.adoption();
     absl::StrAppend(&out, "  kernel part  ", adoption.how(), ", at work for ",

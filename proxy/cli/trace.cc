@@ -11,6 +11,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include <fstream>
 #include <optional>
 #include <string>
 #include <thread>
@@ -23,6 +24,7 @@
 #include "config/scalar.h"
 #include "net/unique_fd.h"
 #include "proxy/admin/client.h"
+#include "proxy/cli/capture_file.h"
 #include "proxy/cli/command.h"
 #include "proxy/cli/trace_text.h"
 #include "proxy/loop/event_loop.h"
@@ -36,6 +38,7 @@ struct Options {
   uint64_t count = 0;  // 0: no end
   int64_t for_ns = 0;  // 0: no end
   bool follow = false;
+  std::string pcap{};  // a file, "-": standard output in place of lines; empty: none
 };
 
 absl::StatusOr<uint64_t> Whole(const Arguments& arguments, const std::string& name, uint64_t most) {
@@ -64,6 +67,9 @@ absl::StatusOr<Options> ParseOptions(const Arguments& arguments) {
   request.set_key(arguments.Get("key"));
   request.set_hedged(arguments.Has("hedged"));
   options.follow = arguments.Has("follow");
+  options.pcap = arguments.Get("pcap");
+  if (options.pcap == "-" && arguments.json())
+    return absl::InvalidArgumentError("--pcap -: got --json as well, expected one of them on standard output");
   const auto port = Whole(arguments, "port", 65'535);
   const auto rate = Whole(arguments, "rate", 100'000);
   const auto count = Whole(arguments, "count", 1'000'000'000);
@@ -129,14 +135,16 @@ class Ending {
 
 class Printer {
  public:
-  Printer(const Call& call, const Options& options)
-      : call_(call), options_(options), to_unix_ns_(absl::GetCurrentTimeNanos() - MonotonicNs()) {}
+  // `capture` gets every event that comes; null: there is none.
+  Printer(const Call& call, const Options& options, CaptureFile* capture)
+      : call_(call), options_(options), capture_(capture), to_unix_ns_(absl::GetCurrentTimeNanos() - MonotonicNs()) {}
 
   // False: there is no need for more.
   bool Take(const v1::TraceReply& reply) {
     if (reply.services_size() > 0) timelines_.SetServices(reply);
     Lost(reply);
     for (const v1::TraceEvent& event : reply.events()) {
+      if (capture_ != nullptr) capture_->Add(event, event.time_ns() + to_unix_ns_);
       if (!options_.follow) {
         timelines_.Add(event);
       } else if (!Print(event)) {
@@ -161,7 +169,8 @@ class Printer {
   bool More() { return options_.count == 0 || ++printed_ < options_.count; }
 
   bool Print(const v1::TraceEvent& event) {
-    call_.out << (call_.arguments.json() ? ToJsonLine(event) : EventLine(event, event.time_ns() + to_unix_ns_));
+    if (options_.pcap != "-")
+      call_.out << (call_.arguments.json() ? ToJsonLine(event) : EventLine(event, event.time_ns() + to_unix_ns_));
     return More();
   }
 
@@ -170,7 +179,7 @@ class Printer {
     const int64_t seen_ns = first.time_ns() - first.since_ns() + to_unix_ns_;
     request.set_seen(
         absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", absl::FromUnixNanos(seen_ns), absl::UTCTimeZone()));
-    call_.out << (call_.arguments.json() ? ToJsonLine(request) : RequestLine(request, seen_ns));
+    if (options_.pcap != "-") call_.out << (call_.arguments.json() ? ToJsonLine(request) : RequestLine(request, seen_ns));
     return More();
   }
 
@@ -185,6 +194,7 @@ class Printer {
 
   const Call& call_;
   const Options& options_;
+  CaptureFile* const capture_;
   const int64_t to_unix_ns_;
   Timelines timelines_;
   uint64_t printed_ = 0;
@@ -202,17 +212,35 @@ int RunTrace(const Call& call) {
   Ending ending(options->for_ns);
   const auto client = AdminClient::Connect(*socket);
   if (!client.ok()) return FailOnALine(call, client.status());
+  v1::Status status;  // the addresses in a capture file
+  std::ofstream file;
+  std::optional<CaptureFile> capture;
+  if (!options->pcap.empty()) {
+    const auto asked = client->Ask(&AdminClient::Stub::GetStatus);
+    if (!asked.ok()) return FailOnALine(call, asked.status());
+    status = *asked;
+    const bool to_file = options->pcap != "-";
+    if (const absl::Status made = to_file ? CreateCaptureFile(options->pcap, file) : absl::OkStatus(); !made.ok())
+      return FailOnALine(call, made);
+    capture.emplace(to_file ? static_cast<std::ostream&>(file) : call.out, status);
+    (to_file ? static_cast<std::ostream&>(file) : call.out).flush();
+  }
   TraceCall trace(*client, options->request);
   ending.Watch(trace);
   const absl::Cleanup rest = [&ending] { ending.Rest(); };  // before the call ends
-  Printer printer(call, *options);
+  Printer printer(call, *options, capture.has_value() ? &*capture : nullptr);
   v1::TraceReply reply;
   bool enough = false;
-  while (!enough && trace.Next(reply)) enough = !printer.Take(reply);
+  while (!enough && trace.Next(reply)) {
+    enough = !printer.Take(reply);
+    if (file.is_open() && !file.flush()) enough = true;
+  }
   if (enough) trace.Cancel();
-  const absl::Status status = trace.Finish();
+  const absl::Status ended = trace.Finish();
   if (!enough) printer.End();
-  return status.ok() ? kExitOk : FailOnALine(call, status);
+  if (file.is_open() && !file)
+    return FailOnALine(call, absl::UnknownError(absl::StrCat("cannot write ", options->pcap, ": it ends with frame ", capture->frames(), " or before")));
+  return ended.ok() ? kExitOk : FailOnALine(call, ended);
 }
 
 }  // namespace hedgerow::cli

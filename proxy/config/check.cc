@@ -6,6 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "config/format.h"
 #include "config/scalar.h"
 #include "config/suggest.h"
 #include "config/address.h"
@@ -36,6 +37,11 @@ class Checker : Checks {
   void Run() {
     if (!config_.admin().monitor_socket().empty() && config_.admin().monitor_socket() == config_.admin().socket())
       Add("admin.monitor_socket", "got the path of admin.socket, expected one of its own");
+    const v1::MetricsConfig& metrics = config_.metrics();
+    if (const std::string why =
+            WhyNotListened(metrics.listen(), "metrics.tls", metrics.has_tls(), "metrics.token_file", !metrics.token_file().empty());
+        !why.empty())
+      Add("metrics.listen", why);
     for (int i = 0; i < config_.services_size(); ++i) {
       const std::string path = absl::StrCat("services[", i, "]");
       const v1::Service& service = config_.services(i);

@@ -69,6 +69,7 @@ class ProfileChecker : Checks {
           "got \"true\", expected false with numbers, which tell an answer's datagrams apart");
     if (profile.has_echo() && profile.echo_dns_question())
       Add(path + "echo_dns_question", "got \"true\", expected false with an echo of other bytes");
+    Query(profile, path + "check");
     if (profile.has_line() && profile.operations_size() == 0)
       Add(path + "line", "got a line, expected operations, whose shapes it is for");
   }
@@ -143,6 +144,21 @@ class ProfileChecker : Checks {
       for (int j = 0; j < profile.negative_replies(i).match_size(); ++j)
         After(profile.negative_replies(i).match(j), reply_steps, reply_mark,
               absl::StrCat(path, "negative_replies[", i, "].match[", j, "]"));
+  }
+
+  void Query(const v1::Profile& profile, const std::string& path) {
+    if (!profile.has_check()) return;
+    if (profile.one_way()) Add(path, "got a request, expected none with one_way, which has no replies");
+    std::vector<std::string> names;
+    for (const v1::NegativeReply& reply : profile.negative_replies())
+      if (!reply.name().empty() && !Contains(names, reply.name())) names.push_back(reply.name());
+    for (int i = 0; i < profile.check().negative_ok_size(); ++i) {
+      const std::string& name = profile.check().negative_ok(i);
+      if (name.empty() || Contains(names, name)) continue;
+      Add(absl::StrCat(path, ".negative_ok[", i, "]"),
+          absl::StrCat("got ", Quote(name), ", expected the name of one of the negative_replies",
+                       names.empty() ? ", none of which has one" : absl::StrCat(": ", absl::StrJoin(names, ", "))));
+    }
   }
 
   // The service's choice of the profile's named negative replies.

@@ -173,7 +173,7 @@ class Comparer {
     // What may be sent twice is asked when a request comes, and never again.
     const bool how_it_answers =
         key == ".profile" || (absl::StartsWith(key, ".raw") && !absl::StartsWith(key, ".raw.operations[") &&
-                              key != ".raw.not_idempotent");
+                              !absl::StartsWith(key, ".raw.check") && key != ".raw.not_idempotent");
     if (key == ".vip" || key == ".port" || how_it_answers) {
       return "requests in flight would be answered as another service; give the new one another name and "
              "backends, or restart";

@@ -115,6 +115,16 @@ TEST(Diff, OperationsAreToldApartByPlaceAndNotByName) {
   EXPECT_THAT(Obstacles(changes), IsEmpty());
 }
 
+// No packet is judged by it.
+TEST(Diff, AHarmlessRequestIsNamedWhileTheProxyRuns) {
+  const std::string raw = "profile: raw\n    raw: {request_offset: 0, request_length: 4, reply_offset: 0, reply_length: 4}";
+  const std::string with = absl::StrReplaceAll(raw, {{"reply_length: 4}", "reply_length: 4, check: {bytes: \"00\"}}"}});
+  const auto changes =
+      Diff(Load(absl::StrReplaceAll(kText, {{"profile: dns", raw}})), Load(absl::StrReplaceAll(kText, {{"profile: dns", with}})));
+  EXPECT_THAT(Texts(changes), testing::Contains(testing::HasSubstr("services[dns].raw.check")));
+  EXPECT_THAT(Obstacles(changes), IsEmpty());
+}
+
 TEST(Diff, AServiceIsAddedAndRemovedAsAWhole) {
   const auto changes = After({{"name: kv", "name: store"}});
   ASSERT_EQ(changes.size(), 2u);

@@ -172,11 +172,17 @@ constexpr Row kRows[] = {
      R"(25:10: services[1].raw.reply_length: got 0, expected request_length, which is 4 (a reply repeats the )"
      R"(request's bytes))"},
     {"MetricsNotLoopback", "listen: \"127.0.0.1:9464\"", "listen: \"0.0.0.0:9464\"",
-     R"(5:19: metrics.listen: got "0.0.0.0:9464", expected a loopback address and port such as 127.0.0.1:9464 or )"
-     R"([::1]:9464, or "" for none (metrics are served on this host only))"},
+     R"(5:19: metrics.listen: got "0.0.0.0:9464", expected a loopback address, or metrics.tls and metrics.token_file beside it, )"
+     R"(because other hosts can connect there)"},
+    {"MetricsWithATokenInClear", "listen: \"127.0.0.1:9464\"", "listen: \"0.0.0.0:9464\", token_file: /etc/hedgerow/token",
+     R"(5:19: metrics.listen: got "0.0.0.0:9464", expected a loopback address, or metrics.tls and metrics.token_file beside it, )"
+     R"(because other hosts can connect there)"},
+    {"MetricsSocketWithAToken", "listen: \"127.0.0.1:9464\"", "listen: unix:/run/hedgerow/metrics.sock, token_file: /etc/hedgerow/token",
+     R"(5:19: metrics.listen: got "unix:/run/hedgerow/metrics.sock", expected an address and port beside metrics.tls and )"
+     R"(metrics.token_file: a socket's group says who may ask there)"},
     {"MetricsWithoutPort", "listen: \"127.0.0.1:9464\"", "listen: localhost",
-     R"(5:19: metrics.listen: got "localhost", expected a loopback address and port such as 127.0.0.1:9464 or )"
-     R"([::1]:9464, or "" for none)"},
+     R"(5:19: metrics.listen: got "localhost", expected an address and port such as 127.0.0.1:9464 or )"
+     R"([::1]:9464, unix:/PATH, or "" for none)"},
     {"RelativeSocket", "socket: /run/hedgerow/admin.sock", "socket: admin.sock",
      R"(4:17: admin.socket: got "admin.sock", expected an absolute path of at most 100 bytes)"},
     {"InstanceWithSlash", "instance: default", "instance: a/b",

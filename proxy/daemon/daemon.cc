@@ -111,6 +111,13 @@ Topology FormerTopology(const v1::KernelRecord& record) {
   return topology;
 }
 
+operate::HttpAccess AccessOf(const v1::Config& config) {
+  return {.group = config.admin().monitor_group(),
+          .certificate = config.metrics().tls().certificate_file(),
+          .key = config.metrics().tls().key_file(),
+          .token = config.metrics().token_file()};
+}
+
 // A daemon that may mount file systems (root's, by `hedgerow up`) mounts and unmounts the BPF file system, which Landlock
 // refuses to a process that it confines: it keeps its rights.
 void Confine(const v1::Config& config, const std::string& config_file) {
@@ -124,6 +131,11 @@ void Confine(const v1::Config& config, const std::string& config_file) {
   operate::AllowMaking(absl::StrCat(kRunFolder, "/lock"), allowed);
   operate::AllowMaking(config.admin().socket(), allowed);
   if (!config.admin().monitor_socket().empty()) operate::AllowMaking(config.admin().monitor_socket(), allowed);
+  if (const std::string socket = operate::UnixPathOf(config.metrics().listen()); !socket.empty()) operate::AllowMaking(socket, allowed);
+  for (const std::string& file :
+       {config.metrics().tls().certificate_file(), config.metrics().tls().key_file(), config.metrics().token_file()}) {
+    if (!file.empty()) operate::AllowReading(file, allowed);
+  }
   const absl::Status confined = operate::ConfineFiles(allowed);
   if (confined.ok()) return LogInfo("files are confined to the daemon's own folders (Landlock)");
   LogWarning("files are not confined: ", std::string(confined.message()));
@@ -300,7 +312,7 @@ class Daemon {
         history_ = std::make_unique<History>(static_cast<size_t>(seconds), NewBootText());
         page = PageRoutes(*history_);
       }
-      auto metrics = ServeMetrics(config_.metrics().listen(), *loop_, *controller_, std::move(page));
+      auto metrics = ServeMetrics(config_.metrics().listen(), AccessOf(config_), *loop_, *controller_, std::move(page));
       if (!metrics.ok()) return metrics.status();
       metrics_ = *std::move(metrics);
       facts_.metrics_address = metrics_->address();

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proxy/daemon/self_test.h"
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -15,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "net/ip_address.h"
 #include "net/netlink/link.h"
+#include "net/socket_address.h"
 #include "net/tc/hook_programs.h"
 #include "proxy/instance/log.h"
 
@@ -22,24 +21,6 @@ namespace hedgerow {
 namespace {
 
 constexpr int kTicksBetween = 10;  // a second
-
-sockaddr_storage SocketAddress(const net::IpAddress& address, uint16_t port, socklen_t& bytes) {
-  sockaddr_storage storage{};
-  if (address.is_v4()) {
-    auto& in = reinterpret_cast<sockaddr_in&>(storage);
-    in.sin_family = AF_INET;
-    in.sin_port = htons(port);
-    memcpy(&in.sin_addr, address.wire().data(), sizeof(in.sin_addr));
-    bytes = sizeof(in);
-  } else {
-    auto& in = reinterpret_cast<sockaddr_in6&>(storage);
-    in.sin6_family = AF_INET6;
-    in.sin6_port = htons(port);
-    memcpy(&in.sin6_addr, address.wire().data(), sizeof(in.sin6_addr));
-    bytes = sizeof(in);
-  }
-  return storage;
-}
 
 }  // namespace
 
@@ -63,12 +44,11 @@ std::vector<SelfTest::Way> SelfTest::Ways() const {
 void SelfTest::SendOne(Sent& sent, const ServiceSpec& service, uint64_t tag) {
   const auto vip = net::IpAddress::Parse(service.vip);
   if (!vip.ok()) return;
-  socklen_t bytes = 0;
-  const sockaddr_storage address = SocketAddress(*vip, service.port, bytes);
+  const net::SocketAddress address(*vip, service.port);
   sent.socket = net::UniqueFd(socket(vip->family(), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const hr_self_test payload = {.tag = tag, .number = sent.number};
   const bool done = sent.socket.valid() &&
-                    connect(sent.socket.get(), reinterpret_cast<const sockaddr*>(&address), bytes) == 0 &&
+                    connect(sent.socket.get(), address.get(), address.bytes) == 0 &&
                     send(sent.socket.get(), &payload, sizeof(payload), 0) == sizeof(payload);
   if (!done) sent.error = strerror(errno);
 }

@@ -8,7 +8,7 @@
 
 namespace hedgerow {
 
-absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::string& listen, EventLoop& loop,
+absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::string& listen, const operate::HttpAccess& access, EventLoop& loop,
                                                                    Controller& controller,
                                                                    std::vector<operate::HttpRoute> others) {
   using Families = operate::MetricFamilies;
@@ -19,7 +19,7 @@ absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::str
       return BuildFamilies(controller.config(), controller.facts(), *snapshot);
     });
   };
-  return operate::ServeMetricsPage(listen, "metrics.listen", collect, std::move(others));
+  return operate::ServeMetricsPage(listen, "metrics.listen", collect, std::move(others), access);
 }
 
 }  // namespace hedgerow

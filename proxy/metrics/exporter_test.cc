@@ -35,7 +35,7 @@ class ExporterTest : public testing::Test {
 };
 
 TEST_F(ExporterTest, AScrapeShowsTheSnapshot) {
-  const auto exporter = ServeMetrics("127.0.0.1:0", *loop_, controller_);
+  const auto exporter = ServeMetrics("127.0.0.1:0", {}, *loop_, controller_);
   ASSERT_TRUE(exporter.ok()) << exporter.status();
   const std::string answer = HttpGet((*exporter)->address(), "/metrics");
   EXPECT_TRUE(absl::StartsWith(answer, "HTTP/1.1 200")) << answer.substr(0, 200);
@@ -57,7 +57,7 @@ TEST_F(ExporterTest, AScrapeShowsTheSnapshot) {
 }
 
 TEST_F(ExporterTest, EveryScrapeReadsAnew) {
-  const auto exporter = ServeMetrics("127.0.0.1:0", *loop_, controller_);
+  const auto exporter = ServeMetrics("127.0.0.1:0", {}, *loop_, controller_);
   ASSERT_TRUE(exporter.ok()) << exporter.status();
   HttpGet((*exporter)->address(), "/metrics");
   ASSERT_TRUE(loop_
@@ -72,9 +72,9 @@ TEST_F(ExporterTest, EveryScrapeReadsAnew) {
 }
 
 TEST_F(ExporterTest, ATakenPortIsAClearError) {
-  const auto first = ServeMetrics("127.0.0.1:0", *loop_, controller_);
+  const auto first = ServeMetrics("127.0.0.1:0", {}, *loop_, controller_);
   ASSERT_TRUE(first.ok());
-  const auto second = ServeMetrics((*first)->address(), *loop_, controller_);
+  const auto second = ServeMetrics((*first)->address(), {}, *loop_, controller_);
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(second.status().message()),
               testing::HasSubstr("(is the port taken? metrics.listen in the configuration)"));

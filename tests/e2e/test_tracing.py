@@ -4,7 +4,9 @@ than somebody is there to hear it."""
 
 import json
 import os
+import re
 import signal
+import subprocess
 import time
 
 import pytest
@@ -221,3 +223,34 @@ def test_down_ends_a_trace_and_says_so(lab, servers, product):
     product.finish()
     assert trace.wait() == 1
     assert "going down" in json.loads(trace.lines()[-1])["error"]
+
+
+@FAMILIES
+def test_tcpdump_reads_the_capture_file_of_a_trace(lab, servers, proxy, vip, service):
+    """A hedged request as frames; each was made of an event, and its comment says of which."""
+    file = proxy.folder / f"trace-{service}.pcapng"
+    file.unlink(missing_ok=True)
+    six = ":" in vip
+    with (UdpClient(lab.client, vip) as client,
+          tracing(proxy, "--service", service, "--key", "1234", "--pcap", str(file)) as trace):
+        earn_hedges(client)
+        servers["a"].stall()
+        assert client.ask(0x1234, "n1.example.test") is not None
+        servers["a"].resume()
+        wait_until(lambda: trace.lines(), what="the request's end")
+        port = client.port
+    read = subprocess.run(["tcpdump", "-nnxr", file], capture_output=True, text=True, check=True, timeout=10)
+    near = f"{lab.client.ipv6 if six else lab.client.ipv4}.{port}"
+    a, b = (f"{host.ipv6 if six else host.ipv4}.53" for host in lab.replicas)
+    frames = re.findall(r" IP6? (\S+ > \S+): .*\n((?:\t.*\n)+)", read.stdout)
+    mark = f"{lab.client.ipv6 if six else lab.client.ipv4} > {vip}"  # the copy fell due: no packet moved
+    assert [way for way, _ in frames] == [f"{near} > {a}", mark, f"{near} > {b}", f"{b} > {near}", f"{a} > {near}"], read.stdout
+    assert all(digits.split()[-1] == "1234" for way, digits in frames if way != mark), read.stdout  # the query's id
+    text = file.read_bytes().decode("latin-1")
+    for comment in ("due, no answer yet; ", "answer of b; ", "loser a dropped; ", "key 1234, request "):
+        assert comment in text, comment
+    assert "Invalid" not in read.stdout and "invalid" not in read.stdout, read.stdout
+    again = proxy.admin("trace", "--pcap", str(file), check=False)
+    assert again.returncode == 1 and "exists: name a new file" in again.stderr
+    piped = proxy.admin("trace", "--pcap", "-", "--json", check=False)
+    assert piped.returncode == 2 and "expected one of them" in piped.stdout

@@ -52,6 +52,22 @@ void ReadCertificates(operate::Reader reader, const config::Locations& locations
   if (!read.ok()) errors.Add(locations.Find("peer_tls"), "peer_tls", read.message());
 }
 
+// Of the metrics page: an error now, where the node would end at its start.
+void ReadMetricsAccess(operate::Reader reader, const config::Locations& locations, config::Diagnostics& errors, NodeConfig& config) {
+  const operate::HttpAccess& access = config.metrics_access;
+  for (const std::string* const path : {&access.certificate, &access.key, &access.token}) {
+    if (!path->empty()) config.read_from.push_back(*path);
+  }
+  if (access.encrypted() && !access.key.empty()) {
+    const absl::Status read = operate::ReadTlsMaterial({.certificate = access.certificate, .key = access.key}, "", reader).status();
+    if (!read.ok()) errors.Add(locations.Find("metrics_tls"), "metrics_tls", read.message());
+  }
+  if (access.token.empty()) return;
+  const absl::Status read = operate::ReadKeyRing(access.token, reader).status();
+  if (!read.ok())
+    errors.Add(locations.Find("metrics_token_file"), "metrics_token_file", absl::StrCat("the file ", access.token, " ", read.message()));
+}
+
 // Of a text that the decoder has accepted, or the unset address where it was refused or is not there.
 NetAddress AddressOf(const std::string& text) { return NetAddress::Parse(text).value_or(NetAddress()); }
 
@@ -114,6 +130,10 @@ NodeConfig FromFile(const v1::NodeConfigFile& file, const config::Locations& loc
   config.monitor_socket = file.monitor_socket();
   config.monitor_group = file.monitor_group();
   config.metrics_listen = file.metrics_listen();
+  config.metrics_access = {.group = file.monitor_group(),
+                           .certificate = file.metrics_tls().certificate_file(),
+                           .key = file.metrics_tls().key_file(),
+                           .token = file.metrics_token_file()};
   for (const v1::MemberEntry& member : file.members()) {
     config.members.push_back({.id = raft::NodeId(member.id()),
                               .peer = AddressOf(member.peer()),
@@ -177,6 +197,7 @@ NodeConfig Parse(absl::string_view text, operate::Reader reader, config::Locatio
              [&client](const wire::KeyRing& keys) { client.keys = keys; });
   }
   ReadCertificates(reader, locations, errors, config);
+  ReadMetricsAccess(reader, locations, errors, config);
   CheckNodeConfig(config, locations, errors);
   CompleteNodeConfig(config, locations);
   return config;

@@ -23,6 +23,7 @@
 #include "config/diagnostics.h"
 #include "net/networks.h"
 #include "operate/file_rights.h"
+#include "operate/http_access.h"
 #include "operate/tls_files.h"
 
 namespace hedgerow::node {
@@ -138,7 +139,8 @@ struct NodeConfig {
   std::string monitor_socket{};  // empty: none
   std::vector<std::string> read_from{};  // the file, and those of keys and certificates that it names
   std::string monitor_group = "hedgerow-monitor";
-  std::string metrics_listen = "127.0.0.1:9465";  // loopback; empty: off
+  std::string metrics_listen = "127.0.0.1:9465";  // empty: off
+  operate::HttpAccess metrics_access{};
   std::vector<MemberConfig> members{};            // in the order of their ids
   std::vector<ProxyConfig> proxies{};
   uint64_t election_floor_ns = 20'000'000;

@@ -15,6 +15,7 @@
 #include "cluster/kv/command.h"
 #include "cluster/node/config/node_keys.h"
 #include "cluster/wire/peer_name.h"
+#include "config/format.h"
 #include "config/scalar.h"
 
 namespace hedgerow::node {
@@ -82,6 +83,11 @@ class Checker : config::Checks {
   void Sockets() {
     if (!config_.monitor_socket.empty() && config_.monitor_socket == config_.admin_socket)
       Add("monitor_socket", "got the path of admin_socket, expected one of its own");
+    const operate::HttpAccess& access = config_.metrics_access;
+    if (const std::string why = config::WhyNotListened(config_.metrics_listen, "metrics_tls", access.encrypted(), "metrics_token_file",
+                                                       !access.token.empty());
+        !why.empty())
+      Add("metrics_listen", why);
   }
 
   // The text of a member's id or of an address, under which later ones are compared.

@@ -113,8 +113,8 @@ n.yaml:7:8: serve: got "0.0.0.0:4800", expected 10.0.0.1:4801, as the member 1 s
     {"RelativeSocket", "admin_socket: /run/hedgerow-node/admin.sock", "admin_socket: admin.sock",
      R"(8:15: admin_socket: got "admin.sock", expected an absolute path of at most 100 bytes)"},
     {"MetricsNotLoopback", "metrics_listen: \"127.0.0.1:9465\"", "metrics_listen: \"10.0.0.1:9465\"",
-     R"(9:17: metrics_listen: got "10.0.0.1:9465", expected a loopback address and port such as 127.0.0.1:9464 or )"
-     R"([::1]:9464, or "" for none (metrics are served on this host only))"},
+     R"(9:17: metrics_listen: got "10.0.0.1:9465", expected a loopback address, or metrics_tls and metrics_token_file beside it, )"
+     R"(because other hosts can connect there)"},
     {"MemberIdTwice", "{id: 2,", "{id: 1,",
      R"(12:10: members[1].id: got "1", expected an id no other member has (members[0].id in line 11 is the same))"},
     {"PeerAddressTwice", "peer: \"10.0.0.2:4802\"", "peer: \"10.0.0.3:4802\"",
@@ -147,7 +147,7 @@ n.yaml:7:8: serve: got "0.0.0.0:4800", expected 10.0.0.1:4801, as the member 1 s
      R"(5:1: unknown key "frobnicate", expected one of cluster_id, cluster_key, cluster_key_file, announce_key, )"
       R"(announce_key_file, node, join, beginning, durability, data_dir, serve, admin_socket, monitor_socket, )"
       R"(monitor_group, metrics_listen, members, proxies, )"
-      R"(election, sessions, offloads, spin, waiting_max, snapshots, memcached, clients, peer_clients, anonymous, named_clients, memory, sources, peer_tls)"},
+      R"(election, sessions, offloads, spin, waiting_max, snapshots, memcached, clients, peer_clients, anonymous, named_clients, memory, sources, peer_tls, metrics_tls, metrics_token_file)"},
     {"BeginningWithoutJoin", "durability: disk", "beginning: 1/61b68ac4e140c840",
      "5:12: beginning: expected it with `join: on` alone: what a restored log is of stands in the log"},
     {"BeginningOfEpochZero", "durability: disk", "join: on\nbeginning: 0/61b68ac4e140c840",

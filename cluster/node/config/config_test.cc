@@ -357,6 +357,25 @@ TEST_F(NodeConfigFileTest, CertificatesAreReadAndMustNameTheNode) {
   std::filesystem::remove_all(folder_ + "/tls");
 }
 
+TEST_F(NodeConfigFileTest, TheFilesOfTheMetricsPageAreRead) {
+  const operate::TestAuthority authority("an authority");
+  const operate::TlsPaths files = operate::WriteTlsFiles(folder_ + "/tls", authority.Sign("any.example.com"), authority.Pem());
+  const std::string token = Write("token", absl::StrCat(kKeyDigits, "\n"), 0600);
+  const std::string text = absl::StrCat(kSmallest, "metrics_listen: \"10.0.0.1:9465\"\nmetrics_tls: {certificate_file: \"", files.certificate,
+                                        "\", key_file: \"", files.key, "\"}\nmetrics_token_file: \"", token, "\"\n");
+  const absl::StatusOr<NodeConfig> config = LoadNodeConfig(Write("n.yaml", text, 0600));
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->metrics_listen, "10.0.0.1:9465");
+  EXPECT_TRUE(config->metrics_access.encrypted());
+  for (const std::string& path : {files.certificate, files.key, token}) EXPECT_THAT(config->read_from, Contains(path));
+  std::filesystem::remove(token);
+  std::filesystem::remove(files.key);
+  const std::string error(LoadNodeConfig(Write("n.yaml", text, 0600)).status().message());
+  EXPECT_THAT(error, HasSubstr("metrics_tls: the file " + files.key + " cannot be opened"));
+  EXPECT_THAT(error, HasSubstr("metrics_token_file: the file " + token + " cannot be opened"));
+  std::filesystem::remove_all(folder_ + "/tls");
+}
+
 TEST_F(NodeConfigFileTest, ANodeFollowsNoFileOfAnotherUser) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root (to give files away)";
   const std::string key = Write("key", absl::StrCat(kKeyDigits, "\n"), 0600);

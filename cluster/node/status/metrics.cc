@@ -8,7 +8,7 @@
 
 namespace hedgerow::node {
 
-absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::string& listen,
+absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::string& listen, const operate::HttpAccess& access,
                                                                    NodeControl& control, NodeFacts facts) {
   using Families = operate::MetricFamilies;
   if (listen.empty()) return nullptr;
@@ -17,7 +17,8 @@ absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::str
                                        const absl::StatusOr<NodeStatus> status = control.Status();
                                        if (!status.ok()) return status.status();
                                        return BuildFamilies(*status, facts);
-                                     });
+                                     },
+                                     {}, access);
 }
 
 }  // namespace hedgerow::node

@@ -26,7 +26,7 @@ using operate::HttpGet;
 using operate::ParsePage;
 
 std::unique_ptr<operate::HttpServer> Serve(NodeControl& control) {
-  auto server = ServeMetrics("127.0.0.1:0", control, FakeFacts());
+  auto server = ServeMetrics("127.0.0.1:0", {}, control, FakeFacts());
   EXPECT_TRUE(server.ok()) << server.status();
   return *std::move(server);
 }
@@ -83,7 +83,7 @@ TEST(NodeMetrics, ALoopThatDoesNotAnswerLeavesThePageEmpty) {
 
 TEST(NodeMetrics, AnEmptyAddressServesNothing) {
   FakeNodeControl control;
-  const auto server = ServeMetrics("", control, FakeFacts());
+  const auto server = ServeMetrics("", {}, control, FakeFacts());
   ASSERT_TRUE(server.ok());
   EXPECT_EQ(*server, nullptr);
 }
@@ -91,7 +91,7 @@ TEST(NodeMetrics, AnEmptyAddressServesNothing) {
 TEST(NodeMetrics, ATakenPortIsAClearError) {
   FakeNodeControl control;
   const auto first = Serve(control);
-  const auto second = ServeMetrics(first->address(), control, FakeFacts());
+  const auto second = ServeMetrics(first->address(), {}, control, FakeFacts());
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(second.status().message()),
               testing::HasSubstr("(is the port taken? metrics_listen in the configuration)"));

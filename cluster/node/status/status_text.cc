@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "config/scalar.h"
+#include "operate/http_access.h"
 
 namespace hedgerow::node {
 namespace {
@@ -184,7 +185,7 @@ std::string StatusText(const v1::NodeStatus& status) {
                     memcached.rate_per_s(), "/s each\n");
   }
   if (!status.metrics().empty())
-    absl::StrAppend(&out, "  metrics      http://", status.metrics(), "/metrics\n");
+    absl::StrAppend(&out, "  metrics      ", operate::PageText(status.metrics(), "/metrics"), "\n");
   Snapshots(status, out);
   Membership(status, out);
   Offloads(status, out);

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// An address and a port as the socket calls take them. Used where a program sends datagrams of its own: the daemon's self-test,
+// `hedgerow check`.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+
+#include "net/ip_address.h"
+
+namespace hedgerow::net {
+
+struct SocketAddress {
+  SocketAddress(const IpAddress& address, uint16_t port);
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+
+  sockaddr_storage storage{};
+  socklen_t bytes = 0;
+};
+
+}  // namespace hedgerow::net

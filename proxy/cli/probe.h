@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// One datagram to each of several addresses at a time, from a socket each, and what came back. Used by `hedgerow check`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "net/ip_address.h"
+
+namespace hedgerow::cli {
+
+struct ProbeTarget {
+  net::IpAddress address;
+  uint16_t port = 0;
+  std::string payload;
+};
+
+struct ProbeResult {
+  enum class Kind { kReply, kError, kUnsent, kSilent };
+  Kind kind = Kind::kSilent;
+  int error = 0;           // errno of kError (what ICMP told) and kUnsent
+  int64_t elapsed_ns = 0;  // until the reply or the error
+  std::string reply;       // its first bytes, as many as a datagram has at most
+};
+
+// Targets that stay silent for `timeout` are asked a second time: one datagram may be lost by chance.
+std::vector<ProbeResult> ProbeAll(const std::vector<ProbeTarget>& targets, absl::Duration timeout);
+
+}  // namespace hedgerow::cli
