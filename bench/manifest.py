@@ -8,7 +8,9 @@ import hashlib
 import json
 import os
 import platform
+import shlex
 import subprocess
+import sys
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
@@ -56,11 +58,30 @@ def manifest(configs: dict[str, dict], programs: Sequence[str] = ("hr-load",), *
         "clocksource": _first_line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
         "load_average": os.getloadavg(),
         **commit(),
+        "command": command(),
         "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "binaries": {name: _sha256(binary(name)) for name in programs},
         "configs": configs,
         **settings,
     }
+
+
+# Modules that ./dev calls by another name than theirs; chaos.run takes its scenario as an argument.
+_COMMANDS = {"demo.kv": ["demo"], "demo.pictures": ["pictures"], "chaos.run": ["chaos"]}
+
+
+def command(module: str | None = None, arguments: Sequence[str] | None = None) -> str:
+    """The command of ./dev that does this run again. Where it ran and where its results went is left out: it changes none of them."""
+    if module is None:
+        module = getattr(sys.modules["__main__"].__spec__, "name", "")
+    kind, _, name = module.partition(".")
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    for option in ("--into", "--lab"):
+        if option in words:
+            at = words.index(option)
+            del words[at:at + 2]
+        words = [word for word in words if not word.startswith(f"{option}=")]
+    return shlex.join(["./dev", *_COMMANDS.get(module, [kind, name.replace("_", "-")]), *words]) if name else "unknown"
 
 
 def commit() -> dict:

@@ -2,14 +2,17 @@
 """What the pages name is there: functions of the kernel programs, files that links lead to, and headings behind a `#`."""
 
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from bench.manifest import binary
+
 PROJECT = Path(__file__).resolve().parents[1]
 PAGES = sorted(path for pattern in ("*.md", "docs/**/*.md", "*/README.md", "*/*/README.md") for path in PROJECT.glob(pattern)
                if not path.is_relative_to(PROJECT / "build"))
-LINK = re.compile(r"\]\(([^)\s]+)\)")
+LINK = re.compile(r"\]\(([^)\s]+)\)|(?:src|srcset)=\"([^\"]+)\"")
 
 
 def anchors(page: Path) -> set[str]:
@@ -20,13 +23,33 @@ def anchors(page: Path) -> set[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(PROJECT)))
 def test_links_lead_somewhere(page):
-    for link in LINK.findall(page.read_text(encoding="utf-8")):
+    for link in map("".join, LINK.findall(page.read_text(encoding="utf-8"))):
         if "://" in link:
             continue
         name, _, anchor = link.partition("#")
         target = (page.parent / name).resolve() if name else page
         assert target.exists(), f"{page.name} links to {link}"
         assert not anchor or anchor in anchors(target), f"{page.name} links to {link}, and there is no such heading"
+
+
+def test_the_configuration_of_the_readme_is_sound(tmp_path):
+    """As `hedgerow validate` judges it, and as short as the README says."""
+    found = re.findall(r"```yaml\n(.*?)```", (PROJECT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    assert len(found) == 1 and len(found[0].splitlines()) <= 10
+    file = tmp_path / "hedgerow.yaml"
+    file.write_text(found[0], encoding="utf-8")
+    file.chmod(0o600)
+    done = subprocess.run([binary("hedgerow"), "validate", "--config", file], capture_output=True, text=True, check=False, timeout=20)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    assert "1 services, 2 backends" in done.stdout
+
+
+def test_every_command_of_dev_that_pages_name_exists():
+    front_door = (PROJECT / "dev").read_text(encoding="utf-8")
+    there = set(re.findall(r"^    ([a-z]+)(?: \|[^)]*)?\) ", front_door, re.MULTILINE))
+    named = {name for page in PAGES for name in re.findall(r"\./dev ([a-z]+)\b", page.read_text(encoding="utf-8"))}
+    assert len(there) > 10 and len(named) > 10
+    assert sorted(named - there) == []
 
 
 def test_every_function_in_the_life_of_a_request_exists():

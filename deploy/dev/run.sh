@@ -1,8 +1,8 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# `./dev demo`, `./dev bench NAME`, `./dev chaos NAME`, `./dev lab`, `./dev vm`, `./dev dst` and `./dev sim`: make the machine ready, then
-# hand over to the program that does the work, which talks to the terminal by itself.
+# `./dev demo`, `./dev bench NAME`, `./dev chaos NAME`, `./dev report`, `./dev pictures`, `./dev lab`, `./dev vm`, `./dev dst` and `./dev sim`: make
+# the machine ready, then hand over to the program that does the work, which talks to the terminal by itself.
 
 # ready_to_run WHAT: packages, a kernel that can do it, and the release build; without the tests unless it is them.
 ready_to_run() {
@@ -85,6 +85,19 @@ cmd_lab() {
   require_root lab
   ensure_packages run server
   "$PYTHON" -m deploy.lab "$@"
+}
+
+# The README's: the demo, and the live page as Chromium shows it.
+cmd_pictures() {
+  ready_to_run pictures
+  ensure_packages watch
+  "$PYTHON" -m demo.pictures "$@"
+}
+
+# Reads what was measured; no root once everything is installed.
+cmd_report() {
+  ensure_packages run
+  "$PYTHON" -m report "$@"
 }
 
 # No root: nothing but the processor is used.

@@ -20,6 +20,7 @@ using google::protobuf::Reflection;
 
 constexpr char kHidden[] = "(hidden)";
 constexpr char kFixed[] = "fixed while the proxy runs";
+constexpr char kDaemonsOwn[] = "read at the daemon's start; `systemctl restart hedgerowd` applies it, and no request is lost";
 
 bool IsName(const FieldDescriptor& field) { return field.name() == "name" && RuleOf(field).required(); }
 
@@ -168,6 +169,8 @@ class Comparer {
   // else.
   std::string Obstacle(const Change& change) const {
     if (change.path == "unattended_timeout" || change.path == "rule_priority") return "";
+    for (const char* own : {"admin.", "metrics.", "page."})
+      if (absl::StartsWith(change.path, own)) return kDaemonsOwn;
     if (!absl::StartsWith(change.path, "services[")) return kFixed;
     const std::string key = change.path.substr(change.path.find(']') + 1);
     // What may be sent twice is asked when a request comes, and never again.
@@ -207,6 +210,12 @@ class Comparer {
 
 std::vector<Change> Diff(const v1::Config& from, const v1::Config& to, const std::set<uint32_t>& awaited) {
   return Comparer(from, to, awaited).Run();
+}
+
+void CopyDaemonsOwn(const v1::Config& from, v1::Config& to) {
+  *to.mutable_admin() = from.admin();
+  *to.mutable_metrics() = from.metrics();
+  *to.mutable_page() = from.page();
 }
 
 std::vector<std::string> Obstacles(const std::vector<Change>& changes) {

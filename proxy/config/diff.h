@@ -28,6 +28,10 @@ struct Change {
 // `awaited`: the ports on which the programs that run await announcements, beside those of `from`.
 std::vector<Change> Diff(const v1::Config& from, const v1::Config& to, const std::set<uint32_t>& awaited = {});
 
+// The keys of the daemon alone, which the kernel part does not know: its sockets, metrics and page. A new daemon serves under its own,
+// whatever it takes over.
+void CopyDaemonsOwn(const v1::Config& from, v1::Config& to);
+
 // Those that cannot be applied, one line each with the reason.
 std::vector<std::string> Obstacles(const std::vector<Change>& changes);
 

@@ -83,10 +83,10 @@ absl::Status RemoveLeftovers(const std::string& instance) {
 }
 
 // Why the kernel part of this record cannot go on and come to be under the configuration; empty when it can.
-std::string WhyAnew(const v1::KernelRecord& record, const v1::Config& config) {
+std::string WhyAnew(const v1::KernelRecord& record, const v1::Config& before, const v1::Config& config) {
   if (record.network_namespace() != NetworkNamespace()) return "it is in another network namespace";
   const std::vector<std::string> obstacles = config::Obstacles(
-      config::Diff(record.config(), config, KernelObject::AwaitedPorts(record.load_config())));
+      config::Diff(before, config, KernelObject::AwaitedPorts(record.load_config())));
   if (!obstacles.empty())
     return absl::StrCat("the configuration has changed: ", absl::StrJoin(obstacles, "; "));
   return "";
@@ -250,8 +250,9 @@ class Daemon {
   // As it is first; then, as by a reload, it becomes what is wanted now (Start). Why neither can be; empty: it is
   // ours.
   absl::StatusOr<std::string> TakeOver(InstanceRecord record) {
-    const v1::Config before = record.data().config();
-    if (std::string reason = WhyAnew(record.data(), config_); !reason.empty()) return reason;
+    v1::Config before = record.data().config();
+    config::CopyDaemonsOwn(config_, before);
+    if (std::string reason = WhyAnew(record.data(), before, config_); !reason.empty()) return reason;
     const absl::StatusOr<NetworkView> network = KernelNetworkView();
     if (!network.ok()) return network.status();
     const DaemonFacts facts = facts_;

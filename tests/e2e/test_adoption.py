@@ -176,6 +176,17 @@ def test_a_restart_with_another_configuration_that_runs_as_it_is_begins_anew(lab
     assert who_answers(lab.client, VIP4) == "a"
 
 
+def test_a_restart_with_other_keys_of_the_daemon_alone_takes_the_kernel_part_over(lab, servers, product):
+    product.up()
+    assert who_answers(lab.client, VIP4) == "a"
+    end(product, signal.SIGTERM)
+    product.socket = product.folder / "other.sock"
+    assert start(product, metrics={"listen": "127.0.0.1:0"}, page={"serve": "off"})["how"] == "adopted"
+    assert product.figure("requests") == 1 and product.status()["metrics"].startswith("127.0.0.1:")
+    end(product, signal.SIGKILL)
+    assert start(product, metrics={"listen": ""})["how"] == "adopted", "and again, from the record"
+
+
 # -- what somebody took away -------------------------------------------------------------------------------------
 
 

@@ -3,7 +3,7 @@
 
 Pipes need neither a driver program nor a port, and they reach into a network namespace. Protocol messages are JSON ended
 by a zero byte. Everything that the page asks for, says on its console or breaks of its policy is noted, so that a test can
-insist on silence. Used by test_page.py.
+insist on silence. Used by the page's tests and by demo/pictures.py.
 """
 
 import base64
@@ -219,9 +219,10 @@ class Browser:
                   features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}])
         self.listen(0.3)
 
-    def screenshot(self, path: Path) -> Path:
+    def screenshot(self, path: Path, whole: bool = True) -> Path:
+        """Of the whole page, or of what its window shows."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        picture = self.call("Page.captureScreenshot", captureBeyondViewport=True, format="png")
+        picture = self.call("Page.captureScreenshot", captureBeyondViewport=whole, format="png")
         path.write_bytes(base64.b64decode(picture["data"]))
         return path
 
