@@ -232,7 +232,8 @@ struct hr_service_policy {
   __u32 moved;     /* mask of places whose uplink was another one before moved_ns */
   __u64 delay_ns; /* of requests that come now; 0 = the id stands for no service */
   __u64 moved_ns; /* CLOCK_MONOTONIC; what was sent to them earlier may have been lost on an uplink that was down */
-  __u64 pad[4];
+  __u64 unhealthy; /* mask of places, as the daemon last saw them: requests that go elsewhere probe those that are down */
+  __u64 pad[3];
 };
 HR_STATIC_ASSERT(sizeof(struct hr_service_policy) == 64, "one cache line");
 

@@ -96,6 +96,28 @@ HR_INLINE int hr_take_retry(const struct hr_service_config *config, __u32 backen
 }
 
 /*
+ * Of `places` the first whose backend is down and due for a probe; else HR_NO_BACKEND. A request that goes to its healthy target asks
+ * about no other backend, so without this a standby that has come back would be down until a hedge looks for one. A global function:
+ * rare.
+ */
+HR_GLOBAL __u32 hr_place_to_probe(__u32 config_id, __u32 places, __u64 now_ns) {
+  struct hr_service_config *config = hr_config_of(config_id);
+
+  if (!config) return HR_NO_BACKEND;
+  for (__u32 i = 0; i < HR_MAX_BACKENDS_PER_SERVICE; i++) {
+    __u32 backend_id = hr_backend_id(config, i);
+    struct hr_backend_state *state;
+
+    if (!((config->present & places) >> i & 1)) continue;
+    hr_health_of(config_id, backend_id, HR_NO_CLIENT, now_ns); /* suspicion ends, or becomes more, when it is looked at */
+    state = bpf_map_lookup_elem(&backend_states, &backend_id);
+    if (state && state->health == HR_DOWN && now_ns >= state->health_since_ns + HR_STANDBY_RETRY * config->election_timeout_ns)
+      return i;
+  }
+  return HR_NO_BACKEND;
+}
+
+/*
  * A new request's choice where its target is drained or not healthy. In a dry run a drained target is drained, and
  * nothing else is steered. A global function: verified once.
  */

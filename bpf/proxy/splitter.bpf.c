@@ -167,6 +167,10 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   } else {
     struct hr_attempt beside = hr_attempt_of(tracking.request, 0, config_id, HR_TRACE_COPY);
 
+    if (choice.second == HR_NO_BACKEND && READ_ONCE(policy->unhealthy) && !hr_is_dry(policy)) {
+      choice.second = hr_place_to_probe(config_id, READ_ONCE(policy->unhealthy) & ~READ_ONCE(policy->drained), now_ns);
+      choice.probe = 1;
+    }
     if (choice.second != HR_NO_BACKEND)
       hr_claim_beside(&beside, HR_PACKED_CHOICE(choice.first, choice.second, choice.why, choice.probe), now_ns);
     if (beside.index != HR_NO_BACKEND) hr_send_beside(skb, packet, &beside);

@@ -413,6 +413,26 @@ TEST_F(SteerTest, ADownStandbyWhoseRetryIsDueIsProbedBesideTheHedge) {
   EXPECT_EQ(BackendState(kRaw4B).health, HR_HEALTHY);
 }
 
+TEST_F(SteerTest, ADownStandbyIsProbedBesideARequestToAHealthyLeader) {
+  ServiceConfig(kRaw4Service).election_timeout_ns = kSecond;
+  const auto split = [&](uint8_t key) { return Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {key, 0, 0, 0}).Build()); };
+  MakeDown(kRaw4B);
+  Advance(HR_STANDBY_RETRY * kSecond);
+  EXPECT_EQ(split(1).changes, (Changes{{"raw4.requests", 1}})) << "nobody has said that one is not healthy";
+  ServicePolicy(kRaw4Service).unhealthy = 0b010;
+  ServicePolicy(kRaw4Service).drained = 0b010;
+  EXPECT_EQ(split(2).changes, (Changes{{"raw4.requests", 1}})) << "drained: it is to get nothing";
+  ServicePolicy(kRaw4Service).drained = 0;
+  const RunResult run = split(3);
+  EXPECT_EQ(Read(run.packet).destination, kA4);
+  EXPECT_EQ(run.changes, (Changes{{"raw4.requests", 1}, {"raw4.extra_sends", 1}, {"raw4.failover_sends", 1}, {"raw4.probes", 1}}));
+  for (const Captured& copy : Copies(1)) EXPECT_EQ(Read(copy.packet).destination, kB4);
+  EXPECT_EQ(Request(FindRequest(kRaw4Service, kClient4, kClientPort, {3, 0, 0, 0})).attempts, 1u) << "a probe is no attempt";
+  EXPECT_EQ(split(4).changes, (Changes{{"raw4.requests", 1}})) << "not again at once";
+  Reply(PacketBuilder(kB4, kClient4).Udp(kRawPort, kClientPort, {3, 0, 0, 0}).Build());
+  EXPECT_EQ(BackendState(kRaw4B).health, HR_HEALTHY);
+}
+
 TEST_F(SteerTest, ADownStandbyWhoseRetryIsDueIsProbedBesideAFailover) {
   ServiceConfig(kRaw4Service).election_timeout_ns = kSecond;
   BackendState(kRaw4C).answer_ewma_ns = 9 * kMillisecond;

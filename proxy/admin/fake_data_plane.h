@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -153,6 +154,10 @@ class FakeDataPlane final : public LivePolicy, public DataPlaneReader {
     }
     return absl::OkStatus();
   }
+  absl::Status SetUnhealthy(const std::string& service, const std::vector<size_t>& backends) override {
+    unhealthy[service] = backends;
+    return absl::OkStatus();
+  }
   absl::Status SetBackendP95(const std::string& service, size_t backend, uint64_t p95_ns) override {
     for (ServiceSnapshot& candidate : snapshot.services) {
       if (candidate.name == service) candidate.backends.at(backend).p95_ns = p95_ns;
@@ -182,6 +187,7 @@ class FakeDataPlane final : public LivePolicy, public DataPlaneReader {
   Snapshot snapshot;
   absl::Status read_error;
   int reads = 0;
+  std::map<std::string, std::vector<size_t>> unhealthy{};  // as last set
   std::vector<hr_trace_event> trace_events;
   hr_trace_filter trace_filter{};
   int traces_open = 0;

@@ -205,6 +205,15 @@ TEST_F(TunerTest, WritesTheDelayOfAdaptiveServicesOnly) {
   EXPECT_EQ(fake_.snapshot.services[1].delay_ns, 77u);
 }
 
+TEST_F(TunerTest, TellsWhoIsNotHealthyAndWhoIsAgain) {
+  Backend(1).health = HR_DOWN;
+  TuneOneSecond();
+  EXPECT_EQ(fake_.unhealthy.at("dns"), std::vector<size_t>{1});
+  Backend(1).health = HR_HEALTHY;
+  TuneOneSecond();
+  EXPECT_TRUE(fake_.unhealthy.at("dns").empty());
+}
+
 TEST_F(TunerTest, WhatAnEarlierDaemonSawIsPlayedBackToTheNextOne) {
   AnswerHistory::Memory memory{};
   Record(Backend(0).answer_times, 50 * kMs, 1000);  // long ago

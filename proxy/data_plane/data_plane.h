@@ -218,6 +218,8 @@ class LivePolicy {
   virtual absl::Status SetDelay(const std::string& service, uint64_t delay_ns) = 0;
   // The backend that gets requests instead of the leader; nullopt: the leader gets them.
   virtual absl::Status SetPreferred(const std::string& service, std::optional<size_t> backend) = 0;
+  // As of a snapshot: requests that go elsewhere probe those of them that are down.
+  virtual absl::Status SetUnhealthy(const std::string& service, const std::vector<size_t>& backends) = 0;
   // p95 of a backend's ordinary answer times, 0 = unknown: a third of its suspicion timeout.
   virtual absl::Status SetBackendP95(const std::string& service, size_t backend, uint64_t p95_ns) = 0;
 };

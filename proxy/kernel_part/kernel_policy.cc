@@ -93,4 +93,15 @@ absl::Status KernelPolicy::SetBackendP95(const std::string& service, size_t back
   return absl::OkStatus();
 }
 
+absl::Status KernelPolicy::SetUnhealthy(const std::string& service, const std::vector<size_t>& backends) {
+  const auto found = FindService(service);
+  if (!found.ok()) return found.status();
+  uint64_t places = 0;
+  for (const size_t backend : backends)
+    if (backend < (*found)->backends.size()) places |= uint64_t{1} << (*found)->backends[backend].slot;
+  volatile hr_service_policy& policy = memory_.Policy((*found)->id);
+  if (policy.unhealthy != places) policy.unhealthy = places;
+  return absl::OkStatus();
+}
+
 }  // namespace hedgerow

@@ -188,6 +188,26 @@ def test_a_killed_leader_that_is_started_again_leads_again(lab, servers, proxy):
     wait_until(lambda: who_answers(lab.client, VIP4) == "a", timeout_s=10, what="the leader's return")
 
 
+@pytest.mark.own
+def test_a_standby_that_is_back_is_found_while_the_leader_serves(lab, servers, product):
+    product.up(services=[product.service("dns4")])
+    servers["b"].kill()
+    servers["a"].stall()
+    with UdpClient(lab.client, VIP4) as client:
+        for query_id in range(3):
+            client.ask(query_id, "www.example.test", timeout_s=0.1)
+    servers["a"].resume()
+    wait_until(lambda: who_answers(lab.client, VIP4) and
+               [each["health"] for each in product.service_status()["backends"]] == ["healthy", "down"], what="a dead standby")
+    servers["b"].start()
+    hedges = product.figure("hedges")
+    load = start_dnsperf(lab.client, VIP4, seconds=8, rate=50)
+    wait_until(lambda: product.service_status()["backends"][1]["health"] == "healthy", timeout_s=8, what="the standby's return")
+    assert product.status()["problems"] == []
+    assert finish_dnsperf(load).lost == 0 and product.figure("hedges") == hedges
+    assert product.figure("probes") > 0
+
+
 def test_a_cut_wire_to_the_leader_is_like_a_stalled_leader(lab, servers, proxy):
     assert who_answers(lab.client, VIP4) == "a"
     lab.cut("a")
