@@ -110,10 +110,12 @@ class Cleaner {
       return;
     }
     for (const VipRoute& route : *routes) Note(DeleteVipRoute(route), absl::StrCat("route ", route.vip.ToString(), " dev ", link.name));
+    removed_.insert(removed_.end(), routes->begin(), routes->end());
   }
 
   // The rules and the routes by uplinks of VIPs that have no route by any instance's interface: they outlive that interface, and
-  // bear no instance's name.
+  // bear no instance's name. Another instance's VIP may be without its route for a moment, so where there is one, only those of the
+  // routes that were removed here go.
   void RemoveWhatServedThem() {
     const auto standing = ListVipRoutes();
     const auto rules = ListVipRules();
@@ -123,8 +125,11 @@ class Cleaner {
       report_.failures.push_back(absl::StrCat("routes and rules of VIPs: ", status.message()));
       return;
     }
+    const auto instances = ListPinnedInstances(bpffs_);
+    const bool alone = instances.ok() && std::all_of(instances->begin(), instances->end(), [&](const std::string& each) { return each == instance_; });
     const auto is_over = [&](const IpAddress& vip) {
-      return std::none_of(standing->begin(), standing->end(), [&](const VipRoute& each) { return each.vip == vip; });
+      const auto has = [&vip](const VipRoute& each) { return each.vip == vip; };
+      return std::any_of(removed_.begin(), removed_.end(), has) || (alone && std::none_of(standing->begin(), standing->end(), has));
     };
     for (const VipRule& rule : *rules) {
       if (is_over(rule.vip)) Note(DeleteVipRule(rule), absl::StrCat("routing rule ", rule.priority, " to ", rule.vip.ToString()));
@@ -154,6 +159,7 @@ class Cleaner {
   const std::string instance_;
   const std::string bpffs_;
   std::vector<LinkInfo> links_;
+  std::vector<VipRoute> removed_;
   CleanReport report_;
 };
 

@@ -93,7 +93,10 @@ volatile sig_atomic_t interrupted = 0;
 void NoteInterrupts() {
   struct sigaction action {};
   action.sa_handler = [](int) { interrupted = 1; };
-  for (const int each : {SIGINT, SIGTERM, SIGHUP}) sigaction(each, &action, nullptr);
+  for (const int each : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction present {};
+    if (sigaction(each, nullptr, &present) == 0 && present.sa_handler != SIG_IGN) sigaction(each, &action, nullptr);  // nohup's stays
+  }
 }
 
 // The archive's folder while it is filled.

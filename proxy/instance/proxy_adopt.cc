@@ -25,6 +25,7 @@
 #include "proxy/instance/proxy_instance_parts.h"
 #include "proxy/loop/event_loop.h"
 #include "net/bpffs.h"
+#include "net/tc/clsact.h"
 
 namespace hedgerow {
 namespace {
@@ -299,6 +300,7 @@ absl::Status ProxyInstance::CommitAdoption(Takeover takeover, DaemonFacts& facts
   // From here on it is ours.
   Beat();
   RemoveUnusedPins();
+  RemoveStrayFilters();
   old_programs_.clear();
   return absl::OkStatus();
 }
@@ -334,6 +336,28 @@ void ProxyInstance::RemoveUnusedPins() {
     const bool unused_programs =
         absl::StartsWith(name, kProgramFolders) && name != record_->data().program_folder();
     if (unused_link || unused_programs) std::filesystem::remove_all(entry.path(), error);
+  }
+}
+
+// At clsact hooks, as RemoveUnusedPins() does for TCX: of an uplink that was left before this daemon came.
+void ProxyInstance::RemoveStrayFilters() {
+  const auto links = net::ListLinks();
+  if (!links.ok()) return LogError(std::string(links.status().message()));
+  const std::string prefix = net::FilterNamePrefix(config_.instance());
+  for (const net::LinkInfo& link : *links) {
+    for (const net::Direction direction : {net::Direction::kIngress, net::Direction::kEgress}) {
+      const auto filters = net::ListClsactFilters(link.ifindex, direction);
+      if (!filters.ok()) continue;  // it is gone
+      for (const net::ClsactFilter& filter : *filters) {
+        if (!absl::StartsWith(filter.name, prefix)) continue;
+        const bool known = std::any_of(attachments_.begin(), attachments_.end(), [&](const auto& each) {
+          return each->spec().ifindex == link.ifindex && each->spec().direction == direction && filter.name == absl::StrCat(prefix, each->spec().role);
+        });
+        if (known) continue;
+        if (const absl::Status status = net::DeleteClsactFilter(filter); !status.ok()) LogError(std::string(status.message()));
+        net::DeleteClsactIfUnused(link.ifindex).IgnoreError();
+      }
+    }
   }
 }
 

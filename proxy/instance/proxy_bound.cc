@@ -50,6 +50,7 @@ std::vector<Problem> ProxyInstance::ServeBoundClients() {
       continue;  // without a route they get an error instead of silence
     }
     for (const net::VipRoute& route : routes_) {
+      if (AnyBackendHere(route.vip)) continue;  // its answers come by lo, where no socket that is bound to an uplink is found
       const BoundRoute one = {{.vip = route.vip, .ifindex = ifindex, .source = route.source}, now->mac};
       // A new MAC address has taken the neighbour entry along, and left the route.
       const bool stands = std::find(present->begin(), present->end(), one.route) != present->end() &&
@@ -65,6 +66,16 @@ std::vector<Problem> ProxyInstance::ServeBoundClients() {
   }
   bound_ = std::move(wanted);
   return problems;
+}
+
+bool ProxyInstance::AnyBackendHere(const net::IpAddress& vip) const {
+  for (size_t i = 0; i < topology_.services.size(); ++i) {
+    const auto& backends = topology_.services[i].backends;
+    const auto of = net::IpAddress::Parse(config_.services(static_cast<int>(i)).vip());
+    const bool here = std::any_of(backends.begin(), backends.end(), [](const auto& each) { return each.uplink == net::kLoopbackIfindex; });
+    if (here && of.ok() && *of == vip) return true;
+  }
+  return false;
 }
 
 absl::Status ProxyInstance::LeaveBoundClients() {

@@ -106,7 +106,7 @@ void ProxyInstance::ReleaseSources(const NetworkView& network, Topology& next, F
   const int64_t now_ns = MonotonicNs();
   const auto is_elsewhere = [&](const net::IpAddress& address) {
     return std::any_of(network.addresses.begin(), network.addresses.end(), [&](const net::AddressInfo& each) {
-      return each.ifindex != own && each.address == address;
+      return each.address == address && !network.IsOfAProxy(each.ifindex, config_);
     });
   };
   std::set<net::IpAddress> wanted;

@@ -365,11 +365,12 @@ absl::Status ProxyInstance::PutRoute(const WantedRoute& wanted, uint32_t rule_pr
   if (!status.ok()) return Annotate(status, "the source address of the proxy interface");
   // The rule comes first: without it the route may take no effect, which AddVipRoute refuses.
   const net::VipRule rule = {route.vip, rule_priority};
+  const auto rules = rule_priority == 0 ? std::vector<net::VipRule>{} : net::ListVipRules().value_or(std::vector<net::VipRule>{rule});
+  const bool stood = std::find(rules.begin(), rules.end(), rule) != rules.end();
   if (status.ok() && rule_priority != 0) status = net::AddVipRule(rule);
   if (status.ok()) status = known == routes_.end() ? net::AddVipRoute(route) : net::ReplaceVipRoute(route);
   // PutRules() takes over the rule of a route that stands.
-  if (!status.ok() && rule_priority != 0 && std::find(rules_.begin(), rules_.end(), rule) == rules_.end())
-    net::DeleteVipRule(rule).IgnoreError();
+  if (!status.ok() && rule_priority != 0 && !stood) net::DeleteVipRule(rule).IgnoreError();
   if (!status.ok())
     return Annotate(status, absl::StrCat("service ", wanted.service, ": route to ", route.vip.ToString()));
   if (known != routes_.end()) {

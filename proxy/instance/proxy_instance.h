@@ -144,6 +144,7 @@ class ProxyInstance {
   void KeepRoutes(const NetworkView& network, const Topology& next, Followed& out);
   void RestoreRoutes(const NetworkView& network, Followed& out);
   absl::Status KnowBoundRoutes();
+  bool AnyBackendHere(const net::IpAddress& vip) const;
   absl::Status LeaveBoundClients();
   net::Attachment* AttachmentOn(int ifindex, absl::string_view role) const;
   ProgramInfo ProgramNamed(absl::string_view name) const;
@@ -177,6 +178,7 @@ class ProxyInstance {
   absl::Status CommitAdoption(Takeover takeover, DaemonFacts& facts);
   void NoteSuccession(const Snapshot& snapshot, DaemonFacts& facts);
   void RemoveUnusedPins();
+  void RemoveStrayFilters();
   void RollBack();
 
   const v1::Config& config_;

@@ -76,8 +76,7 @@ std::string KernelObject::LoadConfigBytes() const {
 std::set<uint32_t> KernelObject::AwaitedPorts(const std::string& load_config) {
   std::set<uint32_t> ports;
   hr_load_config config{};
-  if (load_config.size() != sizeof(config)) return ports;
-  memcpy(&config, load_config.data(), sizeof(config));
+  memcpy(&config, load_config.data(), std::min(sizeof(config), load_config.size()));  // another build's may end earlier or later
   for (const uint16_t port_be : config.announce_ports_be)
     if (port_be != 0) ports.insert(ntohs(port_be));
   return ports;

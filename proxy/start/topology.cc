@@ -17,14 +17,13 @@ namespace {
 class Resolver {
  public:
   Resolver(const v1::Config& config, const NetworkView& network) : config_(config), network_(network) {
-    const auto own = std::find_if(network.links.begin(), network.links.end(),
-                                  [&](const net::LinkInfo& link) { return link.name == config.interface(); });
     for (const net::AddressInfo& each : network.addresses)
-      if (own == network.links.end() || each.ifindex != own->ifindex) addresses_.push_back(each);
+      if (!network.IsOfAProxy(each.ifindex, config)) addresses_.push_back(each);
   }
 
   Topology Run() {
     for (const v1::Service& service : config_.services()) topology_.services.push_back(Path(service));
+    for (int i = 0; i < config_.services_size(); ++i) Settle(config_.services(i), topology_.services[static_cast<size_t>(i)]);
     return std::move(topology_);
   }
 
@@ -33,9 +32,17 @@ class Resolver {
     topology_.problems.push_back({code, absl::StrCat("service ", service.name(), ": ", text)});
   }
 
+  // The source of a service, and by which uplink the backend is reached that it is for.
+  struct Source {
+    std::optional<net::IpAddress> address;
+    int uplink = 0;
+    // What a backend on this host is asked from may be an address that no other host knows.
+    bool IsOfHere() const { return uplink == net::kLoopbackIfindex; }
+  };
+
   Topology::ServicePath Path(const v1::Service& service) {
     Topology::ServicePath path{.name = service.name(), .backends = {}, .source = {}};
-    int sources_uplink = 0;
+    Source source;
     for (const v1::Backend& backend : service.backends()) {
       const std::optional<net::RouteLookup> route = Route(service, backend);
       BackendPath& reached = path.backends.emplace_back();
@@ -43,18 +50,27 @@ class Resolver {
       if (!route.has_value()) continue;
       reached.uplink = route->ifindex;
       reached.next_hop = route->gateway;
-      const bool first = !path.source.has_value(), primary = backend.name() == service.primary();
-      // What a backend on this host is asked from may be an address that no other host knows.
-      const bool here = route->ifindex == net::kLoopbackIfindex, source_is_of_here = sources_uplink == net::kLoopbackIfindex;
-      const bool better = first || (here == source_is_of_here ? primary : source_is_of_here);
-      if (!route->source.has_value() || !better) continue;
-      path.source = route->source;
-      sources_uplink = route->ifindex;
+      if (!route->source.has_value()) continue;
+      const Source found{route->source, route->ifindex};
+      const bool primary = backend.name() == service.primary();
+      if (!source.address.has_value() || (found.IsOfHere() == source.IsOfHere() ? primary : source.IsOfHere())) source = found;
     }
-    // A client's packet has one source address. Replies to a copy that leaves by another uplink come in by either.
-    for (BackendPath& backend : path.backends) {
-      const bool elsewhere = backend.uplink != 0 && backend.uplink != net::kLoopbackIfindex && backend.uplink != sources_uplink;
-      if (elsewhere && sources_uplink != net::kLoopbackIfindex) backend.also = sources_uplink;
+    // One route leads to a VIP, so all its services have one source.
+    Source& of_vip = sources_[service.vip()];
+    if (source.address.has_value() && (!of_vip.address.has_value() || (of_vip.IsOfHere() && !source.IsOfHere()))) of_vip = source;
+    return path;
+  }
+
+  // With the source that packets to the VIP have.
+  void Settle(const v1::Service& service, Topology::ServicePath& path) {
+    const Source& source = sources_[service.vip()];
+    path.source = source.address;
+    for (int i = 0; i < service.backends_size(); ++i) {
+      BackendPath& backend = path.backends[static_cast<size_t>(i)];
+      if (backend.uplink == 0 || backend.uplink == net::kLoopbackIfindex) continue;
+      // Replies to a copy that leaves by another uplink come in by either.
+      if (backend.uplink != source.uplink && !source.IsOfHere()) backend.also = source.uplink;
+      if (source.address.has_value()) CheckIpsec(service, service.backends(i), *source.address, backend.uplink);
     }
     const bool ipv6 = path.source.has_value() && !path.source->is_v4();
     if (ipv6 && network_.ipv6_off_for_new_links) {
@@ -62,7 +78,6 @@ class Resolver {
           "new interfaces have IPv6 disabled (net.ipv6.conf.default.disable_ipv6 is 1), and this process may not enable it on "
           "the proxy interface; set it to 0 before `up`");
     }
-    return path;
   }
 
   // The route to a backend, with the source that requests get, or nothing and a problem. As a socket does that connects: a
@@ -93,13 +108,20 @@ class Resolver {
                        " has no address that requests can come from; temporary and tentative IPv6 addresses are not taken"));
     }
     route->source = source;
-    if (source.has_value()) CheckIpsec(service, backend, subject, *address, *route);
     return *route;
   }
 
   // The loopback interface is its uplink. A request to an address of this host comes from that very address, as the kernel has it, but
   // not from one of 127.0.0.0/8 or ::1, which does not pass through the proxy interface: any other one of the host, then.
   std::optional<net::RouteLookup> OnThisHost(const v1::Service& service, const std::string& subject, const net::IpAddress& address) {
+    // Another host may have it by now: what a proxy interface still has as a source is about to be taken off it.
+    const bool given_up = !address.is_loopback() && std::any_of(network_.addresses.begin(), network_.addresses.end(), [&](const auto& each) {
+      return each.address == address && network_.IsOfAProxy(each.ifindex, config_);
+    }) && std::none_of(addresses_.begin(), addresses_.end(), [&](const auto& each) { return each.address == address; });
+    if (given_up) {
+      Add(ProblemCode::kNoRoute, service, absl::StrCat(subject, " was an address of this host, which has given it up"));
+      return std::nullopt;
+    }
     const auto lo = network_.find_link(net::kLoopbackIfindex);
     if (!lo.ok()) {
       Add(ProblemCode::kUplinkDown, service, absl::StrCat(subject, ": its uplink: ", std::string(lo.status().message())));
@@ -122,13 +144,13 @@ class Resolver {
     return std::nullopt;
   }
 
-  void CheckIpsec(const v1::Service& service, const v1::Backend& backend, const std::string& subject, const net::IpAddress& address,
-                  const net::RouteLookup& route) {
+  void CheckIpsec(const v1::Service& service, const v1::Backend& backend, const net::IpAddress& source, int uplink) {
+    const auto address = net::IpAddress::Parse(backend.address());
     const net::IpsecPolicy* policy =
-        net::FindIpsecPolicy(network_.ipsec, *route.source, address, static_cast<uint16_t>(backend.port()), route.ifindex);
+        address.ok() ? net::FindIpsecPolicy(network_.ipsec, source, *address, static_cast<uint16_t>(backend.port()), uplink) : nullptr;
     if (policy == nullptr) return;
     Add(ProblemCode::kIpsec, service,
-        absl::StrCat(subject, ": the IPsec policy \"", policy->ToString(), "\" (priority ", policy->priority,
+        absl::StrCat("backend ", backend.name(), " (", backend.address(), "): the IPsec policy \"", policy->ToString(), "\" (priority ", policy->priority,
                      ") is for what goes there, and the proxy's packets pass it by: they leave in clear. Let the policy except port ",
                      backend.port(), ", or reach the backend through a tunnel interface with Ethernet frames (GRETAP, VXLAN) whose own packets IPsec encrypts"));
   }
@@ -178,8 +200,9 @@ class Resolver {
 
   const v1::Config& config_;
   const NetworkView& network_;
-  // Without those of the proxy interface: what an uplink has lost is no source, though the kernel still finds it there.
+  // Without those of proxy interfaces, other instances' too: what an uplink has lost is no source, though the kernel still finds it there.
   std::vector<net::AddressInfo> addresses_;
+  std::map<std::string, Source> sources_;  // by VIP
   Topology topology_;
 };
 
@@ -253,6 +276,12 @@ bool Topology::IsUplink(int ifindex) const {
   return std::any_of(services.begin(), services.end(), [ifindex](const ServicePath& path) {
     return std::any_of(path.backends.begin(), path.backends.end(),
                        [ifindex](const BackendPath& backend) { return backend.uplink == ifindex; });
+  });
+}
+
+bool NetworkView::IsOfAProxy(int ifindex, const v1::Config& config) const {
+  return std::any_of(links.begin(), links.end(), [&](const net::LinkInfo& link) {
+    return link.ifindex == ifindex && (net::OwnerOf(link).has_value() || link.name == config.interface());
   });
 }
 

@@ -39,7 +39,7 @@ struct Topology {
   struct ServicePath {
     std::string name;
     std::vector<BackendPath> backends;     // in the configuration's order
-    std::optional<net::IpAddress> source;  // towards the primary, else towards the first backend that has one
+    std::optional<net::IpAddress> source;  // of packets to its VIP: towards the primary, else the first backend that has one
 
     friend bool operator==(const ServicePath&, const ServicePath&) = default;
   };
@@ -60,6 +60,8 @@ struct NetworkView {
   std::vector<net::LinkInfo> links;         // of the namespace
   std::vector<net::AddressInfo> addresses;  // of the namespace
   std::vector<net::IpsecPolicy> ipsec;      // for packets that leave; empty where this process may not read them
+  // Is it the interface of a proxy, of whatever instance? Those have copies of the host's addresses.
+  bool IsOfAProxy(int ifindex, const v1::Config& config) const;
   bool ipv6_off_for_new_links = false;      // and it cannot be switched on for one of them
 };
 // Of this moment: links and addresses are read once.

@@ -164,6 +164,47 @@ TEST(Resolve, ABackendThatAnIpsecPolicyNamesIsRefused) {
   EXPECT_FALSE(topology.ToStatus().ok());
 }
 
+TEST(Resolve, IpsecIsAskedWithTheSourceThatPacketsHave) {
+  FakeHost host;
+  host.AddRoute("10.77.0.12", 3, "10.78.0.1");  // b by another uplink, whose own address no packet has
+  host.ipsec = {{.source = *net::Network::Parse("10.78.0.1/32"), .destination = *net::Network::Parse("10.77.0.12/32")}};
+  EXPECT_THAT(Texts(Resolve(FakeConfig(), host.View())), IsEmpty());
+  host.ipsec = {{.source = *net::Network::Parse("10.77.0.1/32"), .destination = *net::Network::Parse("10.77.0.12/32")}};
+  EXPECT_THAT(Texts(Resolve(FakeConfig(), host.View())), ElementsAre(HasSubstr("ipsec: service dns: backend b")));
+}
+
+TEST(Resolve, TheServicesOfAVipHaveOneSourceAndItIsOneThatOtherHostsKnow) {
+  FakeHost host;
+  host.AddLink(net::kLoopbackIfindex, "lo", 65536, ARPHRD_LOOPBACK);
+  host.AddAddress("192.168.200.1", 3);
+  host.AddRoute("192.168.200.1", 1, "192.168.200.1", net::Reach::kLocal);
+  v1::Config config = FakeConfig();
+  config.mutable_services()->DeleteSubrange(1, 1);
+  v1::Service& here = *config.add_services();
+  here = config.services(0);
+  here.set_name("here");
+  here.set_port(153);
+  here.mutable_backends()->DeleteSubrange(1, 1);
+  here.mutable_backends(0)->set_address("192.168.200.1");
+  config.mutable_services()->SwapElements(0, 1);
+  const Topology topology = Resolve(config, host.View());
+  EXPECT_THAT(Texts(topology), IsEmpty());
+  EXPECT_EQ(topology.services[0].source->ToString(), "10.77.0.1");
+  EXPECT_EQ(topology.services[1].source->ToString(), "10.77.0.1");
+}
+
+TEST(Resolve, AnAddressThatProxiesAloneStillHaveIsNoBackendHere) {
+  FakeHost host;
+  host.AddLink(net::kLoopbackIfindex, "lo", 65536, ARPHRD_LOOPBACK);
+  host.AddLink(9, "hr9", 1500);  // another instance's
+  host.links[9].alias = "hedgerow:other";
+  host.AddAddress("10.77.0.12", 9);
+  host.AddRoute("10.77.0.12", 1, "10.77.0.12", net::Reach::kLocal);
+  EXPECT_THAT(Texts(Resolve(FakeConfig(), host.View())), ElementsAre(HasSubstr("no_route: service dns: backend b (10.77.0.12) was an address of this host")));
+  host.AddAddress("10.77.0.12", 3);
+  EXPECT_THAT(Texts(Resolve(FakeConfig(), host.View())), IsEmpty());
+}
+
 TEST(CheckVips, ASourceThatAnotherTableTakesIsNamed) {
   FakeHost host;
   host.AddLink(9, "hr0", 1500);

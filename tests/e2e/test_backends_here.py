@@ -125,6 +125,18 @@ def test_direct_clients_of_it_are_left_alone(lab, servers, here, product):
 
 
 @pytest.mark.own
+def test_a_client_bound_to_an_uplink_is_not_taken_for_one_that_is_served(lab, servers, here, product):
+    """Its answers would come by lo, where the kernel does not find its socket."""
+    up(lab, product, where="address", primary="here")
+    assert lab.client.run(["ip", "route", "show", "dev", "eth0", "proto", "72"]).stdout == ""
+    with UdpClient(lab.client, VIP4) as client:
+        client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"eth0")
+        assert client.ask(1, "www.example.test", timeout_s=0.3) is None
+    assert product.figure("requests") == 0, "no request that would be counted as answered"
+    product.finish()
+
+
+@pytest.mark.own
 def test_an_address_that_comes_to_this_host_is_followed(lab, servers, here, product):
     """As with VRRP: the backend's address moves from another host to this one and back."""
     address = "10.77.0.200"

@@ -337,6 +337,24 @@ def test_a_daemon_that_starts_after_a_move_takes_the_kernel_part_over(lab, serve
     wait_for_uplinks(product, a="eth0", b="eth0")
 
 
+def test_filters_on_an_uplink_that_was_left_go_with_the_next_daemon(lab, servers, second, product):
+    product.up(attach="clsact", services=[product.service("dns4")])
+    routes = [f"{host.ipv4}/32 dev eth1 src {SECOND}" for host in lab.replicas]
+    for route in routes:
+        ip(lab.client, "route add", route)
+    wait_for_uplinks(product, a="eth1", b="eth1")
+    os.kill(product.pid, 9)
+    wait_until(lambda: product.admin("status", check=False).returncode != 0, what="the daemon's end")
+    product.run("up", "--config", product.folder / "hedgerow.yaml", check=True)
+    for direction in ("ingress", "egress"):
+        assert "hedgerow" not in lab.client.run(["tc", "filter", "show", "dev", "eth0", direction], check=False).stdout
+        assert "hedgerow" in lab.client.run(["tc", "filter", "show", "dev", "eth1", direction]).stdout, "the control"
+    answers(lab)
+    for route in routes:
+        ip(lab.client, "route del", route)
+    wait_for_uplinks(product, a="eth0", b="eth0")
+
+
 def test_a_network_that_changes_without_end_is_bounded_and_still_followed(lab, servers, second, product):
     product.up()
     before = product.status()["network"]

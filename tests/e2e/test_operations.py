@@ -7,7 +7,7 @@ import pytest
 
 from harness import identity, machine
 from harness.dns import UdpClient, dig, parse, query, who_answers
-from harness.product import DNS4, DNS6, METRICS, VIP4, VIP6
+from harness.product import BIN, DNS4, DNS6, METRICS, VIP4, VIP6
 
 FAMILIES = pytest.mark.parametrize("vip, service", [(VIP4, DNS4), (VIP6, DNS6)], ids=["ipv4", "ipv6"])
 
@@ -46,6 +46,22 @@ def test_a_pinned_leader_that_stalls_is_still_hedged_by_the_other(lab, servers, 
 def test_a_command_about_something_unknown_fails_and_names_it(proxy, words, named):
     done = proxy.admin(*words, check=False)
     assert done.returncode != 0 and named in done.stdout + done.stderr
+
+
+def test_up_of_what_is_up_is_done_and_names_reload_where_the_file_differs(proxy):
+    file = proxy.write(proxy._config_up)
+    again = proxy.run("up", "--config", file)
+    assert again.returncode == 0 and f"pid {proxy.pid}, serves this configuration" in again.stdout, again
+    changed = proxy.config()
+    changed["services"][0]["delay"] = "77ms"
+    other = proxy.write(changed, "other.yaml")
+    refused = proxy.run("up", "--config", other)
+    assert refused.returncode == 1 and "hedgerow reload" in refused.stderr and proxy.status()["problems"] == [], refused
+
+
+def test_up_in_another_network_namespace_is_not_up_already(lab, proxy):
+    done = lab.replica("a").run([BIN / "hedgerow", "up", "--config", proxy.write(proxy._config_up)], check=False)
+    assert done.returncode == 1 and f"already running as pid {proxy.pid}" in done.stderr, done
 
 
 @FAMILIES
@@ -145,17 +161,6 @@ def test_validate_and_plan_say_what_would_be_done_and_do_nothing(lab, product):
 
 
 @pytest.mark.own
-def test_up_of_what_is_up_is_done_and_names_reload_where_the_file_differs(proxy):
-    file = proxy.write(proxy._config_up)
-    again = proxy.run("up", "--config", file)
-    assert again.returncode == 0 and f"pid {proxy.pid}, serves this configuration" in again.stdout, again
-    changed = proxy.config()
-    changed["services"][0]["delay"] = "77ms"
-    other = proxy.write(changed, "other.yaml")
-    refused = proxy.run("up", "--config", other)
-    assert refused.returncode == 1 and "hedgerow reload" in refused.stderr and proxy.status()["problems"] == [], refused
-
-
 def test_admin_commands_without_a_daemon_fail_and_name_the_socket(product):
     for words in (["status"], ["down"], ["leader", "show"], ["bypass", DNS4, "on"]):
         done = product.admin(*words, check=False)
