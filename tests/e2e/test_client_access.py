@@ -14,7 +14,7 @@ from deploy.lab.data_dirs import DataDirs
 from deploy.lab.servers.hedgerow_node import NodeSettings
 from harness.product import BIN, Product, wait_until
 
-TAG = f"access{os.getpid()}"
+TAG = f"acc{os.getpid()}"
 WEB, OPS = hkv.Credentials("web", bytes(range(16, 32))), hkv.Credentials("ops", bytes(range(32, 48)))
 
 

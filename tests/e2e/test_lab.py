@@ -251,11 +251,13 @@ def test_only_a_dead_runs_lab_is_a_leftover():
 
 
 def test_every_tag_of_these_files_is_known_when_its_run_is_dead():
-    tags = {(prefix, suffix) for path in sorted(Path(__file__).parent.glob("*.py"))
-            for prefix, suffix in re.findall(r'f"([a-z0-9]+)\{os\.getpid\(\)[^}]*\}(\w*)(?:\{letter\})?"', path.read_text(encoding="utf-8"))
+    tags = {(prefix, suffix + letter[:1]) for path in sorted(Path(__file__).parent.glob("*.py"))
+            for prefix, suffix, letter in re.findall(r'f"([a-z0-9]+)\{os\.getpid\(\)[^}]*\}(\w*)((?:\{letter\})?)"', path.read_text(encoding="utf-8"))
             if prefix != "hr"}  # a booted system, which has no lab
     assert len(tags) > 10
-    assert [tag for tag in sorted(tags) if not is_left_by_a_dead_run(f"{tag[0]}{10**9}{tag[1]}")] == []
+    assert [tag for tag in sorted(tags) if not is_left_by_a_dead_run(f"{tag[0]}{10**9}{tag[1].rstrip('{')}")] == []
+    longest_pid = 4194303  # PID_MAX_LIMIT of Linux, less one
+    assert [tag for tag in sorted(tags) if not names.check_tag(f"{tag[0]}{longest_pid}{tag[1].replace('{', 'x')}")] == []
 
 
 def test_of_a_lab_whose_mounts_are_gone_the_names_are_removed():

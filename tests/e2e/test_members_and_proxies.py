@@ -19,7 +19,7 @@ from deploy.lab.members import Operator
 from deploy.lab.servers.hedgerow_node import SERVE_PORT, NodeSettings
 from test_recovery import run, wait_for
 
-TAG = f"memprox{os.getpid()}"
+TAG = f"mprx{os.getpid()}"
 
 
 def settings_of(lab: Lab) -> NodeSettings:

@@ -19,7 +19,7 @@ from deploy.lab.servers.hedgerow_node import NO_OFFLOADS, PEER_PORT, HedgerowNod
 from deploy.lab.servers.store_node import NodeState
 from test_recovery import wait_for
 
-TAG = f"member{os.getpid()}"
+TAG = f"memb{os.getpid()}"
 MODES = pytest.mark.parametrize(("durability", "offloads"), [
     pytest.param("memory", (), id="memory"), pytest.param("disk", (), id="disk", marks=pytest.mark.long),
     pytest.param("memory", NO_OFFLOADS, id="off", marks=pytest.mark.long)])

@@ -55,7 +55,8 @@ class Booted:
 
     def start(self, script: str) -> subprocess.Popen:
         return subprocess.Popen(
-            ["nsenter", f"--target={self._leader}", "--all", "env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8",
+            # With its root: where the caller is itself in a chroot, the mount namespace's root is another one.
+            ["nsenter", f"--target={self._leader}", "--all", "--root", "--wd", "env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C.UTF-8",
              "/bin/sh", "-c", script], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def end(self) -> None:
