@@ -38,7 +38,7 @@ def percent(value: float) -> str:
 
 
 def number(run: Run, pointer: str, text: Callable[[float], str] = amount) -> str:
-    """`<data>`, by which check.py finds the number again. What was not measured is a dash."""
+    """`<data>`, by which check.py finds the number again. A figure that is missing is a dash."""
     value = run.at(pointer)
     if value is None:
         return "-"

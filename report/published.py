@@ -193,7 +193,7 @@ def published_form(folder: Path) -> dict:
 
 
 def keep(name: str, results: Path = RESULTS, published: Path = PUBLISHED) -> Path:
-    """Puts the small form of results/NAME into published/NAME, in place of what was there."""
+    """Puts the small form of results/NAME into published/NAME, in place of its former one."""
     there = sorted(path.parent.name for path in results.glob("*/summary.json"))
     if name not in there:
         raise ReportError(f"there is no {_shown(results)}/{name}/summary.json; runs that are there: {', '.join(there) or 'none'}")

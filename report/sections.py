@@ -168,7 +168,7 @@ def heartbeats(run: Run) -> str:
                 ["idle" if load == "idle" else "busy", number(run, f"/figures/{load}-{server}/n", count),
                  *(number(run, f"/figures/{load}-{server}/{each}") for each in _SPREAD)], ours=server == "xdp")
             for load, server in cells]
-    return ("<p>How long a follower takes to answer its leader's heartbeat. A late answer is what starts elections that nobody needs.</p>" +
+    return ("<p>How long a follower takes to answer its leader's heartbeat. A late answer is what starts needless elections.</p>" +
             panels(drawn) + legend(SERVERS.values()) +
             table("From heartbeat to answer, in us", ("answered by", "machine", "heartbeats", *_SPREAD), rows))
 

@@ -32,7 +32,7 @@
     "speculative sends, paid from the budget. Extra load: divide by `hedgerow_requests_total`") \
   X(10, HR_FAILOVER_SENDS, failover_sends, hedging, \
     "unbudgeted sends around a backend that is suspect, down or sends negative replies, probes included") \
-  X(11, HR_PROBES, probes, hedging, "of those, copies to a leader that is down, to see whether it is back") \
+  X(11, HR_PROBES, probes, hedging, "of those, copies to a backend that is down, to see whether it is back") \
   X(12, HR_LOSERS_DROPPED, losers_dropped, hedging, "datagrams of a backend that did not win") \
   X(13, HR_NACKS_SWALLOWED, nacks_swallowed, hedging, \
     "negative replies dropped while an attempt remained, ICMP errors included") \

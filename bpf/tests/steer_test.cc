@@ -418,7 +418,7 @@ TEST_F(SteerTest, ADownStandbyIsProbedBesideARequestToAHealthyLeader) {
   const auto split = [&](uint8_t key) { return Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {key, 0, 0, 0}).Build()); };
   MakeDown(kRaw4B);
   Advance(HR_STANDBY_RETRY * kSecond);
-  EXPECT_EQ(split(1).changes, (Changes{{"raw4.requests", 1}})) << "nobody has said that one is not healthy";
+  EXPECT_EQ(split(1).changes, (Changes{{"raw4.requests", 1}})) << "the daemon has named no unhealthy backend";
   ServicePolicy(kRaw4Service).unhealthy = 0b010;
   ServicePolicy(kRaw4Service).drained = 0b010;
   EXPECT_EQ(split(2).changes, (Changes{{"raw4.requests", 1}})) << "drained: it is to get nothing";

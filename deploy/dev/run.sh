@@ -94,7 +94,7 @@ cmd_pictures() {
   "$PYTHON" -m demo.pictures "$@"
 }
 
-# Reads what was measured; no root once everything is installed.
+# Reads the measurements; no root once everything is installed.
 cmd_report() {
   ensure_packages run
   "$PYTHON" -m report "$@"

@@ -44,7 +44,7 @@ _last_logged = ""
 
 
 def log(text: str) -> None:
-    """Not again what was said last: what fails is tried again and again."""
+    """The same failure is told once, though each turn meets it."""
     global _last_logged
     if text != _last_logged:
         print(f"hedgerow-endpoints: {text}", file=sys.stderr, flush=True)
@@ -275,7 +275,7 @@ class File:
 
 
 def configure_once(arguments: argparse.Namespace, api: Api | None) -> int:
-    """Before the daemon starts: what can be known within a few seconds, else what was known last, else the template."""
+    """Before the daemon starts: what can be known within a few seconds, else the last known list, else the template."""
     slices, deadline = None, time.monotonic() + arguments.patience
     while api is not None and slices is None:
         try:

@@ -98,7 +98,7 @@ def test_the_proxy_has_the_capabilities_of_its_unit_and_no_other_container_has_a
 
 
 def test_what_excludes_and_outlives_pods_is_the_hosts():
-    """The lock of an instance, the pins, and what was known last."""
+    """The lock of an instance, the pins, and the last known list."""
     for name, wanted in (("hedgerow", {"bpf": "/sys/fs/bpf", "run": "/run/hedgerow", "config": "/run/hedgerow-config"}),
                          ("hedgerow-remove", {"bpf": "/sys/fs/bpf", "run": "/run/hedgerow"})):
         assert {each["name"]: each["hostPath"]["path"] for each in PODS[name]["spec"]["volumes"] if "hostPath" in each} == wanted

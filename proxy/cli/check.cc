@@ -67,38 +67,33 @@ struct Checked {
   bool has_profile = false;
 };
 
-Checked OfStatus(const v1::Status& status, const v1::ServiceStatus& service) {
+// `service`: as it is configured, or as the daemon reports it.
+template <typename Service>
+Checked Of(const Service& service) {
   Checked checked;
   checked.report.set_service(service.name());
   checked.report.set_vip(service.vip());
   checked.report.set_port(service.port());
   checked.report.set_profile(service.profile());
-  for (const v1::BackendStatus& backend : service.backends()) {
+  for (const auto& backend : service.backends()) {
     v1::CheckedBackend& out = *checked.report.add_backends();
     out.set_name(backend.name());
     out.set_address(backend.address());
     out.set_port(backend.port());
-    out.set_role(backend.role());
-    out.set_health(backend.health());
-    out.set_last_answer_age_ns(backend.last_answer_age_ns());
   }
-  for (const std::string& problem : status.problems())
-    if (problem.find(absl::StrCat(": ", service.name(), ": ")) != std::string::npos) checked.report.add_problems(problem);
   return checked;
 }
 
-Checked OfConfig(const v1::Service& service) {
-  Checked checked;
-  checked.report.set_service(service.name());
-  checked.report.set_vip(service.vip());
-  checked.report.set_port(service.port());
-  checked.report.set_profile(service.profile());
-  for (const v1::Backend& backend : service.backends()) {
-    v1::CheckedBackend& out = *checked.report.add_backends();
-    out.set_name(backend.name());
-    out.set_address(backend.address());
-    out.set_port(backend.port());
+Checked OfStatus(const v1::Status& status, const v1::ServiceStatus& service) {
+  Checked checked = Of(service);
+  for (int i = 0; i < service.backends_size(); ++i) {
+    v1::CheckedBackend& out = *checked.report.mutable_backends(i);
+    out.set_role(service.backends(i).role());
+    out.set_health(service.backends(i).health());
+    out.set_last_answer_age_ns(service.backends(i).last_answer_age_ns());
   }
+  for (const std::string& problem : status.problems())
+    if (problem.find(absl::StrCat(": ", service.name(), ": ")) != std::string::npos) checked.report.add_problems(problem);
   return checked;
 }
 
@@ -201,7 +196,7 @@ int RunCheck(const Call& call) {
   if (status.ok()) {
     for (const v1::ServiceStatus& service : status->services()) services.push_back(OfStatus(*status, service));
   } else {
-    for (const v1::Service& service : config->services()) services.push_back(OfConfig(service));
+    for (const v1::Service& service : config->services()) services.push_back(Of(service));
   }
   std::vector<std::string> names;
   for (const Checked& each : services) names.push_back(each.report.service());

@@ -61,7 +61,7 @@ void SelfTest::Send() {
   before_ = suspicious ? ReadCounts() : std::vector<Counts>{};
   const DataPlaneSpec& spec = instance_.data_plane().spec();
   const std::vector<Way> ways = Ways();
-  // What was found about a way that is tested no longer says nothing of those that are.
+  // A way that is tested no longer has no strikes.
   std::erase_if(strikes_, [&](const auto& each) {
     return std::none_of(ways.begin(), ways.end(), [&](const Way& way) { return std::pair(way.service, way.uplink) == each.first; });
   });

@@ -25,7 +25,6 @@
 #include "proxy/instance/proxy_instance_parts.h"
 #include "proxy/loop/event_loop.h"
 #include "net/bpffs.h"
-#include "net/tc/clsact.h"
 
 namespace hedgerow {
 namespace {
@@ -234,26 +233,6 @@ absl::Status ProxyInstance::AdoptDataPlane() {
   return Pin();
 }
 
-// What is attached stays attached; its program is ours afterwards, also where an earlier takeover was cut
-// short.
-absl::StatusOr<net::Attachment> ProxyInstance::TakeOver(const net::AttachSpec& spec,
-                                                        const ProgramInfo& program, bool& anew) {
-  auto attachment = net::Attachment::Adopt(spec);
-  anew = absl::IsNotFound(attachment.status());
-  if (!anew) {
-    if (!attachment.ok()) return attachment.status();
-    if (const absl::Status status = attachment->Replace(program.fd); !status.ok()) {
-      attachment->Release().IgnoreError();
-      return status;
-    }
-    return attachment;
-  }
-  LogWarning(program.name, " was taken off the ", std::string(net::ToString(spec.direction)),
-             " of interface number ", spec.ifindex, "; attached again");
-  unlink(net::PinPath(spec).c_str());  // of a link that is attached to nothing
-  return net::Attachment::Attach(spec, program.fd);
-}
-
 absl::Status ProxyInstance::AdoptRoutes() {
   const int ifindex = links_.proxy.link.ifindex;
   const auto present = net::ListVipRoutes(ifindex);
@@ -336,28 +315,6 @@ void ProxyInstance::RemoveUnusedPins() {
     const bool unused_programs =
         absl::StartsWith(name, kProgramFolders) && name != record_->data().program_folder();
     if (unused_link || unused_programs) std::filesystem::remove_all(entry.path(), error);
-  }
-}
-
-// At clsact hooks, as RemoveUnusedPins() does for TCX: of an uplink that was left before this daemon came.
-void ProxyInstance::RemoveStrayFilters() {
-  const auto links = net::ListLinks();
-  if (!links.ok()) return LogError(std::string(links.status().message()));
-  const std::string prefix = net::FilterNamePrefix(config_.instance());
-  for (const net::LinkInfo& link : *links) {
-    for (const net::Direction direction : {net::Direction::kIngress, net::Direction::kEgress}) {
-      const auto filters = net::ListClsactFilters(link.ifindex, direction);
-      if (!filters.ok()) continue;  // it is gone
-      for (const net::ClsactFilter& filter : *filters) {
-        if (!absl::StartsWith(filter.name, prefix)) continue;
-        const bool known = std::any_of(attachments_.begin(), attachments_.end(), [&](const auto& each) {
-          return each->spec().ifindex == link.ifindex && each->spec().direction == direction && filter.name == absl::StrCat(prefix, each->spec().role);
-        });
-        if (known) continue;
-        if (const absl::Status status = net::DeleteClsactFilter(filter); !status.ok()) LogError(std::string(status.message()));
-        net::DeleteClsactIfUnused(link.ifindex).IgnoreError();
-      }
-    }
   }
 }
 

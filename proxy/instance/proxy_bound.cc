@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Clients that are bound to an uplink: a route to each VIP by each uplink, kept as the VIPs and uplinks change. Part of
+// Clients that are bound to an uplink: the splitter and a route to each VIP at each uplink, kept as the VIPs and uplinks change. Part of
 // ProxyInstance, called by the guardian when it has followed a change of the network; see net/netlink/uplink_route.h.
 
 #include <algorithm>

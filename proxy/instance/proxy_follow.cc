@@ -8,7 +8,6 @@
 // by one store of one word; and the former source stays for kFormerSource, for requests that were on their way.
 
 #include <linux/rtnetlink.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <set>
@@ -210,40 +209,6 @@ absl::Status ProxyInstance::PutRules(const v1::Config& config) {
     return status.ok();
   });
   return first;
-}
-
-absl::StatusOr<bool> ProxyInstance::IsAttached(const net::Attachment& attachment) const {
-  const net::AttachSpec& spec = attachment.spec();
-  if (!net::FindLink(spec.ifindex).ok()) return true;
-  // Removing a qdisc leaves a link's program attached. But another interface may have come by this number.
-  if (attachment.mechanism() != net::Mechanism::kClsact) return attachment.IsLive();
-  const auto filters = net::ListClsactFilters(spec.ifindex, spec.direction);
-  if (!filters.ok()) return filters.status();
-  const std::string name = absl::StrCat(net::FilterNamePrefix(spec.instance), spec.role);
-  return std::any_of(filters->begin(), filters->end(), [&](const auto& filter) { return filter.name == name; });
-}
-
-ProxyInstance::Restored ProxyInstance::RestoreAttachments() {
-  Restored out;
-  for (const auto& attachment : attachments_) {
-    const auto attached = IsAttached(*attachment);
-    if (attached.ok() && *attached) continue;
-    absl::Status status = attached.status();
-    if (status.ok()) {
-      unlink(net::PinPath(attachment->spec()).c_str());  // of a link that is attached to nothing
-      auto again = net::Attachment::Attach(attachment->spec(), ProgramNamed(attachment->spec().role).fd);
-      if (again.ok()) {
-        attachment->Release().IgnoreError();  // what it stood for is gone
-        *attachment = *std::move(again);
-        ++out.programs;
-        continue;
-      }
-      status = again.status();
-    }
-    out.problems.push_back({ProblemCode::kAttachFailed,
-                            absl::StrCat("another program removed ours from ", attachment->ToString(), ": ", Text(status))});
-  }
-  return out;
 }
 
 }  // namespace hedgerow

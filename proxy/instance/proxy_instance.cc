@@ -27,11 +27,6 @@ constexpr uint32_t kClockMtuBytes = 1600;
 
 constexpr int kReservedDescriptors = 8;
 
-net::Mechanism MechanismOf(v1::Attach attach) {
-  if (attach == v1::ATTACH_TCX) return net::Mechanism::kTcx;
-  return attach == v1::ATTACH_CLSACT ? net::Mechanism::kClsact : net::Mechanism::kAuto;
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ProxyInstance>> ProxyInstance::Start(const v1::Config& config,
@@ -267,71 +262,6 @@ void ProxyInstance::FillRecord(const v1::Config& config, const Topology& topolog
     record.add_service_sources(path.source.has_value() ? path.source->ToString() : "");
     for (const BackendPath& backend : path.backends) record.add_backend_uplinks(backend.uplink);
   }
-}
-
-net::AttachSpec ProxyInstance::AttachSpecOf(const ProgramInfo& program, int ifindex, net::Direction direction) const {
-  net::AttachSpec spec;
-  spec.ifindex = ifindex;
-  spec.direction = direction;
-  spec.order = config_.tcx_order() == v1::TCX_ORDER_FIRST ? net::Order::kFirst : net::Order::kLast;
-  spec.mechanism = MechanismOf(config_.attach());
-  spec.instance = config_.instance();
-  spec.role = program.name;
-  spec.pin_dir = pin_folder_;
-  return spec;
-}
-
-absl::Status ProxyInstance::AttachProgram(const ProgramInfo& program, int ifindex, net::Direction direction) {
-  const net::AttachSpec spec = AttachSpecOf(program, ifindex, direction);
-  bool anew = false;
-  auto attachment = adopting_ ? TakeOver(spec, program, anew) : net::Attachment::Attach(spec, program.fd);
-  if (!attachment.ok()) return Annotate(attachment.status(), absl::StrCat("attaching ", program.name));
-  attachments_.push_back(std::make_shared<net::Attachment>(*std::move(attachment)));
-  if (adopting_) attached_anew_.push_back(anew);
-  const std::shared_ptr<net::Attachment> made = attachments_.back();
-  undo_.Push(UndoOfAttachment(*made), [made]() -> absl::Status {
-    // An interface that is gone took its programs with it.
-    if (!net::FindLink(made->spec().ifindex).ok()) {
-      made->Detach().IgnoreError();
-      return absl::OkStatus();
-    }
-    return made->Detach();
-  });
-  return absl::OkStatus();
-}
-
-absl::Status ProxyInstance::Attach(DaemonFacts& facts) {
-  for (const ProgramInfo& program : data_plane_->object().Programs()) {
-    if (const absl::Status status = AttachOne(program); !status.ok()) return status;
-  }
-  NoteFacts(topology_, facts);
-  return absl::OkStatus();
-}
-
-absl::Status ProxyInstance::AttachOne(const ProgramInfo& program) {
-  absl::Status status;
-  switch (program.hook) {
-    case Hook::kProxyEgress:
-      status = AttachProgram(program, links_.proxy.link.ifindex, net::Direction::kEgress);
-      if (status.ok() && adopting_) status = AdoptSplitters(program);
-      return status;
-    case Hook::kProxyPeerIngress:
-      return AttachProgram(program, links_.proxy.peer.ifindex, net::Direction::kIngress);
-    case Hook::kClockIngress:
-      return AttachProgram(program, links_.clock.peer.ifindex, net::Direction::kIngress);
-    case Hook::kClockEgress:
-      return AttachProgram(program, links_.clock.link.ifindex, net::Direction::kEgress);
-    case Hook::kFarEgress:
-      status = AttachProgram(program, links_.clock.peer.ifindex, net::Direction::kEgress);
-      return status.ok() ? AttachProgram(program, links_.proxy.peer.ifindex, net::Direction::kEgress) : status;
-    case Hook::kUplinkIngress:
-      status = AttachReplies(program, topology_);
-      // The kernel's own errors about what leaves by them are reported there, and backends on this host answer there.
-      if (status.ok() && AttachmentOn(net::kLoopbackIfindex, program.name) == nullptr)
-        status = AttachProgram(program, net::kLoopbackIfindex, net::Direction::kIngress);
-      if (status.ok() && adopting_) status = AdoptRetiredReplies(program);
-  }
-  return status;
 }
 
 absl::Status ProxyInstance::AddRoutes(const v1::Config& config, const Topology& topology) {

@@ -80,7 +80,7 @@ class ProxyInstance {
   std::vector<uint32_t> TcxBeforeOurs() const;
   // All programs that do on this uplink.
   absl::StatusOr<std::vector<net::HookProgram>> ProgramsBeforeOurs(int uplink) const;
-  // Moves the reply program before them where they are TCX programs; what was done. Empty: nothing could be moved.
+  // Moves the reply program before them where they are TCX programs; a line that says so. Empty: nothing could be moved.
   absl::StatusOr<std::string> MoveRepliesFirst(int uplink);
 
   // On which ports the programs await announcements.

@@ -87,64 +87,6 @@ absl::Status ProxyInstance::EndEarlierReload() {
   return Annotate(EndReload(), "undoing a reload that was begun");
 }
 
-absl::Status ProxyInstance::AttachReplies(const ProgramInfo& program, const Topology& topology) {
-  for (const auto& [ifindex, link] : topology.uplinks) {
-    // One that has gone since is followed later.
-    if (AttachmentOn(ifindex, program.name) != nullptr || !net::FindLink(ifindex).ok()) continue;
-    const absl::Status status = AttachProgram(program, ifindex, net::Direction::kIngress);
-    if (!status.ok()) return Annotate(status, absl::StrCat("uplink ", link.name));
-  }
-  return absl::OkStatus();
-}
-
-// `role`: the program's name.
-net::Attachment* ProxyInstance::AttachmentOn(int ifindex, absl::string_view role) const {
-  for (const auto& attachment : attachments_) {
-    if (attachment->spec().ifindex == ifindex && attachment->spec().role == role)
-      return attachment.get();
-  }
-  return nullptr;
-}
-
-ProgramInfo ProxyInstance::ProgramNamed(absl::string_view name) const {
-  const std::vector<ProgramInfo> programs = data_plane_->object().Programs();
-  return *std::find_if(programs.begin(), programs.end(), [name](const ProgramInfo& each) { return each.name == name; });
-}
-
-// Of every backend that the record knows, those included that are retired.
-std::set<int> ProxyInstance::RecordedUplinks() const {
-  std::set<int> uplinks;
-  for (const v1::RosterService& service : record_->data().roster().services()) {
-    for (const v1::RosterBackend& backend : service.backends()) uplinks.insert(backend.uplink());
-  }
-  uplinks.erase(0);
-  return uplinks;
-}
-
-// Uplinks of an earlier daemon by which only retired backends are reached: their replies still arrive.
-absl::Status ProxyInstance::AdoptRetiredReplies(const ProgramInfo& program) {
-  for (const int ifindex : RecordedUplinks()) {
-    if (AttachmentOn(ifindex, program.name) != nullptr || !net::FindLink(ifindex).ok()) continue;
-    const absl::Status status = AttachProgram(program, ifindex, net::Direction::kIngress);
-    if (!status.ok()) return Annotate(status, absl::StrCat("interface number ", ifindex));
-  }
-  return absl::OkStatus();
-}
-
-// The splitters that an earlier daemon had on uplinks. Where there is none ServeBoundClients() attaches one.
-absl::Status ProxyInstance::AdoptSplitters(const ProgramInfo& program) {
-  std::set<int> uplinks = RecordedUplinks();
-  for (const auto& [ifindex, link] : topology_.uplinks) uplinks.insert(ifindex);
-  for (const int ifindex : uplinks) {
-    auto standing = net::Attachment::Adopt(AttachSpecOf(program, ifindex, net::Direction::kEgress));
-    if (absl::IsNotFound(standing.status()) || !net::FindLink(ifindex).ok()) continue;
-    if (standing.ok()) standing->Release().IgnoreError();
-    const absl::Status status = AttachProgram(program, ifindex, net::Direction::kEgress);
-    if (!status.ok()) return Annotate(status, absl::StrCat("interface number ", ifindex));
-  }
-  return absl::OkStatus();
-}
-
 void ProxyInstance::NoteFacts(const Topology& topology, DaemonFacts& facts) const {
   facts.uplinks.clear();
   for (const auto& [ifindex, link] : topology.uplinks) {
@@ -227,21 +169,6 @@ void ProxyInstance::RemoveUnwantedRoutes() {
     const absl::Status status = net::DeleteVipRoute(route);
     if (!status.ok()) LogError(std::string(status.message()));
     if (status.ok()) undo_.Drop(UndoOfRoute(route));
-    return status.ok();
-  });
-}
-
-void ProxyInstance::DetachUnusedUplinks() {
-  std::erase_if(attachments_, [&](const std::shared_ptr<net::Attachment>& attachment) {
-    const net::AttachSpec& spec = attachment->spec();
-    const bool on_uplink = (spec.role == kReplyProgram && spec.ifindex != net::kLoopbackIfindex) ||
-                           (spec.role == kSplitterProgram && spec.ifindex != links_.proxy.link.ifindex);
-    if (!on_uplink || topology_.uplinks.contains(spec.ifindex)) return false;
-    absl::Status status = attachment->Detach();
-    // An interface that is gone took its programs with it; else this would be tried, and told, every second.
-    if (!net::FindLink(spec.ifindex).ok()) status = absl::OkStatus();
-    if (!status.ok()) LogError(std::string(status.message()));
-    if (status.ok()) undo_.Drop(UndoOfAttachment(*attachment));
     return status.ok();
   });
 }

@@ -37,7 +37,7 @@ namespace hedgerow {
     "look at the cable, or at `ip link`; followed as soon as a route leads elsewhere")                             \
   X(kNoSource, no_source, network, "the uplink has no address that requests can come from",                        \
     "give the uplink an address; temporary and tentative IPv6 addresses are never taken")                \
-  X(kAttachFailed, attach_failed, network, "the reply program cannot be attached to an uplink",                    \
+  X(kAttachFailed, attach_failed, network, "a program of the proxy cannot be attached to an interface",                    \
     "the text has the kernel's reason; tried again every second")                                                  \
   X(kVipLocal, vip_local, network, "a VIP is an address of this host", "choose an address that nothing has")       \
   X(kVipRoutedElsewhere, vip_routed_elsewhere, network,                                                            \

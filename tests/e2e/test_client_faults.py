@@ -61,7 +61,7 @@ def dropped(*hosts):
 
 @contextlib.contextmanager
 def faulty_client(host, fault: str, server: str):
-    """Sends while the block runs; yields a function that ends it and returns the numbers of answers and of what was sent."""
+    """Sends while the block runs; yields a function that ends it and returns the numbers of answers and of requests."""
     words = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=+net_raw", "--ambient-caps=+net_raw",
              "/usr/bin/python3", "-c", _FAULTY, fault, server, _DROPPED if fault == "name" else "www.example.test"]
     child = host.popen(words, stdin=-1, stdout=-1, text=True)

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which program stands at which hook: attaching at a start, taking over what an earlier daemon attached, putting back what another
+// program removed, and leaving uplinks. Part of ProxyInstance. The splitters of uplinks are proxy_bound.cc's.
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "net/netlink/link.h"
+#include "net/tc/clsact.h"
+#include "proxy/instance/log.h"
+#include "proxy/instance/proxy_instance.h"
+#include "proxy/instance/proxy_instance_parts.h"
+
+namespace hedgerow {
+namespace {
+
+net::Mechanism MechanismOf(v1::Attach attach) {
+  if (attach == v1::ATTACH_TCX) return net::Mechanism::kTcx;
+  return attach == v1::ATTACH_CLSACT ? net::Mechanism::kClsact : net::Mechanism::kAuto;
+}
+
+}  // namespace
+
+net::AttachSpec ProxyInstance::AttachSpecOf(const ProgramInfo& program, int ifindex, net::Direction direction) const {
+  net::AttachSpec spec;
+  spec.ifindex = ifindex;
+  spec.direction = direction;
+  spec.order = config_.tcx_order() == v1::TCX_ORDER_FIRST ? net::Order::kFirst : net::Order::kLast;
+  spec.mechanism = MechanismOf(config_.attach());
+  spec.instance = config_.instance();
+  spec.role = program.name;
+  spec.pin_dir = pin_folder_;
+  return spec;
+}
+
+absl::Status ProxyInstance::AttachProgram(const ProgramInfo& program, int ifindex, net::Direction direction) {
+  const net::AttachSpec spec = AttachSpecOf(program, ifindex, direction);
+  bool anew = false;
+  auto attachment = adopting_ ? TakeOver(spec, program, anew) : net::Attachment::Attach(spec, program.fd);
+  if (!attachment.ok()) return Annotate(attachment.status(), absl::StrCat("attaching ", program.name));
+  attachments_.push_back(std::make_shared<net::Attachment>(*std::move(attachment)));
+  if (adopting_) attached_anew_.push_back(anew);
+  const std::shared_ptr<net::Attachment> made = attachments_.back();
+  undo_.Push(UndoOfAttachment(*made), [made]() -> absl::Status {
+    // An interface that is gone took its programs with it.
+    if (!net::FindLink(made->spec().ifindex).ok()) {
+      made->Detach().IgnoreError();
+      return absl::OkStatus();
+    }
+    return made->Detach();
+  });
+  return absl::OkStatus();
+}
+
+absl::Status ProxyInstance::Attach(DaemonFacts& facts) {
+  for (const ProgramInfo& program : data_plane_->object().Programs()) {
+    if (const absl::Status status = AttachOne(program); !status.ok()) return status;
+  }
+  NoteFacts(topology_, facts);
+  return absl::OkStatus();
+}
+
+absl::Status ProxyInstance::AttachOne(const ProgramInfo& program) {
+  absl::Status status;
+  switch (program.hook) {
+    case Hook::kProxyEgress:
+      status = AttachProgram(program, links_.proxy.link.ifindex, net::Direction::kEgress);
+      if (status.ok() && adopting_) status = AdoptSplitters(program);
+      return status;
+    case Hook::kProxyPeerIngress:
+      return AttachProgram(program, links_.proxy.peer.ifindex, net::Direction::kIngress);
+    case Hook::kClockIngress:
+      return AttachProgram(program, links_.clock.peer.ifindex, net::Direction::kIngress);
+    case Hook::kClockEgress:
+      return AttachProgram(program, links_.clock.link.ifindex, net::Direction::kEgress);
+    case Hook::kFarEgress:
+      status = AttachProgram(program, links_.clock.peer.ifindex, net::Direction::kEgress);
+      return status.ok() ? AttachProgram(program, links_.proxy.peer.ifindex, net::Direction::kEgress) : status;
+    case Hook::kUplinkIngress:
+      status = AttachReplies(program, topology_);
+      // The kernel's own errors about what leaves by them are reported there, and backends on this host answer there.
+      if (status.ok() && AttachmentOn(net::kLoopbackIfindex, program.name) == nullptr)
+        status = AttachProgram(program, net::kLoopbackIfindex, net::Direction::kIngress);
+      if (status.ok() && adopting_) status = AdoptRetiredReplies(program);
+  }
+  return status;
+}
+
+// What is attached stays attached; its program is ours afterwards, also where an earlier takeover was cut
+// short.
+absl::StatusOr<net::Attachment> ProxyInstance::TakeOver(const net::AttachSpec& spec,
+                                                        const ProgramInfo& program, bool& anew) {
+  auto attachment = net::Attachment::Adopt(spec);
+  anew = absl::IsNotFound(attachment.status());
+  if (!anew) {
+    if (!attachment.ok()) return attachment.status();
+    if (const absl::Status status = attachment->Replace(program.fd); !status.ok()) {
+      attachment->Release().IgnoreError();
+      return status;
+    }
+    return attachment;
+  }
+  LogWarning(program.name, " was taken off the ", std::string(net::ToString(spec.direction)),
+             " of interface number ", spec.ifindex, "; attached again");
+  unlink(net::PinPath(spec).c_str());  // of a link that is attached to nothing
+  return net::Attachment::Attach(spec, program.fd);
+}
+
+absl::Status ProxyInstance::AttachReplies(const ProgramInfo& program, const Topology& topology) {
+  for (const auto& [ifindex, link] : topology.uplinks) {
+    // One that has gone since is followed later.
+    if (AttachmentOn(ifindex, program.name) != nullptr || !net::FindLink(ifindex).ok()) continue;
+    const absl::Status status = AttachProgram(program, ifindex, net::Direction::kIngress);
+    if (!status.ok()) return Annotate(status, absl::StrCat("uplink ", link.name));
+  }
+  return absl::OkStatus();
+}
+
+// `role`: the program's name.
+net::Attachment* ProxyInstance::AttachmentOn(int ifindex, absl::string_view role) const {
+  for (const auto& attachment : attachments_) {
+    if (attachment->spec().ifindex == ifindex && attachment->spec().role == role)
+      return attachment.get();
+  }
+  return nullptr;
+}
+
+ProgramInfo ProxyInstance::ProgramNamed(absl::string_view name) const {
+  const std::vector<ProgramInfo> programs = data_plane_->object().Programs();
+  return *std::find_if(programs.begin(), programs.end(), [name](const ProgramInfo& each) { return each.name == name; });
+}
+
+// Of every backend that the record knows, those included that are retired.
+std::set<int> ProxyInstance::RecordedUplinks() const {
+  std::set<int> uplinks;
+  for (const v1::RosterService& service : record_->data().roster().services()) {
+    for (const v1::RosterBackend& backend : service.backends()) uplinks.insert(backend.uplink());
+  }
+  uplinks.erase(0);
+  return uplinks;
+}
+
+// Uplinks of an earlier daemon by which only retired backends are reached: their replies still arrive.
+absl::Status ProxyInstance::AdoptRetiredReplies(const ProgramInfo& program) {
+  for (const int ifindex : RecordedUplinks()) {
+    if (AttachmentOn(ifindex, program.name) != nullptr || !net::FindLink(ifindex).ok()) continue;
+    const absl::Status status = AttachProgram(program, ifindex, net::Direction::kIngress);
+    if (!status.ok()) return Annotate(status, absl::StrCat("interface number ", ifindex));
+  }
+  return absl::OkStatus();
+}
+
+// The splitters that an earlier daemon had on uplinks. Where there is none ServeBoundClients() attaches one.
+absl::Status ProxyInstance::AdoptSplitters(const ProgramInfo& program) {
+  std::set<int> uplinks = RecordedUplinks();
+  for (const auto& [ifindex, link] : topology_.uplinks) uplinks.insert(ifindex);
+  for (const int ifindex : uplinks) {
+    auto standing = net::Attachment::Adopt(AttachSpecOf(program, ifindex, net::Direction::kEgress));
+    if (absl::IsNotFound(standing.status()) || !net::FindLink(ifindex).ok()) continue;
+    if (standing.ok()) standing->Release().IgnoreError();
+    const absl::Status status = AttachProgram(program, ifindex, net::Direction::kEgress);
+    if (!status.ok()) return Annotate(status, absl::StrCat("interface number ", ifindex));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> ProxyInstance::IsAttached(const net::Attachment& attachment) const {
+  const net::AttachSpec& spec = attachment.spec();
+  if (!net::FindLink(spec.ifindex).ok()) return true;
+  // Removing a qdisc leaves a link's program attached. But another interface may have come by this number.
+  if (attachment.mechanism() != net::Mechanism::kClsact) return attachment.IsLive();
+  const auto filters = net::ListClsactFilters(spec.ifindex, spec.direction);
+  if (!filters.ok()) return filters.status();
+  const std::string name = absl::StrCat(net::FilterNamePrefix(spec.instance), spec.role);
+  return std::any_of(filters->begin(), filters->end(), [&](const auto& filter) { return filter.name == name; });
+}
+
+ProxyInstance::Restored ProxyInstance::RestoreAttachments() {
+  Restored out;
+  for (const auto& attachment : attachments_) {
+    const auto attached = IsAttached(*attachment);
+    if (attached.ok() && *attached) continue;
+    absl::Status status = attached.status();
+    if (status.ok()) {
+      unlink(net::PinPath(attachment->spec()).c_str());  // of a link that is attached to nothing
+      auto again = net::Attachment::Attach(attachment->spec(), ProgramNamed(attachment->spec().role).fd);
+      if (again.ok()) {
+        attachment->Release().IgnoreError();  // what it stood for is gone
+        *attachment = *std::move(again);
+        ++out.programs;
+        continue;
+      }
+      status = again.status();
+    }
+    out.problems.push_back({ProblemCode::kAttachFailed,
+                            absl::StrCat("another program removed ours from ", attachment->ToString(), ": ", std::string(status.message()))});
+  }
+  return out;
+}
+
+void ProxyInstance::DetachUnusedUplinks() {
+  std::erase_if(attachments_, [&](const std::shared_ptr<net::Attachment>& attachment) {
+    const net::AttachSpec& spec = attachment->spec();
+    const bool on_uplink = (spec.role == kReplyProgram && spec.ifindex != net::kLoopbackIfindex) ||
+                           (spec.role == kSplitterProgram && spec.ifindex != links_.proxy.link.ifindex);
+    if (!on_uplink || topology_.uplinks.contains(spec.ifindex)) return false;
+    absl::Status status = attachment->Detach();
+    // An interface that is gone took its programs with it; else this would be tried, and told, every second.
+    if (!net::FindLink(spec.ifindex).ok()) status = absl::OkStatus();
+    if (!status.ok()) LogError(std::string(status.message()));
+    if (status.ok()) undo_.Drop(UndoOfAttachment(*attachment));
+    return status.ok();
+  });
+}
+
+// At clsact hooks, as RemoveUnusedPins() does for TCX: of an uplink that was left before this daemon came.
+void ProxyInstance::RemoveStrayFilters() {
+  const auto links = net::ListLinks();
+  if (!links.ok()) return LogError(std::string(links.status().message()));
+  const std::string prefix = net::FilterNamePrefix(config_.instance());
+  for (const net::LinkInfo& link : *links) {
+    for (const net::Direction direction : {net::Direction::kIngress, net::Direction::kEgress}) {
+      const auto filters = net::ListClsactFilters(link.ifindex, direction);
+      if (!filters.ok()) continue;  // it is gone
+      for (const net::ClsactFilter& filter : *filters) {
+        if (!absl::StartsWith(filter.name, prefix)) continue;
+        const bool known = std::any_of(attachments_.begin(), attachments_.end(), [&](const auto& each) {
+          return each->spec().ifindex == link.ifindex && each->spec().direction == direction && filter.name == absl::StrCat(prefix, each->spec().role);
+        });
+        if (known) continue;
+        if (const absl::Status status = net::DeleteClsactFilter(filter); !status.ok()) LogError(std::string(status.message()));
+        net::DeleteClsactIfUnused(link.ifindex).IgnoreError();
+      }
+    }
+  }
+}
+
+}  // namespace hedgerow
