@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/*
+ * Steering of sources to workers: what the SK_REUSEPORT program, the supervisor and `hedgerow steer` share. A group is an
+ * address and port with its UDP and TCP sockets; a bucket is what a source hashes to; a slot is one worker's pair of sockets;
+ * the table maps buckets to slots.
+ */
+#pragma once
+
+#include "bpf/abi/base_abi.h"
+#include "bpf/abi/siphash_abi.h"
+
+/* Raised whenever the bytes of a pinned map change their meaning. A supervisor adopts groups of its own layout only. */
+#define HR_STEER_LAYOUT 1
+
+#define HR_STEER_BUCKETS 1024
+#define HR_STEER_SLOTS 64
+#define HR_STEER_SINK HR_STEER_SLOTS          /* the place of the sink's socket in steer_sockets, behind the slots */
+#define HR_STEER_SOCKETS (HR_STEER_SLOTS + 1)
+#define HR_STEER_PINS 16384                   /* sources that stay with an open connection while their bucket has moved */
+#define HR_STEER_DEVICES 65536                /* networks with a device id */
+
+/* What a source is: enum hr_steer_kind, and the 16 bytes that are hashed with it. */
+enum hr_steer_kind {
+  HR_STEER_IPV4 = 4,    /* the address in the first 4 bytes, the others 0 */
+  HR_STEER_IPV6 = 6,    /* cut to ipv6_prefix bits */
+  HR_STEER_DEVICE = 1,  /* a device id in the first 8 bytes, host order */
+  HR_STEER_FIELD = 2,   /* a field of a gateway's datagram, the bytes behind it 0 */
+};
+
+struct hr_steer_source {
+  __u64 kind; /* enum hr_steer_kind */
+  __u64 words[2]; /* in memory order, as they stand in the packet */
+};
+HR_STATIC_ASSERT(sizeof(struct hr_steer_source) == 24, "hr_steer_source is 24 bytes");
+
+/* What happens to a packet whose slot has no socket. */
+enum hr_steer_empty {
+  HR_STEER_REJECT = 0, /* as if nothing listened: ICMP port unreachable (UDP), RST (TCP) */
+  HR_STEER_DROP = 1,   /* silence: the sink takes it */
+  HR_STEER_OTHER = 2,  /* other_slot takes it, and where that is empty too it is rejected */
+};
+
+/* A bucket's element of the table. One aligned word, so it changes at once. */
+struct hr_steer_entry {
+  union {
+    struct {
+      __u8 slot;
+      __u8 empty; /* enum hr_steer_empty */
+      __u8 other_slot;
+      __u8 pad;
+    };
+    __u32 word;
+  };
+};
+HR_STATIC_ASSERT(sizeof(struct hr_steer_entry) == 4, "hr_steer_entry is 4 bytes");
+
+/* Networks of which all addresses are one device, or gateways whose datagrams name it. Key of an LPM trie. */
+struct hr_steer_network {
+  __u32 prefix_bits; /* of family and address: 32 + the network's bits */
+  __u32 family;      /* 4 or 6 */
+  __u64 words[2];
+};
+struct hr_steer_device {
+  __u64 id;
+  __u32 is_gateway; /* UDP only: the field names the device; id counts where the datagram is too short for it */
+  __u32 pad;
+};
+
+/* Constants of a group, in .rodata: frozen before the first socket exists. */
+struct hr_steer_config {
+  __u32 layout; /* HR_STEER_LAYOUT */
+  __u32 ipv6_prefix; /* 1 to 128 */
+  __u32 has_devices; /* steer_devices is asked */
+  __u32 field_offset; /* of the UDP payload, for gateways */
+  __u32 field_bytes; /* 1 to 16; 0: none */
+  __u32 pad;
+  struct hr_siphash_key seed;
+};
+
+/* The one element of steer_state. User space alone writes it. */
+struct hr_steer_state {
+  __u32 has_pins;  /* steer_pins is asked */
+  __u32 recording; /* a change is under way: each SYN's source is entered into steer_pins with the slot that it went to */
+};
+
+/* Per CPU and slot. */
+struct hr_steer_slot_counts {
+  __u64 selected_udp;
+  __u64 selected_tcp;
+  __u64 migrated; /* connections that were not accepted when their listener closed */
+  __u64 empty_udp; /* the slot had no socket */
+  __u64 empty_tcp;
+};
+
+/* Per CPU, one element. */
+struct hr_steer_counts {
+  __u64 unreadable; /* no source could be read: rejected */
+  __u64 pinned;     /* went by steer_pins, not by the table */
+  __u64 pins_full;  /* could not be recorded */
+};

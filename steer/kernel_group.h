@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The kernel part of a group: one SK_REUSEPORT program for UDP and one for TCP, each with its array of sockets, and the maps that
+// both share. Everything is pinned below <bpffs>/hedgerow-steer/<name>/, so that it outlives the supervisor. Needs CAP_BPF and
+// CAP_NET_ADMIN. One thread at a time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "bpf/abi/steer_abi.h"
+#include "net/unique_fd.h"
+
+namespace hedgerow::steer {
+
+enum class Transport { kUdp, kTcp };
+
+struct Device {
+  hr_steer_network network{};
+  hr_steer_device device{};
+};
+
+struct GroupSpec {
+  hr_steer_config config{};  // NewConfig() draws its seed
+  std::vector<Device> devices{};
+  std::array<hr_steer_entry, HR_STEER_BUCKETS> table{};
+};
+
+struct GroupCounts {
+  std::vector<hr_steer_slot_counts> slots{};  // HR_STEER_SLOTS, summed over CPUs
+  std::vector<uint64_t> buckets{};            // HR_STEER_BUCKETS: packets and connections selected
+  hr_steer_counts all{};
+};
+
+class KernelGroup {
+ public:
+  // Loads and pins both programs, with seed, devices and table complete. AlreadyExists: the name has pins (adopt or remove them).
+  static absl::StatusOr<std::unique_ptr<KernelGroup>> Create(const std::string& bpffs, const std::string& name, const GroupSpec& spec);
+  // Opens what is pinned. NotFound: nothing. FailedPrecondition: another layout (the message says which, and what to do).
+  static absl::StatusOr<std::unique_ptr<KernelGroup>> Open(const std::string& bpffs, const std::string& name);
+  // Removes the pins. Sockets that have the program keep it until they close.
+  static absl::Status Remove(const std::string& bpffs, const std::string& name);
+  virtual ~KernelGroup() = default;
+
+  virtual const hr_steer_config& config() const = 0;
+  virtual absl::StatusOr<std::vector<Device>> Devices() const = 0;
+
+  // Before bind(2) of the group's first socket, so that no packet is ever spread without the program (an unbound socket with
+  // SO_REUSEPORT gets a reuseport group of its own, which the others join).
+  virtual absl::Status Attach(Transport transport, int socket) = 0;
+  // `socket` is bound (UDP) or listens (TCP). AlreadyExists: the slot has a socket.
+  virtual absl::Status Insert(Transport transport, int slot, int socket) = 0;
+  virtual absl::Status Remove(Transport transport, int slot) = 0;
+  // Whether the slot has a socket that is open.
+  virtual absl::StatusOr<bool> HasSocket(Transport transport, int slot) const = 0;
+
+  // Each bucket changes at once, one after the other.
+  virtual absl::Status WriteTable(const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table) = 0;
+  virtual absl::StatusOr<std::array<hr_steer_entry, HR_STEER_BUCKETS>> ReadTable() const = 0;
+
+  // Sources that stay with the slot of their open connections. SetRecording returns when no program runs that saw the old value.
+  virtual absl::Status SetRecording(bool on) = 0;
+  virtual absl::Status Pin(const hr_steer_source& source, uint8_t slot) = 0;
+  virtual absl::Status Unpin(const hr_steer_source& source) = 0;
+  virtual absl::StatusOr<std::vector<std::pair<hr_steer_source, uint8_t>>> Pins() const = 0;
+
+  virtual absl::StatusOr<GroupCounts> Counts() const = 0;
+
+  // The id of the program that the kernel asks for this socket's reuseport group now, 0: none; and of ours. Reads the kernel's
+  // memory (CAP_PERFMON): there is no call for it.
+  virtual absl::StatusOr<uint32_t> ProgramOf(int socket) const = 0;
+  virtual uint32_t OwnProgram(Transport transport) const = 0;
+};
+
+// A configuration with a seed of getrandom(2).
+absl::StatusOr<hr_steer_config> NewConfig();
+
+// What the kernel would choose, natively (bpf/steer/bucket.h): device ids by `devices`, then the bucket, pins and the table.
+struct Choice {
+  hr_steer_source source{};
+  uint32_t bucket = 0;
+  hr_steer_entry entry{};
+  bool pinned = false;
+  uint8_t slot = 0;  // by the pin, else the entry's
+};
+// `address`: family 4 or 6, network order, 16 bytes (IPv4: the first 4). `payload`: of a UDP datagram, for gateways; may be empty.
+Choice Explain(const hr_steer_config& config, absl::Span<const Device> devices,
+               absl::Span<const std::pair<hr_steer_source, uint8_t>> pins, const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table,
+               int family, const uint8_t (&address)[16], absl::Span<const uint8_t> payload);
+
+}  // namespace hedgerow::steer
