@@ -20,7 +20,7 @@ from bench import bpf_stats
 from bench.manifest import binary
 from bench.other_proxies import rss_bytes
 from bench.steer_rig import PORT, Counts, counts_of, target
-from deploy.lab import Host
+from deploy.lab import CommandFailed, Host
 
 COLLECTOR = "hr-steer-collector"
 _BACKENDS_FROM = 20_000  # ports of the workers behind a proxy
@@ -49,6 +49,7 @@ class Wanted:
     receive_buffer: int = 4 << 20
     family: int = 4
     start_delay_ms: int = 0
+    port: int = PORT
 
     @property
     def udp(self) -> bool:
@@ -78,7 +79,7 @@ class System:
 
     @property
     def listen(self) -> str:
-        return target(self.host, self.wanted.family)
+        return target(self.host, self.wanted.family, self.wanted.port)
 
     def collector_command(self, slot: int | str, *more: str) -> list[str]:
         wanted = self.wanted
@@ -115,13 +116,20 @@ class System:
     def wait_ready(self) -> None:
         """Every worker has said that it is."""
         deadline = time.monotonic() + _READY_S
-        while self._log().count("ready") < self.wanted.workers:
+        while len(self.order()) < self.wanted.workers:
             if time.monotonic() > deadline or any(child.poll() is not None for child in self._started):
                 raise NotReady(f"{self.name} does not come up:\n{self._log()[-2000:]}")
             time.sleep(0.01)
 
+    def order(self) -> list[int]:
+        """The slots in the order in which their workers came; one that came again stands twice."""
+        return [int(words[1]) for words in map(str.split, self._log().splitlines()) if len(words) == 2 and words[0] == "worker"]
+
     def _log(self) -> str:
         return self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
+
+    def started(self) -> list[subprocess.Popen]:
+        return list(self._started)
 
     def stop(self, sig: int = signal.SIGTERM) -> None:
         # Proxies first: a worker that ends under one makes it complain.
@@ -177,7 +185,7 @@ class OneSocket(System):
                     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 else:
                     made.setsockopt(socket.SOL_SOCKET, 33, self.wanted.receive_buffer)  # SO_RCVBUFFORCE of asm-generic/socket.h
-                made.bind((self.host.ipv4 if self.wanted.family == 4 else self.host.ipv6, PORT))
+                made.bind((self.host.ipv4 if self.wanted.family == 4 else self.host.ipv6, self.wanted.port))
                 if kind == socket.SOCK_STREAM:
                     made.listen(16_384)
                 made.setblocking(False)
@@ -199,9 +207,11 @@ class Reuseport(System):
     def config(self) -> str:
         return "SO_REUSEPORT, each worker its own sockets"
 
+    first_slot = 0
+
     def start(self) -> None:
         for slot in range(self.wanted.workers):
-            self.start_worker(slot)
+            self.start_worker(self.first_slot + slot)
 
     def start_worker(self, slot: int) -> subprocess.Popen:
         return self._popen(self.collector_command(slot, "--reuseport", f"--listen={self.listen}", f"--transport={self.wanted.transport}",
@@ -232,8 +242,23 @@ class Steer(System):
         self.call("clean", check=False)  # what a run that was killed left
         self._popen(self.command())
 
-    def supervisor(self) -> subprocess.Popen:
-        return self._started[-1]
+    def kill_supervisor(self) -> None:
+        """SIGKILL, and to it alone: its workers are of its process group."""
+        supervisor = self._started.pop()
+        os.kill(supervisor.pid, signal.SIGKILL)
+        supervisor.wait(_READY_S)
+
+    def start_supervisor(self) -> None:
+        """The next one, which adopts; returns when it answers."""
+        child = self._popen(self.command())
+        deadline = time.monotonic() + _READY_S
+        while True:
+            with contextlib.suppress(CommandFailed, ValueError):
+                if int(self.show()["supervisor_pid"]) == child.pid:
+                    return
+            if time.monotonic() > deadline or child.poll() is not None:
+                raise NotReady(f"the next supervisor does not adopt:\n{self._log()[-2000:]}")
+            time.sleep(0.05)
 
     def call(self, *words: str, check: bool = True, timeout: float = 30) -> str:
         return self.host.run([binary("hedgerow"), "steer", words[0], *words[1:], "--name", self.group, "--run-dir", str(self.run_dir)],

@@ -127,7 +127,7 @@ def test_proxies_are_told_what_a_comparison_needs(tmp_path, monkeypatch):
     assert nginx.count("10.77.0.11:2055") == 2 and "10.77.0.11:2055 udp reuseport" in nginx
     assert nginx.count("server 127.0.0.1:") == 2 and "hash $remote_addr consistent" in nginx and "access_log off" in nginx
     haproxy = steer_systems.Haproxy(_Host(tmp_path), wanted).config()
-    assert "balance source" in haproxy and "shards by-thread" in haproxy and "log" not in haproxy
+    assert "balance source" in haproxy and "shards by-thread" in haproxy and "  log" not in haproxy and "option tcplog" not in haproxy
     assert "10.77.0.11:2055" in haproxy and haproxy.count("  server w") == 2
 
 

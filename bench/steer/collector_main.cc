@@ -127,6 +127,7 @@ absl::Status RunFromFlags() {
                            .heartbeat_ns = HeartbeatNs()};
   Collector collector(*std::move(sockets), *std::move(counts), options);
   NotifySupervisor("READY=1");
+  absl::PrintF("worker %d\n", *slot);  // in which order workers come
   SayReady();
   const int64_t end_ns = MonotonicNs() + static_cast<int64_t>(absl::GetFlag(FLAGS_seconds) * 1e9);
   const int most_ms = options.heartbeat_ns > 0 ? static_cast<int>(std::max<int64_t>(1, options.heartbeat_ns / 1'000'000)) : 100;

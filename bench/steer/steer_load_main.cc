@@ -20,6 +20,7 @@
 ABSL_FLAG(std::string, target, "", "the collector, address:port");
 ABSL_FLAG(std::string, first_source, "127.1.0.1", "address of the first source; the others follow");
 ABSL_FLAG(uint32_t, sources, 512, "how many");
+ABSL_FLAG(bool, one_address, false, "all sources have the first one's address, and differ by their sockets");
 ABSL_FLAG(std::string, transport, "both", "udp, tcp or both");
 ABSL_FLAG(double, rate, 10'000, "messages per second, of all sources together");
 ABSL_FLAG(double, seconds, 3, "how long");
@@ -79,6 +80,7 @@ absl::Status Stream(const Ends& ends, const std::string& transport) {
                               .answer_every = absl::GetFlag(FLAGS_answer_every),
                               .linger_ns = absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_linger)),
                               .retry_ns = absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_retry)),
+                              .one_address = absl::GetFlag(FLAGS_one_address),
                               .patient = absl::GetFlag(FLAGS_patient)};
   const bool progress = absl::GetFlag(FLAGS_progress);
   absl::StatusOr<SourceStream> stream = SourceStream::Open(options, [progress](const char* event) {

@@ -74,7 +74,7 @@ absl::Status SourceStream::OpenAll() {
   // Neighbours in time are no neighbours by address. Fixed, so that all systems meet the same order.
   std::shuffle(order_.begin(), order_.end(), std::mt19937(1));
   for (uint32_t source = 0; options_.udp && source < options_.sources; ++source) {
-    absl::StatusOr<Address> address = SourceAddress(options_.first_source, source);
+    absl::StatusOr<Address> address = AddressOf(source);
     if (!address.ok()) return address.status();
     absl::StatusOr<int> fd = ConnectFrom(*address, options_.target, false);
     if (!fd.ok()) return fd.status();
@@ -97,6 +97,10 @@ absl::Status SourceStream::OpenAll() {
     Wait(MonotonicNs() + 10'000'000);
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<Address> SourceStream::AddressOf(uint32_t source) const {
+  return SourceAddress(options_.first_source, options_.one_address ? 0 : source);
 }
 
 bool SourceStream::WantsAnswer(uint32_t id) const { return (id / options_.sources) % options_.answer_every == 0; }
@@ -162,7 +166,7 @@ void SourceStream::SendOnConnection(uint32_t source, uint32_t id) {
 
 void SourceStream::Connect(uint32_t source) {
   Connection& connection = connections_[source];
-  absl::StatusOr<Address> address = SourceAddress(options_.first_source, source);
+  absl::StatusOr<Address> address = AddressOf(source);
   absl::StatusOr<int> fd = address.ok() ? ConnectFrom(*address, options_.target, true) : address.status();
   ++result_.connects;
   if (!fd.ok()) {

@@ -34,6 +34,7 @@ struct StreamOptions {
   uint32_t answer_every = 1;  // of a source's messages, which ask for an answer
   int64_t linger_ns = 1'000'000'000;  // how long answers are waited for after the last message
   int64_t retry_ns = 20'000'000;      // from a failed connection attempt to the next
+  bool one_address = false;  // all sources have the first one's, and differ by their sockets and the messages' number
   bool patient = false;     // goes on where a first connection fails: the collector may come later
 };
 
@@ -89,6 +90,7 @@ class SourceStream {
   void SendDue(uint64_t until);
   void SendDatagram(uint32_t source, uint32_t id);
   void SendOnConnection(uint32_t source, uint32_t id);
+  absl::StatusOr<Address> AddressOf(uint32_t source) const;
   void Connect(uint32_t source);
   void Lose(uint32_t source, bool was_open);
   void Flush(Connection& connection, uint32_t source);
