@@ -17,6 +17,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "config/json.h"
+#include "net/unique_fd.h"
 
 namespace hedgerow::steer {
 

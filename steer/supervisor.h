@@ -94,7 +94,7 @@ class Supervisor final : public Control {
   Settings settings_;
   Launcher launcher_;
   bool mounted_bpffs_;
-  bool remove_at_end_ = false;
+  bool remove_at_end_ = false;  // a group that was taken over stays where a start fails
   std::unique_ptr<KernelGroup> kernel_;
   std::optional<GroupTable> table_;
   std::optional<KeeperClient> keeper_;

@@ -4,9 +4,11 @@
 #include <errno.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 
@@ -55,7 +57,6 @@ absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Start(EventLoop* loop, c
   }
   if (!started.ok()) return started;
   if (const absl::Status watching = supervisor->BeginWatching(); !watching.ok()) return watching;
-  supervisor->remove_at_end_ = true;
   return supervisor;
 }
 
@@ -306,7 +307,7 @@ void Supervisor::Save() {
 }
 
 Supervisor::~Supervisor() {
-  if (remove_at_end_) RemoveEverything();
+  if (remove_at_end_ || stopping_) RemoveEverything();
 }
 
 void Supervisor::RemoveEverything() {
