@@ -3,7 +3,7 @@
 // The event loop: calls from other threads run on it, one at a time, and end
 // well when the loop is stuck or gone.
 
-#include "proxy/loop/event_loop.h"
+#include "operate/event_loop.h"
 
 #include <unistd.h>
 

@@ -2,7 +2,7 @@
 //
 // epoll, timerfd and eventfd behind the event loop; see the header.
 
-#include "proxy/loop/event_loop.h"
+#include "operate/event_loop.h"
 
 #include <errno.h>
 #include <stdint.h>

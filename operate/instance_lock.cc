@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "proxy/start/instance_lock.h"
+#include "operate/instance_lock.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -33,7 +33,8 @@ bool StillThere(const std::string& path, int fd) {
 
 }  // namespace
 
-absl::StatusOr<InstanceLock> InstanceLock::Acquire(const std::string& folder, const std::string& instance) {
+absl::StatusOr<InstanceLock> InstanceLock::Acquire(const std::string& folder, const std::string& instance,
+                                                   const std::string& what) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return absl::FailedPreconditionError(absl::StrCat("cannot make ", folder, ": ", error.message()));
@@ -45,9 +46,9 @@ absl::StatusOr<InstanceLock> InstanceLock::Acquire(const std::string& folder, co
     if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK) return absl::ErrnoToStatus(errno, absl::StrCat("locking ", path));
       const std::string pid = ReadPid(fd.get());
-      return absl::AlreadyExistsError(absl::StrCat("instance \"", instance, "\" is already running",
+      return absl::AlreadyExistsError(absl::StrCat(what, " \"", instance, "\" is already running",
                                                    pid.empty() ? "" : absl::StrCat(" as pid ", pid),
-                                                   "; take it down first, or choose another instance name"));
+                                                   "; take it down first, or choose another ", what, " name"));
     }
     if (!StillThere(path, fd.get())) continue;
     const std::string pid = absl::StrCat(getpid(), "\n");

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The daemon's one owner thread: file descriptors, timers and closures from
-// other threads (gRPC, the metrics server) all run here, one at a time, so
-// that nothing behind it needs a lock. Built by main.cc; used by everything
-// that must act on the data plane.
+// The one owner thread of a daemon (hedgerowd, the supervisor of `hedgerow steer`): file descriptors, timers and closures from
+// other threads (gRPC, the metrics server) all run here, one at a time, so that nothing behind it needs a lock.
 
 #pragma once
 
