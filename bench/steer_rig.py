@@ -45,8 +45,8 @@ def target(host: Host, family: int = 4, port: int = PORT) -> str:
     return f"{host.ipv4}:{port}" if family == 4 else f"[{host.ipv6}]:{port}"
 
 
-def load_command(to: str, sources: int, transport: str, **flags) -> list[str]:
-    first = NETWORKS[6 if to.startswith("[") else 4][1]
+def load_command(to: str, sources: int, transport: str, first_source: str = "", **flags) -> list[str]:
+    first = first_source or NETWORKS[6 if to.startswith("[") else 4][1]
     return [str(binary("hr-steer-load")), f"--target={to}", f"--first_source={first}", f"--sources={sources}", f"--transport={transport}",
             f"--bytes={MESSAGE_BYTES}", *(f"--{name}={value}" for name, value in flags.items())]
 

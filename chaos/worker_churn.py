@@ -5,7 +5,8 @@ wait no longer; the sources of a worker that comes back must lose nothing either
 
 The same for a group that is a backend behind a Hedgerow VIP (`--behind vip`): the proxy must not take the backend for suspect.
 
-`--plant plain` does it to workers with SO_REUSEPORT sockets of their own, without steering. The run then succeeds if its checks find that.
+`--plant plain` does it to workers with SO_REUSEPORT sockets of their own, without steering; `--plant all-stop` stops all workers of the
+backend at once. The run then succeeds if its checks find that.
 
 Run by `./dev chaos worker-churn`; writes results/chaos-worker-churn/ and exits 1 when something it must show is missed.
 """
@@ -35,12 +36,15 @@ from deploy.lab import VIP_RAW, Lab, LabInUse
 NAME = "chaos-worker-churn"
 TAG = "chaoschurn"
 PLAIN = "plain"
+ALL_STOP = "all-stop"
 BEHIND = ("nothing", "vip")
 SCENARIO = Path(__file__).with_name("worker_churn.toml")
 _VIP_PORT = 7055  # no well-known one-way port, where the profile would expect no answers
 _SETTLE_S = 0.5
 _AT_LEAST_S = 0.7  # an event's window
 _LINGER_S = 15
+# A worker that ends again and again is started after a pause of up to 5 s, and what is asked here is whether its packets wait.
+_PATIENT = ("--empty-after", "20s")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,7 +83,7 @@ class Event:
     happened: bool  # the worker is another one, or the same where it must be
 
     def meets(self, slot: int) -> bool:
-        return self.kind != "supervisor" and slot == self.slot
+        return self.kind == ALL_STOP or self.kind != "supervisor" and slot == self.slot
 
 
 class Disturber:
@@ -110,6 +114,15 @@ class Disturber:
         self._stopped()
         os.kill(former, signal.SIGCONT)
         return self.group.pid_of(slot) == former
+
+    def all_stop(self, _slot: int, _former: int) -> bool:
+        pids = [self.group.pid_of(slot) for slot in range(self.scenario.workers)]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        self._stopped()
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        return True
 
     def restart(self, slot: int, former: int) -> bool:
         self.group.restart(slot)
@@ -202,9 +215,11 @@ def must_show(row: dict, scenario: Scenario, wanted: int, quick: bool) -> list[C
     return checks
 
 
-def planted_is_found(checks: list[Check]) -> list[Check]:
-    found = [check.what for check in checks if not check.met and ("second worker" in check.what or "messages lost" in check.what)]
-    return [at_least("checks that found the mistake", len(found), 2)]
+def planted_is_found(checks: list[Check], plant: str) -> list[Check]:
+    """Sources without steering meet second workers and lose what was queued; a backend without any worker is silent."""
+    signs, least = {PLAIN: (("second worker", "messages lost"), 2), ALL_STOP: (("suspect",), 1)}[plant]
+    found = [check.what for check in checks if not check.met and any(sign in check.what for sign in signs)]
+    return [at_least("checks that found the mistake", len(found), least)]
 
 
 # -- the run -----------------------------------------------------------------------------------------------------
@@ -257,7 +272,8 @@ def direct(lab: Lab, scenario: Scenario, arguments: argparse.Namespace, results:
     server = lab.replicas[0]
     steer_rig.route_sources(lab, server)
     kind = PlainGroup if arguments.plant == PLAIN else SteeredGroup
-    with kind(server, Wanted(scenario.workers, "both", scenario.sources, peek=True)) as group:
+    more = () if arguments.plant == PLAIN else _PATIENT
+    with kind(server, Wanted(scenario.workers, "both", scenario.sources, peek=True), more) as group:
         records, events, first_ns, summary, seconds = churn(lab, group, steer_rig.target(server), scenario, arguments)
         settings = {"behind": "nothing", **dataclasses.asdict(scenario), "settings": group.system.config(), "seconds": seconds}
         row = row_of("nothing", scenario, records, events, first_ns, summary, arguments.seed, settings)
@@ -279,11 +295,11 @@ def behind_vip(lab: Lab, scenario: Scenario, arguments: argparse.Namespace, resu
     service = product.service("steer", VIP_RAW[0], _VIP_PORT, "raw", {host.name: host.ipv4 for host in (server, standby)})
     other = Reuseport(standby, Wanted(1, "udp", scenario.sources, port=_VIP_PORT), "standby")
     other.first_slot = 63
-    group = SteeredGroup(server, wanted, ("--devices", str(devices), "--gateway-field", "4:4"))
+    group = SteeredGroup(server, wanted, (*_PATIENT, "--devices", str(devices), "--gateway-field", "4:4"))
     with other, group, product.Product(lab.client, lab.tag, [service]) as proxy:
         before = product.service_figures(proxy.status(), "steer")
         records, events, first_ns, summary, seconds = churn(lab, group, f"{VIP_RAW[0]}:{_VIP_PORT}", scenario, arguments, transport="udp",
-                                                            one_address="true")
+                                                            one_address="true", first_source=lab.client.ipv4)
         after = product.service_figures(proxy.status(), "steer")
         settings = {"behind": "vip", **dataclasses.asdict(scenario), "settings": group.system.config(), "service": service, "seconds": seconds}
         of_group = [record for record in records if record.slot != 63]
@@ -302,7 +318,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--events", type=int, help="this many")
     parser.add_argument("--behind", type=experiment.some_of(BEHIND), default=list(BEHIND), help="the group alone, behind a VIP, or both")
     parser.add_argument("--seed", type=int, help="of the events; drawn and printed when not given")
-    parser.add_argument("--plant", choices=(PLAIN,), help="a mistake on purpose, which the checks must find")
+    parser.add_argument("--plant", choices=(PLAIN, ALL_STOP), help="a mistake on purpose, which the checks must find")
     parser.add_argument("--verbose", action="store_true", help="a line for each event")
     experiment.add_run_options(parser, NAME, TAG)
     arguments = parser.parse_args(argv)
@@ -313,7 +329,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     if arguments.quick:
         arguments.quiet_wait = 0
     if arguments.plant:
-        arguments.behind, arguments.wanted = ["nothing"], arguments.events
+        arguments.behind, arguments.wanted = ["nothing" if arguments.plant == PLAIN else "vip"], arguments.events
     if arguments.seed is None:
         arguments.seed = random.SystemRandom().randrange(1_000_000)
     return arguments
@@ -321,6 +337,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 def main(argv: list[str]) -> int:
     arguments, scenario = parse(argv), Scenario.load()
+    if arguments.plant == ALL_STOP:
+        scenario = dataclasses.replace(scenario, kinds={ALL_STOP: 1})
     rows, checks, configs = [], [], {}
     print(f"seed {arguments.seed}", flush=True)
     try:
@@ -335,9 +353,9 @@ def main(argv: list[str]) -> int:
     except LabInUse:
         print("chaos worker-churn: another run is under way", file=sys.stderr)
         return 1
-    programs = ["hr-steer-collector", "hr-steer-load"] + ([] if arguments.plant else ["hedgerow", "hedgerow-steer"])
+    programs = ["hr-steer-collector", "hr-steer-load"] + ([] if arguments.plant == PLAIN else ["hedgerow", "hedgerow-steer"])
     return experiment.conclude(
-        results, manifest(configs, programs), rows, planted_is_found(checks) if arguments.plant else checks,
+        results, manifest(configs, programs), rows, planted_is_found(checks, arguments.plant) if arguments.plant else checks,
         {"behind": "behind", "events": "events", "seed": "seed", "sent": "messages", "lost_of_others": "lost, others", "lost_of_own": "lost, own",
          "of_two_workers": "of two workers", "refused": "refused", "connections_lost": "connections ended", "p99_us": "p99 us of others",
          "quiet_p99_us": "undisturbed", "p99_factor": "factor", "own_max_ms": "own wait, ms"}, None)

@@ -70,8 +70,15 @@ def test_each_limit_can_be_missed(row, missed):
 
 def test_a_planted_mistake_is_found_by_losses_and_second_workers():
     bad = worker_churn.must_show(_row(Record(int(2.5 * _S), None, 1, 0, 255, False, 0), Record(int(3.5 * _S), 90, 1, 1, 2, True, 0)), _SCENARIO, 100, False)
-    assert all(check.met for check in worker_churn.planted_is_found(bad))
-    assert not all(check.met for check in worker_churn.planted_is_found(worker_churn.must_show(_row(), _SCENARIO, 100, False)))
+    good = worker_churn.must_show(_row(), _SCENARIO, 100, False)
+    assert all(check.met for check in worker_churn.planted_is_found(bad, "plain"))
+    assert not all(check.met for check in worker_churn.planted_is_found(good, "plain"))
+
+
+def test_a_backend_that_stops_as_a_whole_is_found_by_its_suspicion():
+    for suspected in (0, 1):
+        checks = worker_churn.must_show(_row(behind="vip") | {"suspected": suspected}, _SCENARIO, 100, False)
+        assert all(check.met for check in worker_churn.planted_is_found(checks, "all-stop")) is bool(suspected)
 
 
 @pytest.mark.parametrize("events", [6, 20, 100])

@@ -61,6 +61,7 @@ absl::StatusOr<std::vector<Listening>> InheritedSockets() {
       return absl::ErrnoToStatus(errno, absl::StrCat("inherited descriptor ", fd));
     }
     fcntl(fd, F_SETFD, FD_CLOEXEC);
+    fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK);  // accept(2) has no flag for one call
     found.push_back({fd, type == SOCK_STREAM});
   }
   return found;
