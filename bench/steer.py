@@ -280,7 +280,8 @@ def must_show(rows: list[dict]) -> list[Check]:
         if place[0] == "idle" and place[1] != "udp":
             for size in BURSTS:
                 checks.append(at_most(f"{where}: failed connects of {size} at once", figure("steer", place, f"burst_{size}_failed"), 0))
-                checks.append(at_most(f"{where}: of them, sources that met a second worker", figure("steer", place, f"burst_{size}_of_two"), 0))
+                checks.append(at_most(f"{where}: of them, sources that met a second worker",
+                                      figure("steer", place, f"burst_{size}_of_two"), 0))
     return checks
 
 

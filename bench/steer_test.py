@@ -10,7 +10,8 @@ from bench.steer_rig import Counts
 
 
 def _run(total_us: float = 30.0, **changes) -> dict:
-    one = {"machine_us": total_us + 5.0, "n": 100, "lost": 0, "unanswered": 0, "failed_connects": 0, "sources_of_two": 0, "sources_met": 512, "p50_us": 60.0, "p99_us": 90.0,
+    one = {"machine_us": total_us + 5.0, "n": 100,
+           "lost": 0, "unanswered": 0, "failed_connects": 0, "sources_of_two": 0, "sources_met": 512, "p50_us": 60.0, "p99_us": 90.0,
            "total_us": total_us, "user_us": 2.0, "system_us": total_us - 2.0, "workers_us": 9.0, "before_them_us": 0.0, "sources_system_us": 20.0,
            "kernel_us": 1.0, "worst_over_mean": 1.1, "rss_bytes": 10, "workers_rss_bytes": 10, "map_bytes": 0, "program_ns": 200.0,
            "highest_rate": 100_000, "config_hash": "h"}

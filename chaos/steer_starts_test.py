@@ -9,9 +9,10 @@ from chaos.steer_starts import Spread
 
 
 def _rows(**changed) -> list[dict]:
-    balance = {"what": "balance, IPv4", "addresses": 10_000, "failed": 0, "one_worker": 10_000, "of_two": 0, "chi_square": 3.0, "explained_right": 10_000}
+    balance = {"what": "balance, IPv4", "addresses": 10_000, "failed": 0, "one_worker": 10_000, "of_two": 0, "chi_square": 3.0,
+               "explained_right": 10_000}
     starts = {"what": "starts", "starts": 1000, "orders": 24, "sources_share": 1.0, "both_share": 0.9, "of_two": 0}
-    return [balance | {key: value for key, value in changed.items() if key in balance}, starts | {key: value for key, value in changed.items() if key in starts}]
+    return [row | {key: value for key, value in changed.items() if key in row} for row in (balance, starts)]
 
 
 def _missed(**changed) -> list[str]:
@@ -24,7 +25,8 @@ def test_what_is_good_enough_is_met():
 
 @pytest.mark.parametrize("changed, missed", [
     ({"addresses": 9_999, "one_worker": 9_999}, "balance, IPv4: addresses"), ({"failed": 1}, "balance, IPv4: visits that failed"),
-    ({"one_worker": 9_999}, "balance, IPv4: addresses with all visits at one worker"), ({"chi_square": 11.4}, "balance, IPv4: chi-square of the shares (99 %)"),
+    ({"one_worker": 9_999}, "balance, IPv4: addresses with all visits at one worker"),
+    ({"chi_square": 11.4}, "balance, IPv4: chi-square of the shares (99 %)"),
     ({"explained_right": 9_999}, "balance, IPv4: addresses that explain is right about"), ({"starts": 999}, "starts"),
     ({"orders": 9}, "starts: orders in which workers came"), ({"sources_share": 0.9}, "starts: share of the sources that were heard"),
     ({"both_share": 0.4}, "starts: share that was heard by both transports"), ({"of_two": 1}, "starts: sources that met a second worker")])

@@ -86,6 +86,15 @@ class Event:
         return self.kind == ALL_STOP or self.kind != "supervisor" and slot == self.slot
 
 
+@dataclasses.dataclass(frozen=True)
+class Churned:
+    records: list[Record]
+    events: list[Event]
+    first_ns: int  # when the first undisturbed time begins
+    summary: dict  # the load's
+    seconds: float
+
+
 class Disturber:
     def __init__(self, group: Group, scenario: Scenario, rng: random.Random):
         self.group, self.scenario, self.rng = group, scenario, rng
@@ -183,19 +192,20 @@ def figures(records: Sequence[Record], events: Sequence[Event], first_ns: int) -
             "own_n": len(own_us), "own_max_ms": max(own_us, default=0) / 1e3, "sent_again": sum(record.sent_again > 0 for record in records)}
 
 
-def row_of(behind: str, scenario: Scenario, records: Sequence[Record], events: Sequence[Event], first_ns: int, summary: dict, seed: int,
-           settings: dict) -> dict:
-    expected = scenario.rate * settings["seconds"]
+def row_of(behind: str, scenario: Scenario, done: Churned, seed: int, settings: dict) -> dict:
+    events, summary = done.events, done.summary
     return {"behind": behind, "events": len(events), "seed": seed, "kinds": len({event.kind for event in events}),
-            "happened": sum(event.happened for event in events), "sent": summary["sent"], "sent_share": summary["sent"] / expected,
+            "happened": sum(event.happened for event in events), "sent": summary["sent"],
+            "sent_share": summary["sent"] / (scenario.rate * done.seconds),
             "refused": summary["connect_failures"] + summary["udp_refused"], "connections_lost": summary["connections_lost"],
             "overflowed": summary["overflowed"], "unsent": summary["unsent"], "duplicates": summary["duplicates"],
-            **figures(records, events, first_ns), "config_hash": config_hash(settings)}
+            **figures(done.records, events, done.first_ns), "config_hash": config_hash(settings)}
 
 
 def must_show(row: dict, scenario: Scenario, wanted: int, quick: bool) -> list[Check]:
     where, holds = f"behind {row['behind']}", scenario.holds
-    checks = [at_least(f"{where}: events", row["events"], wanted), at_least(f"{where}: of them, that did what they should", row["happened"], row["events"]),
+    checks = [at_least(f"{where}: events", row["events"], wanted),
+              at_least(f"{where}: of them, that did what they should", row["happened"], row["events"]),
               at_least(f"{where}: kinds of event", row["kinds"], len(scenario.kinds)),
               at_least(f"{where}: sources", row["sources_met"], scenario.sources),
               at_least(f"{where}: messages in events, of workers' own sources", row["own_n"], 1),
@@ -225,8 +235,8 @@ def planted_is_found(checks: list[Check], plant: str) -> list[Check]:
 # -- the run -----------------------------------------------------------------------------------------------------
 
 
-def churn(lab: Lab, group: Group, to: str, scenario: Scenario, arguments: argparse.Namespace, **load) -> tuple[list[Record], list[Event], int, dict, float]:
-    """The load around the events; its records, the events, when the first undisturbed time begins, the load's summary, its length."""
+def churn(lab: Lab, group: Group, to: str, scenario: Scenario, arguments: argparse.Namespace, **load) -> Churned:
+    """The load, and the events within it."""
     rng = random.Random(arguments.seed)
     drawn = scenario.drawn(arguments.events, rng)
     folder = lab.client.scratch("load")
@@ -257,7 +267,7 @@ def churn(lab: Lab, group: Group, to: str, scenario: Scenario, arguments: argpar
     child.wait(_LINGER_S + 60)
     if lab.client.stop(child) != 0 or not report_file.exists():
         raise RuntimeError(f"the load failed: {log.read_text(encoding='utf-8')}")
-    return read(records_file), events, first_ns, json.loads(report_file.read_text(encoding="ascii"))["summary"], seconds
+    return Churned(read(records_file), events, first_ns, json.loads(report_file.read_text(encoding="ascii"))["summary"], seconds)
 
 
 def _wait_for(what: Callable[[], bool], within_s: float, otherwise: str) -> None:
@@ -274,13 +284,13 @@ def direct(lab: Lab, scenario: Scenario, arguments: argparse.Namespace, results:
     kind = PlainGroup if arguments.plant == PLAIN else SteeredGroup
     more = () if arguments.plant == PLAIN else _PATIENT
     with kind(server, Wanted(scenario.workers, "both", scenario.sources, peek=True), more) as group:
-        records, events, first_ns, summary, seconds = churn(lab, group, steer_rig.target(server), scenario, arguments)
-        settings = {"behind": "nothing", **dataclasses.asdict(scenario), "settings": group.system.config(), "seconds": seconds}
-        row = row_of("nothing", scenario, records, events, first_ns, summary, arguments.seed, settings)
+        done = churn(lab, group, steer_rig.target(server), scenario, arguments)
+        settings = {"behind": "nothing", **dataclasses.asdict(scenario), "settings": group.system.config(), "seconds": done.seconds}
+        row = row_of("nothing", scenario, done, arguments.seed, settings)
         # By what the workers counted themselves, over both transports and all their successors.
         met = steer_rig.workers_met(group.system.counts(), scenario.sources)
         row["of_two_workers"] = max(row["of_two_workers"], sum(len(slots) > 1 for slots in met))
-        results.write_raw("nothing", {**row, "each": [dataclasses.asdict(event) for event in events], "load": summary,
+        results.write_raw("nothing", {**row, "each": [dataclasses.asdict(event) for event in done.events], "load": done.summary,
                                       "show": group.steer.show() if isinstance(group, SteeredGroup) else {}})
     return row, settings
 
@@ -298,15 +308,16 @@ def behind_vip(lab: Lab, scenario: Scenario, arguments: argparse.Namespace, resu
     group = SteeredGroup(server, wanted, (*_PATIENT, "--devices", str(devices), "--gateway-field", "4:4"))
     with other, group, product.Product(lab.client, lab.tag, [service]) as proxy:
         before = product.service_figures(proxy.status(), "steer")
-        records, events, first_ns, summary, seconds = churn(lab, group, f"{VIP_RAW[0]}:{_VIP_PORT}", scenario, arguments, transport="udp",
-                                                            one_address="true", first_source=lab.client.ipv4)
+        done = churn(lab, group, f"{VIP_RAW[0]}:{_VIP_PORT}", scenario, arguments, transport="udp", one_address="true",
+                     first_source=lab.client.ipv4)
         after = product.service_figures(proxy.status(), "steer")
-        settings = {"behind": "vip", **dataclasses.asdict(scenario), "settings": group.system.config(), "service": service, "seconds": seconds}
-        of_group = [record for record in records if record.slot != 63]
-        row = row_of("vip", scenario, of_group, events, first_ns, summary, arguments.seed, settings)
+        settings = {"behind": "vip", **dataclasses.asdict(scenario), "settings": group.system.config(), "service": service,
+                    "seconds": done.seconds}
+        of_group = [record for record in done.records if record.slot != other.first_slot]
+        row = row_of("vip", scenario, dataclasses.replace(done, records=of_group), arguments.seed, settings)
         row |= {key: after[key] - before[key] for key in ("suspected", "hedges", "failover_sends")}
-        row["answered_by_standby"] = len(records) - len(of_group)
-        results.write_raw("vip", {**row, "each": [dataclasses.asdict(event) for event in events], "load": summary,
+        row["answered_by_standby"] = len(done.records) - len(of_group)
+        results.write_raw("vip", {**row, "each": [dataclasses.asdict(event) for event in done.events], "load": done.summary,
                                   "show": group.steer.show(), "status": proxy.status()})
     return row, settings
 
@@ -314,7 +325,8 @@ def behind_vip(lab: Lab, scenario: Scenario, arguments: argparse.Namespace, resu
 def parse(argv: list[str]) -> argparse.Namespace:
     scenario = Scenario.load()
     parser = argparse.ArgumentParser(prog="chaos worker-churn", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help=f"{scenario.quick} events, not {scenario.full}; does not wait for an idle machine, nor judge p99")
+    parser.add_argument("--quick", action="store_true",
+                        help=f"{scenario.quick} events, not {scenario.full}; does not wait for an idle machine, nor judge p99")
     parser.add_argument("--events", type=int, help="this many")
     parser.add_argument("--behind", type=experiment.some_of(BEHIND), default=list(BEHIND), help="the group alone, behind a VIP, or both")
     parser.add_argument("--seed", type=int, help="of the events; drawn and printed when not given")

@@ -17,15 +17,17 @@ _SUMMARY = {"sent": 100_000, "connect_failures": 0, "udp_refused": 0, "connectio
 
 
 def _records(*more: Record, slow_us: int = 100) -> list[Record]:
-    """Each source once in every 250 ms; a source's worker is its number modulo 4."""
-    usual = [Record(at * _S // 4, slow_us if at * _S // 4 % (2 * _S) < _S and at > 8 else 100, source, 1, source % 4, False, 0)
-             for at in range(4, 820) for source in range(_SCENARIO.sources)][::8] + \
-            [Record(_S, 100, source, 1, source % 4, False, 0) for source in range(_SCENARIO.sources)]
+    """Each source once, and then seven of them in every 250 ms; a source's worker is its number modulo 4."""
+    usual = [Record(_S, 100, source, 1, source % 4, False, 0) for source in range(_SCENARIO.sources)]
+    for at in range(4, 820):
+        in_event = at > 8 and at * _S // 4 % (2 * _S) < _S
+        usual += [Record(at * _S // 4, slow_us if in_event else 100, source, 1, source % 4, False, 0) for source in range(at % 9, 256, 37)]
     return usual + list(more)
 
 
 def _row(*more: Record, events=_EVENTS, behind="nothing", slow_us: int = 100, **summary) -> dict:
-    row = worker_churn.row_of(behind, _SCENARIO, _records(*more, slow_us=slow_us), events, _S, _SUMMARY | summary, 7, {"seconds": 50})
+    done = worker_churn.Churned(_records(*more, slow_us=slow_us), events, _S, _SUMMARY | summary, 50)
+    row = worker_churn.row_of(behind, _SCENARIO, done, 7, {})
     return row | {"suspected": 0, "hedges": 5}
 
 
@@ -62,14 +64,17 @@ def test_waits_of_other_sources_are_compared_with_the_undisturbed():
 @pytest.mark.parametrize("row, missed", [
     (_row(connect_failures=1), "connections and datagrams refused"), (_row(udp_refused=1), "connections and datagrams refused"),
     (_row(connections_lost=0), "connections that ended with their worker"), (_row(overflowed=1), "messages lost between events, or not sent"),
-    (_row(events=_EVENTS[:99]), "events"), (_row(events=[*_EVENTS[:-1], Event("kill", 1, 200 * _S, 201 * _S, False)]), "of them, that did what they should"),
-    (_row(behind="vip") | {"suspected": 1}, "times that a backend became suspect"), (_row(behind="vip") | {"hedges": 0}, "hedges, which the events cause")])
+    (_row(events=_EVENTS[:99]), "events"),
+    (_row(events=[*_EVENTS[:-1], Event("kill", 1, 200 * _S, 201 * _S, False)]), "of them, that did what they should"),
+    (_row(behind="vip") | {"suspected": 1}, "times that a backend became suspect"),
+    (_row(behind="vip") | {"hedges": 0}, "hedges, which the events cause")])
 def test_each_limit_can_be_missed(row, missed):
     assert missed in _missed(row)
 
 
 def test_a_planted_mistake_is_found_by_losses_and_second_workers():
-    bad = worker_churn.must_show(_row(Record(int(2.5 * _S), None, 1, 0, 255, False, 0), Record(int(3.5 * _S), 90, 1, 1, 2, True, 0)), _SCENARIO, 100, False)
+    lost, second = Record(int(2.5 * _S), None, 1, 0, 255, False, 0), Record(int(3.5 * _S), 90, 1, 1, 2, True, 0)
+    bad = worker_churn.must_show(_row(lost, second), _SCENARIO, 100, False)
     good = worker_churn.must_show(_row(), _SCENARIO, 100, False)
     assert all(check.met for check in worker_churn.planted_is_found(bad, "plain"))
     assert not all(check.met for check in worker_churn.planted_is_found(good, "plain"))

@@ -63,7 +63,8 @@ void Collector::Turn(int timeout_ms) {
   const int count = epoll_wait(epoll_, events.data(), kEvents, timeout_ms);
   for (int i = 0; i < count; ++i) {
     const int fd = events[static_cast<size_t>(i)].data.fd;
-    const auto listening = std::find_if(sockets_.begin(), sockets_.end(), [fd](const Listening& each) { return each.fd == fd; });
+    const auto listening =
+        std::find_if(sockets_.begin(), sockets_.end(), [fd](const Listening& each) { return each.fd == fd; });
     if (listening == sockets_.end()) {
       const auto connection = connections_.find(fd);
       if (connection != connections_.end() && !ReadConnection(fd, connection->second)) {
@@ -123,7 +124,8 @@ void Collector::ReadDatagrams(int fd) {
 void Collector::ReadOneByPeeking(int fd) {
   sockaddr_storage peer;
   socklen_t peer_bytes = sizeof peer;
-  const ssize_t bytes = recvfrom(fd, buffer_.data(), buffer_.size(), MSG_PEEK | MSG_DONTWAIT, reinterpret_cast<sockaddr*>(&peer), &peer_bytes);
+  const ssize_t bytes = recvfrom(fd, buffer_.data(), buffer_.size(), MSG_PEEK | MSG_DONTWAIT,
+                                 reinterpret_cast<sockaddr*>(&peer), &peer_bytes);
   if (bytes < 0) return;
   const auto message = ParseSteerMessage({buffer_.data(), static_cast<size_t>(bytes)});
   SteerMessage answer;
@@ -156,7 +158,8 @@ void Collector::Accept(int fd) {
 
 bool Collector::ReadConnection(int fd, std::vector<uint8_t>& rest) {
   std::copy(rest.begin(), rest.end(), buffer_.begin());
-  const ssize_t bytes = recv(fd, buffer_.data() + rest.size(), buffer_.size() - rest.size(), MSG_DONTWAIT | (options_.peek ? MSG_PEEK : 0));
+  const ssize_t bytes = recv(fd, buffer_.data() + rest.size(), buffer_.size() - rest.size(),
+                             MSG_DONTWAIT | (options_.peek ? MSG_PEEK : 0));
   if (bytes == 0) return false;
   if (bytes < 0) return errno == EAGAIN || errno == EINTR;
   const std::span<const uint8_t> all(buffer_.data(), rest.size() + static_cast<size_t>(bytes));

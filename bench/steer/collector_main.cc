@@ -99,7 +99,8 @@ absl::Status WriteReport(const std::string& path, uint8_t slot, const CollectorT
   getrusage(RUSAGE_SELF, &used);
   std::ofstream file(path);
   file << absl::StrFormat(
-      R"({"slot":%d,"pid":%d,"udp":%d,"tcp":%d,"accepted":%d,"not_messages":%d,"unanswered":%d,"beyond":%d,"user_us":%d,"system_us":%d,"max_rss_kb":%d,"voluntary_switches":%d})"
+      R"({"slot":%d,"pid":%d,"udp":%d,"tcp":%d,"accepted":%d,"not_messages":%d,"unanswered":%d,"beyond":%d,)"
+      R"("user_us":%d,"system_us":%d,"max_rss_kb":%d,"voluntary_switches":%d})"
       "\n",
       slot, getpid(), totals.udp, totals.tcp, totals.accepted, totals.not_messages, totals.unanswered, totals.beyond,
       Microseconds(used.ru_utime), Microseconds(used.ru_stime), used.ru_maxrss, used.ru_nvcsw);

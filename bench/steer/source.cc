@@ -50,7 +50,8 @@ absl::StatusOr<int> ConnectFrom(const Address& source, const Address& target, bo
   if (tcp) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   const bool bound = bind(fd, source.get(), source.bytes) == 0;
   if (!bound || (connect(fd, target.get(), target.bytes) != 0 && errno != EINPROGRESS)) {
-    const absl::Status status = absl::ErrnoToStatus(errno, bound ? "connect" : "bind to a source's address (is there a local route for it?)");
+    const absl::Status status =
+        absl::ErrnoToStatus(errno, bound ? "connect" : "bind to a source's address (is there a local route for it?)");
     close(fd);
     return status;
   }
@@ -65,7 +66,8 @@ absl::Status RaiseFileLimit(uint64_t wanted) {
   limit.rlim_cur = limit.rlim_max;
   setrlimit(RLIMIT_NOFILE, &limit);
   if (limit.rlim_max >= wanted) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(wanted, " descriptors are needed, ", limit.rlim_max, " are allowed: raise `ulimit -n`"));
+  return absl::ResourceExhaustedError(
+      absl::StrCat(wanted, " descriptors are needed, ", limit.rlim_max, " are allowed: raise `ulimit -n`"));
 }
 
 }  // namespace hedgerow::bench

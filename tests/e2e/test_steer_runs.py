@@ -29,7 +29,8 @@ def test_bench_steer(tmp_path, transports):
                          "--climb-rounds=0", "--quiet-wait=0", f"--into={tmp_path}", f"--lab={TAG}"])
     assert status == 1  # one round is never enough
     rows = {(row["system"], row["transport"]): row for row in rows_of(tmp_path)}
-    assert set(rows) == {(name, transport) for name, kind in steer.SYSTEMS.items() for transport in transports.split(",") if transport in kind.transports}
+    assert set(rows) == {(name, transport) for name, kind in steer.SYSTEMS.items() for transport in transports.split(",")
+                         if transport in kind.transports}
     for (system, transport), row in rows.items():
         assert row["n"] == 3000 and row["lost"] == row["unanswered"] == row["failed_connects"] == row["burst_512_failed"] == 0, row
         assert row["p99_us"] >= row["p50_us"] > 0 and row["machine_us"] > row["workers_us"] + row["before_them_us"] > 0 and row["sources_met"] == 32
