@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which socket the kernel gives datagrams and connections to, and that `Explain` says the same, with real sockets.
+// Which socket the kernel gives datagrams and connections to, and that `Explain` says the same, with real
+// sockets.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 
@@ -81,7 +82,8 @@ TEST_P(OneSlot, ASourceMeetsTheExplainedSlotFromEachPortOnUdpAndTcp) {
     for (const uint64_t count : counts->buckets) buckets += count;
     EXPECT_EQ(buckets, 3u * 400 + 40);
     for (int slot = 0; slot < kSlots; ++slot) {
-      EXPECT_EQ(counts->slots[static_cast<size_t>(slot)].selected_udp, 2u * static_cast<unsigned>(sources[slot]));
+      EXPECT_EQ(counts->slots[static_cast<size_t>(slot)].selected_udp,
+                2u * static_cast<unsigned>(sources[slot]));
       EXPECT_GE(counts->slots[static_cast<size_t>(slot)].selected_tcp, static_cast<unsigned>(sources[slot]));
       EXPECT_EQ(counts->slots[static_cast<size_t>(slot)].empty_udp, 0u);
     }
@@ -89,7 +91,8 @@ TEST_P(OneSlot, ASourceMeetsTheExplainedSlotFromEachPortOnUdpAndTcp) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(, OneSlot, ::testing::ValuesIn(kFamilies), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(, OneSlot, ::testing::ValuesIn(kFamilies),
+                         [](const auto& info) { return info.param.name; });
 
 TEST_F(GroupChoice, AnIpv6PrefixIsOneSource) {
   InGroupNamespace([&] {
@@ -114,7 +117,8 @@ TEST_F(GroupChoice, AnIpv6PrefixIsOneSource) {
 TEST_F(GroupChoice, TheAddressesOfADeviceMeetOneSlotAndTheLongestNetworkCounts) {
   InGroupNamespace([&] {
     GroupSpec spec = SpecOf(kSlots);
-    // 40 devices with an IPv4 network, an IPv6 network, and one address within device 0's network that is of another.
+    // 40 devices with an IPv4 network, an IPv6 network, and one address within device 0's network that is of
+    // another.
     for (uint64_t id = 0; id < 40; ++id) {
       spec.devices.push_back(NetworkOf("198.19." + std::to_string(id) + ".0", 24, id));
       spec.devices.push_back(NetworkOf("fd77:0:" + std::to_string(id) + "::", 48, id));
@@ -126,7 +130,8 @@ TEST_F(GroupChoice, TheAddressesOfADeviceMeetOneSlotAndTheLongestNetworkCounts) 
     GroupSockets sockets(*group, kAny6, kSlots);
     std::map<int, int> slot_of;
     for (int id = 0; id < 40; ++id) {
-      const std::string ipv4 = "198.19." + std::to_string(id) + ".", ipv6 = "fd77:0:" + std::to_string(id) + "::";
+      const std::string ipv4 = "198.19." + std::to_string(id) + ".",
+                        ipv6 = "fd77:0:" + std::to_string(id) + "::";
       const int slot = slot_of[id] = sockets.Udp(ipv4 + "1");
       EXPECT_EQ(sockets.Tcp(ipv4 + "200"), slot);
       EXPECT_EQ(sockets.Udp(ipv6 + "1"), slot);
@@ -143,7 +148,8 @@ TEST_F(GroupChoice, TheAddressesOfADeviceMeetOneSlotAndTheLongestNetworkCounts) 
 TEST_F(GroupChoice, AGatewaysDatagramsGoByTheirField) {
   InGroupNamespace([&] {
     GroupSpec spec = SpecOf(kSlots);
-    spec.devices = {NetworkOf("198.19.0.0", 24, 1, true), NetworkOf("fd77:0:1::", 48, 1, true), NetworkOf("198.19.1.0", 24, 2)};
+    spec.devices = {NetworkOf("198.19.0.0", 24, 1, true), NetworkOf("fd77:0:1::", 48, 1, true),
+                    NetworkOf("198.19.1.0", 24, 2)};
     spec.config.field_offset = 12;
     spec.config.field_bytes = 4;
     const auto group = MakeGroup(spec);
@@ -268,7 +274,8 @@ TEST_F(GroupChoice, AConnectionDuringAChangeIsRecordedAndUdpFollowsIt) {
     const auto group = MakeGroup(SpecOf(kSlots));
     ASSERT_NE(group, nullptr);
     GroupSockets sockets(*group, kAny4, kSlots);
-    const std::string early = SourceAt(*group, 2), recorded = SourceAt(*group, 2, 50), udp_only = SourceAt(*group, 2, 100);
+    const std::string early = SourceAt(*group, 2), recorded = SourceAt(*group, 2, 50),
+                      udp_only = SourceAt(*group, 2, 100);
     EXPECT_EQ(sockets.Tcp(early), 2);
     EXPECT_TRUE(group->Pins()->empty()) << "nothing is recorded before";
     ASSERT_THAT(group->SetRecording(true), IsOk());
@@ -278,6 +285,8 @@ TEST_F(GroupChoice, AConnectionDuringAChangeIsRecordedAndUdpFollowsIt) {
     auto table = *group->ReadTable();
     for (hr_steer_entry& entry : table) entry.slot = entry.slot == 2 ? 0 : entry.slot;
     ASSERT_THAT(group->WriteTable(table), IsOk());
+    EXPECT_EQ(sockets.Udp(recorded), 2) << "at once, and before the change is over";
+    EXPECT_EQ(sockets.Tcp(recorded), 2);
     ASSERT_THAT(group->SetRecording(false), IsOk());
     const auto pins = group->Pins();
     ASSERT_EQ(pins->size(), 1u);
@@ -304,6 +313,12 @@ TEST_F(GroupChoice, ARecordThatFindsNoPlaceIsCountedAndTheConnectionGoesOn) {
     EXPECT_EQ(group->Pin(source, 0).code(), absl::StatusCode::kResourceExhausted);
     ASSERT_THAT(group->SetRecording(true), IsOk());
     EXPECT_EQ(sockets.Tcp(SourceAt(*group, 2)), 2);
+    EXPECT_EQ(group->Counts()->all.pins_full, 1u);
+    // A source that has a place, though its slot has no socket, needs none.
+    const std::string known = SourceAt(*group, 3);
+    ASSERT_THAT(group->Unpin({HR_STEER_DEVICE, {0, 0}}), IsOk());
+    ASSERT_THAT(group->Pin(Explained(*group, known).source, 9), IsOk());
+    EXPECT_EQ(sockets.Tcp(known), 3);
     EXPECT_EQ(group->Counts()->all.pins_full, 1u);
   });
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the tests of a group stand on: a bpffs and addresses in a namespace of the test's own, real sockets in the group's slots, and
-// clients that tell what became of a datagram or a connection. Test code only.
+// What the tests of a group stand on: a bpffs and addresses in a namespace of the test's own, real sockets in
+// the group's slots, and clients that tell what became of a datagram or a connection. Test code only.
 #pragma once
 
 #include <sys/socket.h>
@@ -28,7 +28,9 @@ inline constexpr char kAny6[] = "::";
 inline constexpr char kTarget4[] = "198.18.0.1";
 inline constexpr char kTarget6[] = "fd77::1";
 // Every address of these networks is local in the namespace.
-inline std::string Source4(int i) { return "198.19." + std::to_string(i / 250) + "." + std::to_string(1 + i % 250); }
+inline std::string Source4(int i) {
+  return "198.19." + std::to_string(i / 250) + "." + std::to_string(1 + i % 250);
+}
 inline std::string Source6(int i) {
   char text[64];
   snprintf(text, sizeof(text), "fd77:%x:%x::%x", 1 + i % 7, i, 1 + i * 31 % 65000);
@@ -69,7 +71,9 @@ class GroupSockets {
 
  private:
   static size_t Index(Transport transport) { return transport == Transport::kUdp ? 0 : 1; }
-  const char* TargetFor(const std::string& source_ip) const { return source_ip.find(':') == std::string::npos ? kTarget4 : kTarget6; }
+  const char* TargetFor(const std::string& source_ip) const {
+    return source_ip.find(':') == std::string::npos ? kTarget4 : kTarget6;
+  }
 
   std::map<int, net::UniqueFd> sockets_[2];
 };
