@@ -18,8 +18,6 @@
 namespace hedgerow::steer {
 namespace {
 
-constexpr int kSilence_ms = 60;  // what comes over the loopback interface comes before send(2) returns
-
 int FamilyOf(const std::string& ip) { return ip.find(':') == std::string::npos ? AF_INET : AF_INET6; }
 
 void Set(int socket, int level, int option, int value) {
@@ -145,11 +143,12 @@ std::pair<int, net::UniqueFd> GroupSockets::Accept(int timeout_ms) {
   return {slot, std::move(accepted)};
 }
 
-int GroupSockets::Udp(const std::string& source_ip, const std::string& payload, uint16_t source_port) {
+int GroupSockets::Udp(const std::string& source_ip, const std::string& payload, uint16_t source_port,
+                      int timeout_ms) {
   const net::UniqueFd client = UdpClient(source_ip, source_port, TargetFor(source_ip));
   EXPECT_EQ(send(client.get(), payload.data(), payload.size(), 0), static_cast<ssize_t>(payload.size()))
       << strerror(errno);
-  for (int waited_ms = 0; waited_ms < kSilence_ms; waited_ms += 5) {
+  for (int waited_ms = 0; waited_ms < timeout_ms; waited_ms += 5) {
     if (const int slot = Receive(5); slot >= 0) return slot;
     char byte = 0;
     if (recv(client.get(), &byte, sizeof(byte), 0) < 0 && errno == ECONNREFUSED) return kRefused;
@@ -157,9 +156,9 @@ int GroupSockets::Udp(const std::string& source_ip, const std::string& payload, 
   return kSilence;
 }
 
-int GroupSockets::Tcp(const std::string& source_ip) {
+int GroupSockets::Tcp(const std::string& source_ip, int timeout_ms) {
   const net::UniqueFd client = TcpClient(source_ip, TargetFor(source_ip));
-  for (int waited_ms = 0; waited_ms < kSilence_ms; waited_ms += 5) {
+  for (int waited_ms = 0; waited_ms < timeout_ms; waited_ms += 5) {
     if (const auto [slot, connection] = Accept(5); slot >= 0) return slot;
     int error = 0;
     socklen_t bytes = sizeof(error);

@@ -22,6 +22,9 @@ namespace hedgerow::steer {
 inline constexpr int kRefused = -1;  // ICMP port unreachable, RST
 inline constexpr int kSilence = -2;
 
+inline constexpr int kPatience_ms = 5000;  // on a busy host
+inline constexpr int kShort_ms = 100;      // where silence is expected
+
 inline constexpr uint16_t kPort = 2055;
 inline constexpr char kAny4[] = "0.0.0.0";
 inline constexpr char kAny6[] = "::";
@@ -61,13 +64,14 @@ class GroupSockets {
   int socket(Transport transport, int slot) const { return sockets_[Index(transport)].at(slot).get(); }
   void Close(Transport transport, int slot) { sockets_[Index(transport)].erase(slot); }
 
-  // The slot that got it, kRefused, or kSilence.
-  int Udp(const std::string& source_ip, const std::string& payload = "x", uint16_t source_port = 0);
-  int Tcp(const std::string& source_ip);
+  // The slot that got it, kRefused, or kSilence after the time.
+  int Udp(const std::string& source_ip, const std::string& payload = "x", uint16_t source_port = 0,
+          int timeout_ms = kPatience_ms);
+  int Tcp(const std::string& source_ip, int timeout_ms = kPatience_ms);
   // The slot that takes a datagram that waits in its queue; kSilence where none comes.
-  int Receive(int timeout_ms = 1000);
+  int Receive(int timeout_ms = kPatience_ms);
   // The slot that has a connection to accept, and the connection.
-  std::pair<int, net::UniqueFd> Accept(int timeout_ms = 1000);
+  std::pair<int, net::UniqueFd> Accept(int timeout_ms = kPatience_ms);
 
  private:
   static size_t Index(Transport transport) { return transport == Transport::kUdp ? 0 : 1; }
