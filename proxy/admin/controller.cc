@@ -6,7 +6,7 @@
 #include "config/suggest.h"
 #include "proxy/admin/counts.h"
 #include "proxy/data_plane/endpoint.h"
-#include "proxy/loop/event_loop.h"
+#include "operate/event_loop.h"
 
 namespace hedgerow {
 namespace {
