@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "steer/adopted_slots.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace hedgerow::steer {
+namespace {
+
+// Workers of which only the order of their sockets is known are looked at anew so often: nothing tells when that changes.
+constexpr absl::Duration kLookAgain = absl::Seconds(1);
+// A daemon that reloads is in between for a moment: a new worker has one of its two sockets, or shares them with the old one.
+constexpr absl::Duration kPatience = absl::Seconds(3);
+
+const char* Name(Transport transport) { return transport == Transport::kUdp ? "UDP" : "TCP"; }
+
+uint64_t& CookieOf(AdoptedSlot& slot, Transport transport) { return transport == Transport::kUdp ? slot.udp_cookie : slot.tcp_cookie; }
+
+std::optional<size_t> SlotOf(const std::vector<AdoptedSlot>& slots, const AdoptedWorker& worker) {
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (worker.udp && worker.udp->cookie == slots[i].udp_cookie) return i;
+    if (worker.tcp && worker.tcp->cookie == slots[i].tcp_cookie) return i;
+  }
+  return std::nullopt;
+}
+
+std::optional<size_t> EmptySlotFor(const std::vector<AdoptedSlot>& slots, const AdoptedWorker& worker) {
+  std::optional<size_t> chosen;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    if (!slots[i].empty()) continue;
+    if (slots[i].worker.pid == worker.process.pid) return i;
+    if (!chosen) chosen = i;
+  }
+  return chosen;
+}
+
+}  // namespace
+
+Placement Place(const std::vector<AdoptedSlot>& slots, const std::vector<AdoptedWorker>& found) {
+  Placement placement{.slots = slots};
+  std::vector<const AdoptedWorker*> homeless;
+  const auto fill = [&](size_t slot, Transport transport, const std::optional<AdoptedSocket>& socket) {
+    uint64_t& cookie = CookieOf(placement.slots[slot], transport);
+    if (!socket || cookie != 0) return;
+    cookie = socket->cookie;
+    placement.fills.push_back({.slot = static_cast<int>(slot), .transport = transport, .socket = *socket});
+  };
+  const auto settle = [&](size_t number, const AdoptedWorker& worker) {
+    AdoptedSlot& slot = placement.slots[number];
+    const bool is_other = slot.worker.pid != worker.process.pid || slot.worker.start_ticks != worker.process.start_ticks;
+    // An order is a guess, which proves nothing against a worker that runs.
+    if (is_other && !(worker.evidence == Evidence::kOrder && slot.has_worker)) {
+      if (slot.worker.pid != 0) ++slot.restarts;
+      slot.worker = worker.process;
+      slot.evidence = worker.evidence;
+    }
+    slot.has_worker = true;
+    fill(number, Transport::kUdp, worker.udp);
+    fill(number, Transport::kTcp, worker.tcp);
+  };
+  // Those that stay first, so that a new worker never takes the place of a socket that is there.
+  for (const AdoptedWorker& worker : found) {
+    if (const auto slot = SlotOf(placement.slots, worker)) {
+      settle(*slot, worker);
+    } else {
+      homeless.push_back(&worker);
+    }
+  }
+  for (const AdoptedWorker* worker : homeless) {
+    if (const auto slot = EmptySlotFor(placement.slots, *worker)) {
+      settle(*slot, *worker);
+    } else {
+      placement.waiting.push_back(worker->process);
+    }
+  }
+  return placement;
+}
+
+absl::StatusOr<std::unique_ptr<AdoptedSlots>> AdoptedSlots::Adopt(KernelGroup* group, const SocketSearch& search, const AdoptedWorkers& workers) {
+  if (const absl::Status status = RefuseOthers(workers); !status.ok()) return status;
+  auto adopted = std::unique_ptr<AdoptedSlots>(new AdoptedSlots(group, search));
+  for (const AdoptedWorker& worker : workers.workers) adopted->programs_.insert(ProgramOf(worker.process.pid));
+  adopted->programs_.erase("");
+  Placement placement = Place(std::vector<AdoptedSlot>(workers.workers.size()), workers.workers);
+  // All sockets first: a program that is attached before rejects what belongs to the others.
+  std::map<Transport, net::UniqueFd> any;
+  for (const Placement::Fill& fill : placement.fills) {
+    auto socket = OpenSocket(fill.socket);
+    if (!socket.ok()) return socket.status();
+    const auto foreign = group->ProgramOf(socket->get());
+    if (!foreign.ok()) return foreign.status();
+    if (*foreign != 0 && *foreign != group->OwnProgram(fill.transport)) {
+      return absl::FailedPreconditionError(absl::StrCat("another program (id ", *foreign, ", `bpftool prog show id ", *foreign, "`) spreads the ",
+                                                        Name(fill.transport), " packets of process ", fill.socket.holder, " already"));
+    }
+    if (const absl::Status status = group->Insert(fill.transport, fill.slot, socket->get()); !status.ok()) return status;
+    any[fill.transport] = *std::move(socket);
+  }
+  for (const auto& [transport, socket] : any) {
+    if (const absl::Status status = group->Attach(transport, socket.get()); !status.ok()) return status;
+  }
+  adopted->slots_ = std::move(placement.slots);
+  for (const AdoptedSlot& slot : adopted->slots_) {
+    if (slot.udp_cookie != 0) adopted->cookies_.insert(slot.udp_cookie);
+    if (slot.tcp_cookie != 0) adopted->cookies_.insert(slot.tcp_cookie);
+  }
+  return adopted;
+}
+
+// A group whose last socket closed is a new one without a program when the daemon binds again.
+absl::Status AdoptedSlots::AttachWhereNeeded(Transport transport, int socket) {
+  const auto program = group_->ProgramOf(socket);
+  if (!program.ok()) return program.status();
+  if (*program == 0) return group_->Attach(transport, socket);
+  if (*program == group_->OwnProgram(transport)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat("another program (id ", *program, ") spreads the ", Name(transport), " packets"));
+}
+
+absl::Status AdoptedSlots::Insert(const Placement::Fill& fill) {
+  const auto socket = OpenSocket(fill.socket);
+  if (!socket.ok()) return socket.status();
+  if (const absl::Status status = group_->Insert(fill.transport, fill.slot, socket->get()); !status.ok()) return status;
+  return AttachWhereNeeded(fill.transport, socket->get());
+}
+
+void AdoptedSlots::Close(const std::set<uint64_t>& cookies, std::vector<std::string>& lines) {
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    for (const Transport transport : {Transport::kUdp, Transport::kTcp}) {
+      uint64_t& cookie = CookieOf(slots_[i], transport);
+      if (cookie == 0 || cookies.contains(cookie)) continue;
+      cookie = 0;
+      lines.push_back(absl::StrCat("slot ", i, ": process ", ToString(slots_[i].worker), " closed its ", Name(transport), " socket"));
+    }
+  }
+}
+
+bool AdoptedSlots::NoteEndedWorkers(std::vector<std::string>& lines) {
+  bool ended = false;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    if (!slots_[i].has_worker || Runs(slots_[i].worker)) continue;
+    slots_[i].has_worker = false;
+    ended = true;
+    lines.push_back(absl::StrCat("slot ", i, ": process ", ToString(slots_[i].worker), " ended",
+                                 slots_[i].empty() ? "" : "; another process holds its sockets"));
+  }
+  return ended;
+}
+
+void AdoptedSlots::Take(Placement placement, std::vector<std::string>& lines) {
+  for (const Placement::Fill& fill : placement.fills) {
+    const absl::Status status = Insert(fill);
+    if (status.ok()) continue;
+    CookieOf(placement.slots[static_cast<size_t>(fill.slot)], fill.transport) = 0;
+    cookies_.clear();  // looked at again: the former socket is closing, or this one is
+    if (!absl::IsNotFound(status) && !absl::IsAlreadyExists(status)) problems_.push_back(std::string(status.message()));
+  }
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    const AdoptedSlot& now = placement.slots[i];
+    if (now.empty() || (now.restarts == slots_[i].restarts && now.udp_cookie == slots_[i].udp_cookie &&
+                        now.tcp_cookie == slots_[i].tcp_cookie)) continue;
+    lines.push_back(absl::StrCat("slot ", i, ": process ", ToString(now.worker), " serves it"));
+  }
+  for (const Process& process : placement.waiting) {
+    problems_.push_back(absl::StrCat("process ", ToString(process), " has sockets of the group, and no slot is free: it gets nothing until one is. "
+                                     "A daemon with more workers is adopted anew"));
+  }
+  slots_ = std::move(placement.slots);
+}
+
+absl::Status AdoptedSlots::Follow(std::vector<std::string>& lines) {
+  const auto holders = HoldersOf(search_);
+  if (!holders.ok()) return holders.status();
+  SocketSearch search = search_;
+  search.pids.clear();
+  for (const Process& holder : *holders) {
+    if (programs_.contains(ProgramOf(holder.pid))) search.pids.push_back(holder.pid);
+  }
+  problems_.clear();
+  if (search.pids.empty()) return absl::OkStatus();
+  const auto found = FindWorkers(search);
+  if (!found.ok()) return found.status();
+  for (const Process& process : found->others) {
+    problems_.push_back(absl::StrCat("process ", ToString(process), " has sockets of the group and is none of the daemon's: it gets nothing"));
+  }
+  Take(Place(slots_, found->workers), lines);
+  for (const AdoptedWorker& worker : found->workers) certain_ &= worker.evidence != Evidence::kOrder;
+  return absl::OkStatus();
+}
+
+std::vector<std::string> AdoptedSlots::Poll(absl::Time now) {
+  std::vector<std::string> lines;
+  const auto cookies = CookiesOf(search_);
+  if (!cookies.ok()) return {std::string(cookies.status().message())};
+  Close(*cookies, lines);
+  const bool ended = NoteEndedWorkers(lines);
+  if (*cookies == cookies_ && !ended && (certain_ || now < next_look_)) return lines;
+  next_look_ = now + kLookAgain;
+  cookies_ = *cookies;
+  certain_ = true;
+  const absl::Status status = Follow(lines);
+  if (status.ok()) {
+    failing_since_ = absl::InfiniteFuture();
+    return lines;
+  }
+  cookies_.clear();  // looked at again at the next poll
+  failing_since_ = std::min(failing_since_, now);
+  if (now - failing_since_ >= kPatience) problems_ = {std::string(status.message())};
+  return lines;
+}
+
+}  // namespace hedgerow::steer
