@@ -9,13 +9,13 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "bpf/abi/steer_abi.h"
-#include "net/unique_fd.h"
 
 namespace hedgerow::steer {
 
@@ -27,7 +27,7 @@ struct Device {
 };
 
 struct GroupSpec {
-  hr_steer_config config{};  // NewConfig() draws its seed
+  hr_steer_config config{};  // NewConfig() draws its seed; layout and has_devices are Create's to set
   std::vector<Device> devices{};
   std::array<hr_steer_entry, HR_STEER_BUCKETS> table{};
 };
@@ -54,7 +54,8 @@ class KernelGroup {
   // Before bind(2) of the group's first socket, so that no packet is ever spread without the program (an unbound socket with
   // SO_REUSEPORT gets a reuseport group of its own, which the others join).
   virtual absl::Status Attach(Transport transport, int socket) = 0;
-  // `socket` is bound (UDP) or listens (TCP). AlreadyExists: the slot has a socket.
+  // `socket` is bound (UDP) or listens (TCP); `slot` may be HR_STEER_SINK. AlreadyExists: the slot has a socket. The kernel takes a
+  // socket out that closes.
   virtual absl::Status Insert(Transport transport, int slot, int socket) = 0;
   virtual absl::Status Remove(Transport transport, int slot) = 0;
   // Whether the slot has a socket that is open.
@@ -64,7 +65,7 @@ class KernelGroup {
   virtual absl::Status WriteTable(const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table) = 0;
   virtual absl::StatusOr<std::array<hr_steer_entry, HR_STEER_BUCKETS>> ReadTable() const = 0;
 
-  // Sources that stay with the slot of their open connections. SetRecording returns when no program runs that saw the old value.
+  // Sources that stay with the slot of their open connections. A pin to a slot without a socket has no effect. SetRecording returns when no program runs that saw the old value.
   virtual absl::Status SetRecording(bool on) = 0;
   virtual absl::Status Pin(const hr_steer_source& source, uint8_t slot) = 0;
   virtual absl::Status Unpin(const hr_steer_source& source) = 0;
@@ -72,7 +73,8 @@ class KernelGroup {
 
   virtual absl::StatusOr<GroupCounts> Counts() const = 0;
 
-  // The id of the program that the kernel asks for this socket's reuseport group now, 0: none; and of ours. Reads the kernel's
+  // The id of the program that the kernel asks for this socket's reuseport group now, 0: none, HR_STEER_CLASSIC_PROGRAM: a classic
+  // filter; and of ours. Reads the kernel's
   // memory (CAP_PERFMON): there is no call for it.
   virtual absl::StatusOr<uint32_t> ProgramOf(int socket) const = 0;
   virtual uint32_t OwnProgram(Transport transport) const = 0;
@@ -87,7 +89,7 @@ struct Choice {
   uint32_t bucket = 0;
   hr_steer_entry entry{};
   bool pinned = false;
-  uint8_t slot = 0;  // by the pin, else the entry's
+  uint8_t slot = 0;  // by the pin, else the entry's: other_slot where it is vacant and empty is HR_STEER_OTHER
 };
 // `address`: family 4 or 6, network order, 16 bytes (IPv4: the first 4). `payload`: of a UDP datagram, for gateways; may be empty.
 Choice Explain(const hr_steer_config& config, absl::Span<const Device> devices,

@@ -26,7 +26,8 @@ absl::StatusOr<Home> MoveHome(const Home& home, absl::Span<const double> weights
 // How many buckets each slot is due: the largest-remainder method, which gives each slot its exact share rounded down or up.
 absl::StatusOr<std::vector<int>> Shares(absl::Span<const double> weights);
 
-// What the kernel is given. `empty[slot]` are slots without a worker for the stated time. With `policy` HR_STEER_OTHER a bucket
+// What the kernel is given. `empty[slot]` are slots without a worker for the stated time: their entries are vacant, and their sockets
+// may stay where they are. With `policy` HR_STEER_OTHER a bucket
 // of an empty slot goes to the first slot of the bucket's rendezvous order that is neither empty nor without weight
 // (`stand_in` < 0), or to `stand_in`; both transports alike.
 std::array<hr_steer_entry, HR_STEER_BUCKETS> Entries(const Home& home, absl::Span<const double> weights,

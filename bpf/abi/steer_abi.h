@@ -33,7 +33,7 @@ struct hr_steer_source {
 };
 HR_STATIC_ASSERT(sizeof(struct hr_steer_source) == 24, "hr_steer_source is 24 bytes");
 
-/* What happens to a packet whose slot has no socket. */
+/* What happens to a packet whose slot is vacant or has no socket. */
 enum hr_steer_empty {
   HR_STEER_REJECT = 0, /* as if nothing listened: ICMP port unreachable (UDP), RST (TCP) */
   HR_STEER_DROP = 1,   /* silence: the sink takes it */
@@ -47,7 +47,7 @@ struct hr_steer_entry {
       __u8 slot;
       __u8 empty; /* enum hr_steer_empty */
       __u8 other_slot;
-      __u8 pad;
+      __u8 is_vacant; /* the slot has no worker: its socket is left alone, and `empty` says what happens */
     };
     __u32 word;
   };
@@ -80,15 +80,18 @@ struct hr_steer_config {
 /* The one element of steer_state. User space alone writes it. */
 struct hr_steer_state {
   __u32 has_pins;  /* steer_pins is asked */
-  __u32 recording; /* a change is under way: each SYN's source is entered into steer_pins with the slot that it went to */
+  __u32 recording; /* a change is under way: the source of each new connection is entered into steer_pins with its slot */
 };
+
+/* What hr_steer_program_of returns for a classic filter, which has no id. */
+#define HR_STEER_CLASSIC_PROGRAM 0xffffffffu
 
 /* Per CPU and slot. */
 struct hr_steer_slot_counts {
   __u64 selected_udp;
-  __u64 selected_tcp;
-  __u64 migrated; /* connections that were not accepted when their listener closed */
-  __u64 empty_udp; /* the slot had no socket */
+  __u64 selected_tcp; /* what reached a listener: SYNs, and packets of no connection */
+  __u64 migrated; /* connections that came here because their listener closed before it accepted them */
+  __u64 empty_udp; /* the slot was vacant or had no socket */
   __u64 empty_tcp;
 };
 

@@ -25,6 +25,12 @@ HR_INLINE void hr_steer_address(const struct hr_steer_config *config, __u32 fami
   if (family == 6) hr_steer_cut(source->words, config->ipv6_prefix);
 }
 
+HR_INLINE void hr_steer_device_source(const struct hr_steer_device *device, struct hr_steer_source *source) {
+  source->kind = HR_STEER_DEVICE;
+  source->words[0] = device->id;
+  source->words[1] = 0;
+}
+
 /* SipHash-2-4 of the 24 bytes. The seed is secret: who does not know it cannot aim at one worker. */
 HR_INLINE __u32 hr_steer_bucket(const struct hr_steer_config *config, const struct hr_steer_source *source) {
   struct hr_siphash_state state;

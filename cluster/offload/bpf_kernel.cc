@@ -104,10 +104,10 @@ absl::Status BpfKernel::Load() {
   auto ring = RingReader::Open(bpf_map__fd(skeleton_->maps.ring), HR_NODE_RING_BYTES);
   if (!ring.ok()) return ring.status();
   ring_ = *std::move(ring);
-  auto numbers = Mapped<hr_node_numbers>::Open(numbers_map(), 1);
+  auto numbers = net::Mapped<hr_node_numbers>::Open(numbers_map(), 1);
   if (!numbers.ok()) return numbers.status();
   numbers_ = *std::move(numbers);
-  auto doorbell = Mapped<hr_node_doorbell>::Open(bpf_map__fd(skeleton_->maps.doorbell), 1);
+  auto doorbell = net::Mapped<hr_node_doorbell>::Open(bpf_map__fd(skeleton_->maps.doorbell), 1);
   if (!doorbell.ok()) return doorbell.status();
   doorbell_ = *std::move(doorbell);
   return SetKeys(options_.keys);

@@ -21,8 +21,8 @@
 #include "absl/status/statusor.h"
 #include "bpf/node/raft/node_maps_abi.h"
 #include "cluster/offload/kernel.h"
-#include "cluster/offload/mapped.h"
 #include "cluster/offload/ring_reader.h"
+#include "net/mapped.h"
 #include "net/tc/tc_attach.h"
 #include "net/unique_fd.h"
 
@@ -163,8 +163,8 @@ class BpfKernel : public Kernel {
   bool mounted_bpffs_ = false;
   std::string pin_dir_{};
   RingReader ring_{};
-  Mapped<hr_node_numbers> numbers_{};
-  Mapped<hr_node_doorbell> doorbell_{};
+  net::Mapped<hr_node_numbers> numbers_{};
+  net::Mapped<hr_node_doorbell> doorbell_{};
   uint32_t reachable_ = 0;
 
   int ifindex_ = 0;

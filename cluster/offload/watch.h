@@ -22,8 +22,8 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "bpf/node/watch/watch_abi.h"
-#include "cluster/offload/mapped.h"
 #include "cluster/raft/types.h"
+#include "net/mapped.h"
 #include "net/tc/clock_qdisc.h"
 #include "net/ip_address.h"
 #include "net/tc/tc_attach.h"
@@ -126,10 +126,10 @@ class Watch {
   int out_ifindex_ = 0;
   int in_ifindex_ = 0;
   std::unique_ptr<net::Attachment> attachment_;
-  Mapped<hr_watch> watch_;
-  Mapped<hr_watch_clock> clock_;
-  Mapped<hr_watch_plan> plan_;
-  Mapped<hr_watch_target> targets_;
+  net::Mapped<hr_watch> watch_;
+  net::Mapped<hr_watch_clock> clock_;
+  net::Mapped<hr_watch_plan> plan_;
+  net::Mapped<hr_watch_target> targets_;
   bool made_link_ = false;
 };
 

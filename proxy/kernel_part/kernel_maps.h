@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "bpf/abi/stats_abi.h"
+#include "net/wait_for_programs.h"
 #include "proxy/data_plane/data_plane.h"
 
 struct bpf_map;
@@ -32,9 +33,7 @@ absl::StatusOr<bool> DeleteElement(bpf_map* map, const void* key);
 // On every CPU, where it is a map per CPU.
 absl::Status ZeroElement(bpf_map* map, uint32_t index);
 
-// Returns when every run of a BPF program that was under way has ended: an RCU grace period (6 to 22 ms
-// measured).
-absl::Status WaitForPrograms();
+using net::WaitForPrograms;
 
 // Sums of a per-CPU array's element over all possible CPUs.
 absl::StatusOr<hr_stats> SumStats(bpf_map* map, uint32_t index);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The memory of a mappable BPF array, shared with the kernel programs for as long as the object lives. Plain loads and
-// stores of its aligned words are atomic. Used by Watch and its tests.
+// stores of its aligned words are atomic. Used by nodes, by the groups of steer/, and by tests.
 
 #pragma once
 
@@ -16,7 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-namespace hedgerow::offload {
+namespace hedgerow::net {
 
 // T is the map's value type; the kernel rounds each value up to 8 bytes.
 template <typename T>
@@ -52,4 +52,4 @@ class Mapped {
   size_t bytes_ = 0;
 };
 
-}  // namespace hedgerow::offload
+}  // namespace hedgerow::net

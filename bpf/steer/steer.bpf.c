@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+/*
+ * STEER: chooses the socket of a group for a datagram, and for a new connection, by the source alone (steer/kernel_group.h).
+ * Attached to the group's sockets by SO_ATTACH_REUSEPORT_EBPF, one program for each transport. Runs in softirq, once for a datagram
+ * and once for a SYN; and when a listener closes, for each connection that it has not accepted (since 5.14).
+ * A usual packet costs one hash, one look-up of the table, two counters and one selection.
+ */
+#include "bpf/steer/source.bpf.h"
+
+#include <linux/errno.h>
+
+/* SK_PASS without a selection lets the kernel choose by its own hash, so each way ends here or in SK_DROP. */
+HR_INLINE int hr_steer_take(struct sk_reuseport_md *ctx, void *sockets, __u32 slot) {
+  return !bpf_sk_select_reuseport(ctx, sockets, &slot, 0);
+}
+
+HR_INLINE void hr_steer_count_selected(__u32 slot, __u32 bucket, int is_udp, int is_migrating) {
+  struct hr_steer_slot_counts *counts = bpf_map_lookup_elem(&steer_slot_counts, &slot);
+  __u64 *selected = bpf_map_lookup_elem(&steer_bucket_counts, &bucket);
+
+  if (counts && is_migrating) counts->migrated++;
+  if (is_migrating) return;
+  if (counts && is_udp) counts->selected_udp++;
+  if (counts && !is_udp) counts->selected_tcp++;
+  if (selected) (*selected)++;
+}
+
+HR_INLINE struct hr_steer_counts *hr_steer_all_counts(void) {
+  __u32 zero = 0;
+
+  return bpf_map_lookup_elem(&steer_counts, &zero);
+}
+
+/*
+ * Enters the source of a connection that was given to `slot`. Two SYNs of one source may be under way on two CPUs and read the
+ * table before and after a change: the first one to enter decides for both. Returns the slot that has the connection.
+ */
+HR_INLINE __u32 hr_steer_record(struct sk_reuseport_md *ctx, void *sockets, const struct hr_steer_source *source, __u32 slot) {
+  const long error = bpf_map_update_elem(&steer_pins, source, &slot, BPF_NOEXIST);
+  struct hr_steer_counts *all;
+  __u32 *first;
+
+  if (error == -EEXIST) {
+    first = bpf_map_lookup_elem(&steer_pins, source);
+    if (first && *first != slot && hr_steer_take(ctx, sockets, *first)) return *first;
+  } else if (error) {
+    all = hr_steer_all_counts();
+    if (all) all->pins_full++;
+  }
+  return slot;
+}
+
+/* Where a packet goes whose slot is vacant or has no socket: SK_PASS with a selection, or SK_DROP. */
+HR_INLINE int hr_steer_elsewhere(struct sk_reuseport_md *ctx, void *sockets, struct hr_steer_entry entry, int is_udp,
+                                 int is_migrating) {
+  const __u32 slot = entry.slot;
+  struct hr_steer_slot_counts *counts = bpf_map_lookup_elem(&steer_slot_counts, &slot);
+
+  if (counts && is_udp) counts->empty_udp++;
+  if (counts && !is_udp) counts->empty_tcp++;
+  if (entry.empty == HR_STEER_OTHER) return hr_steer_take(ctx, sockets, entry.other_slot) ? SK_PASS : SK_DROP;
+  /* The sink accepts nothing, so an established connection is better reset. */
+  if (entry.empty == HR_STEER_DROP && !is_migrating && hr_steer_take(ctx, sockets, HR_STEER_SINK)) return SK_PASS;
+  return SK_DROP;
+}
+
+HR_INLINE int hr_steer(struct sk_reuseport_md *ctx, void *sockets, int is_udp) {
+  struct bpf_sock *migrating = is_udp ? NULL : ctx->migrating_sk;
+  struct hr_steer_counts *all;
+  struct hr_steer_source source;
+  struct hr_steer_entry *found, entry;
+  struct hr_steer_state *state;
+  __u32 zero = 0, bucket, slot, *pin = NULL;
+
+  if (!hr_steer_source_of(ctx, is_udp, migrating, &source)) {
+    all = hr_steer_all_counts();
+    if (all) all->unreadable++;
+    return SK_DROP;
+  }
+  bucket = hr_steer_bucket_of(&source);
+  found = bpf_map_lookup_elem(&steer_table, &bucket);
+  state = bpf_map_lookup_elem(&steer_state, &zero);
+  if (!found || !state) return SK_DROP; /* never: both are arrays, and the indices are within them */
+
+  /* A pin to a slot that is gone binds nothing: its connections are gone, too. */
+  if (READ_ONCE(state->has_pins)) pin = bpf_map_lookup_elem(&steer_pins, &source);
+  if (pin) {
+    slot = *pin;
+    if (hr_steer_take(ctx, sockets, slot)) {
+      all = hr_steer_all_counts();
+      if (all) all->pinned++;
+      hr_steer_count_selected(slot, bucket, is_udp, migrating != NULL);
+      return SK_PASS;
+    }
+  }
+
+  entry.word = READ_ONCE(found->word);
+  slot = entry.slot;
+  if (entry.is_vacant || !hr_steer_take(ctx, sockets, slot)) {
+    if (hr_steer_elsewhere(ctx, sockets, entry, is_udp, migrating != NULL) == SK_DROP) return SK_DROP;
+    if (entry.empty == HR_STEER_DROP) return SK_PASS; /* the sink's are not selected */
+    slot = entry.other_slot;
+  }
+  if (!is_udp && READ_ONCE(state->recording)) slot = hr_steer_record(ctx, sockets, &source, slot);
+  hr_steer_count_selected(slot, bucket, is_udp, migrating != NULL);
+  return SK_PASS;
+}
+
+SEC("sk_reuseport")
+int hr_steer_udp(struct sk_reuseport_md *ctx) { return hr_steer(ctx, &steer_udp_sockets, 1); }
+
+SEC("sk_reuseport/migrate")
+int hr_steer_tcp(struct sk_reuseport_md *ctx) { return hr_steer(ctx, &steer_tcp_sockets, 0); }
+
+char hr_license[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the kernel would choose, by the functions that it runs. bpf/steer/source.bpf.h and steer.bpf.c are the same in the kernel;
+// group_choice_test.cc compares the two.
+#include <sys/random.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "bpf/steer/bucket.h"
+#include "steer/kernel_group.h"
+
+namespace hedgerow::steer {
+namespace {
+
+bool Contains(const hr_steer_network& network, uint32_t family, const uint64_t (&words)[2]) {
+  if (network.family != family || network.prefix_bits < 32) return false;
+  uint64_t cut[2] = {words[0], words[1]};
+  uint64_t net[2] = {network.words[0], network.words[1]};
+  static_assert(sizeof(uint64_t) == sizeof(__u64));
+  hr_steer_cut(reinterpret_cast<__u64*>(cut), network.prefix_bits - 32);
+  hr_steer_cut(reinterpret_cast<__u64*>(net), network.prefix_bits - 32);
+  return cut[0] == net[0] && cut[1] == net[1];
+}
+
+// The longest of the prefixes, as an LPM trie finds it.
+const Device* DeviceOf(absl::Span<const Device> devices, uint32_t family, const uint64_t (&words)[2]) {
+  const Device* found = nullptr;
+  for (const Device& device : devices) {
+    if (!Contains(device.network, family, words)) continue;
+    if (found == nullptr || device.network.prefix_bits > found->network.prefix_bits) found = &device;
+  }
+  return found;
+}
+
+hr_steer_source SourceOf(const hr_steer_config& config, absl::Span<const Device> devices, uint32_t family, const uint64_t (&words)[2],
+                         absl::Span<const uint8_t> payload) {
+  hr_steer_source source{};
+  const Device* const device = DeviceOf(devices, family, words);
+  if (device == nullptr) {
+    const __u64 address[2] = {words[0], words[1]};
+    hr_steer_address(&config, family, address, &source);
+  } else if (device->device.is_gateway != 0 && config.field_bytes != 0 && payload.size() >= config.field_offset &&
+             payload.size() - config.field_offset >= config.field_bytes) {
+    source.kind = HR_STEER_FIELD;
+    memcpy(source.words, payload.data() + config.field_offset, config.field_bytes);
+  } else {
+    hr_steer_device_source(&device->device, &source);
+  }
+  return source;
+}
+
+}  // namespace
+
+absl::StatusOr<hr_steer_config> NewConfig() {
+  hr_steer_config config{};
+  config.layout = HR_STEER_LAYOUT;
+  config.ipv6_prefix = 128;
+  if (getrandom(&config.seed, sizeof(config.seed), 0) != sizeof(config.seed)) return absl::ErrnoToStatus(errno, "drawing a seed");
+  return config;
+}
+
+Choice Explain(const hr_steer_config& config, absl::Span<const Device> devices, absl::Span<const std::pair<hr_steer_source, uint8_t>> pins,
+               const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table, int family, const uint8_t (&address)[16],
+               absl::Span<const uint8_t> payload) {
+  uint64_t words[2] = {};
+  memcpy(words, address, family == 4 ? 4 : sizeof(words));
+  Choice choice;
+  choice.source = SourceOf(config, devices, static_cast<uint32_t>(family), words, payload);
+  choice.bucket = hr_steer_bucket(&config, &choice.source);
+  choice.entry = table[choice.bucket];
+  choice.slot = choice.entry.is_vacant != 0 && choice.entry.empty == HR_STEER_OTHER ? choice.entry.other_slot : choice.entry.slot;
+  const auto pin = std::find_if(pins.begin(), pins.end(), [&](const auto& pinned) {
+    return memcmp(&pinned.first, &choice.source, sizeof(choice.source)) == 0;
+  });
+  if (pin != pins.end()) {
+    choice.pinned = true;
+    choice.slot = pin->second;
+  }
+  return choice;
+}
+
+}  // namespace hedgerow::steer

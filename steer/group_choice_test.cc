@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Which socket the kernel gives datagrams and connections to, and that `Explain` says the same, with real sockets.
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <set>
+
+#include "steer/group_sockets.h"
+#include "steer/table.h"
+
+namespace hedgerow::steer {
+namespace {
+
+using net::IsOk;
+
+constexpr int kSlots = 4;
+
+struct Family {
+  const char* name;
+  const char* listen;
+  std::string (*source)(int);
+};
+const Family kFamilies[] = {{"Ipv4", kAny4, Source4}, {"Ipv6", kAny6, Source6}, {"Ipv4OnIpv6", kAny6, Source4}};
+
+Device NetworkOf(const std::string& ip, uint32_t bits, uint64_t id, bool gateway = false) {
+  Device device;
+  const bool ipv4 = ip.find(':') == std::string::npos;
+  device.network.family = ipv4 ? 4 : 6;
+  device.network.prefix_bits = 32 + bits;
+  EXPECT_EQ(inet_pton(ipv4 ? AF_INET : AF_INET6, ip.c_str(), device.network.words), 1);
+  device.device.id = id;
+  device.device.is_gateway = gateway;
+  return device;
+}
+
+class GroupChoice : public GroupTest {
+ protected:
+  // The bucket's slot has no worker.
+  static void MakeVacant(KernelGroup& group, int slot, hr_steer_empty empty, uint8_t other = 0) {
+    auto table = *group.ReadTable();
+    for (hr_steer_entry& entry : table) {
+      if (entry.slot != slot) continue;
+      entry.is_vacant = 1;
+      entry.empty = static_cast<uint8_t>(empty);
+      entry.other_slot = other;
+    }
+    ASSERT_THAT(group.WriteTable(table), IsOk());
+  }
+  // A source whose slot it is.
+  static std::string SourceAt(const KernelGroup& group, int slot, int from = 0) {
+    for (int i = from;; ++i) {
+      if (Explained(group, Source4(i)).slot == slot) return Source4(i);
+    }
+  }
+};
+
+class OneSlot : public GroupChoice, public ::testing::WithParamInterface<Family> {};
+
+TEST_P(OneSlot, ASourceMeetsTheExplainedSlotFromEachPortOnUdpAndTcp) {
+  InGroupNamespace([&] {
+    const auto group = MakeGroup(SpecOf(kSlots));
+    ASSERT_NE(group, nullptr);
+    GroupSockets sockets(*group, GetParam().listen, kSlots);
+    std::map<int, int> sources;
+    for (int i = 0; i < 400 && !HasFailure(); ++i) {
+      const std::string source = GetParam().source(i);
+      const int slot = Explained(*group, source).slot;
+      ++sources[slot];
+      EXPECT_EQ(sockets.Udp(source), slot) << source;
+      EXPECT_EQ(sockets.Udp(source, "x", static_cast<uint16_t>(1024 + i * 97 % 60000)), slot) << source;
+      EXPECT_EQ(sockets.Tcp(source), slot) << source;
+      if (i % 10 == 0) EXPECT_EQ(sockets.Tcp(source), slot) << source;
+    }
+    EXPECT_EQ(sources.size(), size_t{kSlots});
+    const auto counts = group->Counts();
+    ASSERT_THAT(counts.status(), IsOk());
+    uint64_t buckets = 0;
+    for (const uint64_t count : counts->buckets) buckets += count;
+    EXPECT_EQ(buckets, 3u * 400 + 40);
+    for (int slot = 0; slot < kSlots; ++slot) {
+      EXPECT_EQ(counts->slots[static_cast<size_t>(slot)].selected_udp, 2u * static_cast<unsigned>(sources[slot]));
+      EXPECT_GE(counts->slots[static_cast<size_t>(slot)].selected_tcp, static_cast<unsigned>(sources[slot]));
+      EXPECT_EQ(counts->slots[static_cast<size_t>(slot)].empty_udp, 0u);
+    }
+    EXPECT_EQ(counts->all.unreadable, 0u);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(, OneSlot, ::testing::ValuesIn(kFamilies), [](const auto& info) { return info.param.name; });
+
+TEST_F(GroupChoice, AnIpv6PrefixIsOneSource) {
+  InGroupNamespace([&] {
+    GroupSpec spec = SpecOf(kSlots);
+    spec.config.ipv6_prefix = 64;
+    const auto group = MakeGroup(spec);
+    ASSERT_NE(group, nullptr);
+    GroupSockets sockets(*group, kAny6, kSlots);
+    std::set<int> met;
+    for (int prefix = 1; prefix < 20; ++prefix) {
+      const std::string network = "fd77:0:0:" + std::to_string(prefix);
+      const int slot = sockets.Udp(network + "::1");
+      met.insert(slot);
+      EXPECT_EQ(sockets.Udp(network + ":ffff::2"), slot);
+      EXPECT_EQ(sockets.Tcp(network + ":1:2:3:4"), slot);
+      EXPECT_EQ(Explained(*group, network + "::9").slot, slot);
+    }
+    EXPECT_EQ(met.size(), size_t{kSlots});
+  });
+}
+
+TEST_F(GroupChoice, TheAddressesOfADeviceMeetOneSlotAndTheLongestNetworkCounts) {
+  InGroupNamespace([&] {
+    GroupSpec spec = SpecOf(kSlots);
+    // 40 devices with an IPv4 network, an IPv6 network, and one address within device 0's network that is of another.
+    for (uint64_t id = 0; id < 40; ++id) {
+      spec.devices.push_back(NetworkOf("198.19." + std::to_string(id) + ".0", 24, id));
+      spec.devices.push_back(NetworkOf("fd77:0:" + std::to_string(id) + "::", 48, id));
+    }
+    spec.devices.push_back(NetworkOf("198.19.0.77", 32, 39));
+    const auto group = MakeGroup(spec);
+    ASSERT_NE(group, nullptr);
+    EXPECT_EQ(group->Devices()->size(), 81u);
+    GroupSockets sockets(*group, kAny6, kSlots);
+    std::map<int, int> slot_of;
+    for (int id = 0; id < 40; ++id) {
+      const std::string ipv4 = "198.19." + std::to_string(id) + ".", ipv6 = "fd77:0:" + std::to_string(id) + "::";
+      const int slot = slot_of[id] = sockets.Udp(ipv4 + "1");
+      EXPECT_EQ(sockets.Tcp(ipv4 + "200"), slot);
+      EXPECT_EQ(sockets.Udp(ipv6 + "1"), slot);
+      EXPECT_EQ(sockets.Tcp(ipv6 + "ffff"), slot);
+      for (const std::string& ip : {ipv4 + "9", ipv6 + "9"}) EXPECT_EQ(Explained(*group, ip).slot, slot) << ip;
+    }
+    EXPECT_EQ(sockets.Udp("198.19.0.77"), slot_of[39]);
+    // An address of no device goes by itself.
+    EXPECT_EQ(sockets.Udp("198.18.77.1"), Explained(*group, "198.18.77.1").slot);
+    EXPECT_EQ(Explained(*group, "198.18.77.1").source.kind, uint64_t{HR_STEER_IPV4});
+  });
+}
+
+TEST_F(GroupChoice, AGatewaysDatagramsGoByTheirField) {
+  InGroupNamespace([&] {
+    GroupSpec spec = SpecOf(kSlots);
+    spec.devices = {NetworkOf("198.19.0.0", 24, 1, true), NetworkOf("fd77:0:1::", 48, 1, true), NetworkOf("198.19.1.0", 24, 2)};
+    spec.config.field_offset = 12;
+    spec.config.field_bytes = 4;
+    const auto group = MakeGroup(spec);
+    ASSERT_NE(group, nullptr);
+    GroupSockets sockets(*group, kAny6, kSlots);
+    const int by_id = Explained(*group, "198.19.0.1").slot;
+    std::set<int> met;
+    for (char i = 0; i < 60; ++i) {
+      const std::string payload = std::string("############ab") + i + "d and more";
+      const Choice choice = Explained(*group, "198.19.0.1", payload);
+      EXPECT_EQ(choice.source.kind, uint64_t{HR_STEER_FIELD});
+      met.insert(choice.slot);
+      EXPECT_EQ(sockets.Udp(Source4(i), payload), choice.slot);
+      EXPECT_EQ(sockets.Udp("fd77:0:1::9", payload), choice.slot);
+      EXPECT_EQ(sockets.Udp("198.19.1.9", payload), Explained(*group, "198.19.1.9").slot) << "no gateway";
+    }
+    EXPECT_EQ(met.size(), size_t{kSlots});
+    EXPECT_EQ(sockets.Udp("198.19.0.1", std::string(15, '#')), by_id) << "too short for the field";
+    EXPECT_EQ(sockets.Udp("198.19.0.1", ""), by_id);
+    EXPECT_EQ(sockets.Tcp("198.19.0.1"), by_id);
+  });
+}
+
+TEST_F(GroupChoice, AVacantSlotIsRejectedOnBothTransports) {
+  InGroupNamespace([&] {
+    const auto group = MakeGroup(SpecOf(kSlots));
+    ASSERT_NE(group, nullptr);
+    GroupSockets sockets(*group, kAny4, kSlots);
+    const std::string source = SourceAt(*group, 2), other = SourceAt(*group, 1);
+    MakeVacant(*group, 2, HR_STEER_REJECT);
+    EXPECT_EQ(sockets.Udp(source), kRefused);
+    EXPECT_EQ(sockets.Tcp(source), kRefused);
+    EXPECT_EQ(sockets.Udp(other), 1);
+    EXPECT_EQ(sockets.Tcp(other), 1);
+    const auto counts = group->Counts();
+    EXPECT_EQ(counts->slots[2].empty_udp, 1u);
+    EXPECT_EQ(counts->slots[2].empty_tcp, 1u);
+    EXPECT_EQ(counts->slots[2].selected_udp, 0u);
+  });
+}
+
+TEST_F(GroupChoice, ASlotWithoutASocketIsRejectedOnIpv6Too) {
+  InGroupNamespace([&] {
+    const auto group = MakeGroup(SpecOf(1));
+    ASSERT_NE(group, nullptr);
+    GroupSockets sockets(*group, kAny6, 1);
+    EXPECT_EQ(sockets.Udp(Source6(1)), 0);
+    EXPECT_EQ(sockets.Tcp(Source6(1)), 0);
+    ASSERT_THAT(group->Remove(Transport::kUdp, 0), IsOk());
+    ASSERT_THAT(group->Remove(Transport::kTcp, 0), IsOk());
+    EXPECT_FALSE(*group->HasSocket(Transport::kUdp, 0));
+    EXPECT_EQ(sockets.Udp(Source6(1)), kRefused);
+    EXPECT_EQ(sockets.Tcp(Source6(1)), kRefused);
+    EXPECT_EQ(sockets.Udp(Source4(1)), kRefused);
+    EXPECT_EQ(sockets.Tcp(Source4(1)), kRefused);
+    ASSERT_THAT(group->Insert(Transport::kUdp, 0, sockets.socket(Transport::kUdp, 0)), IsOk());
+    EXPECT_EQ(sockets.Udp(Source6(1)), 0) << "and it comes back";
+  });
+}
+
+TEST_F(GroupChoice, TheSinkTakesAVacantSlotsPacketsInSilence) {
+  InGroupNamespace([&] {
+    const auto group = MakeGroup(SpecOf(kSlots, HR_STEER_DROP));
+    ASSERT_NE(group, nullptr);
+    GroupSockets sockets(*group, kAny4, kSlots);
+    const std::string source = SourceAt(*group, 0);
+    EXPECT_EQ(sockets.Udp(source), 0);
+    MakeVacant(*group, 0, HR_STEER_DROP);
+    EXPECT_EQ(sockets.Udp(source), kSilence);
+    EXPECT_EQ(sockets.Tcp(source), kSilence);
+    EXPECT_EQ(group->Counts()->slots[0].selected_udp, 1u) << "what the sink takes is not selected";
+    ASSERT_THAT(group->Remove(Transport::kUdp, HR_STEER_SINK), IsOk());
+    EXPECT_EQ(sockets.Udp(source), kRefused) << "without a sink";
+  });
+}
+
+TEST_F(GroupChoice, AnotherSlotTakesAVacantSlotsSources) {
+  InGroupNamespace([&] {
+    const auto group = MakeGroup(SpecOf(kSlots));
+    ASSERT_NE(group, nullptr);
+    GroupSockets sockets(*group, kAny4, kSlots);
+    const std::string source = SourceAt(*group, 3);
+    MakeVacant(*group, 3, HR_STEER_OTHER, 1);
+    EXPECT_EQ(sockets.Udp(source), 1);
+    EXPECT_EQ(sockets.Tcp(source), 1);
+    EXPECT_EQ(Explained(*group, source).slot, 1);
+    EXPECT_EQ(group->Counts()->slots[1].selected_udp, 1u);
+    EXPECT_EQ(group->Counts()->slots[3].empty_udp, 1u);
+    ASSERT_THAT(group->Remove(Transport::kUdp, 1), IsOk());
+    EXPECT_EQ(sockets.Udp(source), kRefused) << "the other slot has no socket either";
+  });
+}
+
+TEST_F(GroupChoice, APinnedSourceStaysOnBothTransportsUntilItIsUnpinned) {
+  InGroupNamespace([&] {
+    const auto group = MakeGroup(SpecOf(kSlots));
+    ASSERT_NE(group, nullptr);
+    GroupSockets sockets(*group, kAny4, kSlots);
+    const std::string source = SourceAt(*group, 3), other = SourceAt(*group, 2);
+    const Choice choice = Explained(*group, source);
+    ASSERT_THAT(group->Pin(choice.source, 1), IsOk());
+    EXPECT_EQ(group->Pins()->size(), 1u);
+    EXPECT_EQ(sockets.Udp(source), 1);
+    EXPECT_EQ(sockets.Tcp(source), 1);
+    EXPECT_EQ(Explained(*group, source).slot, 1);
+    EXPECT_TRUE(Explained(*group, source).pinned);
+    EXPECT_EQ(sockets.Udp(other), 2);
+    EXPECT_EQ(group->Counts()->all.pinned, 2u);
+    ASSERT_THAT(group->Pin(choice.source, 0), IsOk());
+    EXPECT_EQ(sockets.Udp(source), 0);
+    ASSERT_THAT(group->Remove(Transport::kUdp, 0), IsOk());
+    EXPECT_EQ(sockets.Udp(source), 3) << "a pin to a slot without a socket has no effect";
+    ASSERT_THAT(group->Unpin(choice.source), IsOk());
+    ASSERT_THAT(group->Unpin(choice.source), IsOk());
+    EXPECT_EQ(sockets.Tcp(source), 3);
+    EXPECT_TRUE(group->Pins()->empty());
+  });
+}
+
+TEST_F(GroupChoice, AConnectionDuringAChangeIsRecordedAndUdpFollowsIt) {
+  InGroupNamespace([&] {
+    const auto group = MakeGroup(SpecOf(kSlots));
+    ASSERT_NE(group, nullptr);
+    GroupSockets sockets(*group, kAny4, kSlots);
+    const std::string early = SourceAt(*group, 2), recorded = SourceAt(*group, 2, 50), udp_only = SourceAt(*group, 2, 100);
+    EXPECT_EQ(sockets.Tcp(early), 2);
+    EXPECT_TRUE(group->Pins()->empty()) << "nothing is recorded before";
+    ASSERT_THAT(group->SetRecording(true), IsOk());
+    EXPECT_EQ(sockets.Tcp(recorded), 2);
+    EXPECT_EQ(sockets.Tcp(recorded), 2);
+    EXPECT_EQ(sockets.Udp(udp_only), 2);
+    auto table = *group->ReadTable();
+    for (hr_steer_entry& entry : table) entry.slot = entry.slot == 2 ? 0 : entry.slot;
+    ASSERT_THAT(group->WriteTable(table), IsOk());
+    ASSERT_THAT(group->SetRecording(false), IsOk());
+    const auto pins = group->Pins();
+    ASSERT_EQ(pins->size(), 1u);
+    EXPECT_EQ((*pins)[0].second, 2);
+    EXPECT_EQ(sockets.Udp(recorded), 2);
+    EXPECT_EQ(sockets.Tcp(recorded), 2);
+    EXPECT_EQ(Explained(*group, recorded).slot, 2);
+    EXPECT_EQ(sockets.Udp(udp_only), 0);
+    EXPECT_EQ(sockets.Udp(early), 0);
+    EXPECT_EQ(sockets.Tcp(early), 0);
+    EXPECT_EQ(group->Pins()->size(), 1u) << "and nothing is recorded after";
+    ASSERT_THAT(group->Unpin((*pins)[0].first), IsOk());
+    EXPECT_EQ(sockets.Udp(recorded), 0);
+  });
+}
+
+TEST_F(GroupChoice, ARecordThatFindsNoPlaceIsCountedAndTheConnectionGoesOn) {
+  InGroupNamespace([&] {
+    const auto group = MakeGroup(SpecOf(kSlots));
+    ASSERT_NE(group, nullptr);
+    GroupSockets sockets(*group, kAny4, kSlots);
+    hr_steer_source source{HR_STEER_DEVICE, {0, 0}};
+    for (; source.words[0] < HR_STEER_PINS; ++source.words[0]) ASSERT_THAT(group->Pin(source, 0), IsOk());
+    EXPECT_EQ(group->Pin(source, 0).code(), absl::StatusCode::kResourceExhausted);
+    ASSERT_THAT(group->SetRecording(true), IsOk());
+    EXPECT_EQ(sockets.Tcp(SourceAt(*group, 2)), 2);
+    EXPECT_EQ(group->Counts()->all.pins_full, 1u);
+  });
+}
+
+}  // namespace
+}  // namespace hedgerow::steer
