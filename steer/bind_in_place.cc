@@ -178,7 +178,36 @@ class Monitor {
   }
 
   // False: the kernel does the call as it stands.
-  bool Replace(const seccomp_notif& call) {
+  bool Replace(const seccomp_notif& call) { return call.data.nr == __NR_listen ? KeepBacklog(call) : PutInPlace(call); }
+
+  // A socket that was handed over listens already. A daemon that asks for a shorter queue than the supervisor's (pmbmpd: 1) would
+  // lose connections that arrive together.
+  bool KeepBacklog(const seccomp_notif& call) {
+    const auto own = DescriptorOf(ProcessOf(call), static_cast<int>(call.data.args[0]));
+    if (!own.ok()) return false;
+    const uint64_t cookie = CookieOf(own->get());
+    for (const GivenSocket& given : sockets_) {
+      if (CookieOf(given.fd.get()) != cookie) continue;
+      tcp_info info{};
+      socklen_t bytes = sizeof(info);
+      // Of a listener, tcpi_sacked is the longest queue.
+      return getsockopt(own->get(), IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 && static_cast<int>(call.data.args[1]) <= static_cast<int>(info.tcpi_sacked);
+    }
+    return false;
+  }
+
+  static uint64_t CookieOf(int socket) {
+    uint64_t cookie = 0;
+    socklen_t bytes = sizeof(cookie);
+    return getsockopt(socket, SOL_SOCKET, SO_COOKIE, &cookie, &bytes) == 0 ? cookie : 0;
+  }
+
+  // The call names the thread; descriptors are the process's.
+  static pid_t ProcessOf(const seccomp_notif& call) {
+    return static_cast<pid_t>(NumberIn(absl::StrCat("/proc/", call.pid, "/status"), "Tgid:", 10).value_or(0));
+  }
+
+  bool PutInPlace(const seccomp_notif& call) {
     const int descriptor = static_cast<int>(call.data.args[0]);
     const pid_t thread = static_cast<pid_t>(call.pid);
     sockaddr_storage address{};
@@ -188,7 +217,7 @@ class Monitor {
     if (process_vm_readv(thread, &to, 1, &from, 1, 0) < 0) return Complain(absl::StrCat("cannot read what process ", thread, " binds", Hint(errno)));
     const auto wanted = EndpointOf(address);
     if (!wanted || std::none_of(sockets_.begin(), sockets_.end(), [&](const auto& each) { return each.endpoint.port == wanted->port; })) return false;
-    const pid_t process = static_cast<pid_t>(NumberIn(absl::StrCat("/proc/", thread, "/status"), "Tgid:", 10).value_or(0));
+    const pid_t process = ProcessOf(call);
     const auto own = DescriptorOf(process, descriptor);
     if (!own.ok()) return Complain(std::string(own.status().message()));
     const int type = IntOption(own->get(), SOL_SOCKET, SO_TYPE);
@@ -243,13 +272,14 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #error "the audit name of this architecture is not known here"
 #endif
 
-// bind(2) waits for the monitor, everything else goes on. Processes of another architecture than ours bind as always.
+// bind(2) and listen(2) wait for the monitor, everything else goes on. Processes of another architecture than ours bind as always.
 absl::StatusOr<net::UniqueFd> InstallFilter() {
   sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 0, 3),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 0, 4),
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_bind, 0, 1),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_bind, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_listen, 0, 1),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
