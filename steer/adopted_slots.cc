@@ -15,6 +15,8 @@ namespace {
 constexpr absl::Duration kLookAgain = absl::Seconds(1);
 // A daemon that reloads is in between for a moment: a new worker has one of its two sockets, or shares them with the old one.
 constexpr absl::Duration kPatience = absl::Seconds(3);
+// How often it is asked which program the kernel runs.
+constexpr absl::Duration kCheck = absl::Seconds(1);
 
 const char* Name(Transport transport) { return transport == Transport::kUdp ? "UDP" : "TCP"; }
 
@@ -83,8 +85,6 @@ Placement Place(const std::vector<AdoptedSlot>& slots, const std::vector<Adopted
 absl::StatusOr<std::unique_ptr<AdoptedSlots>> AdoptedSlots::Adopt(KernelGroup* group, const SocketSearch& search, const AdoptedWorkers& workers) {
   if (const absl::Status status = RefuseOthers(workers); !status.ok()) return status;
   auto adopted = std::unique_ptr<AdoptedSlots>(new AdoptedSlots(group, search));
-  for (const AdoptedWorker& worker : workers.workers) adopted->programs_.insert(ProgramOf(worker.process.pid));
-  adopted->programs_.erase("");
   Placement placement = Place(std::vector<AdoptedSlot>(workers.workers.size()), workers.workers);
   // All sockets first: a program that is attached before rejects what belongs to the others.
   std::map<Transport, net::UniqueFd> any;
@@ -93,7 +93,8 @@ absl::StatusOr<std::unique_ptr<AdoptedSlots>> AdoptedSlots::Adopt(KernelGroup* g
     if (!socket.ok()) return socket.status();
     const auto foreign = group->ProgramOf(socket->get());
     if (!foreign.ok()) return foreign.status();
-    if (*foreign != 0 && *foreign != group->OwnProgram(fill.transport)) {
+    // A classic filter is the daemon's own way to choose (knot: by the processor), which ours replaces.
+    if (*foreign != 0 && *foreign != HR_STEER_CLASSIC_PROGRAM && *foreign != group->OwnProgram(fill.transport)) {
       return absl::FailedPreconditionError(absl::StrCat("another program (id ", *foreign, ", `bpftool prog show id ", *foreign, "`) spreads the ",
                                                         Name(fill.transport), " packets of process ", fill.socket.holder, " already"));
     }
@@ -104,27 +105,82 @@ absl::StatusOr<std::unique_ptr<AdoptedSlots>> AdoptedSlots::Adopt(KernelGroup* g
     if (const absl::Status status = group->Attach(transport, socket.get()); !status.ok()) return status;
   }
   adopted->slots_ = std::move(placement.slots);
-  for (const AdoptedSlot& slot : adopted->slots_) {
-    if (slot.udp_cookie != 0) adopted->cookies_.insert(slot.udp_cookie);
-    if (slot.tcp_cookie != 0) adopted->cookies_.insert(slot.tcp_cookie);
-  }
+  adopted->Know(workers);
   return adopted;
 }
 
-// A group whose last socket closed is a new one without a program when the daemon binds again.
-absl::Status AdoptedSlots::AttachWhereNeeded(Transport transport, int socket) {
-  const auto program = group_->ProgramOf(socket);
-  if (!program.ok()) return program.status();
-  if (*program == 0) return group_->Attach(transport, socket);
-  if (*program == group_->OwnProgram(transport)) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("another program (id ", *program, ") spreads the ", Name(transport), " packets"));
+absl::StatusOr<std::unique_ptr<AdoptedSlots>> AdoptedSlots::Resume(KernelGroup* group, const SocketSearch& search, const AdoptedWorkers& workers,
+                                                                   std::vector<AdoptedSlot> slots) {
+  if (const absl::Status status = RefuseOthers(workers); !status.ok()) return status;
+  auto adopted = std::unique_ptr<AdoptedSlots>(new AdoptedSlots(group, search));
+  adopted->slots_ = std::move(slots);
+  adopted->Know(workers);
+  adopted->cookies_.clear();  // the first poll takes all that is new
+  return adopted;
 }
+
+void AdoptedSlots::Know(const AdoptedWorkers& workers) {
+  for (const AdoptedWorker& worker : workers.workers) {
+    programs_.insert(ProgramOf(worker.process.pid));
+    if (worker.udp) cookies_.insert(worker.udp->cookie);
+    if (worker.tcp) cookies_.insert(worker.tcp->cookie);
+    certain_ &= worker.evidence != Evidence::kOrder;
+  }
+  programs_.erase("");
+}
+
+// A group whose last socket closed is a new one without a program when the daemon binds again, and a daemon may attach a filter of its
+// own after that. Returns what is wrong: a foreign program is left alone.
+std::string AdoptedSlots::AttachWhereNeeded(Transport transport, int socket, std::vector<std::string>& lines) {
+  const auto program = group_->ProgramOf(socket);
+  if (!program.ok()) return std::string(program.status().message());
+  if (*program == group_->OwnProgram(transport)) return "";
+  if (*program != 0 && *program != HR_STEER_CLASSIC_PROGRAM) {
+    return absl::StrCat("takeover: the program ", *program, " chooses among the ", Name(transport), " sockets, in place of this group's ",
+                        group_->OwnProgram(transport), ", so sources meet any worker");
+  }
+  if (const absl::Status status = group_->Attach(transport, socket); !status.ok()) return std::string(status.message());
+  lines.push_back(absl::StrCat("the ", Name(transport), " sockets had ", *program == 0 ? "no program" : "a classic filter", ": attached again"));
+  return "";
+}
+
+void AdoptedSlots::CheckPrograms(std::vector<std::string>& lines) {
+  takeovers_.clear();
+  std::vector<Process> holders;
+  for (const AdoptedSlot& slot : slots_) holders.push_back(slot.worker);
+  for (const Transport transport : {Transport::kUdp, Transport::kTcp}) {
+    const bool has_any = std::any_of(slots_.begin(), slots_.end(), [&](AdoptedSlot& slot) { return CookieOf(slot, transport) != 0; });
+    if (!has_any) continue;
+    const auto socket = AnySocket(search_, transport, holders);
+    if (!socket.ok()) continue;  // it closed just now
+    if (std::string wrong = AttachWhereNeeded(transport, socket->get(), lines); !wrong.empty()) takeovers_.push_back(std::move(wrong));
+  }
+}
+
+std::vector<std::string> AdoptedSlots::problems() const {
+  std::vector<std::string> all = takeovers_;
+  all.insert(all.end(), problems_.begin(), problems_.end());
+  return all;
+}
+
+absl::Status AdoptedSlots::Resize(size_t slots) {
+  for (size_t i = slots; i < slots_.size(); ++i) {
+    if (!slots_[i].empty()) {
+      return absl::FailedPreconditionError(absl::StrCat("slot ", i, " has the sockets of process ", ToString(slots_[i].worker),
+                                                        ": end that worker first, which is the daemon's to do"));
+    }
+  }
+  slots_.resize(slots);
+  cookies_.clear();
+  return absl::OkStatus();
+}
+
+void AdoptedSlots::GiveBack() { steer::GiveBack(*group_, search_); }
 
 absl::Status AdoptedSlots::Insert(const Placement::Fill& fill) {
   const auto socket = OpenSocket(fill.socket);
   if (!socket.ok()) return socket.status();
-  if (const absl::Status status = group_->Insert(fill.transport, fill.slot, socket->get()); !status.ok()) return status;
-  return AttachWhereNeeded(fill.transport, socket->get());
+  return group_->Insert(fill.transport, fill.slot, socket->get());
 }
 
 void AdoptedSlots::Close(const std::set<uint64_t>& cookies, std::vector<std::string>& lines) {
@@ -151,6 +207,7 @@ bool AdoptedSlots::NoteEndedWorkers(std::vector<std::string>& lines) {
 }
 
 void AdoptedSlots::Take(Placement placement, std::vector<std::string>& lines) {
+  if (!placement.fills.empty()) next_check_ = absl::InfinitePast();
   for (const Placement::Fill& fill : placement.fills) {
     const absl::Status status = Insert(fill);
     if (status.ok()) continue;
@@ -197,19 +254,27 @@ std::vector<std::string> AdoptedSlots::Poll(absl::Time now) {
   if (!cookies.ok()) return {std::string(cookies.status().message())};
   Close(*cookies, lines);
   const bool ended = NoteEndedWorkers(lines);
-  if (*cookies == cookies_ && !ended && (certain_ || now < next_look_)) return lines;
+  LookWhereNeeded(*cookies, ended, now, lines);
+  if (now >= next_check_) {
+    next_check_ = now + kCheck;
+    CheckPrograms(lines);
+  }
+  return lines;
+}
+
+void AdoptedSlots::LookWhereNeeded(const std::set<uint64_t>& cookies, bool ended, absl::Time now, std::vector<std::string>& lines) {
+  if (cookies == cookies_ && !ended && (certain_ || now < next_look_)) return;
   next_look_ = now + kLookAgain;
-  cookies_ = *cookies;
+  cookies_ = cookies;
   certain_ = true;
   const absl::Status status = Follow(lines);
   if (status.ok()) {
     failing_since_ = absl::InfiniteFuture();
-    return lines;
+    return;
   }
   cookies_.clear();  // looked at again at the next poll
   failing_since_ = std::min(failing_since_, now);
   if (now - failing_since_ >= kPatience) problems_ = {std::string(status.message())};
-  return lines;
 }
 
 }  // namespace hedgerow::steer

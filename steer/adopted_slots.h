@@ -51,20 +51,31 @@ class AdoptedSlots {
   // this returns. `group`'s table must be written for as many slots as `workers.workers` has; it outlives this.
   static absl::StatusOr<std::unique_ptr<AdoptedSlots>> Adopt(KernelGroup* group, const SocketSearch& search, const AdoptedWorkers& workers);
 
+  // Goes on with a group whose former supervisor died: `slots` are as that one left them, and their sockets are inserted already.
+  static absl::StatusOr<std::unique_ptr<AdoptedSlots>> Resume(KernelGroup* group, const SocketSearch& search, const AdoptedWorkers& workers,
+                                                              std::vector<AdoptedSlot> slots);
+
   // Looks for closed and new sockets; call it several times a second. One line for each thing that happened.
   std::vector<std::string> Poll(absl::Time now);
+  // New slots take workers that wait at the next Poll. Slots that go must be empty: FailedPrecondition.
+  absl::Status Resize(size_t slots);
+  // The daemon's sockets are spread by the kernel again, as if nothing had been attached.
+  void GiveBack();
 
   const std::vector<AdoptedSlot>& slots() const { return slots_; }
   // What is wrong now, one sentence each: a worker that waits for a slot, a process of another program in the group.
-  const std::vector<std::string>& problems() const { return problems_; }
+  std::vector<std::string> problems() const;
 
  private:
   AdoptedSlots(KernelGroup* group, const SocketSearch& search) : group_(group), search_(search) {}
 
+  void Know(const AdoptedWorkers& workers);
   absl::Status Insert(const Placement::Fill& fill);
-  absl::Status AttachWhereNeeded(Transport transport, int socket);
+  std::string AttachWhereNeeded(Transport transport, int socket, std::vector<std::string>& lines);
+  void CheckPrograms(std::vector<std::string>& lines);
   void Close(const std::set<uint64_t>& cookies, std::vector<std::string>& lines);
   bool NoteEndedWorkers(std::vector<std::string>& lines);
+  void LookWhereNeeded(const std::set<uint64_t>& cookies, bool ended, absl::Time now, std::vector<std::string>& lines);
   absl::Status Follow(std::vector<std::string>& lines);
   void Take(Placement placement, std::vector<std::string>& lines);
 
@@ -76,6 +87,8 @@ class AdoptedSlots {
   bool certain_ = true;                  // the last look found each socket's worker by more than its order
   absl::Time failing_since_ = absl::InfiniteFuture();
   absl::Time next_look_ = absl::InfinitePast();
+  absl::Time next_check_ = absl::InfinitePast();
+  std::vector<std::string> takeovers_{};  // problems_ of the last check of the programs
   std::vector<std::string> problems_{};
 };
 

@@ -203,7 +203,7 @@ TEST_F(AdoptedSlotsTest, ADaemonThatWasAwayIsAttachedAnew) {
     group_.calls.clear();
     const Child again(HoldBoth);
     Lines(*adopted);
-    EXPECT_THAT(group_.calls, ElementsAre("insert udp 0", "attach udp", "insert tcp 0", "attach tcp"));
+    EXPECT_THAT(group_.calls, ElementsAre("insert udp 0", "insert tcp 0", "attach udp", "attach tcp"));
   });
 }
 
@@ -274,6 +274,61 @@ TEST_F(AdoptedSlotsTest, AGroupThatAnotherProgramHasOrOthersShareIsRefused) {
     EXPECT_THAT(AdoptedSlots::Adopt(&group_, search, *FindWorkers(search)).status(),
                 FailsWith(absl::StatusCode::kFailedPrecondition, "name it as well, or end it"));
     EXPECT_TRUE(group_.programs.empty());
+  });
+}
+
+TEST_F(AdoptedSlotsTest, AProgramThatTookThePlaceIsReplacedWhereItIsTheDaemonsOwnAndReportedElse) {
+  InNamespace([&] {
+    const Child daemon(HoldBoth);
+    const auto adopted = Adopt(Search({daemon.pid()}));
+    group_.programs[Transport::kUdp] = HR_STEER_CLASSIC_PROGRAM;
+    EXPECT_THAT(Lines(*adopted), HasSubstr("the UDP sockets had a classic filter: attached again"));
+    EXPECT_EQ(group_.programs[Transport::kUdp], 7u);
+    group_.programs[Transport::kTcp] = 99;
+    std::string lines;
+    for (int i = 0; i < 5; ++i) lines += Lines(*adopted);
+    EXPECT_EQ(lines, "");
+    EXPECT_THAT(adopted->problems(), ElementsAre(HasSubstr("takeover: the program 99")));
+    EXPECT_EQ(group_.programs[Transport::kTcp], 99u);
+  });
+}
+
+TEST_F(AdoptedSlotsTest, ANewSupervisorGoesOnWithTheSlotsAsTheyWere) {
+  InNamespace([&] {
+    std::optional<Child> first(HoldBoth);
+    const Child second(HoldBoth);
+    std::vector<AdoptedSlot> slots;
+    {
+      const auto former = Adopt(Search({first->pid(), second.pid()}));
+      slots = former->slots();
+    }
+    std::swap(slots[0], slots[1]);  // an order that a new search would not give
+    group_.calls.clear();
+    first.reset();
+    const Child again(HoldBoth);
+    const SocketSearch search = Search({second.pid(), again.pid()});
+    auto adopted = AdoptedSlots::Resume(&group_, search, *FindWorkers(search), slots);
+    ASSERT_THAT(adopted.status(), IsOk());
+    Lines(**adopted);
+    EXPECT_EQ((*adopted)->slots()[0].worker.pid, second.pid());
+    EXPECT_EQ((*adopted)->slots()[1].worker.pid, again.pid());
+    EXPECT_THAT(group_.calls, ElementsAre("insert udp 1", "insert tcp 1"));
+  });
+}
+
+TEST_F(AdoptedSlotsTest, NewSlotsTakeWorkersThatWait) {
+  InNamespace([&] {
+    const Child first(HoldBoth);
+    const auto adopted = Adopt(Search({first.pid()}));
+    std::optional<Child> more(HoldBoth);
+    Lines(*adopted);
+    ASSERT_THAT(adopted->Resize(2), IsOk());
+    Lines(*adopted);
+    EXPECT_EQ(adopted->slots()[1].worker.pid, more->pid());
+    EXPECT_THAT(adopted->Resize(1), FailsWith(absl::StatusCode::kFailedPrecondition, "slot 1 has the sockets of process"));
+    more.reset();
+    Lines(*adopted);
+    EXPECT_THAT(adopted->Resize(1), IsOk());
   });
 }
 

@@ -83,6 +83,15 @@ std::set<uint32_t> Inodes(const std::vector<Candidate>& candidates) {
   return inodes;
 }
 
+// Of those at the wanted address.
+std::set<uint32_t> MatchingInodes(const std::vector<Candidate>& candidates) {
+  std::set<uint32_t> inodes;
+  for (const Candidate& candidate : candidates) {
+    if (candidate.matches) inodes.insert(candidate.socket.inode);
+  }
+  return inodes;
+}
+
 absl::StatusOr<Scan> Look(const SocketSearch& search) {
   Scan scan;
   auto candidates = ListCandidates(search);
@@ -392,11 +401,37 @@ absl::StatusOr<std::vector<Process>> HoldersOf(const SocketSearch& search) {
   if (!candidates.ok()) return candidates.status();
   const auto processes = ListProcesses();
   if (!processes.ok()) return processes.status();
-  std::set<uint32_t> inodes;
-  for (const Candidate& candidate : *candidates) {
-    if (candidate.matches) inodes.insert(candidate.socket.inode);
+  return HoldersAmong(*processes, MatchingInodes(*candidates));
+}
+
+absl::StatusOr<net::UniqueFd> AnySocket(const SocketSearch& search, Transport transport, const std::vector<Process>& holders) {
+  SocketSearch of_transport = search;
+  of_transport.transports = {transport};
+  const auto candidates = ListCandidates(of_transport);
+  if (!candidates.ok()) return candidates.status();
+  const std::set<uint32_t> inodes = MatchingInodes(*candidates);
+  for (const Process& process : holders) {
+    const auto held = SocketsOf(process, inodes);
+    if (!held.ok()) continue;
+    for (const auto& [inode, descriptor] : held->descriptors) {
+      if (auto socket = DescriptorOf(process.pid, descriptor); socket.ok()) return socket;
+    }
   }
-  return HoldersAmong(*processes, inodes);
+  return absl::NotFoundError(absl::StrCat("no ", Name(transport), " socket of ", Endpoint(search.address, search.port)));
+}
+
+void GiveBack(const KernelGroup& group, const SocketSearch& search) {
+  const auto holders = HoldersOf(search);
+  if (!holders.ok()) return;
+  for (const Transport transport : {Transport::kUdp, Transport::kTcp}) {
+    const auto socket = AnySocket(search, transport, *holders);
+    if (!socket.ok()) continue;
+    const auto program = group.ProgramOf(socket->get());
+    const int none = 0;
+    if (program.ok() && *program == group.OwnProgram(transport)) {
+      setsockopt(socket->get(), SOL_SOCKET, SO_DETACH_REUSEPORT_BPF, &none, sizeof(none));
+    }
+  }
 }
 
 }  // namespace hedgerow::steer

@@ -75,4 +75,10 @@ absl::StatusOr<std::set<uint64_t>> CookiesOf(const SocketSearch& search);
 // Every process that holds one of these sockets, named or not, oldest first; without the calling one.
 absl::StatusOr<std::vector<Process>> HoldersOf(const SocketSearch& search);
 
+// Any of them that one of `holders` has: what it says of the kernel's group holds for all of its transport. NotFound: there is none.
+absl::StatusOr<net::UniqueFd> AnySocket(const SocketSearch& search, Transport transport, const std::vector<Process>& holders);
+
+// Takes the group's programs from the sockets of the address and port, where they have them.
+void GiveBack(const KernelGroup& group, const SocketSearch& search);
+
 }  // namespace hedgerow::steer
