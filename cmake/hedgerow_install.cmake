@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What `cmake --install` puts where (GNUInstallDirs), in four components: hedgerow (the proxy), hedgerow-node (a node of the store),
+# What `cmake --install` puts where (GNUInstallDirs), in four components: hedgerow (the proxy, and hedgerow-steer), hedgerow-node (a node of the store),
 # hkv (the store's clients) and hedgerow-doc. debian/rules makes one package of each and adds the units its own way; without
 # packages, `cmake --install build/release` puts everything below the prefix.
 include(GNUInstallDirs)
@@ -22,6 +22,7 @@ function(hedgerow_manual program section)
 endfunction()
 hedgerow_manual(hedgerow 8 help)
 hedgerow_manual(hedgerow-node 8 help)
+hedgerow_manual(hedgerow-steer 8 help)
 hedgerow_manual(hedgerowd 8)
 hedgerow_manual(hkv 1)
 
@@ -34,6 +35,7 @@ function(hedgerow_install component program section)
           RENAME ${program} COMPONENT ${component})
 endfunction()
 hedgerow_install(hedgerow hedgerow 8)
+hedgerow_install(hedgerow hedgerow-steer 8)
 hedgerow_install(hedgerow hedgerowd 8)
 hedgerow_install(hedgerow-node hedgerow-node 8)
 hedgerow_install(hkv hkv 1)

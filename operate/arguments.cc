@@ -2,6 +2,7 @@
 #include "operate/arguments.h"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -27,6 +28,13 @@ absl::Status Unknown(absl::string_view argument, std::vector<std::string> known,
       "unknown option ", argument, guess.empty() ? "" : absl::StrCat(", did you mean --", guess, "?")));
 }
 
+// -n as --NAME, and -nVALUE as --NAME=VALUE.
+std::string WithoutLetter(const std::string& argument, const std::map<char, std::string>& letters) {
+  const auto letter = argument.size() > 1 && argument[0] == '-' ? letters.find(argument[1]) : letters.end();
+  if (letter == letters.end()) return argument;
+  return absl::StrCat("--", letter->second, argument.size() > 2 ? "=" + argument.substr(2) : "");
+}
+
 }  // namespace
 
 std::string Arguments::Get(const std::string& option, absl::string_view otherwise) const {
@@ -36,10 +44,16 @@ std::string Arguments::Get(const std::string& option, absl::string_view otherwis
 
 absl::StatusOr<Arguments> ParseArguments(const std::vector<std::string>& argv,
                                          const std::vector<std::string>& value_options,
-                                         const std::vector<std::string>& flags) {
+                                         const std::vector<std::string>& flags, const std::map<char, std::string>& letters,
+                                         bool takes_command) {
   Arguments arguments;
   for (size_t i = 0; i < argv.size(); ++i) {
-    const std::string& argument = argv[i];
+    const std::string argument = WithoutLetter(argv[i], letters);
+    if (argument == "--" && takes_command) {
+      arguments.has_command = true;
+      arguments.command.assign(argv.begin() + static_cast<std::ptrdiff_t>(i) + 1, argv.end());
+      break;
+    }
     if (argument == "-h") {
       arguments.options["help"] = "";
       continue;

@@ -36,6 +36,19 @@ TEST(ParseArguments, TakesAnythingAsAValue) {
   EXPECT_EQ(Parse({"--config=a=b"})->Get("config"), "a=b");
 }
 
+TEST(ParseArguments, ALetterIsAnOptionAndWhatStandsBehindTwoDashesIsUntouched) {
+  const std::vector<std::string> argv = {"run", "-n", "4", "--", "nc", "-n", "--json", "--", "-u=1"};
+  const auto parsed = ParseArguments(argv, {"workers"}, {}, {{'n', "workers"}}, true);
+  ASSERT_TRUE(parsed.ok()) << parsed.status();
+  EXPECT_THAT(parsed->words, ElementsAre("run"));
+  EXPECT_EQ(parsed->Get("workers"), "4");
+  EXPECT_THAT(parsed->command, ElementsAre("nc", "-n", "--json", "--", "-u=1"));
+  EXPECT_FALSE(parsed->json());
+  EXPECT_EQ(ParseArguments({"-n12"}, {"workers"}, {}, {{'n', "workers"}}, true)->Get("workers"), "12");
+  EXPECT_FALSE(ParseArguments({"-m", "4"}, {"workers"}, {}, {{'n', "workers"}}, true).ok());
+  EXPECT_FALSE(Parse({"run", "--", "x"}).ok()) << "where no command may follow";
+}
+
 TEST(ParseArguments, KnowsTheFlagsOfEveryProgram) {
   const auto parsed = Parse({"-h", "--version", "--json", "--json"});
   ASSERT_TRUE(parsed.ok()) << parsed.status();

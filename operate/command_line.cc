@@ -2,6 +2,7 @@
 #include "operate/command_line.h"
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -35,6 +36,21 @@ std::vector<std::string> AllOf(const Program& program, bool flags) {
   add(program.options);
   for (const Command& command : program.commands) add(command.options);
   return all;
+}
+
+std::map<char, std::string> LettersOf(const Program& program) {
+  std::map<char, std::string> letters;
+  for (const Command& command : program.commands) {
+    for (const Option& option : command.options) {
+      if (option.letter != 0) letters[option.letter] = option.name;
+    }
+  }
+  return letters;
+}
+
+bool TakesACommand(const Program& program) {
+  return std::any_of(program.commands.begin(), program.commands.end(),
+                     [](const Command& command) { return !command.behind.empty(); });
 }
 
 // An option that the command does not know would otherwise be silently without effect.
@@ -88,6 +104,7 @@ int RunNamed(Call& call) {
   if (const std::string* foreign = ForeignOption(*command, call.arguments); foreign != nullptr) {
     return call.UsageError(absl::StrCat(command->name, " takes no --", *foreign));
   }
+  if (call.arguments.has_command && command->behind.empty()) return call.UsageError(absl::StrCat(command->name, " takes nothing behind --"));
   return command->run(call);
 }
 
@@ -132,7 +149,7 @@ Command HelpCommand() {
 int Run(const Program& program, const std::vector<std::string>& argv, std::ostream& out, std::ostream& err) {
   Call call{program, {}, out, err};
   absl::StatusOr<Arguments> parsed =
-      ParseArguments(argv, AllOf(program, false), AllOf(program, true));
+      ParseArguments(argv, AllOf(program, false), AllOf(program, true), LettersOf(program), TakesACommand(program));
   if (!parsed.ok()) {
     if (Contains(argv, "--json")) call.arguments.options["json"] = "";
     return call.UsageError(std::string(parsed.status().message()));

@@ -19,7 +19,8 @@ constexpr size_t kColumns = 100;
 constexpr size_t kWidestName = 30;  // what is longer has its text on the next line
 
 std::string Written(const Option& option) {
-  return absl::StrCat("--", option.name, option.value.empty() ? "" : " ", option.value);
+  return absl::StrCat(option.letter == 0 ? "" : absl::StrCat("-", std::string(1, option.letter), ", "), "--", option.name,
+                      option.value.empty() ? "" : " ", option.value);
 }
 
 // Words put into lines of at most kColumns, each with `indent` spaces before it but the first.
@@ -101,7 +102,7 @@ std::string RoffList(const std::vector<Described>& rows) {
 std::string RoffCommands(const Program& program) {
   std::string out;
   for (const Command& command : program.commands) {
-    absl::StrAppend(&out, ".SS ", Roff(absl::StrCat(command.name, command.words.empty() ? "" : " ", command.words)), "\n",
+    absl::StrAppend(&out, ".SS ", Roff(absl::StrCat(command.name, command.words.empty() ? "" : " ", command.words, command.behind.empty() ? "" : " -- ", command.behind)), "\n",
                     Roff(command.summary), "\n", RoffList(Rows(command.options)));
     for (const std::string& example : command.examples) {
       absl::StrAppend(&out, ".PP\n.RS\n.nf\n", Roff(example), "\n.fi\n.RE\n");
@@ -140,9 +141,9 @@ std::vector<Option> WithCommonFlags(std::vector<Option> options) {
 std::string UsageLine(const Program& program, const Command& command) {
   std::string line = absl::StrCat("usage: ", program.name, " ", command.name, command.words.empty() ? "" : " ", command.words);
   for (const Option& option : command.options) {
-    if (option.required) absl::StrAppend(&line, " ", Written(option));
+    if (option.required) absl::StrAppend(&line, " --", option.name, " ", option.value);
   }
-  return absl::StrCat(line, " [OPTIONS]");
+  return absl::StrCat(line, " [OPTIONS]", command.behind.empty() ? "" : " -- ", command.behind);
 }
 
 std::string HelpOf(const Program& program, const Command& command) {

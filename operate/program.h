@@ -18,6 +18,7 @@ struct Option {
   std::string value;  // the placeholder of its value, "FILE"; empty: a flag, which takes none
   std::string help;   // a phrase with its default: "the daemon's socket (default /run/hedgerow/admin.sock)"
   bool required = false;
+  char letter = 0;    // 'n': -n is the same
 };
 
 struct Command {
@@ -27,6 +28,7 @@ struct Command {
   std::vector<Option> options{};                // besides --json and --help
   int (*run)(const Call&) = nullptr;            // prints, and returns the exit code
   std::vector<std::string> examples{};          // whole command lines
+  std::string behind{};                         // "CMD...": what may stand behind --, which goes to `run` as it is
 };
 
 // Something that has a name, and a phrase about it: an exit code, a file, a variable of the environment.

@@ -10,7 +10,7 @@
 #include "operate/grpc_status.h"
 #include "proxy/admin/trace_call.h"
 #include "proxy/api/admin.grpc.pb.h"
-#include "proxy/instance/log.h"
+#include "operate/log.h"
 
 namespace hedgerow {
 namespace {

@@ -12,7 +12,7 @@
 #include "operate/admin_socket.h"
 #include "proxy/admin/controller.h"
 #include "proxy/api/config.pb.h"
-#include "proxy/loop/event_loop.h"
+#include "operate/event_loop.h"
 
 namespace hedgerow {
 

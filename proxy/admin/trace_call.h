@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "proxy/admin/controller.h"
 #include "proxy/api/admin.pb.h"
-#include "proxy/loop/event_loop.h"
+#include "operate/event_loop.h"
 #include "proxy/trace/tracer.h"
 
 namespace hedgerow {

@@ -12,7 +12,7 @@
 #include "operate/admin_socket.h"
 #include "proxy/api/report.pb.h"
 #include "proxy/cli/command.h"
-#include "proxy/start/instance_lock.h"
+#include "operate/instance_lock.h"
 #include "net/bpffs.h"
 #include "net/capabilities.h"
 #include "net/clean.h"

@@ -17,8 +17,9 @@
 namespace hedgerow::cli {
 namespace {
 
-// With a command, main.cc has become hedgerow-node.
+// With a command, main.cc has become hedgerow-node, or hedgerow-steer.
 int RunCluster(const Call& call) { return call.UsageError("cluster wants a command of hedgerow-node"); }
+int RunSteer(const Call& call) { return call.UsageError("steer wants a command of hedgerow-steer"); }
 
 operate::Option ConfigOption() {
   return {"config", "FILE", "the configuration (docs: config.md)", true};
@@ -88,6 +89,12 @@ const operate::Program& TheProgram() {
                {},
                RunCluster,
                {"hedgerow cluster status", "hedgerow cluster help"}},
+              {"steer",
+               "COMMAND [OPTIONS]",
+               "run a hedgerow-steer command: give each source its own worker of a daemon of several processes",
+               {},
+               RunSteer,
+               {"hedgerow steer run --listen 192.0.2.1:2055 -n 4 -- collector", "hedgerow steer show", "hedgerow steer help"}},
               {"down", "", "remove everything and end the daemon", DaemonOptions(), RunDown, {"hedgerow down"}},
               {"clean",
                "",
@@ -148,7 +155,7 @@ const operate::Program& TheProgram() {
       .files = {{"/etc/hedgerow/hedgerow.yaml", "the configuration that the unit hedgerowd.service serves"},
                 {kDefaultSocket, "the daemon's socket"},
                 {"/sys/fs/bpf/hedgerow", "the kernel part's maps, programs and links"}},
-      .see_also = {"hedgerowd(8)", "hedgerow-node(8)", "hkv(1)"}};
+      .see_also = {"hedgerowd(8)", "hedgerow-node(8)", "hedgerow-steer(8)", "hkv(1)"}};
   return *program;
 }
 

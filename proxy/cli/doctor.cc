@@ -21,7 +21,7 @@
 #include "proxy/cli/command.h"
 #include "proxy/cli/exposure.h"
 #include "proxy/start/delay_measurement.h"
-#include "proxy/start/instance_lock.h"
+#include "operate/instance_lock.h"
 #include "proxy/start/topology.h"
 #include "net/bpffs.h"
 #include "net/capabilities.h"

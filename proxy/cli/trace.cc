@@ -27,7 +27,7 @@
 #include "proxy/cli/capture_file.h"
 #include "proxy/cli/command.h"
 #include "proxy/cli/trace_text.h"
-#include "proxy/loop/event_loop.h"
+#include "operate/event_loop.h"
 #include "proxy/trace/timeline.h"
 
 namespace hedgerow::cli {

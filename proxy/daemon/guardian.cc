@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "net/netlink/link.h"
-#include "proxy/instance/log.h"
+#include "operate/log.h"
 #include "net/tc/clock_qdisc.h"
 
 namespace hedgerow {

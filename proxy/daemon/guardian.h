@@ -18,7 +18,7 @@
 #include "proxy/daemon/network_follower.h"
 #include "proxy/daemon/self_test.h"
 #include "proxy/daemon/tuner.h"
-#include "proxy/loop/event_loop.h"
+#include "operate/event_loop.h"
 
 namespace hedgerow {
 

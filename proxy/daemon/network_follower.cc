@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
-#include "proxy/instance/log.h"
+#include "operate/log.h"
 
 namespace hedgerow {
 namespace {

@@ -22,7 +22,7 @@
 #include "proxy/api/config.pb.h"
 #include "proxy/daemon/look_budget.h"
 #include "proxy/instance/proxy_instance.h"
-#include "proxy/loop/event_loop.h"
+#include "operate/event_loop.h"
 #include "net/netlink/watch.h"
 
 namespace hedgerow {

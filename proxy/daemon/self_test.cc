@@ -15,7 +15,7 @@
 #include "net/netlink/link.h"
 #include "net/socket_address.h"
 #include "net/tc/hook_programs.h"
-#include "proxy/instance/log.h"
+#include "operate/log.h"
 
 namespace hedgerow {
 namespace {

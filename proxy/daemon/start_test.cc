@@ -16,7 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proxy/admin/fake_data_plane.h"
-#include "proxy/start/instance_lock.h"
+#include "operate/instance_lock.h"
 #include "proxy/start/readiness.h"
 #include "proxy/start/spec.h"
 #include "proxy/instance/undo_stack.h"

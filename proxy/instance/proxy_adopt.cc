@@ -20,10 +20,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "proxy/instance/log.h"
+#include "operate/log.h"
 #include "proxy/instance/proxy_instance.h"
 #include "proxy/instance/proxy_instance_parts.h"
-#include "proxy/loop/event_loop.h"
+#include "operate/event_loop.h"
 #include "net/bpffs.h"
 
 namespace hedgerow {

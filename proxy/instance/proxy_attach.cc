@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "net/netlink/link.h"
 #include "net/tc/clsact.h"
-#include "proxy/instance/log.h"
+#include "operate/log.h"
 #include "proxy/instance/proxy_instance.h"
 #include "proxy/instance/proxy_instance_parts.h"
 

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "net/netlink/uplink_route.h"
-#include "proxy/instance/log.h"
+#include "operate/log.h"
 #include "proxy/instance/proxy_instance.h"
 #include "proxy/instance/proxy_instance_parts.h"
 

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "proxy/start/delay_measurement.h"
-#include "proxy/instance/log.h"
+#include "operate/log.h"
 #include "proxy/instance/proxy_instance.h"
 #include "proxy/instance/proxy_instance_parts.h"
 

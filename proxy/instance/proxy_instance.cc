@@ -14,9 +14,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "operate/version.h"
-#include "proxy/instance/log.h"
+#include "operate/log.h"
 #include "proxy/instance/proxy_instance_parts.h"
-#include "proxy/loop/event_loop.h"
+#include "operate/event_loop.h"
 #include "net/bpffs.h"
 
 namespace hedgerow {

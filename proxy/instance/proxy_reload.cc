@@ -11,10 +11,10 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "proxy/instance/log.h"
+#include "operate/log.h"
 #include "proxy/instance/proxy_instance.h"
 #include "proxy/instance/proxy_instance_parts.h"
-#include "proxy/loop/event_loop.h"
+#include "operate/event_loop.h"
 
 namespace hedgerow {
 namespace {

@@ -14,7 +14,7 @@
 #include "proxy.skel.h"
 #include "proxy/kernel_part/kernel_trace.h"
 #include "proxy/data_plane/trace_ids.h"
-#include "proxy/loop/event_loop.h"
+#include "operate/event_loop.h"
 
 namespace hedgerow {
 namespace {

@@ -12,7 +12,7 @@
 #include "absl/status/statusor.h"
 #include "operate/metrics_page.h"
 #include "proxy/admin/controller.h"
-#include "proxy/loop/event_loop.h"
+#include "operate/event_loop.h"
 
 namespace hedgerow {
 

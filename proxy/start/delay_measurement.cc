@@ -21,7 +21,7 @@
 #include "config/scalar.h"
 #include "net/network_namespace.h"
 #include "net/unique_fd.h"
-#include "proxy/loop/event_loop.h"
+#include "operate/event_loop.h"
 
 namespace hedgerow {
 namespace {

@@ -2,40 +2,18 @@
 #include "proxy/start/readiness.h"
 
 #include <errno.h>
-#include <stddef.h>
-#include <stdlib.h>
-#include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
-
-#include <cstring>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "operate/service_manager.h"
 
 namespace hedgerow {
 namespace {
 
 constexpr absl::string_view kReady = "ready\n";
 constexpr absl::string_view kFailed = "failed ";
-
-// sd_notify(3): one datagram to the socket that NOTIFY_SOCKET names; "@" stands for the abstract namespace.
-void NotifySystemd(absl::string_view state) {
-  const char* path = getenv("NOTIFY_SOCKET");
-  if (path == nullptr || path[0] == '\0') return;
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  const size_t bytes = strlen(path);
-  if (bytes >= sizeof(address.sun_path)) return;
-  memcpy(address.sun_path, path, bytes);
-  if (address.sun_path[0] == '@') address.sun_path[0] = '\0';
-  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return;
-  sendto(fd, state.data(), state.size(), MSG_NOSIGNAL, reinterpret_cast<const sockaddr*>(&address),
-         static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + bytes));
-  close(fd);
-}
 
 }  // namespace
 
@@ -58,15 +36,15 @@ void Readiness::Send(const std::string& message) {
 
 void Readiness::Ready() {
   Send(std::string(kReady));
-  NotifySystemd("READY=1");
+  operate::NotifyServiceManager("READY=1");
 }
 
 void Readiness::Failed(int exit_code, absl::string_view text) {
   Send(absl::StrCat(kFailed, exit_code, "\n", text));
-  NotifySystemd(absl::StrCat("STATUS=", text.substr(0, text.find('\n'))));
+  operate::NotifyServiceManager(absl::StrCat("STATUS=", text.substr(0, text.find('\n'))));
 }
 
-void Readiness::Stopping() { NotifySystemd("STOPPING=1"); }
+void Readiness::Stopping() { operate::NotifyServiceManager("STOPPING=1"); }
 
 StartReport ReadStartReport(int fd) {
   std::string all;

@@ -22,7 +22,7 @@ from harness.product import BIN, wait_until
 ROOT = Path(__file__).resolve().parents[2]
 ARCHITECTURE = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True).stdout.strip()
 CONTENTS = {
-    "hedgerow": {"usr/bin/hedgerow", "usr/bin/hedgerowd", "systemd/system/hedgerowd.service", "systemd/system/hedgerowd@.service", "sysusers.d/hedgerow.conf",
+    "hedgerow": {"usr/bin/hedgerow", "usr/bin/hedgerowd", "usr/bin/hedgerow-steer", "man8/hedgerow-steer.8.gz", "completions/hedgerow-steer", "systemd/system/hedgerowd.service", "systemd/system/hedgerowd@.service", "sysusers.d/hedgerow.conf",
                  "tmpfiles.d/hedgerow.conf", "man8/hedgerow.8.gz", "man8/hedgerowd.8.gz", "completions/hedgerow"},
     "hedgerow-node": {"usr/bin/hedgerow-node", "systemd/system/hedgerow-node.service", "sysusers.d/hedgerow-node.conf",
                       "tmpfiles.d/hedgerow-node.conf", "man8/hedgerow-node.8.gz", "completions/hedgerow-node"},
@@ -75,6 +75,7 @@ def test_the_programs_name_no_folder_of_the_machine_that_built_them(packages, tm
 
 
 @pytest.mark.parametrize("program,words,page", [("hedgerow", ["help"], 8), ("hedgerow-node", ["help"], 8), ("hedgerowd", [], 8),
+                                                ("hedgerow-steer", ["help"], 8),
                                                 ("hkv", [], 1)])
 def test_a_manual_page_is_what_man_understands_and_a_completion_what_bash_does(program, words, page):
     text = subprocess.run([BIN / program, *words, "--man"], capture_output=True, text=True, check=True, timeout=10).stdout

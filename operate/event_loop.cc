@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// epoll, timerfd and eventfd behind the event loop; see the header.
+
+#include "operate/event_loop.h"
+
+#include <errno.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/timerfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "absl/status/status.h"
+
+namespace hedgerow {
+
+int64_t MonotonicNs() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
+}
+
+absl::StatusOr<std::unique_ptr<EventLoop>> EventLoop::Create() {
+  std::unique_ptr<EventLoop> loop(new EventLoop());
+  loop->epoll_.Reset(epoll_create1(EPOLL_CLOEXEC));
+  loop->wake_.Reset(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!loop->epoll_.valid() || !loop->wake_.valid()) return absl::ErrnoToStatus(errno, "making the event loop");
+  EventLoop* self = loop.get();
+  const absl::Status watched = loop->Watch(loop->wake_.get(), [self] {
+    uint64_t count = 0;
+    while (read(self->wake_.get(), &count, sizeof(count)) > 0) {
+    }
+  });
+  if (!watched.ok()) return watched;
+  return loop;
+}
+
+EventLoop::~EventLoop() = default;
+
+absl::Status EventLoop::Watch(int fd, std::function<void()> on_readable) {
+  epoll_event event{};
+  event.events = EPOLLIN;
+  event.data.fd = fd;
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
+    return absl::ErrnoToStatus(errno, "watching a descriptor");
+  }
+  watched_[fd] = std::make_shared<std::function<void()>>(std::move(on_readable));
+  return absl::OkStatus();
+}
+
+void EventLoop::Unwatch(int fd) {
+  if (watched_.erase(fd) > 0) epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, fd, nullptr);
+}
+
+absl::StatusOr<int> EventLoop::StartTimer(absl::Duration period, std::function<void()> action) {
+  net::UniqueFd timer(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  itimerspec spec{};
+  spec.it_interval = absl::ToTimespec(period);
+  spec.it_value = spec.it_interval;
+  if (!timer.valid() || timerfd_settime(timer.get(), 0, &spec, nullptr) != 0) {
+    return absl::ErrnoToStatus(errno, "making a timer");
+  }
+  const int fd = timer.get();
+  const absl::Status watched = Watch(fd, [fd, action = std::move(action)] {
+    uint64_t turns = 0;
+    if (read(fd, &turns, sizeof(turns)) > 0) action();
+  });
+  if (!watched.ok()) return watched;
+  timers_.emplace(fd, std::move(timer));
+  return fd;
+}
+
+void EventLoop::StopTimer(int timer) {
+  Unwatch(timer);
+  timers_.erase(timer);
+}
+
+bool EventLoop::Post(std::function<void()> closure) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (ended_ || posted_.size() >= kMaxPosted) return false;
+    posted_.push_back(std::move(closure));
+  }
+  Wake();
+  return true;
+}
+
+void EventLoop::Wake() {
+  const uint64_t one = 1;
+  // EAGAIN means the counter is full, which wakes as well.
+  [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof(one));
+}
+
+void EventLoop::RunPosted() {
+  std::deque<std::function<void()>> taken;
+  {
+    absl::MutexLock lock(&mutex_);
+    taken.swap(posted_);
+  }
+  for (const std::function<void()>& closure : taken) closure();
+}
+
+void EventLoop::Run() {
+  epoll_event events[16];
+  while (true) {
+    RunPosted();
+    {
+      absl::MutexLock lock(&mutex_);
+      if (stopping_ && posted_.empty()) {
+        ended_ = true;
+        return;
+      }
+      if (!posted_.empty()) continue;
+    }
+    const int ready = epoll_wait(epoll_.get(), events, 16, -1);
+    for (int i = 0; i < ready; ++i) {
+      const auto found = watched_.find(events[i].data.fd);
+      if (found == watched_.end()) continue;  // unwatched by a callback before it in this turn
+      // The callback may unwatch itself: keep it alive while it runs.
+      const std::shared_ptr<std::function<void()>> callback = found->second;
+      (*callback)();
+    }
+  }
+}
+
+void EventLoop::Stop() {
+  {
+    absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  Wake();
+}
+
+}  // namespace hedgerow

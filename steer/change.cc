@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "steer/change.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "bpf/steer/bucket.h"
+#include "steer/connections.h"
+
+namespace hedgerow::steer {
+namespace {
+
+std::array<uint64_t, 3> KeyOf(const hr_steer_source& source) { return {source.kind, source.words[0], source.words[1]}; }
+
+bool Same(const TableEntries& one, const TableEntries& other) {
+  return std::equal(one.begin(), one.end(), other.begin(), [](const auto& a, const auto& b) { return a.word == b.word; });
+}
+
+}  // namespace
+
+int SlotOf(const hr_steer_entry& entry) {
+  if (!entry.is_vacant) return entry.slot;
+  return entry.empty == HR_STEER_OTHER ? entry.other_slot : -1;
+}
+
+absl::StatusOr<TableEntries> GroupTable::Initial(const Weights& weights, const Policy& policy) {
+  const auto home = NewHome(weights);
+  if (!home.ok()) return home.status();
+  return Entries(*home, weights, std::vector<bool>(weights.size()), policy.empty, policy.stand_in);
+}
+
+absl::StatusOr<GroupTable> GroupTable::Open(KernelGroup* kernel, const Listen& listen, bool tcp, const Policy& policy, Weights weights,
+                                            std::vector<bool> empty) {
+  GroupTable table(kernel, listen, tcp, policy);
+  const auto entries = kernel->ReadTable();
+  if (!entries.ok()) return entries.status();
+  auto devices = kernel->Devices();
+  if (!devices.ok()) return devices.status();
+  table.devices_ = *std::move(devices);
+  table.entries_ = *entries;
+  for (size_t bucket = 0; bucket < entries->size(); ++bucket) table.home_[bucket] = (*entries)[bucket].slot;
+  table.weights_ = std::move(weights);
+  table.empty_ = std::move(empty);
+  table.empty_.resize(std::max(table.empty_.size(), table.weights_.size()));
+  // The former supervisor may have ended between two steps of a change.
+  if (const absl::Status stopped = kernel->SetRecording(false); !stopped.ok()) return stopped;
+  if (const absl::Status counted = table.CountPins(); !counted.ok()) return counted;
+  const auto written = table.Write(table.Wanted(table.home_, table.weights_, table.empty_));
+  if (!written.ok()) return written.status();
+  return table;
+}
+
+TableEntries GroupTable::Wanted(const Home& home, const Weights& weights, const std::vector<bool>& empty) const {
+  return Entries(home, weights, empty, policy_.empty, policy_.stand_in);
+}
+
+absl::StatusOr<GroupTable::Moved> GroupTable::SetWeights(const Weights& weights) {
+  const auto shares = Shares(weights);
+  if (!shares.ok()) return shares.status();
+  const auto home = MoveHome(home_, weights);
+  if (!home.ok()) return home.status();
+  Moved moved;
+  std::array<int, HR_STEER_SLOTS> had{};
+  for (size_t bucket = 0; bucket < home->size(); ++bucket) {
+    ++had[home_[bucket]];
+    moved.buckets += (*home)[bucket] != home_[bucket];
+  }
+  for (size_t slot = 0; slot < had.size(); ++slot) {
+    const int due = slot < shares->size() ? (*shares)[slot] : 0;
+    moved.fewest += static_cast<uint32_t>(std::max(0, had[slot] - due));
+  }
+  std::vector<bool> empty = empty_;
+  empty.resize(weights.size());
+  const auto pinned = Write(Wanted(*home, weights, empty));
+  if (!pinned.ok()) return pinned.status();
+  home_ = *home;
+  weights_ = weights;
+  empty_ = std::move(empty);
+  moved.pinned = *pinned;
+  return moved;
+}
+
+absl::Status GroupTable::SetEmpty(const std::vector<bool>& empty) {
+  std::vector<bool> now = empty;
+  now.resize(weights_.size());
+  if (now == empty_) return absl::OkStatus();
+  const auto pins = kernel_->Pins();
+  if (!pins.ok()) return pins.status();
+  for (const auto& [source, slot] : *pins) {
+    const bool ends = slot < now.size() && now[slot] && (slot >= empty_.size() || !empty_[slot]);
+    if (!ends) continue;
+    if (const absl::Status unpinned = kernel_->Unpin(source); !unpinned.ok()) return unpinned;
+  }
+  const std::vector<bool> before = empty_;
+  empty_ = now;
+  const auto written = Write(Wanted(home_, weights_, now));
+  if (!written.ok()) empty_ = before;
+  return written.status();
+}
+
+absl::StatusOr<uint32_t> GroupTable::Write(const TableEntries& wanted) {
+  if (Same(wanted, entries_)) return 0;
+  const bool moves = !std::equal(wanted.begin(), wanted.end(), entries_.begin(),
+                                 [](const auto& a, const auto& b) { return SlotOf(a) == SlotOf(b); });
+  const bool records = tcp_ && moves;
+  uint32_t pinned = 0;
+  const auto change = [&]() -> absl::Status {
+    if (records) {
+      if (const absl::Status on = kernel_->SetRecording(true); !on.ok()) return on;
+      const auto count = PinMoving(wanted);
+      if (!count.ok()) return count.status();
+      pinned = *count;
+    }
+    if (const absl::Status written = kernel_->WriteTable(wanted); !written.ok()) return written;
+    entries_ = wanted;
+    return absl::OkStatus();
+  }();
+  if (records) {
+    const absl::Status off = kernel_->SetRecording(false);
+    if (change.ok() && !off.ok()) return off;
+  }
+  if (!change.ok()) return change;
+  if (const absl::Status counted = CountPins(); !counted.ok()) return counted;
+  return pinned;
+}
+
+absl::StatusOr<uint32_t> GroupTable::PinMoving(const TableEntries& wanted) {
+  const auto peers = OpenConnections(listen_);
+  if (!peers.ok()) return peers.status();
+  const auto known = kernel_->Pins();
+  if (!known.ok()) return known.status();
+  std::set<std::array<uint64_t, 3>> pinned;
+  for (const auto& [source, slot] : *known) pinned.insert(KeyOf(source));
+  uint32_t count = 0;
+  for (const net::IpAddress& peer : *peers) {
+    const Choice choice = ChoiceOf(peer);
+    const int had = SlotOf(choice.entry);
+    const int gets = SlotOf(wanted[choice.bucket]);
+    // The connections of a slot that has become empty are gone, or are what it is to be relieved of.
+    const bool ended = had < 0 || (static_cast<size_t>(had) < empty_.size() && empty_[static_cast<size_t>(had)]);
+    if (had == gets || ended || !pinned.insert(KeyOf(choice.source)).second) continue;
+    if (const absl::Status made = kernel_->Pin(choice.source, static_cast<uint8_t>(had)); !made.ok()) return made;
+    ++count;
+  }
+  return count;
+}
+
+Choice GroupTable::ChoiceOf(const net::IpAddress& peer) const {
+  uint8_t address[16] = {};
+  const auto wire = peer.wire();
+  memcpy(address, wire.data(), wire.size());
+  return Explain(kernel_->config(), devices_, {}, entries_, peer.is_v4() ? 4 : 6, address, {});
+}
+
+uint32_t GroupTable::BucketsOf(int slot) const {
+  return static_cast<uint32_t>(std::count(home_.begin(), home_.end(), static_cast<uint8_t>(slot)));
+}
+
+absl::Status GroupTable::CountPins() {
+  const auto pins = kernel_->Pins();
+  if (!pins.ok()) return pins.status();
+  pins_ = static_cast<uint32_t>(pins->size());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<hr_steer_source>> GroupTable::OpenSources() const {
+  const auto peers = OpenConnections(listen_);
+  if (!peers.ok()) return peers.status();
+  std::vector<hr_steer_source> sources;
+  for (const net::IpAddress& peer : *peers) sources.push_back(ChoiceOf(peer).source);
+  return sources;
+}
+
+absl::Status GroupTable::Poll() {
+  const auto pins = kernel_->Pins();
+  if (!pins.ok()) return pins.status();
+  pins_ = static_cast<uint32_t>(pins->size());
+  if (pins->empty()) return absl::OkStatus();
+  const auto sources = OpenSources();
+  if (!sources.ok()) return sources.status();
+  std::set<std::array<uint64_t, 3>> open;
+  for (const hr_steer_source& source : *sources) open.insert(KeyOf(source));
+  std::set<std::array<uint64_t, 3>> closed;
+  for (const auto& [source, slot] : *pins) {
+    const bool has_connection = open.contains(KeyOf(source));
+    const bool needless = SlotOf(entries_[hr_steer_bucket(&kernel_->config(), &source)]) == slot;
+    if (!has_connection) closed.insert(KeyOf(source));
+    if (!needless && (has_connection || !closed_before_.contains(KeyOf(source)))) continue;
+    if (const absl::Status unpinned = kernel_->Unpin(source); !unpinned.ok()) return unpinned;
+    closed.erase(KeyOf(source));
+    --pins_;
+  }
+  closed_before_ = std::move(closed);
+  return absl::OkStatus();
+}
+
+void ShowBuckets(const GroupTable& table, const GroupCounts& counts, v1::Group& group) {
+  for (size_t bucket = 0; bucket < HR_STEER_BUCKETS; ++bucket) {
+    const hr_steer_entry& entry = table.entries()[bucket];
+    v1::Bucket& out = *group.add_buckets();
+    out.set_bucket(static_cast<uint32_t>(bucket));
+    out.set_home_slot(entry.slot);
+    out.set_slot(static_cast<uint32_t>(SlotOf(entry) < 0 ? entry.slot : SlotOf(entry)));
+    out.set_selected(counts.buckets[bucket]);
+  }
+}
+
+}  // namespace hedgerow::steer

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The table of a running group, and how it changes without a source meeting two workers: sources with open connections in buckets
+// that move are pinned to their slot before the table changes, and unpinned when their last connection has closed
+// (docs/adr/0052). Owned by the supervisor; one thread.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "steer/api/steer.pb.h"
+#include "steer/kernel_group.h"
+#include "steer/settings.h"
+#include "steer/table.h"
+
+namespace hedgerow::steer {
+
+using TableEntries = std::array<hr_steer_entry, HR_STEER_BUCKETS>;
+
+// The slot that takes a bucket's packets now; -1: none does.
+int SlotOf(const hr_steer_entry& entry);
+// As many as there are slots that may be asked for (the stand-in included), with 0 where there is none.
+using Weights = std::vector<double>;
+
+class GroupTable {
+ public:
+  struct Policy {
+    hr_steer_empty empty = HR_STEER_REJECT;
+    int stand_in = -1;
+  };
+  struct Moved {
+    uint32_t buckets = 0;
+    uint32_t fewest = 0;  // that any way to the new shares moves
+    uint32_t pinned = 0;
+  };
+
+  // The table of a group that is about to be made.
+  static absl::StatusOr<TableEntries> Initial(const Weights& weights, const Policy& policy);
+
+  // Reads what the kernel has; `weights` and `empty` are those by which it was made. Ends a change that was cut short. `kernel`
+  // outlives it. `tcp`: the group has connections.
+  static absl::StatusOr<GroupTable> Open(KernelGroup* kernel, const Listen& listen, bool tcp, const Policy& policy, Weights weights,
+                                         std::vector<bool> empty);
+
+  // InvalidArgument: there is no such table (NewHome). Nothing has changed then.
+  absl::StatusOr<Moved> SetWeights(const Weights& weights);
+  // Slots without a worker, by number. Pins to a slot that becomes empty end.
+  absl::Status SetEmpty(const std::vector<bool>& empty);
+
+  // Ends the pins of sources without an open connection. Call it several times a second while pins() is not 0.
+  absl::Status Poll();
+  uint32_t pins() const { return pins_; }
+
+  const Weights& weights() const { return weights_; }
+  const TableEntries& entries() const { return entries_; }
+  // Each slot's buckets, empty or not.
+  uint32_t BucketsOf(int slot) const;
+
+ private:
+  GroupTable(KernelGroup* kernel, const Listen& listen, bool tcp, const Policy& policy)
+      : kernel_(kernel), listen_(listen), tcp_(tcp), policy_(policy) {}
+
+  TableEntries Wanted(const Home& home, const Weights& weights, const std::vector<bool>& empty) const;
+  absl::StatusOr<uint32_t> Write(const TableEntries& wanted);
+  absl::StatusOr<uint32_t> PinMoving(const TableEntries& wanted);
+  // Sources with an open connection.
+  absl::StatusOr<std::vector<hr_steer_source>> OpenSources() const;
+  Choice ChoiceOf(const net::IpAddress& peer) const;
+  absl::Status CountPins();
+
+  KernelGroup* kernel_;
+  Listen listen_;
+  bool tcp_;
+  Policy policy_;
+  std::vector<Device> devices_{};
+  Home home_{};
+  Weights weights_{};
+  std::vector<bool> empty_{};
+  TableEntries entries_{};
+  uint32_t pins_ = 0;
+  // A connection that has just been made may miss one look.
+  std::set<std::array<uint64_t, 3>> closed_before_{};
+};
+
+// Each bucket's slot and count, into a report.
+void ShowBuckets(const GroupTable& table, const GroupCounts& counts, v1::Group& group);
+
+}  // namespace hedgerow::steer

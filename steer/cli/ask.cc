@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The commands that ask the supervisor.
+#include <type_traits>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "steer/admin.h"
+#include "steer/cli/commands.h"
+#include "steer/cli/text.h"
+#include "steer/process.h"
+#include "steer/record.h"
+
+namespace hedgerow::steer::cli {
+namespace {
+
+using Stub = AdminClient::Stub;
+
+template <typename Request, typename Reply>
+absl::StatusOr<Reply> Ask(const Call& call, AdminClient::Method<Request, Reply> method, const std::type_identity_t<Request>& request = {}) {
+  const auto places = FindGroup(call.arguments);
+  if (!places.ok()) return places.status();
+  const auto client = AdminClient::Connect(*places);
+  if (!client.ok()) return client.status();
+  return client->Ask(method, request);
+}
+
+template <typename Request, typename Reply>
+int AskAndPrint(const Call& call, AdminClient::Method<Request, Reply> method, const std::type_identity_t<Request>& request,
+                std::type_identity_t<std::string (*)(const Reply&)> text) {
+  const auto reply = Ask(call, method, request);
+  return reply.ok() ? call.Print(*reply, text(*reply)) : call.Fail(reply.status());
+}
+
+// Of a command with exactly one word: a slot, or a number of workers.
+absl::StatusOr<uint32_t> OneNumber(const Call& call, const std::string& what) {
+  const std::vector<std::string>& words = call.arguments.words;
+  if (words.size() != 2) return absl::InvalidArgumentError(absl::StrCat(words[0], " wants ", what));
+  return NumberWord(words[1], what);
+}
+
+int Drain(const Call& call, bool drain) {
+  const auto slot = OneNumber(call, "a slot's number");
+  if (!slot.ok()) return call.UsageError(std::string(slot.status().message()));
+  v1::DrainRequest request;
+  request.set_slot(*slot);
+  request.set_drain(drain);
+  return AskAndPrint(call, &Stub::Drain, request, ChangeText);
+}
+
+}  // namespace
+
+int RunShow(const Call& call) {
+  if (call.arguments.words.size() > 1) return call.UsageError("show takes no words");
+  v1::ShowRequest request;
+  request.set_buckets(call.arguments.Has("buckets"));
+  return AskAndPrint(call, &Stub::Show, request, GroupText);
+}
+
+int RunResize(const Call& call) {
+  const auto workers = OneNumber(call, "a number of workers");
+  if (!workers.ok()) return call.UsageError(std::string(workers.status().message()));
+  v1::ResizeRequest request;
+  request.set_workers(*workers);
+  return AskAndPrint(call, &Stub::Resize, request, ChangeText);
+}
+
+int RunDrain(const Call& call) { return Drain(call, true); }
+int RunUndrain(const Call& call) { return Drain(call, false); }
+
+int RunWeights(const Call& call) {
+  v1::SetWeightsRequest request;
+  for (size_t i = 1; i < call.arguments.words.size(); ++i) {
+    double weight = 0;
+    if (!absl::SimpleAtod(call.arguments.words[i], &weight)) {
+      return call.UsageError(absl::StrCat("got \"", call.arguments.words[i], "\", expected a number"));
+    }
+    request.add_weights(weight);
+  }
+  if (request.weights_size() == 0) return call.UsageError("weights wants a number for each slot");
+  return AskAndPrint(call, &Stub::SetWeights, request, ChangeText);
+}
+
+int RunRestart(const Call& call) {
+  const auto slot = OneNumber(call, "a slot's number");
+  if (!slot.ok()) return call.UsageError(std::string(slot.status().message()));
+  v1::RestartWorkerRequest request;
+  request.set_slot(*slot);
+  return AskAndPrint(call, &Stub::RestartWorker, request, [](const v1::Slot& reply) {
+    return absl::StrCat("slot ", reply.slot(), ": ", reply.state() == "restarting" || reply.state() == "empty"
+                            ? reply.last_exit()
+                            : absl::StrCat("worker ", reply.pid(), " is asked to end, and another one follows"),
+                        "\n");
+  });
+}
+
+int RunReattach(const Call& call) {
+  if (call.arguments.words.size() > 1) return call.UsageError("reattach takes no words");
+  return AskAndPrint(call, &Stub::Reattach, {}, GroupText);
+}
+
+int RunStop(const Call& call) {
+  if (call.arguments.words.size() > 1) return call.UsageError("stop takes no words");
+  const auto reply = Ask(call, &Stub::Stop);
+  if (!reply.ok()) return call.Fail(reply.status());
+  // Workers have --stop-timeout, which the supervisor knows.
+  const auto pidfd = OpenProcess(Identify(static_cast<pid_t>(reply->pid())));
+  if (pidfd.ok() && !WaitForEnd(*pidfd, -1)) {
+    return call.Fail(kExitFailure, absl::StrCat("pid ", reply->pid(), " still runs"));
+  }
+  return call.Print(*reply, absl::StrCat("stopped (pid ", reply->pid(), ")\n"));
+}
+
+}  // namespace hedgerow::steer::cli

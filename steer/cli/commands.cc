@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "steer/cli/commands.h"
+
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "config/scalar.h"
+#include "net/bpffs.h"
+#include "operate/commit.h"
+#include "operate/version.h"
+#include "steer/api/steer.pb.h"
+#include "steer/record.h"
+
+namespace hedgerow::steer::cli {
+namespace {
+
+std::vector<operate::Option> With(std::vector<operate::Option> more) {
+  more.push_back({"name", "NAME", "the group (may be left out while there is one)"});
+  more.push_back({"run-dir", "DIR", absl::StrCat("the folder of all groups (default ", kDefaultRunDir, ")")});
+  return more;
+}
+
+// What `run` and `adopt` share, without --listen, --transport and --empty.
+std::vector<operate::Option> OptionsOfGroup(std::vector<operate::Option> own) {
+  const std::vector<operate::Option> shared = {
+      {"ipv6-prefix", "BITS", "IPv6 addresses that share so many bits are one source (default 128)"},
+      {"devices", "FILE", "lines \"NETWORK NUMBER\": all addresses of devices with several; \"NETWORK NUMBER gateway\" where the field tells"},
+      {"gateway-field", "OFFSET:BYTES", "where the datagrams of gateways name their device: 12:4"},
+      {"metrics", "LISTEN", "serve /metrics there: 127.0.0.1:9467, unix:/PATH (default: nowhere)"},
+      {"bpffs", "PATH", absl::StrCat("where maps and programs are pinned (default ", net::kDefaultBpffs, ")")},
+      {"run-dir", "DIR", absl::StrCat("the folder of all groups (default ", kDefaultRunDir, ")")}};
+  own.insert(own.end(), shared.begin(), shared.end());
+  return own;
+}
+
+std::vector<operate::Option> OptionsOfRun() {
+  return OptionsOfGroup(
+      {{"listen", "ADDRESS:PORT", "what the group serves: 192.0.2.1:2055, [2001:db8::1]:2055, [::]:2055", true},
+       {"workers", "N", "how many workers, 1 to 64 (63 with a stand-in)", true, 'n'},
+       {"transport", "udp|tcp|both", "which sockets a worker gets (default both)"},
+       {"name", "NAME", "the group's name (default port-PORT)"},
+       {"empty", "POLICY",
+        "what becomes of the packets of a slot without a worker: reject (as if nothing listened), drop, next (another slot takes them) "
+        "or stand-in (one more worker, which has no sources of its own) (default reject)"},
+       {"empty-after", "DURATION", "how long a slot may lack its worker before that; packets wait in its socket (default 1s)"},
+       {"heartbeat", "DURATION", "a worker that has not sent WATCHDOG=1 for so long is silent, and its slot empty (default: not asked)"},
+       {"stop-timeout", "DURATION", "a worker that is asked to end is killed after this (default 10s)"},
+       {"user", "USER", "the workers' user (default: the supervisor's)"},
+       {"group", "GROUP", "the workers' group (default: the user's)"},
+       {"receive-buffer", "SIZE", "of each UDP and TCP socket: 4MiB (default: the kernel's)"}});
+}
+
+std::vector<operate::Option> OptionsOfAdopt() {
+  return OptionsOfGroup(
+      {{"listen", "ADDRESS:PORT", "the address as the daemon has bound it: 0.0.0.0:2055, [::]:2055", true},
+       {"transport", "udp|tcp|both", "which of its sockets (default: those that it has)"},
+       {"name", "NAME", "the group's name (default port-PORT)"},
+       {"empty", "POLICY",
+        "what becomes of the packets of a slot whose worker or socket is gone: reject (as if nothing listened), drop, or next (another "
+        "slot takes them) (default reject)"},
+       {"empty-after", "DURATION", "how long a slot may lack its worker while another process holds its sockets (default 1s)"}});
+}
+
+}  // namespace
+
+const operate::Program& TheProgram() {
+  static const auto* program = new operate::Program{
+      .name = "hedgerow-steer",
+      .summary = "give each source its own worker of a daemon, on UDP and TCP alike",
+      .commands =
+          {
+              {"run",
+               "",
+               "make the sockets of all workers, start them, and stay in the foreground",
+               OptionsOfRun(),
+               RunRun,
+               {"hedgerow steer run --listen 192.0.2.1:2055 -n 4 --user nobody -- /usr/local/sbin/collector --instance %s",
+                "hedgerow steer run --listen [::]:4739 --transport udp -n 8 --empty next -- collector"},
+               "CMD..."},
+              {"adopt",
+               "PID...",
+               "steer the processes of a running daemon that sets SO_REUSEPORT itself, and stay in the foreground",
+               OptionsOfAdopt(),
+               RunAdopt,
+               {"hedgerow steer adopt --listen 0.0.0.0:2055 $(pidof -s nfacctd)", "hedgerow steer adopt --listen 0.0.0.0:53 --transport udp $(cat /run/nsd/nsd.pid)"}},
+              {"bind",
+               "",
+               "start a daemon that binds by itself, with the sockets of LISTEN_FDS in place of its own",
+               {},
+               RunBind,
+               {"hedgerow steer run --listen 0.0.0.0:2055 --transport udp -n 4 -- hedgerow-steer bind -- nfcapd -p 2055 -w /var/cache/nfdump/%s"},
+               "CMD..."},
+              {"show", "", "show slots, workers, counters and problems", With({{"buckets", "", "with each bucket's slot and count"}}), RunShow,
+               {"hedgerow steer show", "hedgerow steer show --json"}},
+              {"explain", "ADDRESS", "show which worker the kernel gives this source to, and why",
+               With({{"payload", "HEX", "the datagram's, for gateways whose field names the device"}}), RunExplain,
+               {"hedgerow steer explain 192.0.2.7", "hedgerow steer explain 2001:db8::7 --json"}},
+              {"simulate", "FILE", "count where the addresses of a file, one a line, go; -: of standard input",
+               With({{"workers", "N", "over so many new slots, without a group", false, 'n'},
+                     {"to", "N", "also how many would meet another worker after `resize N`"}}),
+               RunSimulate,
+               {"hedgerow steer simulate exporters.txt", "hedgerow steer simulate exporters.txt --to 6", "hedgerow steer simulate - -n 4 <exporters.txt"}},
+              {"resize", "N", "change the number of workers; the fewest sources that must move do", With({}), RunResize, {"hedgerow steer resize 6"}},
+              {"drain", "SLOT", "give a slot's sources to the others; its open connections stay", With({}), RunDrain, {"hedgerow steer drain 2"}},
+              {"undrain", "SLOT", "give a drained slot its share again", With({}), RunUndrain, {"hedgerow steer undrain 2"}},
+              {"weights", "W...", "change the slots' shares, one number for each", With({}), RunWeights, {"hedgerow steer weights 1 1 2 2"}},
+              {"restart", "SLOT", "end a slot's worker (SIGTERM) and start it again; its sources' packets wait", With({}), RunRestart,
+               {"hedgerow steer restart 0"}},
+              {"reattach", "", "put the group's programs back where another program has replaced them", With({}), RunReattach,
+               {"hedgerow steer reattach"}},
+              {"stop", "", "end the supervisor and its workers (an adopted daemon goes on), and remove everything", With({}), RunStop, {"hedgerow steer stop"}},
+              {"clean", "", "remove what a dead supervisor has left, its workers too; refused while one lives",
+               With({{"bpffs", "PATH", "where the pins are, if the group's folder is lost"}}), RunClean, {"hedgerow steer clean --name port-2055"}},
+              {"version", "", "print the version", {}, RunVersion},
+              operate::HelpCommand(),
+          },
+      .options = {{"json", "", "print a JSON object, on failure as well; `run` and `adopt`: a line when they are ready"}},
+      .notes = {"`hedgerow-steer help COMMAND` lists the options of one command; `hedgerow steer COMMAND` is the same program.",
+                "A worker gets its slot's sockets as systemd hands them over (LISTEN_FDS, sd_listen_fds(3)): with both transports UDP is "
+                "descriptor 3 and TCP descriptor 4, named udp and tcp in LISTEN_FDNAMES. It may say how it is by NOTIFY_SOCKET "
+                "(sd_notify(3)), and its slot's number is in HEDGEROW_STEER_SLOT. In CMD's words %s is that number, and %% is %.",
+                "A worker that ends is started again, after a pause of at most 5 s where it ends again and again; what was sent to it "
+                "meanwhile waits in its sockets. SIGTERM and SIGINT end the supervisor and its workers. A supervisor that is killed leaves "
+                "workers and sockets as they are, and the next `run` with the same name takes them over.",
+                "`adopt` leaves workers and sockets the daemon's. A worker that restarts with new sockets takes the slot that became empty, "
+                "within a second; what was sent to it meanwhile goes by --empty. When `adopt` ends, the kernel spreads as it did before.",
+                "`bind` puts the socket that was handed over in the place of the one that CMD binds to the same address and port, when it "
+                "does so (a seccomp filter, seccomp_unotify(2)). Other sockets are bound as always."},
+      .exit_codes = {{"0", "done; `run` and `adopt`: ended by SIGTERM, SIGINT or `stop`"},
+                     {"1", "failure; the message has the reason"},
+                     {"2", "usage error"},
+                     {"3", "the supervisor is not running"},
+                     {"4", "a capability is missing, or this user may not open the socket"}},
+      .files = {{absl::StrCat(kDefaultRunDir, "/NAME/"), "a group's sockets and its record"},
+                {absl::StrCat(net::kDefaultBpffs, "/hedgerow-steer/NAME/"), "its maps and programs"}},
+      .see_also = {"hedgerow(8)"}};
+  return *program;
+}
+
+absl::StatusOr<Places> FindGroup(const Arguments& arguments) {
+  Places places{.run_dir = arguments.Get("run-dir", kDefaultRunDir), .name = arguments.Get("name")};
+  if (!places.name.empty()) {
+    const absl::Status good = CheckName(places.name);
+    return good.ok() ? absl::StatusOr<Places>(places) : good;
+  }
+  const std::vector<std::string> names = ListGroups(places.run_dir);
+  if (names.empty()) return absl::UnavailableError(absl::StrCat("no group runs here (", places.run_dir, "): `hedgerow steer run` starts one"));
+  if (names.size() > 1) {
+    return absl::InvalidArgumentError(absl::StrCat("which group? There are ", absl::StrJoin(names, ", "), ": give --name"));
+  }
+  places.name = names[0];
+  return places;
+}
+
+absl::StatusOr<absl::Duration> DurationOption(const Arguments& arguments, const std::string& name, absl::Duration otherwise) {
+  if (!arguments.Has(name)) return otherwise;
+  const auto ns = config::ParseDurationNs(arguments.Get(name));
+  if (!ns.has_value() || *ns < 1'000'000 || *ns > 86'400'000'000'000) {
+    return absl::InvalidArgumentError(absl::StrCat("--", name, ": got \"", arguments.Get(name), "\", expected 1ms to 24h: 250ms, 2s"));
+  }
+  return absl::Nanoseconds(*ns);
+}
+
+absl::StatusOr<int64_t> NumberOption(const Arguments& arguments, const std::string& name, int64_t otherwise, int64_t least, int64_t most) {
+  if (!arguments.Has(name)) return otherwise;
+  const auto number = config::ParseWhole(arguments.Get(name));
+  if (number.has_value() && *number >= least && *number <= most) return *number;
+  return absl::InvalidArgumentError(absl::StrCat("--", name, ": got \"", arguments.Get(name), "\", expected ", least, " to ", most));
+}
+
+absl::StatusOr<uint32_t> NumberWord(const std::string& word, const std::string& what) {
+  uint32_t number = 0;
+  if (absl::SimpleAtoi(word, &number)) return number;
+  return absl::InvalidArgumentError(absl::StrCat("got \"", word, "\", expected ", what));
+}
+
+int RunVersion(const Call& call) {
+  v1::Version report;
+  report.set_version(operate::kVersion);
+  report.set_commit(operate::kCommit);
+  report.set_commit_date(operate::kCommitDate);
+  report.set_layout(HR_STEER_LAYOUT);
+  return call.Print(report, absl::StrCat("hedgerow-steer ", operate::kVersion, " (map layout ", HR_STEER_LAYOUT, ", commit ", operate::kCommit,
+                                         " of ", operate::kCommitDate, ")\n"));
+}
+
+}  // namespace hedgerow::steer::cli

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `hedgerow steer run`: from options to settings, and the group's life.
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "config/json.h"
+#include "config/scalar.h"
+#include "net/bpffs.h"
+#include "steer/cli/commands.h"
+#include "steer/record.h"
+#include "steer/run.h"
+#include "steer/supervisor.h"
+
+namespace hedgerow::steer::cli {
+namespace {
+
+absl::Status Wrong(const Arguments& arguments, const std::string& name, absl::string_view expected) {
+  return absl::InvalidArgumentError(absl::StrCat("--", name, ": got \"", arguments.Get(name), "\", expected ", expected));
+}
+
+absl::Status ReadPolicy(const Arguments& arguments, Settings& settings) {
+  const std::string text = arguments.Get("empty", "reject");
+  if (text == "reject") {
+    settings.empty = HR_STEER_REJECT;
+  } else if (text == "drop") {
+    settings.empty = HR_STEER_DROP;
+  } else if (text == "next" || text == "stand-in") {
+    settings.empty = HR_STEER_OTHER;
+    settings.stand_in = text == "stand-in";
+  } else {
+    return Wrong(arguments, "empty", "reject, drop, next or stand-in");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ReadGatewayField(const Arguments& arguments, Settings& settings) {
+  if (!arguments.Has("gateway-field")) return absl::OkStatus();
+  const std::vector<std::string> parts = absl::StrSplit(arguments.Get("gateway-field"), ':');
+  if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &settings.field_offset) || !absl::SimpleAtoi(parts[1], &settings.field_bytes) ||
+      settings.field_bytes < 1 || settings.field_bytes > 16 || settings.field_offset > 1400) {
+    return Wrong(arguments, "gateway-field", "OFFSET:BYTES in the payload, at most 1400 and 1 to 16: 12:4");
+  }
+  const bool has_gateway = std::any_of(settings.devices.begin(), settings.devices.end(), [](const Device& each) { return each.device.is_gateway; });
+  return has_gateway ? absl::OkStatus() : absl::InvalidArgumentError("--gateway-field: no line of --devices says gateway");
+}
+
+absl::Status ReadNumbers(const Arguments& arguments, Settings& settings) {
+  const auto prefix = NumberOption(arguments, "ipv6-prefix", 128, 1, 128);
+  if (!prefix.ok()) return prefix.status();
+  settings.ipv6_prefix = static_cast<uint32_t>(*prefix);
+  if (!arguments.Has("receive-buffer")) return absl::OkStatus();
+  const auto bytes = config::ParseBytes(arguments.Get("receive-buffer"));
+  if (!bytes.has_value() || *bytes < 4096 || *bytes > (int64_t{1} << 31)) return Wrong(arguments, "receive-buffer", "4KiB to 2GiB: 4MiB");
+  settings.receive_buffer = *bytes;
+  return absl::OkStatus();
+}
+
+absl::Status ReadTimes(const Arguments& arguments, Settings& settings) {
+  const std::pair<const char*, absl::Duration*> options[] = {
+      {"empty-after", &settings.empty_after}, {"heartbeat", &settings.heartbeat}, {"stop-timeout", &settings.stop_timeout}};
+  for (const auto& [name, value] : options) {
+    const auto read = DurationOption(arguments, name, *value);
+    if (!read.ok()) return read.status();
+    *value = *read;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Settings> SettingsOfRun(const Arguments& arguments) {
+  auto settings = CommonSettings(arguments);
+  if (!settings.ok()) return settings;
+  if (!arguments.Has("workers")) return absl::InvalidArgumentError("how many workers? -n N");
+  const auto workers = NumberOption(arguments, "workers", 0, 1, settings->stand_in ? kStandIn : HR_STEER_SLOTS);
+  if (!workers.ok()) return workers.status();
+  settings->workers = static_cast<int>(*workers);
+  auto user = FindWorkerUser(arguments.Get("user"), arguments.Get("group"));
+  if (!user.ok()) return user.status();
+  settings->user = *std::move(user);
+  settings->command = arguments.command;
+  return settings;
+}
+
+}  // namespace
+
+absl::StatusOr<Settings> CommonSettings(const Arguments& arguments) {
+  Settings settings;
+  if (!arguments.Has("listen")) return absl::InvalidArgumentError("on which address? --listen ADDRESS:PORT");
+  const auto listen = Listen::Parse(arguments.Get("listen"));
+  if (!listen.ok()) return listen.status();
+  settings.listen = *listen;
+  const std::string transport = arguments.Get("transport", "both");
+  if (transport != "udp" && transport != "tcp" && transport != "both") return Wrong(arguments, "transport", "udp, tcp or both");
+  settings.udp = transport != "tcp";
+  settings.tcp = transport != "udp";
+  settings.places = {.run_dir = arguments.Get("run-dir", kDefaultRunDir),
+                     .name = arguments.Get("name", absl::StrCat("port-", listen->port))};
+  if (const absl::Status good = CheckName(settings.places.name); !good.ok()) return good;
+  if (settings.places.run_dir.empty() || settings.places.run_dir[0] != '/') return Wrong(arguments, "run-dir", "a path from /");
+  settings.bpffs = arguments.Get("bpffs", net::kDefaultBpffs);
+  settings.metrics = arguments.Get("metrics");
+  if (const absl::Status read = ReadPolicy(arguments, settings); !read.ok()) return read;
+  if (const absl::Status read = ReadNumbers(arguments, settings); !read.ok()) return read;
+  if (const absl::Status read = ReadTimes(arguments, settings); !read.ok()) return read;
+  if (arguments.Has("devices")) {
+    auto devices = ReadDevices(arguments.Get("devices"));
+    if (!devices.ok()) return devices.status();
+    settings.devices = *std::move(devices);
+  }
+  if (const absl::Status read = ReadGatewayField(arguments, settings); !read.ok()) return read;
+  return settings;
+}
+
+int ServeGroup(const Call& call, const Settings& settings, const StartGroup& start) {
+  const absl::Status ended = RunGroup(settings, start, [&call](Control& control, const std::string& text) {
+    const auto group = control.Show(false);
+    call.out << (call.arguments.json() && group.ok() ? ToJsonLine(*group) : absl::StrCat("ready: ", text, "\n"));
+    call.out.flush();
+  });
+  return ended.ok() ? kExitOk : call.Fail(ended);
+}
+
+int RunRun(const Call& call) {
+  if (call.arguments.words.size() > 1) {
+    return call.UsageError(absl::StrCat("unknown word ", call.arguments.words[1], "; the workers' command stands behind --"));
+  }
+  if (call.arguments.command.empty()) return call.UsageError("which command? It stands behind --");
+  const auto settings = SettingsOfRun(call.arguments);
+  if (!settings.ok()) return call.Fail(settings.status());
+  const auto start = [&settings](EventLoop* loop, bool mounted_bpffs) -> absl::StatusOr<RunningGroup> {
+    auto supervisor = Supervisor::Start(loop, *settings, mounted_bpffs);
+    if (!supervisor.ok()) return supervisor.status();
+    Supervisor* const group = supervisor->get();
+    return RunningGroup{*std::move(supervisor), [group] { group->BeginStop(); }, group->Text()};
+  };
+  return ServeGroup(call, *settings, start);
+}
+
+}  // namespace hedgerow::steer::cli

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the administration service and the metrics page ask of a group that runs, on the event loop's thread: of one whose sockets
+// the supervisor made, and of one that it adopted.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "steer/api/steer.pb.h"
+
+namespace hedgerow::steer {
+
+class Control {
+ public:
+  virtual ~Control() = default;
+  virtual absl::StatusOr<v1::Group> Show(bool buckets) = 0;
+  virtual absl::StatusOr<v1::Change> Resize(uint32_t workers) = 0;
+  virtual absl::StatusOr<v1::Change> SetWeights(const std::vector<double>& weights) = 0;
+  virtual absl::StatusOr<v1::Change> Drain(uint32_t slot, bool drain) = 0;
+  virtual absl::StatusOr<v1::Slot> RestartWorker(uint32_t slot) = 0;
+  // Puts the group's programs back where a foreign one took their place.
+  virtual absl::StatusOr<v1::Group> Reattach() = 0;
+  // Begins the end; the process ends later.
+  virtual absl::StatusOr<v1::StopReply> Stop() = 0;
+};
+
+}  // namespace hedgerow::steer

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Whether the group is still ours: which program the kernel asks, and who else has sockets on the address. Looked at once a second
+// by whatever runs a group.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "steer/kernel_group.h"
+#include "steer/settings.h"
+
+namespace hedgerow::steer {
+
+class GroupWatch {
+ public:
+  GroupWatch(const KernelGroup* kernel, const Settings& settings) : kernel_(kernel), settings_(settings) {}
+
+  // `sockets`: all of the group's. What is wrong now, a sentence each; what is new or over is logged.
+  void Look(Transport transport, const std::vector<int>& sockets);
+  std::vector<std::string> problems() const;
+  bool taken_over(Transport transport) const { return !takeovers_[static_cast<size_t>(transport)].empty(); }
+
+ private:
+  std::string Takeover(Transport transport, int socket) const;
+  std::string Strangers(Transport transport, const std::vector<int>& sockets) const;
+
+  const KernelGroup* kernel_;
+  Settings settings_;
+  std::string takeovers_[2] = {};
+  std::string strangers_[2] = {};
+};
+
+}  // namespace hedgerow::steer

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The keeper: a process that holds a second reference to each socket of a group, so that a supervisor that dies leaves them and
+// what is queued in them, and the next one takes them (SCM_RIGHTS over a unix socket of the same user). It does nothing else, and
+// has no capabilities. The supervisor has it started, and talks to it by KeeperClient.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "net/unique_fd.h"
+#include "steer/kernel_group.h"
+#include "steer/process.h"
+
+namespace hedgerow::steer {
+
+struct KeptSocket {
+  Transport transport = Transport::kUdp;
+  int slot = 0;
+  net::UniqueFd socket{};
+};
+
+class KeeperClient {
+ public:
+  // Starts a keeper that listens on `path`, and connects to it.
+  static absl::StatusOr<KeeperClient> Start(const std::string& path);
+  // Unavailable: there is none.
+  static absl::StatusOr<KeeperClient> Connect(const std::string& path);
+  KeeperClient(KeeperClient&&) = default;
+  KeeperClient& operator=(KeeperClient&&) = default;
+
+  // A socket of the same transport and slot is replaced.
+  absl::Status Put(Transport transport, int slot, int socket);
+  absl::Status Drop(Transport transport, int slot);
+  absl::StatusOr<std::vector<KeptSocket>> Take();  // copies; the keeper keeps its own
+  // It closes all and ends.
+  absl::Status End();
+
+  // Readable when the keeper has gone.
+  int fd() const { return fd_.get(); }
+  pid_t pid() const { return pid_; }  // of one that Start() made, a child of this process; else 0
+
+ private:
+  KeeperClient() = default;
+  absl::Status Ask(uint8_t operation, Transport transport, int slot, int socket);
+
+  net::UniqueFd fd_{};
+  pid_t pid_ = 0;
+};
+
+}  // namespace hedgerow::steer

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "steer/leftovers.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iterator>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "net/bpffs.h"
+#include "steer/keeper.h"
+#include "steer/kernel_group.h"
+#include "steer/process.h"
+#include "steer/record.h"
+
+namespace hedgerow::steer {
+namespace {
+
+constexpr int kEnd_ms = 5000;  // from SIGTERM to SIGKILL
+
+absl::Status EndProcess(const v1::Process& process) {
+  const auto pidfd = OpenProcess(process);
+  if (absl::IsNotFound(pidfd.status())) return absl::OkStatus();
+  if (!pidfd.ok()) return pidfd.status();
+  if (const absl::Status sent = Signal(*pidfd, SIGTERM); !sent.ok()) return sent;
+  if (WaitForEnd(*pidfd, kEnd_ms)) return absl::OkStatus();
+  if (const absl::Status sent = Signal(*pidfd, SIGKILL); !sent.ok()) return sent;
+  return WaitForEnd(*pidfd, kEnd_ms) ? absl::OkStatus() : absl::DeadlineExceededError(absl::StrCat("pid ", process.pid(), " does not end"));
+}
+
+}  // namespace
+
+Leftovers LookForLeftovers(const Places& places, const std::string& bpffs) {
+  Leftovers found;
+  const auto record = LoadRecord(places);
+  std::error_code error;
+  found.has_record = record.ok() || std::filesystem::exists(places.record(), error);
+  if (record.ok()) found.record = *record;
+  found.bpffs = record.ok() && !record->bpffs().empty() ? record->bpffs() : bpffs;
+  // Of another layout they are pins all the same.
+  found.has_pins = std::filesystem::exists(absl::StrCat(found.bpffs, "/hedgerow-steer/", places.name), error);
+  found.has_keeper = KeeperClient::Connect(places.keeper()).ok();
+  for (const v1::RecordedSlot& slot : found.record.slots()) {
+    // An adopted daemon's processes are its own.
+    if (found.record.mode() != "adopt" && OpenProcess(slot.worker()).ok()) found.workers.push_back(slot.worker());
+  }
+  found.adoptable = record.ok() && record->mode() == "run" && !record->slots().empty() && found.has_pins && found.has_keeper &&
+                    found.bpffs == bpffs;
+  return found;
+}
+
+absl::StatusOr<Leftovers> FindLeftovers(const Places& places, const std::string& bpffs) {
+  Leftovers found = LookForLeftovers(places, bpffs);
+  if (found.adoptable || found.workers.empty()) return found;
+  std::vector<std::string> lacking;
+  if (!found.has_pins) lacking.push_back(absl::StrCat("its pins in ", found.bpffs));
+  if (!found.has_keeper) lacking.push_back("the keeper of its sockets");
+  if (found.bpffs != bpffs) lacking.push_back(absl::StrCat("the same --bpffs (", found.bpffs, ")"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      "group ", places.name, " was left by a dead supervisor and cannot be taken over, for want of ", absl::StrJoin(lacking, " and "), "; ",
+      found.workers.size(), " of its workers run: `hedgerow steer clean --name ", places.name, "` ends them and removes what is left"));
+}
+
+absl::Status RemoveLeftovers(const Places& places, const Leftovers& found, std::vector<std::string>* removed) {
+  const auto note = [removed](const std::string& line) {
+    if (removed != nullptr) removed->push_back(line);
+  };
+  for (const v1::Process& worker : found.workers) {
+    if (const absl::Status ended = EndProcess(worker); !ended.ok()) return ended;
+    note(absl::StrCat("worker ", worker.pid()));
+  }
+  if (found.has_keeper) {
+    auto keeper = KeeperClient::Connect(places.keeper());
+    if (keeper.ok() && keeper->End().ok()) note(absl::StrCat("keeper ", found.record.keeper().pid()));
+  }
+  if (found.has_pins) {
+    if (const absl::Status done = KernelGroup::Remove(found.bpffs, places.name); !done.ok()) return done;
+    note(absl::StrCat("pins in ", found.bpffs, "/hedgerow-steer/", places.name));
+  }
+  std::error_code error;
+  const bool had_folder = std::filesystem::exists(places.folder(), error);
+  RemoveFolder(places);
+  if (had_folder) note(places.folder());
+  return absl::OkStatus();
+}
+
+void RemoveFolder(const Places& places) {
+  for (const std::string& file : {places.admin(), places.keeper(), places.notify(), places.record(), places.record() + ".new"}) {
+    unlink(file.c_str());
+  }
+  rmdir(places.folder().c_str());
+}
+
+}  // namespace hedgerow::steer

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What a dead supervisor has left of a group: whether the next one can take it over, and how it is removed. Called at each start
+// and by `hedgerow steer clean`, with the group's lock in hand.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "net/unique_fd.h"
+#include "steer/api/record.pb.h"
+#include "steer/settings.h"
+
+namespace hedgerow::steer {
+
+struct Leftovers {
+  bool has_record = false;
+  v1::Record record{};
+  bool has_pins = false;
+  std::string bpffs{};
+  bool has_keeper = false;
+  std::vector<v1::Process> workers{};  // those that run
+  bool adoptable = false;              // record, pins and keeper
+
+  bool any() const { return has_record || has_pins || has_keeper; }
+};
+
+// FailedPrecondition, saying what to do: there is something that can neither be taken over nor be removed without harm to workers
+// that run.
+absl::StatusOr<Leftovers> FindLeftovers(const Places& places, const std::string& bpffs);
+// The same without judgement.
+Leftovers LookForLeftovers(const Places& places, const std::string& bpffs);
+
+// Ends workers and keeper, and removes pins and folder. `removed` gets a line for each.
+absl::Status RemoveLeftovers(const Places& places, const Leftovers& found, std::vector<std::string>* removed = nullptr);
+
+// The files of a group's folder, and the folder.
+void RemoveFolder(const Places& places);
+
+}  // namespace hedgerow::steer

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "steer/metrics.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "operate/metric_family.h"
+
+namespace hedgerow::steer {
+namespace {
+
+using operate::Labels;
+using prometheus::MetricType;
+
+// One value of each slot; `transport` is a label where it is not empty.
+struct SlotValue {
+  const char* name;
+  MetricType type;
+  const char* help;
+  const char* transport;
+  double (*value)(const v1::Slot&);
+};
+
+// Rows of one name stand together.
+constexpr SlotValue kSlotValues[] = {
+    {"hedgerow_steer_selected_total", MetricType::Counter, "datagrams and connections that were given to the slot, by `transport`", "udp",
+     [](const v1::Slot& slot) { return static_cast<double>(slot.selected_udp()); }},
+    {"hedgerow_steer_selected_total", MetricType::Counter, "", "tcp", [](const v1::Slot& slot) { return static_cast<double>(slot.selected_tcp()); }},
+    {"hedgerow_steer_empty_total", MetricType::Counter,
+     "packets of the slot's sources that came while it was empty, by `transport`: rejected, dropped or given to another slot, as `--empty` says", "udp",
+     [](const v1::Slot& slot) { return static_cast<double>(slot.empty_udp()); }},
+    {"hedgerow_steer_empty_total", MetricType::Counter, "", "tcp", [](const v1::Slot& slot) { return static_cast<double>(slot.empty_tcp()); }},
+    {"hedgerow_steer_migrated_total", MetricType::Counter, "connections that came to the slot because their listener closed before it accepted them", "",
+     [](const v1::Slot& slot) { return static_cast<double>(slot.migrated()); }},
+    {"hedgerow_steer_socket_drops_total", MetricType::Counter, "datagrams that the full queue of the slot's socket dropped", "",
+     [](const v1::Slot& slot) { return static_cast<double>(slot.udp_dropped()); }},
+    {"hedgerow_steer_udp_queued_bytes", MetricType::Gauge, "memory of the datagrams that wait in the slot's socket", "",
+     [](const v1::Slot& slot) { return static_cast<double>(slot.udp_queued_bytes()); }},
+    {"hedgerow_steer_tcp_backlog", MetricType::Gauge, "connections of the slot that wait to be accepted", "",
+     [](const v1::Slot& slot) { return static_cast<double>(slot.tcp_backlog()); }},
+    {"hedgerow_steer_worker_restarts_total", MetricType::Counter, "workers of the slot that were started again", "",
+     [](const v1::Slot& slot) { return static_cast<double>(slot.restarts()); }},
+    {"hedgerow_steer_slot_buckets", MetricType::Gauge, "buckets of the slot, of 1,024", "",
+     [](const v1::Slot& slot) { return static_cast<double>(slot.buckets()); }},
+    {"hedgerow_steer_slot_up", MetricType::Gauge, "1 while the slot has a worker that is not silent", "",
+     [](const v1::Slot& slot) { return slot.pid() != 0 && slot.state() != "silent" ? 1.0 : 0.0; }},
+};
+
+// Of the group.
+struct GroupValue {
+  const char* name;
+  MetricType type;
+  const char* help;
+  double (*value)(const v1::Group&);
+};
+
+constexpr GroupValue kGroupValues[] = {
+    {"hedgerow_steer_pinned_sources", MetricType::Gauge, "sources that stay with a slot because of an open connection, while their bucket has moved",
+     [](const v1::Group& group) { return static_cast<double>(group.pinned_sources()); }},
+    {"hedgerow_steer_pinned_total", MetricType::Counter, "datagrams and connections of such sources",
+     [](const v1::Group& group) { return static_cast<double>(group.pinned()); }},
+    {"hedgerow_steer_pins_full_total", MetricType::Counter, "sources that could not be recorded during a change, because 16,384 were",
+     [](const v1::Group& group) { return static_cast<double>(group.pins_full()); }},
+    {"hedgerow_steer_unreadable_total", MetricType::Counter, "packets whose source could not be read: rejected",
+     [](const v1::Group& group) { return static_cast<double>(group.unreadable()); }},
+    {"hedgerow_steer_taken_over", MetricType::Gauge, "1 while a foreign program chooses the sockets of the group",
+     [](const v1::Group& group) {
+       for (const std::string& problem : group.problems()) {
+         if (absl::StartsWith(problem, "takeover:")) return 1.0;
+       }
+       return 0.0;
+     }},
+    {"hedgerow_steer_problems", MetricType::Gauge, "what `hedgerow steer show` has to say",
+     [](const v1::Group& group) { return static_cast<double>(group.problems_size()); }},
+};
+
+void Add(prometheus::MetricFamily& family, Labels labels, double value) {
+  prometheus::ClientMetric& metric = operate::AddSample(family, std::move(labels));
+  if (family.type == MetricType::Counter) {
+    metric.counter.value = value;
+  } else {
+    metric.gauge.value = value;
+  }
+}
+
+}  // namespace
+
+operate::MetricFamilies FamiliesOf(const v1::Group& group) {
+  operate::MetricFamilies families;
+  for (const SlotValue& row : kSlotValues) {
+    if (families.empty() || families.back().name != row.name) families.push_back(operate::MakeFamily(row.name, row.help, row.type));
+    for (const v1::Slot& slot : group.slots()) {
+      Labels labels = {{"group", group.name()}, {"slot", absl::StrCat(slot.slot())}};
+      if (row.transport[0] != '\0') labels.push_back({"transport", row.transport});
+      Add(families.back(), std::move(labels), row.value(slot));
+    }
+  }
+  for (const GroupValue& row : kGroupValues) {
+    families.push_back(operate::MakeFamily(row.name, row.help, row.type));
+    Add(families.back(), {{"group", group.name()}}, row.value(group));
+  }
+  return families;
+}
+
+absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::string& listen, EventLoop& loop, Control& control) {
+  const auto collect = [&loop, &control]() -> absl::StatusOr<operate::MetricFamilies> {
+    const auto group = loop.Call<v1::Group>(absl::Seconds(5), [&control] { return control.Show(false); });
+    if (!group.ok()) return group.status();
+    return FamiliesOf(*group);
+  };
+  return operate::ServeMetricsPage(listen, "--metrics", collect);
+}
+
+}  // namespace hedgerow::steer

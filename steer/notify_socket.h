@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Where workers say how they are, as to systemd (sd_notify(3)): READY=1, WATCHDOG=1, STOPPING=1. One socket for all workers; the
+// kernel says which process has written. Any worker's user may write, so a message counts for its own worker alone.
+#pragma once
+
+#include <sys/types.h>
+
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "net/unique_fd.h"
+
+namespace hedgerow::steer {
+
+struct Notice {
+  pid_t pid = 0;  // of the process that wrote it
+  bool ready = false;
+  bool watchdog = false;
+  bool stopping = false;
+};
+
+class NotifySocket {
+ public:
+  // A dead supervisor's socket is replaced.
+  static absl::StatusOr<NotifySocket> Open(const std::string& path);
+  int fd() const { return fd_.get(); }
+  // Never blocks; a bounded number of messages at a time.
+  void Read(const std::function<void(const Notice&)>& visit) const;
+
+ private:
+  explicit NotifySocket(net::UniqueFd fd) : fd_(std::move(fd)) {}
+  net::UniqueFd fd_;
+};
+
+}  // namespace hedgerow::steer

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "steer/run.h"
+
+#include <errno.h>
+#include <linux/capability.h>
+#include <signal.h>
+#include <sys/signalfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <optional>
+
+#include "net/bpffs.h"
+#include "net/capabilities.h"
+#include "net/unique_fd.h"
+#include "operate/instance_lock.h"
+#include "operate/log.h"
+#include "operate/service_manager.h"
+#include "steer/admin.h"
+#include "steer/metrics.h"
+
+namespace hedgerow::steer {
+namespace {
+
+constexpr std::array kNeeded = {net::Capability::kBpf, net::Capability::kNetAdmin, net::Capability::kPerfmon};
+
+// Before any thread starts, so that every thread inherits it.
+net::UniqueFd BlockSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int each : {SIGTERM, SIGINT}) sigaddset(&signals, each);
+  sigprocmask(SIG_BLOCK, &signals, nullptr);
+  signal(SIGPIPE, SIG_IGN);
+  return net::UniqueFd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
+}
+
+// Of root's capabilities the supervisor keeps those that it uses; a worker that it starts as root has root's again. Before any
+// thread starts: each has its own.
+void DropCapabilities(bool mounted_bpffs) {
+  // Signals and users of workers, a low port of a new slot, whose process holds a socket, maps and programs, the group's place.
+  uint64_t kept = 1ull << CAP_KILL | 1ull << CAP_SETUID | 1ull << CAP_SETGID | 1ull << CAP_NET_BIND_SERVICE | 1ull << CAP_SYS_PTRACE |
+                  1ull << CAP_DAC_OVERRIDE | 1ull << CAP_NET_ADMIN | 1ull << 38 /* CAP_PERFMON */ | 1ull << 39 /* CAP_BPF */;
+  if (mounted_bpffs) kept |= 1ull << CAP_SYS_ADMIN;  // to unmount it
+  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
+  if (syscall(SYS_capget, &header, sets) != 0) return;
+  for (int word = 0; word < 2; ++word) {
+    const auto mask = static_cast<uint32_t>(kept >> (32 * word));
+    sets[word].effective &= mask;
+    sets[word].permitted &= mask;
+    sets[word].inheritable = 0;
+  }
+  if (syscall(SYS_capset, &header, sets) != 0) LogWarning("cannot drop capabilities");
+}
+
+class BpffsMount {
+ public:
+  static absl::StatusOr<BpffsMount> Ensure(const std::string& path) {
+    const auto mounted = net::EnsureBpffs(path);
+    if (!mounted.ok()) return mounted.status();
+    return BpffsMount(path, *mounted);
+  }
+  BpffsMount(BpffsMount&& other) noexcept : path_(std::move(other.path_)), mounted_(std::exchange(other.mounted_, false)) {}
+  ~BpffsMount() {
+    if (!mounted_) return;
+    if (const auto released = net::ReleaseBpffs(path_); !released.ok()) LogWarning(released.status().message());
+  }
+  bool mounted() const { return mounted_; }
+
+ private:
+  BpffsMount(std::string path, bool mounted) : path_(std::move(path)), mounted_(mounted) {}
+  std::string path_;
+  bool mounted_;
+};
+
+}  // namespace
+
+absl::Status RunGroup(const Settings& settings, const StartGroup& start, const std::function<void(Control&, const std::string&)>& ready) {
+  if (const absl::Status allowed = net::RequireCapabilities(kNeeded); !allowed.ok()) return allowed;
+  const net::UniqueFd signals = BlockSignals();
+  if (!signals.valid()) return absl::ErrnoToStatus(errno, "wait for signals");
+  const auto lock = InstanceLock::Acquire(settings.places.run_dir, settings.places.name, "group");
+  if (!lock.ok()) return lock.status();
+  const auto bpffs = BpffsMount::Ensure(settings.bpffs);
+  if (!bpffs.ok()) return bpffs.status();
+  DropCapabilities(bpffs->mounted());
+  auto loop = EventLoop::Create();
+  if (!loop.ok()) return loop.status();
+  auto group = start(loop->get(), bpffs->mounted());
+  if (!group.ok()) return group.status();
+  Control& control = *group->control;
+  const absl::Status watched = (*loop)->Watch(signals.get(), [&] {
+    signalfd_siginfo info;
+    while (read(signals.get(), &info, sizeof(info)) == sizeof(info)) group->begin_stop();
+  });
+  if (!watched.ok()) return watched;
+  std::unique_ptr<operate::HttpServer> metrics;
+  if (!settings.metrics.empty()) {
+    auto served = ServeMetrics(settings.metrics, **loop, control);
+    if (!served.ok()) return served.status();
+    metrics = *std::move(served);
+    LogInfo("metrics: ", operate::PageText(metrics->address(), "/metrics"));
+  }
+  const auto admin = ServeAdmin(settings.places, **loop, control);
+  if (!admin.ok()) return admin.status();
+  ready(control, group->text);
+  operate::NotifyServiceManager("READY=1");
+  (*loop)->Run();
+  operate::NotifyServiceManager("STOPPING=1");
+  return absl::OkStatus();
+}
+
+}  // namespace hedgerow::steer

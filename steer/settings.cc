@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "steer/settings.h"
+
+#include <grp.h>
+#include <pwd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <fstream>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "net/networks.h"
+
+namespace hedgerow::steer {
+namespace {
+
+absl::StatusOr<Device> ParseDevice(absl::string_view line) {
+  const std::vector<std::string> words = absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
+  Device device;
+  if (words.size() < 2 || words.size() > 3 || !absl::SimpleAtoi(words[1], &device.device.id) ||
+      (words.size() == 3 && words[2] != "gateway")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("got \"", line, "\", expected a network, the device's number, and perhaps the word gateway: 192.0.2.0/28 7"));
+  }
+  const auto network = net::Network::Parse(words[0]);
+  if (!network.ok()) return network.status();
+  device.device.is_gateway = words.size() == 3;
+  device.network.family = network->address.is_v4() ? 4 : 6;
+  device.network.prefix_bits = 32 + static_cast<uint32_t>(network->bits);
+  const auto wire = network->address.wire();
+  memcpy(device.network.words, wire.data(), wire.size());
+  return device;
+}
+
+}  // namespace
+
+absl::StatusOr<Listen> Listen::Parse(const std::string& text) {
+  const auto wrong = [&text](absl::string_view what) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--listen: got \"", text, "\", ", what, "; expected ADDRESS:PORT: 192.0.2.1:2055, [2001:db8::1]:2055, [::]:2055"));
+  };
+  const size_t colon = text.rfind(':');
+  if (colon == std::string::npos) return wrong("which has no port");
+  std::string host = text.substr(0, colon);
+  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  if (bracketed) host = host.substr(1, host.size() - 2);
+  const auto address = net::IpAddress::Parse(host);
+  if (!address.ok() || bracketed != (host.find(':') != std::string::npos)) return wrong("which is no address and port");
+  int port = 0;
+  if (!absl::SimpleAtoi(text.substr(colon + 1), &port) || port < 1 || port > 65535) return wrong("whose port is not 1 to 65535");
+  return Listen{*address, static_cast<uint16_t>(port)};
+}
+
+std::string Listen::ToString() const {
+  return address.is_v4() ? absl::StrCat(address.ToString(), ":", port) : absl::StrCat("[", address.ToString(), "]:", port);
+}
+
+bool Listen::wildcard() const {
+  const auto wire = address.wire();
+  return std::all_of(wire.begin(), wire.end(), [](uint8_t byte) { return byte == 0; });
+}
+
+std::string Settings::EmptyText() const {
+  if (empty == HR_STEER_REJECT) return "reject";
+  if (empty == HR_STEER_DROP) return "drop";
+  return stand_in ? "stand-in" : "next";
+}
+
+std::vector<Transport> Settings::transports() const {
+  std::vector<Transport> all;
+  if (udp) all.push_back(Transport::kUdp);
+  if (tcp) all.push_back(Transport::kTcp);
+  return all;
+}
+
+std::string TransportText(Transport transport) { return transport == Transport::kUdp ? "udp" : "tcp"; }
+
+absl::StatusOr<std::vector<Device>> ReadDevices(const std::string& file) {
+  std::ifstream in(file);
+  if (!in) return absl::InvalidArgumentError(absl::StrCat("--devices: cannot read ", file, ": ", strerror(errno)));
+  std::vector<Device> devices;
+  int number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    const absl::string_view text = absl::StripAsciiWhitespace(absl::string_view(line).substr(0, line.find('#')));
+    if (text.empty()) continue;
+    auto device = ParseDevice(text);
+    if (!device.ok()) return absl::InvalidArgumentError(absl::StrCat(file, ":", number, ": ", device.status().message()));
+    for (const Device& other : devices) {
+      if (memcmp(&other.network, &device->network, sizeof(other.network)) == 0) {
+        return absl::InvalidArgumentError(absl::StrCat(file, ":", number, ": the network stands there twice"));
+      }
+    }
+    devices.push_back(*device);
+    if (devices.size() > HR_STEER_DEVICES) {
+      return absl::InvalidArgumentError(absl::StrCat(file, ": more than ", HR_STEER_DEVICES, " networks"));
+    }
+  }
+  return devices;
+}
+
+absl::StatusOr<WorkerUser> FindWorkerUser(const std::string& user, const std::string& group) {
+  WorkerUser found{.set = !user.empty() || !group.empty(), .uid = geteuid(), .gid = getegid()};
+  if (!user.empty()) {
+    uint32_t number = 0;
+    const passwd* entry = absl::SimpleAtoi(user, &number) ? getpwuid(number) : getpwnam(user.c_str());
+    if (entry == nullptr) return absl::InvalidArgumentError(absl::StrCat("--user: no user ", user, " on this host"));
+    found.uid = entry->pw_uid;
+    found.gid = entry->pw_gid;
+    found.name = entry->pw_name;
+    found.home = entry->pw_dir;
+  }
+  if (!group.empty()) {
+    uint32_t number = 0;
+    const ::group* entry = absl::SimpleAtoi(group, &number) ? getgrgid(number) : getgrnam(group.c_str());
+    if (entry == nullptr) return absl::InvalidArgumentError(absl::StrCat("--group: no group ", group, " on this host"));
+    found.gid = entry->gr_gid;
+  }
+  if (found.set) {
+    found.groups = {found.gid};
+    if (!found.name.empty()) {
+      int count = 256;
+      std::vector<gid_t> groups(static_cast<size_t>(count));
+      if (getgrouplist(found.name.c_str(), found.gid, groups.data(), &count) >= 0) {
+        found.groups.assign(groups.begin(), groups.begin() + count);
+      }
+    }
+    if (geteuid() != 0 && found.uid != geteuid()) {
+      return absl::PermissionDeniedError("--user: only root starts workers as another user: run as root");
+    }
+  }
+  return found;
+}
+
+}  // namespace hedgerow::steer

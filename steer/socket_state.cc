@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "steer/socket_state.h"
+
+#include <linux/sock_diag.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+
+namespace hedgerow::steer {
+
+UdpSocketState UdpState(int socket) {
+  uint32_t values[SK_MEMINFO_VARS] = {};
+  socklen_t bytes = sizeof(values);
+  if (getsockopt(socket, SOL_SOCKET, SO_MEMINFO, values, &bytes) != 0) return {};
+  return {values[SK_MEMINFO_RMEM_ALLOC], values[SK_MEMINFO_DROPS]};
+}
+
+uint32_t TcpBacklog(int listener) {
+  tcp_info info{};
+  socklen_t bytes = sizeof(info);
+  if (getsockopt(listener, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return 0;
+  return info.tcpi_unacked;  // of a listening socket: its queue (tcp_get_info in the kernel)
+}
+
+}  // namespace hedgerow::steer

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What the kernel says of a slot's sockets, for reports. Pure but for getsockopt(2).
+#pragma once
+
+#include <cstdint>
+
+namespace hedgerow::steer {
+
+struct UdpSocketState {
+  uint64_t queued_bytes = 0;  // of memory, the datagrams' with the kernel's own bookkeeping
+  uint64_t dropped = 0;       // by the full queue
+};
+UdpSocketState UdpState(int socket);
+
+// Connections that wait to be accepted.
+uint32_t TcpBacklog(int listener);
+
+}  // namespace hedgerow::steer

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "steer/sockets.h"
+
+#include <errno.h>
+#include <linux/filter.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <climits>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "net/socket_address.h"
+#include "steer/sock_diag.h"
+
+namespace hedgerow::steer {
+namespace {
+
+constexpr int kBacklog = INT_MAX;  // net.core.somaxconn bounds it
+
+std::string Upper(Transport transport) { return absl::AsciiStrToUpper(TransportText(transport)); }
+
+absl::Status Held(const Settings& settings, Transport transport, const std::vector<InetSocket>& holders) {
+  return absl::AlreadyExistsError(absl::StrCat(settings.listen.ToString(), " (", Upper(transport), ") is held by ", DescribeHolders(holders),
+                                               ": end that first, attach to it with `hedgerow steer adopt`, or choose another address"));
+}
+
+absl::Status BindError(const Settings& settings, Transport transport, int error) {
+  const std::string what = absl::StrCat("bind ", settings.listen.ToString(), " (", Upper(transport), ")");
+  if (error == EADDRINUSE) {
+    const auto holders = ListHolders(transport, settings.listen, true);
+    if (holders.ok() && !holders->empty()) return Held(settings, transport, *holders);
+  }
+  if (error == EADDRNOTAVAIL) {
+    return absl::InvalidArgumentError(absl::StrCat(what, ": no interface of this host has the address"));
+  }
+  return absl::ErrnoToStatus(error, what);
+}
+
+absl::StatusOr<net::UniqueFd> Open(const Settings& settings, Transport transport) {
+  const int type = transport == Transport::kUdp ? SOCK_DGRAM : SOCK_STREAM;
+  // Without O_NONBLOCK: a daemon that wants it sets it, and one that does not expect it would fail.
+  net::UniqueFd fd(socket(settings.listen.address.family(), type | SOCK_CLOEXEC, 0));
+  const int on = 1, off = 0;
+  if (!fd.valid() || setsockopt(fd.get(), SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("make a socket of ", Upper(transport)));
+  }
+  // Connections of an earlier run may linger (TIME_WAIT).
+  if (transport == Transport::kTcp) setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+  if (!settings.listen.address.is_v4()) setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+  if (settings.receive_buffer > 0) {
+    // The kernel doubles it, for its own bookkeeping (socket(7)).
+    const int half = static_cast<int>(settings.receive_buffer / 2);
+    if (setsockopt(fd.get(), SOL_SOCKET, SO_RCVBUFFORCE, &half, sizeof(half)) != 0) {
+      return absl::ErrnoToStatus(errno, "--receive-buffer: set the socket's buffer");
+    }
+  }
+  return fd;
+}
+
+absl::Status Bind(const Settings& settings, Transport transport, int fd) {
+  const net::SocketAddress address(settings.listen.address, settings.listen.port);
+  if (bind(fd, address.get(), address.bytes) != 0) return BindError(settings, transport, errno);
+  if (transport == Transport::kTcp && listen(fd, kBacklog) != 0) return BindError(settings, transport, errno);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status RefuseHolders(const Settings& settings) {
+  for (const Transport transport : settings.transports()) {
+    const auto holders = ListHolders(transport, settings.listen, false);
+    if (!holders.ok()) return holders.status();
+    if (!holders->empty()) return Held(settings, transport, *holders);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<net::UniqueFd> MakeSocket(const Settings& settings, Transport transport, KernelGroup& group, bool first) {
+  auto fd = Open(settings, transport);
+  if (!fd.ok()) return fd;
+  if (first) {
+    if (const absl::Status attached = group.Attach(transport, fd->get()); !attached.ok()) return attached;
+  }
+  if (const absl::Status bound = Bind(settings, transport, fd->get()); !bound.ok()) return bound;
+  return fd;
+}
+
+absl::StatusOr<net::UniqueFd> MakeSink(const Settings& settings, Transport transport) {
+  auto fd = Open(settings, transport);
+  if (!fd.ok()) return fd;
+  sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
+  const sock_fprog filter{.len = 1, .filter = &drop};
+  if (setsockopt(fd->get(), SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) != 0) {
+    return absl::ErrnoToStatus(errno, "make the sink of dropped packets");
+  }
+  if (const absl::Status bound = Bind(settings, transport, fd->get()); !bound.ok()) return bound;
+  return fd;
+}
+
+absl::Status CheckGroupIsOurs(const Settings& settings, Transport transport, const KernelGroup& group, int socket) {
+  auto holders = ListHolders(transport, settings.listen, false);
+  if (!holders.ok()) return holders.status();
+  const uint32_t ours = InodeOf(socket);
+  std::erase_if(*holders, [ours](const InetSocket& each) { return each.inode == ours; });
+  if (!holders->empty()) return Held(settings, transport, *holders);
+  const auto program = group.ProgramOf(socket);
+  if (!program.ok()) return program.status();
+  if (*program == group.OwnProgram(transport)) return absl::OkStatus();
+  return absl::AlreadyExistsError(absl::StrCat(settings.listen.ToString(), " (", Upper(transport),
+                                               ") is another program's group: its sockets have the program ", *program));
+}
+
+}  // namespace hedgerow::steer

@@ -1,0 +1,331 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// How a supervisor comes to its group: makes it, or takes over what a dead one has left; and how it removes it.
+#include <errno.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "absl/strings/str_cat.h"
+#include "operate/log.h"
+#include "steer/leftovers.h"
+#include "steer/process.h"
+#include "steer/record.h"
+#include "steer/sockets.h"
+#include "steer/supervisor.h"
+
+namespace hedgerow::steer {
+namespace {
+
+absl::Status MakeFolder(const Places& places) {
+  std::error_code error;
+  std::filesystem::create_directories(places.folder(), error);
+  // Workers reach the socket of their notices through it, and nothing else.
+  if (error || chmod(places.folder().c_str(), 0711) != 0) {
+    return absl::FailedPreconditionError(absl::StrCat("cannot make ", places.folder(), ": ", error ? error.message() : strerror(errno)));
+  }
+  return absl::OkStatus();
+}
+
+GroupTable::Policy PolicyOf(const Settings& settings) {
+  return {settings.empty, settings.empty == HR_STEER_OTHER && settings.stand_in ? kStandIn : -1};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Start(EventLoop* loop, const Settings& settings, bool mounted_bpffs) {
+  auto launcher = Launcher::Create(settings);
+  if (!launcher.ok()) return launcher.status();
+  std::unique_ptr<Supervisor> supervisor(new Supervisor(loop, settings, *std::move(launcher), mounted_bpffs));
+  const auto found = FindLeftovers(settings.places, settings.bpffs);
+  if (!found.ok()) return found.status();
+  absl::Status started;
+  if (found->adoptable) {
+    started = supervisor->TakeOver(found->record);
+  } else {
+    if (found->any()) {
+      if (const absl::Status removed = RemoveLeftovers(settings.places, *found); !removed.ok()) return removed;
+    }
+    supervisor->remove_at_end_ = true;
+    started = supervisor->Make();
+  }
+  if (!started.ok()) return started;
+  if (const absl::Status watching = supervisor->BeginWatching(); !watching.ok()) return watching;
+  return supervisor;
+}
+
+absl::Status Supervisor::Make() {
+  if (const absl::Status free = RefuseHolders(settings_); !free.ok()) return free;
+  if (const absl::Status folder = MakeFolder(settings_.places); !folder.ok()) return folder;
+  // A start that is cut short is found by its record.
+  Save();
+  auto config = NewConfig();
+  if (!config.ok()) return config.status();
+  config->ipv6_prefix = settings_.ipv6_prefix;
+  config->field_offset = settings_.field_offset;
+  config->field_bytes = settings_.field_bytes;
+  Weights weights(HR_STEER_SLOTS);
+  std::fill_n(weights.begin(), settings_.workers, 1.0);
+  auto entries = GroupTable::Initial(weights, PolicyOf(settings_));
+  if (!entries.ok()) return entries.status();
+  auto kernel = KernelGroup::Create(settings_.bpffs, settings_.places.name,
+                                    {.config = *config, .devices = settings_.devices, .table = *entries});
+  if (!kernel.ok()) return kernel.status();
+  kernel_ = *std::move(kernel);
+  if (const absl::Status made = StartKeeper(); !made.ok()) return made;
+  if (const absl::Status made = MakeSlots(); !made.ok()) return made;
+  return OpenTable();
+}
+
+absl::Status Supervisor::MakeSlots() {
+  for (int number = 0; number < settings_.workers; ++number) {
+    if (const absl::Status made = AddSlot(number, false); !made.ok()) return made;
+  }
+  if (settings_.stand_in && settings_.empty == HR_STEER_OTHER) {
+    if (const absl::Status made = AddSlot(kStandIn, true); !made.ok()) return made;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Supervisor::AddSlot(int number, bool stand_in) {
+  Slot& slot = slots_[number];
+  slot.number = number;
+  slot.stand_in = stand_in;
+  slot.down_since_ns = MonotonicNs();
+  const absl::Status filled = FillSlot(slot);
+  if (!filled.ok()) slots_.erase(number);
+  return filled;
+}
+
+// Makes what the slot lacks of sockets, and inserts them.
+absl::Status Supervisor::FillSlot(Slot& slot) {
+  for (const Transport transport : settings_.transports()) {
+    if (!slot.socket(transport).valid()) {
+      const auto has_one = [transport](const auto& each) { return each.second.fd(transport) >= 0; };
+      const bool first = std::none_of(slots_.begin(), slots_.end(), has_one);
+      auto socket = MakeSocket(settings_, transport, *kernel_, first);
+      if (!socket.ok()) return socket.status();
+      if (first) {
+        if (const absl::Status ours = CheckGroupIsOurs(settings_, transport, *kernel_, socket->get()); !ours.ok()) return ours;
+      }
+      if (keeper_.has_value()) {
+        if (const absl::Status kept = keeper_->Put(transport, slot.number, socket->get()); !kept.ok()) return kept;
+      }
+      slot.socket(transport) = *std::move(socket);
+    }
+    const auto inserted = kernel_->HasSocket(transport, slot.number);
+    if (!inserted.ok()) return inserted.status();
+    if (*inserted) continue;
+    if (const absl::Status done = kernel_->Insert(transport, slot.number, slot.fd(transport)); !done.ok()) return done;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Supervisor::OpenTable() {
+  for (const Transport transport : settings_.transports()) {
+    net::UniqueFd& sink = sinks_[static_cast<size_t>(transport)];
+    if (settings_.empty != HR_STEER_DROP || sink.valid()) continue;
+    auto made = MakeSink(settings_, transport);
+    if (!made.ok()) return made.status();
+    sink = *std::move(made);
+    if (const absl::Status done = kernel_->Insert(transport, HR_STEER_SINK, sink.get()); !done.ok()) return done;
+    if (!keeper_.has_value()) continue;
+    if (const absl::Status kept = keeper_->Put(transport, HR_STEER_SINK, sink.get()); !kept.ok()) return kept;
+  }
+  std::vector<bool> empty(HR_STEER_SLOTS);
+  for (const auto& [number, slot] : slots_) empty[static_cast<size_t>(number)] = slot.empty;
+  auto table = GroupTable::Open(kernel_.get(), settings_.listen, settings_.tcp, PolicyOf(settings_), WeightsNow(), std::move(empty));
+  if (!table.ok()) return table.status();
+  table_ = *std::move(table);
+  return absl::OkStatus();
+}
+
+absl::Status Supervisor::StartKeeper() {
+  auto keeper = KeeperClient::Start(settings_.places.keeper());
+  if (!keeper.ok()) return keeper.status();
+  keeper_process_ = Identify(keeper->pid());
+  for (const Transport transport : settings_.transports()) {
+    for (const auto& [number, slot] : slots_) {
+      if (slot.fd(transport) < 0) continue;
+      if (const absl::Status kept = keeper->Put(transport, number, slot.fd(transport)); !kept.ok()) return kept;
+    }
+    if (const int sink = sinks_[static_cast<size_t>(transport)].get(); sink >= 0) {
+      if (const absl::Status kept = keeper->Put(transport, HR_STEER_SINK, sink); !kept.ok()) return kept;
+    }
+  }
+  keeper_ = *std::move(keeper);
+  Save();
+  return loop_->Watch(keeper_->fd(), [this] { OnKeeperGone(); });
+}
+
+// What cannot be changed by another start: the sockets' address, and what the programs were loaded with.
+absl::Status Supervisor::CheckSameGroup(const v1::Record& record) const {
+  const auto other = [&](absl::string_view what) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "group ", settings_.places.name, " is there already, left by a dead supervisor (pid ", record.supervisor_pid(), "), with another ", what,
+        ": start it as it was, to take it over, or remove it by `hedgerow steer clean --name ", settings_.places.name, "`"));
+  };
+  if (record.listen() != settings_.listen.ToString()) return other(absl::StrCat("address (", record.listen(), ")"));
+  if (record.udp() != settings_.udp || record.tcp() != settings_.tcp) return other("--transport");
+  const hr_steer_config& config = kernel_->config();
+  if (config.ipv6_prefix != settings_.ipv6_prefix) return other(absl::StrCat("--ipv6-prefix (", config.ipv6_prefix, ")"));
+  if (config.field_offset != settings_.field_offset || config.field_bytes != settings_.field_bytes) {
+    return other(absl::StrCat("--gateway-field (", config.field_offset, ":", config.field_bytes, ")"));
+  }
+  const auto devices = kernel_->Devices();
+  if (!devices.ok()) return devices.status();
+  const auto has = [](const std::vector<Device>& all, const Device& one) {
+    return std::any_of(all.begin(), all.end(), [&one](const Device& each) {
+      return memcmp(&each.network, &one.network, sizeof(one.network)) == 0 && each.device.id == one.device.id &&
+             each.device.is_gateway == one.device.is_gateway;
+    });
+  };
+  const bool same = devices->size() == settings_.devices.size() &&
+                    std::all_of(devices->begin(), devices->end(), [&](const Device& each) { return has(settings_.devices, each); });
+  return same ? absl::OkStatus() : other("list of --devices");
+}
+
+absl::Status Supervisor::TakeOver(const v1::Record& record) {
+  auto kernel = KernelGroup::Open(settings_.bpffs, settings_.places.name);
+  if (!kernel.ok()) return kernel.status();
+  kernel_ = *std::move(kernel);
+  if (const absl::Status same = CheckSameGroup(record); !same.ok()) return same;
+  auto keeper = KeeperClient::Connect(settings_.places.keeper());
+  if (!keeper.ok()) return keeper.status();
+  keeper_ = *std::move(keeper);
+  keeper_process_ = record.keeper();
+  if (const absl::Status watched = loop_->Watch(keeper_->fd(), [this] { OnKeeperGone(); }); !watched.ok()) return watched;
+  if (const absl::Status taken = TakeSlots(record); !taken.ok()) return taken;
+  LogInfo("took over group ", settings_.places.name, " from pid ", record.supervisor_pid());
+  const int workers = CountWorkers();
+  if (workers != settings_.workers) {
+    LogWarning("the group has ", workers, " workers, and keeps them: `hedgerow steer resize ", settings_.workers, "` changes that");
+    settings_.workers = workers;
+  }
+  mounted_bpffs_ = mounted_bpffs_ || record.mounted_bpffs();
+  return OpenTable();
+}
+
+absl::Status Supervisor::TakeSlots(const v1::Record& record) {
+  const auto entries = kernel_->ReadTable();
+  if (!entries.ok()) return entries.status();
+  const int64_t now = MonotonicNs();
+  for (const v1::RecordedSlot& recorded : record.slots()) {
+    const int number = static_cast<int>(recorded.slot());
+    Slot& slot = slots_[number];
+    slot.number = number;
+    slot.stand_in = recorded.stand_in();
+    slot.weight = recorded.weight();
+    slot.drained = recorded.drained();
+    slot.leaving = recorded.leaving();
+    slot.restarts = recorded.restarts();
+    slot.last_exit = recorded.last_exit();
+    slot.started_ns = slot.heard_ns = now;
+    slot.heard = true;
+    auto pidfd = OpenProcess(recorded.worker());
+    if (pidfd.ok()) {
+      slot.worker = recorded.worker();
+      slot.pidfd = *std::move(pidfd);
+      continue;
+    }
+    slot.down_since_ns = now;
+    if (recorded.worker().pid() != 0) slot.last_exit = "unknown: it ended while there was no supervisor";
+    slot.empty = std::any_of(entries->begin(), entries->end(), [number](const auto& each) { return each.is_vacant && each.slot == number; });
+  }
+  auto kept = keeper_->Take();
+  if (!kept.ok()) return kept.status();
+  for (KeptSocket& each : *kept) {
+    const auto slot = slots_.find(each.slot);
+    if (each.slot == HR_STEER_SINK) {
+      sinks_[static_cast<size_t>(each.transport)] = std::move(each.socket);
+    } else if (slot != slots_.end()) {
+      slot->second.socket(each.transport) = std::move(each.socket);
+    } else {
+      (void)kernel_->Remove(each.transport, each.slot);
+      (void)keeper_->Drop(each.transport, each.slot);
+    }
+  }
+  for (auto& [number, slot] : slots_) {
+    if (const absl::Status filled = FillSlot(slot); !filled.ok()) return filled;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Supervisor::BeginWatching() {
+  auto notify = NotifySocket::Open(settings_.places.notify());
+  if (!notify.ok()) return notify.status();
+  notify_ = *std::move(notify);
+  const absl::Status watched = loop_->Watch(notify_->fd(), [this] { notify_->Read([this](const Notice& notice) { OnNotice(notice); }); });
+  if (!watched.ok()) return watched;
+  watch_.emplace(kernel_.get(), settings_);
+  const absl::Duration period = settings_.heartbeat > absl::ZeroDuration() ? std::min(absl::Seconds(1), settings_.heartbeat / 4) : absl::Seconds(1);
+  const auto timer = loop_->StartTimer(std::max(period, absl::Milliseconds(10)), [this] { Tick(); });
+  if (!timer.ok()) return timer.status();
+  slow_timer_ = *timer;
+  for (auto& [number, slot] : slots_) {
+    if (slot.has_worker()) {
+      Follow(slot);
+      LogInfo("slot ", number, ": worker ", slot.worker.pid(), " goes on");
+    } else if (!slot.leaving) {
+      StartWorker(slot);
+    }
+  }
+  Save();
+  Tick();
+  return absl::OkStatus();
+}
+
+void Supervisor::Save() {
+  v1::Record record;
+  record.set_name(settings_.places.name);
+  record.set_listen(settings_.listen.ToString());
+  record.set_udp(settings_.udp);
+  record.set_tcp(settings_.tcp);
+  record.set_bpffs(settings_.bpffs);
+  record.set_mode("run");
+  record.set_supervisor_pid(getpid());
+  record.set_mounted_bpffs(mounted_bpffs_);
+  *record.mutable_keeper() = keeper_process_;
+  for (const auto& [number, slot] : slots_) {
+    v1::RecordedSlot& out = *record.add_slots();
+    out.set_slot(static_cast<uint32_t>(number));
+    out.set_stand_in(slot.stand_in);
+    *out.mutable_worker() = slot.worker;
+    out.set_weight(slot.weight);
+    out.set_drained(slot.drained);
+    out.set_leaving(slot.leaving);
+    out.set_restarts(slot.restarts);
+    out.set_last_exit(slot.last_exit);
+  }
+  if (const absl::Status saved = SaveRecord(settings_.places, record); !saved.ok()) LogError(saved.message());
+}
+
+Supervisor::~Supervisor() {
+  if (remove_at_end_ || stopping_) RemoveEverything();
+}
+
+void Supervisor::RemoveEverything() {
+  for (auto& [number, slot] : slots_) {
+    if (!slot.has_worker()) continue;  // only where a start failed half-way
+    (void)Signal(slot.pidfd, SIGKILL);
+    (void)ReapExit(slot.pidfd);
+  }
+  if (kernel_ != nullptr) {
+    kernel_.reset();
+    if (const absl::Status removed = KernelGroup::Remove(settings_.bpffs, settings_.places.name); !removed.ok()) LogError(removed.message());
+  }
+  if (keeper_.has_value()) {
+    (void)keeper_->End();
+    if (keeper_->pid() > 0) waitpid(keeper_->pid(), nullptr, 0);
+  }
+  slots_.clear();
+  RemoveFolder(settings_.places);
+}
+
+}  // namespace hedgerow::steer
