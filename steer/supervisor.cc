@@ -23,6 +23,7 @@ constexpr int64_t kFast_ms = 20;
 constexpr int64_t kPins_ms = 250;
 constexpr int64_t kLook_ms = 1000;
 constexpr int64_t kQueue_ms = 1000;  // a leaving worker may read its queue for so long before it is asked to end
+constexpr int64_t kProven_ms = 1000;
 constexpr int kFailing = 4;          // ends in a row, each soon after its start, that are a problem
 
 }  // namespace
@@ -192,14 +193,18 @@ void Supervisor::EndLeaving(int number) {
   Save();
 }
 
+// Whether a worker may have the sources of its empty slot back: one that ends again and again would get them each time.
+bool Supervisor::Proven(const Slot& slot, int64_t now) const {
+  return slot.heard || (settings_.heartbeat == absl::ZeroDuration() && now - slot.started_ns >= kProven_ms * kMs);
+}
+
 void Supervisor::ApplyEmpty() {
   const int64_t now = MonotonicNs();
   const int64_t after = absl::ToInt64Nanoseconds(settings_.empty_after);
   std::vector<bool> empty(HR_STEER_SLOTS);
   bool changed = false;
   for (auto& [number, slot] : slots_) {
-    const bool unheard = settings_.heartbeat > absl::ZeroDuration() && slot.empty && !slot.heard;
-    const bool is_empty = slot.has_worker() ? slot.is_silent || unheard : slot.empty || now - slot.down_since_ns >= after;
+    const bool is_empty = slot.has_worker() ? slot.is_silent || (slot.empty && !Proven(slot, now)) : slot.empty || now - slot.down_since_ns >= after;
     changed |= is_empty != slot.empty;
     empty[static_cast<size_t>(number)] = is_empty;
   }

@@ -76,6 +76,7 @@ class Supervisor final : public Control {
   void TickLeaving(Slot& slot, int64_t now);
   void EndLeaving(int number);
   void ApplyEmpty();
+  bool Proven(const Slot& slot, int64_t now) const;
   void LookAround();
   void Pace();
   bool Busy() const;

@@ -1,0 +1,342 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`hedgerow steer run`: one source, one worker, while workers and supervisors come and go."""
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+
+import pytest
+
+from harness.product import wait_until
+from harness.steer import IPV4, IPV6, PORT, Group, made_folder, made_netns, pid_of, slot_of
+
+SO_ATTACH_REUSEPORT_CBPF = 51
+
+
+@pytest.fixture(scope="module", name="net")
+def _net():
+    with made_netns(f"hr-steer-{os.getpid()}") as net:
+        yield net
+
+
+@pytest.fixture(name="group")
+def _group(net):
+    with made_folder() as folder:
+        group = Group(net, folder, f"t{os.getpid()}")
+        yield group
+        group.stop()
+        assert group.left() == []
+
+
+def test_a_source_meets_one_worker_on_both_transports_and_explain_names_it(net, group):
+    group.start(workers=4, listen=f"[::]:{PORT}")
+    met = {}
+    for source in (*IPV4, *IPV6):
+        to = "fd00::1" if ":" in source else "127.0.0.1"
+        answers = [net.udp(source, to), net.tcp(source, to), net.udp(source, to)]
+        met[source] = pid_of(answers[0])
+        assert {pid_of(answer) for answer in answers} == {met[source]}
+    assert len(set(met.values())) == 4
+    for source in (*IPV4[:3], *IPV6[:2]):
+        explained = json.loads(group.cli("explain", source, "--json").stdout)
+        assert explained["pid"] == met[source]
+    shown = group.ask("show", "--buckets")
+    assert [slot["buckets"] for slot in shown["slots"]] == [256] * 4
+    assert sum(slot["selected_udp"] for slot in shown["slots"]) == 2 * len(met)
+    assert sum(slot["selected_tcp"] for slot in shown["slots"]) == len(met)
+    assert sum(bucket["selected"] for bucket in shown["buckets"]) == 3 * len(met)
+    assert shown["problems"] == []
+    group.process.terminate()
+    assert group.process.wait(10) == 0
+    assert group.left() == []
+
+
+def test_the_workers_command_is_its_own(net, group):
+    group.start("--user", "nobody", "--transport", "udp", worker=("--json", "-n", "--listen", "x%sx", "100%%"))
+    answer = net.udp(IPV4[0], payload=b"arguments")
+    assert answer.split("\0") == ["--json", "-n", "--listen", f"x{slot_of(net.udp(IPV4[0]))}x", "100%"]
+    assert net.udp(IPV4[0], payload=b"rights") == "65534 0"
+    with pytest.raises(ConnectionRefusedError):
+        net.tcp(IPV4[0])
+
+
+def test_what_was_sent_to_a_worker_that_dies_waits_for_the_next_one(net, group):
+    group.start(workers=2)
+    source = IPV4[0]
+    former = net.udp(source)
+    os.kill(pid_of(former), signal.SIGSTOP)
+    connections = [net.connect(source) for _ in range(5)]
+    with net.open(socket.SOCK_DGRAM, source) as sock:
+        for number in range(50):
+            sock.sendto(str(number).encode(), ("127.0.0.1", PORT))
+        os.kill(pid_of(former), signal.SIGKILL)
+        answers = [sock.recv(100).decode().split() for _ in range(50)]
+    assert [answer[2] for answer in answers] == [str(number) for number in range(50)]
+    assert {int(answer[0]) for answer in answers} == {slot_of(former)}
+    assert {answer[1] for answer in answers} != {str(pid_of(former))}
+    for connection in connections:
+        with connection:
+            assert connection.recv(100).decode().split()[:2] == answers[0][:2]
+    shown = group.slots()[slot_of(former)]
+    assert (shown["state"], shown["restarts"], shown["last_exit"], shown["udp_dropped"]) == ("serving", 1, "signal 9 (KILL)", 0)
+
+
+def test_a_supervisor_that_is_killed_leaves_traffic_alone_and_the_next_one_takes_over(net, group):
+    group.start(workers=3)
+    met = {source: net.udp(source) for source in IPV4}
+    assert f"already running as pid {group.process.pid}" in group.refused(workers=3)
+    pids = group.pids()
+    group.kill()
+    assert {source: net.udp(source) for source in IPV4} == met
+    assert {source: slot_of(net.tcp(source)) for source in IPV4} == {source: slot_of(answer) for source, answer in met.items()}
+    # One worker dies while no supervisor sees it.
+    lost = slot_of(met[IPV4[0]])
+    os.kill(pids[lost], signal.SIGKILL)
+    with net.open(socket.SOCK_DGRAM, IPV4[0]) as sock:
+        sock.sendto(b"waits", ("127.0.0.1", PORT))
+        assert "--transport" in group.refused("--transport", "udp", workers=3)
+        group.start(workers=3)
+        assert sock.recv(100).decode().split()[::2] == [str(lost), "waits"]
+    after = group.pids()
+    assert {slot: pid for slot, pid in after.items() if slot != lost} == {slot: pid for slot, pid in pids.items() if slot != lost}
+    assert {source: slot_of(net.udp(source)) for source in IPV4} == {source: slot_of(answer) for source, answer in met.items()}
+    # It follows the workers of its predecessor.
+    other = next(slot for slot in after if slot != lost)
+    os.kill(after[other], signal.SIGKILL)
+    wait_until(lambda: group.pids()[other] not in (0, after[other]))
+    assert group.ask("show")["problems"] == []
+
+
+def test_a_dead_group_without_its_keeper_is_removed_by_clean_alone(group):
+    group.start()
+    record = json.loads((group.run_dir / group.name / "record.json").read_text(encoding="utf-8"))
+    group.kill()
+    os.kill(record["keeper"]["pid"], signal.SIGKILL)
+    assert "`hedgerow steer clean --name" in wait_until(lambda: (error := group.refused()) and "the keeper of its sockets" in error and error)
+    removed = group.ask("clean")["removed"]
+    assert len(removed) == 2 + 2  # workers, pins, folder
+    assert not any(os.path.exists(f"/proc/{slot['worker']['pid']}/exe") for slot in record["slots"])
+
+
+def test_a_keeper_that_dies_is_replaced(net, group):
+    group.start()
+    record = group.run_dir / group.name / "record.json"
+    former = json.loads(record.read_text(encoding="utf-8"))["keeper"]["pid"]
+    os.kill(former, signal.SIGKILL)
+    wait_until(lambda: json.loads(record.read_text(encoding="utf-8"))["keeper"]["pid"] not in (0, former))
+    met = net.udp(IPV4[0])
+    group.kill()
+    group.start()
+    assert net.udp(IPV4[0]) == met
+
+
+def test_a_resize_moves_the_fewest_and_udp_follows_an_open_connection(net, group):
+    group.start(workers=2)
+    with_connection, without = IPV4[:20], IPV4[20:]
+    before = {source: pid_of(net.udp(source)) for source in IPV4}
+    connections = {source: net.connect(source) for source in with_connection}
+    for source, connection in connections.items():
+        assert pid_of(connection.recv(100)) == before[source]
+    change = group.ask("resize", "3")
+    assert change["moved_buckets"] == change["fewest_possible"] == 341
+    assert [slot["buckets"] for slot in change["slots"]] == [342, 341, 341]
+    new = group.pids()[2]
+    after = {source: pid_of(net.udp(source)) for source in IPV4}
+    assert {source: after[source] for source in with_connection} == {source: before[source] for source in with_connection}
+    moved = [source for source in without if after[source] != before[source]]
+    assert moved and {after[source] for source in moved} == {new}
+    assert pid_of(net.tcp(with_connection[0])) == before[with_connection[0]]
+    for source, connection in connections.items():
+        connection.sendall(b"still")
+        assert pid_of(connection.recv(100)) == before[source]
+    assert group.ask("show")["pinned_sources"] == change["pinned_sources"] > 0
+    for connection in connections.values():
+        connection.close()
+    wait_until(lambda: group.ask("show")["pinned_sources"] == 0)
+    for source in with_connection:
+        assert pid_of(net.udp(source)) == json.loads(group.cli("explain", source, "--json").stdout)["pid"]
+        if source == with_connection[3]:
+            break
+    assert new in {pid_of(net.udp(source)) for source in with_connection}
+
+
+def test_a_worker_that_leaves_gives_its_connections_to_others(net, group):
+    group.start(workers=2)
+    source = next(source for source in IPV4 if slot_of(net.udp(source)) == 1)
+    leaving = group.pids()[1]
+    accepted = net.connect(source)
+    assert pid_of(accepted.recv(100)) == leaving
+    os.kill(leaving, signal.SIGSTOP)
+    waiting = net.connect(source)  # not accepted
+    group.ask("resize", "1")
+    assert slot_of(waiting.recv(100)) == 0
+    assert slot_of(net.tcp(source)) == 0
+    assert wait_until(lambda: group.slots()[0]["migrated"] == 1)
+    assert group.slots()[1]["state"] == "leaving"
+    os.kill(leaving, signal.SIGCONT)
+    wait_until(lambda: list(group.slots()) == [0])
+    assert slot_of(net.udp(source)) == 0
+    waiting.close()
+    accepted.close()
+    group.ask("resize", "2")
+    wait_until(lambda: slot_of(net.udp(source)) == 1)
+
+
+def test_drain_and_weights_move_shares_and_undrain_brings_them_back(net, group):
+    group.start(workers=4, worker=())
+    before = {source: slot_of(net.udp(source)) for source in IPV4}
+    assert group.ask("drain", "2")["moved_buckets"] == 256
+    drained = {source: slot_of(net.udp(source)) for source in IPV4}
+    assert all(drained[source] == before[source] for source in IPV4 if before[source] != 2) and 2 not in drained.values()
+    assert group.slots()[2]["state"] == "drained"
+    group.ask("undrain", "2")
+    assert {source: slot_of(net.udp(source)) for source in IPV4} == before
+    assert [slot["buckets"] for slot in group.ask("weights", "1", "1", "2", "4")["slots"]] == [128, 128, 256, 512]
+    refused = group.cli("weights", "1", "2", ok=False)
+    assert (refused.returncode, "expected one for each of the 4 slots" in refused.stderr) == (2, True)
+    assert "no slot 9; there are 0, 1, 2, 3" in group.cli("drain", "9", ok=False).stderr
+    assert group.cli("resize", "65", ok=False).returncode == 2
+
+
+@pytest.mark.parametrize("policy", ["reject", "drop", "next", "stand-in"])
+def test_an_empty_slot_is_served_as_the_policy_says_on_both_transports(net, group, policy):
+    down = group.folder / "down-SLOT"
+    group.start("--empty", policy, "--empty-after", "100ms", workers=2, worker=("--down", str(down)))
+    source = next(source for source in IPV4 if slot_of(net.udp(source)) == 0)
+    (group.folder / "down-0").touch()
+    os.kill(group.pids()[0], signal.SIGKILL)
+    wait_until(lambda: group.ask("show")["slots"][0]["pid"] == 0 and "is empty" in group.log.read_text(encoding="utf-8"))
+    if policy == "reject":
+        with pytest.raises(ConnectionRefusedError):
+            net.udp(source)
+        with pytest.raises(ConnectionRefusedError):
+            net.tcp(source)
+    elif policy == "drop":
+        for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+            with net.open(kind, source) as sock, pytest.raises(TimeoutError):
+                sock.settimeout(0.3)
+                sock.connect(("127.0.0.1", PORT))
+                sock.send(b"x")
+                sock.recv(100)
+    else:
+        taker = 1 if policy == "next" else 63
+        assert (slot_of(net.udp(source)), slot_of(net.tcp(source))) == (taker, taker)
+    shown = group.slots()[0]
+    assert shown["empty_udp"] >= 1 and shown["empty_tcp"] >= 1
+    assert slot_of(net.udp(next(other for other in IPV4 if other != source and explained_slot(group, other) == 1))) == 1
+    (group.folder / "down-0").unlink()
+    group.ask("restart", "0")
+    wait_until(lambda: "slot 0 is served again" in group.log.read_text(encoding="utf-8"))
+    assert slot_of(net.udp(source)) == 0
+    assert slot_of(net.tcp(source)) == 0
+
+
+def explained_slot(group: Group, source: str) -> int:
+    return json.loads(group.cli("explain", source, "--json").stdout)["slot"]
+
+
+def test_a_worker_without_heartbeat_is_silent_and_its_slot_empty(net, group):
+    group.start("--heartbeat", "300ms", "--empty", "next", workers=2, worker=("--beat", "0.05"))
+    group.wait_state(0, "serving")
+    source = next(source for source in IPV4 if slot_of(net.udp(source)) == 0)
+    pid = group.pids()[0]
+    os.kill(pid, signal.SIGSTOP)
+    group.wait_state(0, "silent")
+    wait_until(lambda: slot_of(net.udp(source)) == 1)
+    assert "sends no WATCHDOG=1" in group.ask("show")["problems"][0]
+    os.kill(pid, signal.SIGCONT)
+    group.wait_state(0, "serving")
+    assert pid_of(net.udp(source)) == pid
+
+
+def test_a_foreign_program_is_seen_and_replaced_on_request(net, group):
+    metrics = f"unix:{group.folder}/metrics.sock"
+    group.start("--metrics", metrics, workers=4)
+    met = {source: net.udp(source) for source in IPV4}
+    with net.entered(), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as foreign:
+        foreign.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        foreign.bind(("127.0.0.1", PORT))
+        code = struct.pack("HBBI", 0x06, 0, 0, 0)  # return 0: the first socket
+        buffer = ctypes.create_string_buffer(code)
+        foreign.setsockopt(socket.SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, struct.pack("HxxxxxxP", 1, ctypes.addressof(buffer)))
+        began = time.monotonic()
+        problems = wait_until(lambda: (now := group.ask("show")["problems"]) and len(now) == 2 and now, 3)
+        assert time.monotonic() - began < 2
+        assert "takeover: the UDP sockets of 127.0.0.1:2055 have a classic filter" in problems[0]
+        assert "hedgerow steer reattach" in problems[0]
+        assert f"strangers: pid {os.getpid()}" in problems[1]
+        assert "hedgerow_steer_taken_over{group=\"%s\"} 1" % group.name in scraped(group.folder / "metrics.sock")
+        assert len({net.udp(source) for source in IPV4}) == 1
+        group.ask("reattach")
+    assert {source: net.udp(source) for source in IPV4} == met
+    wait_until(lambda: group.ask("show")["problems"] == [], 3)
+    assert "hedgerow_steer_taken_over{group=\"%s\"} 0" % group.name in scraped(group.folder / "metrics.sock")
+
+
+def scraped(path) -> str:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.connect(str(path))
+        sock.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        return b"".join(iter(lambda: sock.recv(65536), b"")).decode()
+
+
+REFUSALS = [
+    (("--empty", "maybe"), {}, "expected reject, drop, next or stand-in"),
+    ((), {"workers": 0}, "--workers: got \"0\", expected 1 to 64"),
+    (("--empty", "stand-in"), {"workers": 64}, "expected 1 to 63"),
+    ((), {"listen": "127.0.0.1"}, "which has no port"),
+    ((), {"listen": "203.0.113.1:2055"}, "no interface of this host has the address"),
+    (("--user", "nobody-here"), {}, "no user nobody-here"),
+    (("--heartbeat", "soon"), {}, "--heartbeat: got \"soon\""),
+    (("--gateway-field", "12:99"), {}, "--gateway-field"),
+    (("--metrics", "nowhere"), {}, "--metrics"),
+    (("--devices", "/nonexistent"), {}, "cannot read /nonexistent"),
+]
+
+
+@pytest.mark.parametrize("options,others,error", REFUSALS)
+def test_wrong_options_are_refused_and_nothing_is_left(group, options, others, error):
+    assert error in group.refused(*options, **others)
+    assert group.left() == []
+
+
+def test_an_address_that_others_hold_is_refused_with_pid_and_user(net, group):
+    with net.entered(), socket.socket(socket.AF_INET, socket.SOCK_STREAM) as plain:
+        plain.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of earlier tests linger
+        plain.bind(("127.0.0.1", PORT))
+        plain.listen()
+        error = group.refused()
+        assert f"127.0.0.1:2055 (TCP) is held by pid {os.getpid()} (" in error and "user root" in error
+    holder = ("import os, socket; os.setuid(65534); s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM);"
+              "s.setsockopt(1, 15, 1); s.bind(('127.0.0.1', 2055)); print('bound', flush=True); input()")
+    with net.entered(), subprocess.Popen([sys.executable, "-c", holder], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout.readline() == b"bound\n"
+        error = group.refused()
+        assert f"(UDP) is held by pid {other.pid} (" in error and "user nobody" in error
+        other.communicate(b"\n")
+    assert group.left() == []
+    group.start()
+    second = Group(net, group.folder, f"{group.name}b")
+    workers = group.pids()
+    error = second.refused()
+    assert f"pid {workers[0]}" in error and f"pid {workers[1]}" in error
+    assert second.left() == []
+    assert "no such program in PATH" in subprocess.run(
+        [*group._words(("run", "--listen", "127.0.0.2:99", "-n", "1", "--", "no-such-program"))], capture_output=True, text=True, check=False).stderr
+
+
+def test_a_simulation_is_even_and_tells_what_a_resize_would_move(group):
+    addresses = "\n".join(f"10.0.{a}.{b}" for a in range(40) for b in range(250))
+    file = group.folder / "addresses"
+    file.write_text(addresses + "\nno address\n", encoding="ascii")
+    simulation = json.loads(group.cli("simulate", str(file), "-n", "4", "--to", "5", "--json").stdout)
+    assert simulation["addresses"] == sum(simulation["slots"]) == 10_000
+    assert simulation["unreadable_lines"] == 1
+    assert simulation["chi_square"] < 2 * simulation["chi_square_99"]
+    assert 0.15 < simulation["moved"] / 10_000 < 0.25
