@@ -93,8 +93,21 @@ class Group:
 
     def start(self, *options: str, **others) -> "Group":
         """Returns when it says that it is ready."""
+        return self._start(self.command(*options, **others))
+
+    def run(self, *command: str, workers: int = 2, listen: str = f"127.0.0.1:{PORT}", options: tuple[str, ...] = ()) -> "Group":
+        """Workers that are others than steer_worker.py."""
+        return self._start(("run", "--listen", listen, "-n", str(workers), *options, *self._where(), "--", *command))
+
+    def adopt(self, *pids: int, listen: str = f"127.0.0.1:{PORT}", options: tuple[str, ...] = ()) -> "Group":
+        return self._start(("adopt", "--listen", listen, *options, *self._where(), *map(str, pids)))
+
+    def _where(self) -> tuple[str, ...]:
+        return ("--name", self.name, "--run-dir", str(self.run_dir))
+
+    def _start(self, words: tuple[str, ...]) -> "Group":
         with self.net.entered(), self.log.open("ab") as log:
-            self.process = subprocess.Popen(self._words(self.command(*options, **others)), stdout=subprocess.PIPE, stderr=log)
+            self.process = subprocess.Popen(self._words(words), stdout=subprocess.PIPE, stderr=log)
         line = self.process.stdout.readline().decode()
         assert line.startswith("ready: "), line + self.log.read_text(encoding="utf-8")
         return self
