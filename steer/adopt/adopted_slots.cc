@@ -60,6 +60,7 @@ Placement Place(const std::vector<AdoptedSlot>& slots, const std::vector<Adopted
       slot.worker = worker.process;
       slot.evidence = worker.evidence;
     }
+    if (!is_other) slot.worker.name = worker.process.name;
     slot.has_worker = true;
     fill(number, Transport::kUdp, worker.udp);
     fill(number, Transport::kTcp, worker.tcp);

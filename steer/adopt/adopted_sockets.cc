@@ -129,6 +129,13 @@ std::string Wanted(const SocketSearch& search) {
   return *search.transports.begin() == Transport::kUdp ? "UDP socket" : "listening TCP socket";
 }
 
+// `pidof` names helpers beside the processes that started them.
+bool DescendsFromOthers(const Scan& scan, std::vector<pid_t> named, pid_t pid) {
+  std::erase(named, pid);
+  const std::vector<Process> others = WithDescendants(scan.processes, named);
+  return std::any_of(others.begin(), others.end(), [&](const Process& each) { return each.pid == pid; });
+}
+
 // Each named process, or one that descends from it, holds a socket of the address and port.
 absl::Status CheckNamed(const SocketSearch& search, const Scan& scan) {
   for (const pid_t pid : search.pids) {
@@ -144,7 +151,7 @@ absl::Status CheckNamed(const SocketSearch& search, const Scan& scan) {
         }
       }
     }
-    if (found || family.empty()) continue;
+    if (found || family.empty() || DescendsFromOthers(scan, search.pids, pid)) continue;
     const std::string what = absl::StrCat("process ", ToString(family.front()), " has no ", Wanted(search), " of ",
                                           search.listen.ToString());
     if (IsInOtherNamespace(pid)) {

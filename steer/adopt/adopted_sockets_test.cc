@@ -71,6 +71,26 @@ TEST_F(AdoptedSocketsTest, ChildrenOfANamedProcessCount) {
   });
 }
 
+TEST_F(AdoptedSocketsTest, AHelperMayBeNamedBesideItsParent) {
+  InNamespace([&] {
+    int pids[2];
+    ASSERT_EQ(pipe(pids), 0);
+    const Child daemon([&] {
+      return ForkWorkers(1, [&](size_t) {
+               const pid_t own = getpid();
+               return write(pids[1], &own, sizeof(own)) == sizeof(own);
+             }) && HoldBoth();
+    });
+    ASSERT_TRUE(daemon.ready());
+    pid_t helper = 0;
+    ASSERT_EQ(read(pids[0], &helper, sizeof(helper)), static_cast<ssize_t>(sizeof(helper)));
+    const auto found = FindWorkers(Search({helper, daemon.pid()}));
+    ASSERT_THAT(found.status(), IsOk());
+    EXPECT_EQ(Pids(*found), (std::vector{daemon.pid()}));
+    EXPECT_THAT(FindWorkers(Search({helper})).status(), FailsWith(absl::StatusCode::kNotFound, "has no UDP or listening TCP socket"));
+  });
+}
+
 // As nginx does: every process holds every socket, and each worker polls its own.
 TEST_F(AdoptedSocketsTest, OfSocketsThatAllHoldTheEpollSetsTellTheWorker) {
   InNamespace([&] {

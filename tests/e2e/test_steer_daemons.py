@@ -246,3 +246,24 @@ def test_a_daemon_that_binds_another_address_is_told(net, daemons: Daemons, grou
     wait_until(lambda: "nfcapd: binds UDP 0.0.0.0:2055, and what was handed over is UDP 127.0.0.1:2055" in group.log.read_text(encoding="utf-8"), 5,
                "the reason")
     assert subprocess.run([*BIND, "true"], capture_output=True, check=False).returncode == 1
+
+
+def test_a_router_meets_one_nfacctd_with_its_flows_and_its_bmp(daemons: Daemons, group, folder):
+    """IPFIX by UDP and BMP by TCP, on one port number."""
+    for slot in range(2):
+        daemons.nfacctd(f"slot-{slot}", bmp=True)
+    group.run(*BIND, "/usr/sbin/nfacctd", "-f", f"{folder}/slot-%s.conf")
+    log = group.log  # a worker's output is the supervisor's
+    wait_until(lambda: log.read_text(encoding="utf-8").count("waiting for NetFlow") == 2, 15, "both collectors are ready")
+    expected: dict[str, set[str]] = {"slot-0": set(), "slot-1": set()}
+    for source, found in explained(group).items():
+        routers = expected[f"slot-{found['slot']}"]
+        if len(routers) < 2:
+            routers.add(source)
+            daemons.export(source)
+            speaker = daemons.speak_bmp(source, PORT)
+            wait_until(lambda source=source: any(source in daemons.routers_in(name) for name in expected), 5, f"BMP of {source}")
+            daemons.stop(speaker, signal.SIGKILL)
+    assert {name: daemons.routers_in(name) for name in expected} == expected
+    flows = {name: dict.fromkeys(sources, FLOWS) for name, sources in expected.items()}
+    wait_until(lambda: {name: daemons.exporters_in(name) for name in expected} == flows, 6, "the flows")
