@@ -3,6 +3,7 @@
 `hedgerow steer bind`. Each source meets one worker, the one that `explain` names; what a restarted worker was sent waits for it."""
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -11,7 +12,8 @@ import time
 
 import pytest
 
-from harness.product import BIN, wait_until
+from deploy.dev import walk
+from harness.product import BIN, PROJECT, wait_until
 from harness.steer import IPV4, PORT, Group, made_folder, made_netns
 from harness.steer_daemons import ADDRESS, FLOWS, Daemons, daemons_in, dns_question, is_answer
 
@@ -70,6 +72,22 @@ def ask_tcp(net, source: str) -> bool:
         question = dns_question()
         sock.sendall(len(question).to_bytes(2, "big") + question)
         return is_answer(sock.recv(2048)[2:])
+
+
+def test_the_page_works_as_it_stands(net, monkeypatch):
+    """docs/steer.md, typed. Its default names are the machine's, so no other group of port 2055 may run beside it."""
+    monkeypatch.setenv("PATH", f"{BIN}:/usr/sbin:{os.environ['PATH']}")
+    page = (PROJECT / "docs" / "steer.md").read_text(encoding="utf-8")
+    with net.entered():
+        wrong, _ = walk.walk(page, tag=walk.TAG, build=False)
+    assert wrong == [], "\n".join(wrong)
+
+
+def test_the_pages_unit_is_one_that_systemd_takes(tmp_path):
+    unit = re.search(r"```ini\n(.*?)```", (PROJECT / "docs" / "steer.md").read_text(encoding="utf-8"), re.DOTALL)[1]
+    (tmp_path / "flows.service").write_text(re.sub(r"/usr/bin/(hedgerow-steer|nfcapd|install)", "/bin/true", unit), encoding="utf-8")
+    done = subprocess.run(["systemd-analyze", "--no-pager", "verify", tmp_path / "flows.service"], capture_output=True, text=True, check=False, timeout=30)
+    assert [line for line in done.stderr.splitlines() if "flows.service" in line] == []
 
 
 # -- adopted -----------------------------------------------------------------------------------------------------------
