@@ -29,7 +29,7 @@ constexpr std::array kNeeded = {net::Capability::kBpf, net::Capability::kNetAdmi
 net::UniqueFd BlockSignals() {
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int each : {SIGTERM, SIGINT}) sigaddset(&signals, each);
+  for (const int each : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, each);
   sigprocmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
   return net::UniqueFd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));

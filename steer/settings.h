@@ -16,7 +16,7 @@
 
 namespace hedgerow::steer {
 
-inline constexpr char kDefaultRunDir[] = "/run/hedgerow/steer";
+inline constexpr char kDefaultRunDir[] = "/run/hedgerow-steer";
 inline constexpr int kStandIn = HR_STEER_SLOTS - 1;  // the slot of the stand-in, where there is one
 
 struct Listen {

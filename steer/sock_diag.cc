@@ -39,22 +39,6 @@ std::optional<uint32_t> InodeOfLink(const std::string& target) {
   return inode;
 }
 
-std::set<pid_t> ProcessesWith(const std::set<uint32_t>& inodes) {
-  std::set<pid_t> found;
-  std::error_code error;
-  for (const auto& process : std::filesystem::directory_iterator("/proc", error)) {
-    pid_t pid = 0;
-    if (!absl::SimpleAtoi(process.path().filename().string(), &pid)) continue;
-    std::error_code unreadable;
-    for (std::filesystem::directory_iterator fd(process.path() / "fd", unreadable), end; !unreadable && fd != end; fd.increment(unreadable)) {
-      std::error_code gone;
-      const auto inode = InodeOfLink(std::filesystem::read_symlink(fd->path(), gone).string());
-      if (!gone && inode.has_value() && inodes.contains(*inode)) found.insert(pid);
-    }
-  }
-  return found;
-}
-
 std::string UserText(uint32_t uid) {
   const passwd* entry = getpwuid(uid);
   return entry == nullptr ? absl::StrCat(uid) : std::string(entry->pw_name);
@@ -77,6 +61,22 @@ bool Overlaps(const net::IpAddress& one, const net::IpAddress& other) {
 }
 
 }  // namespace
+
+std::set<pid_t> ProcessesWith(const std::set<uint32_t>& inodes) {
+  std::set<pid_t> found;
+  std::error_code error;
+  for (const auto& process : std::filesystem::directory_iterator("/proc", error)) {
+    pid_t pid = 0;
+    if (!absl::SimpleAtoi(process.path().filename().string(), &pid)) continue;
+    std::error_code unreadable;
+    for (std::filesystem::directory_iterator fd(process.path() / "fd", unreadable), end; !unreadable && fd != end; fd.increment(unreadable)) {
+      std::error_code gone;
+      const auto inode = InodeOfLink(std::filesystem::read_symlink(fd->path(), gone).string());
+      if (!gone && inode.has_value() && inodes.contains(*inode)) found.insert(pid);
+    }
+  }
+  return found;
+}
 
 absl::StatusOr<std::vector<InetSocket>> ListSockets(Transport transport, uint16_t local_port, uint32_t states) {
   auto socket = net::netlink::Socket::Open({}, NETLINK_SOCK_DIAG);

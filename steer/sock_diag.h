@@ -40,6 +40,9 @@ absl::StatusOr<std::vector<InetSocket>> ListHolders(Transport transport, const L
 // "pid 4711 (nfcapd), user root", "pid 12 (a) and pid 13 (b), user 33", "user 33, of a process that cannot be seen". Reads /proc.
 std::string DescribeHolders(const std::vector<InetSocket>& sockets);
 
+// The processes that hold one of the sockets, this one included. Reads /proc.
+std::set<pid_t> ProcessesWith(const std::set<uint32_t>& inodes);
+
 // The inode of a socket of this process.
 uint32_t InodeOf(int socket);
 

@@ -6,6 +6,9 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
+#include <cerrno>
+#include <climits>
+
 namespace hedgerow::steer {
 
 UdpSocketState UdpState(int socket) {
@@ -13,6 +16,16 @@ UdpSocketState UdpState(int socket) {
   socklen_t bytes = sizeof(values);
   if (getsockopt(socket, SOL_SOCKET, SO_MEMINFO, values, &bytes) != 0) return {};
   return {values[SK_MEMINFO_RMEM_ALLOC], values[SK_MEMINFO_DROPS]};
+}
+
+bool IsListening(int socket) {
+  int listening = 0;
+  socklen_t bytes = sizeof(listening);
+  return getsockopt(socket, SOL_SOCKET, SO_ACCEPTCONN, &listening, &bytes) == 0 && listening != 0;
+}
+
+absl::Status ListenAgain(int socket) {
+  return listen(socket, INT_MAX) == 0 ? absl::OkStatus() : absl::ErrnoToStatus(errno, "listen again");
 }
 
 uint32_t TcpBacklog(int listener) {

@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "absl/status/status.h"
+
 namespace hedgerow::steer {
 
 struct UdpSocketState {
@@ -12,6 +14,10 @@ struct UdpSocketState {
   uint64_t dropped = 0;       // by the full queue
 };
 UdpSocketState UdpState(int socket);
+
+bool IsListening(int socket);
+// Of a socket that was shut down, and keeps its address.
+absl::Status ListenAgain(int socket);
 
 // Connections that wait to be accepted.
 uint32_t TcpBacklog(int listener);

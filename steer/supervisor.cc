@@ -38,7 +38,17 @@ std::string Supervisor::Text() const {
 
 // Workers.
 
+// A worker that calls shutdown(2) on its listener has closed it for the next one as well.
+void Supervisor::MendListener(Slot& slot) {
+  if (!settings_.tcp || slot.leaving || IsListening(slot.fd(Transport::kTcp))) return;
+  (void)kernel_->Remove(Transport::kTcp, slot.number);
+  absl::Status mended = ListenAgain(slot.fd(Transport::kTcp));
+  if (mended.ok()) mended = kernel_->Insert(Transport::kTcp, slot.number, slot.fd(Transport::kTcp));
+  LogWarning("slot ", slot.number, ": its worker has shut the TCP socket down; ", mended.ok() ? "it listens again" : mended.message());
+}
+
 void Supervisor::StartWorker(Slot& slot) {
+  MendListener(slot);
   std::vector<int> sockets;
   for (const Transport transport : settings_.transports()) sockets.push_back(slot.fd(transport));
   auto started = launcher_.Start(slot.number, sockets);
@@ -70,6 +80,8 @@ void Supervisor::Follow(Slot& slot) {
 void Supervisor::OnExit(int number) {
   Slot& slot = slots_.at(number);
   loop_->Unwatch(slot.pidfd.get());
+  // Its children would go on reading beside the next worker. The process group's number is not used again before it is reaped.
+  kill(-static_cast<pid_t>(slot.worker.pid()), SIGKILL);
   slot.last_exit = ReapExit(slot.pidfd);
   slot.pidfd.Reset();
   const int64_t now = MonotonicNs();
@@ -224,6 +236,9 @@ void Supervisor::ApplyEmpty() {
 
 void Supervisor::LookAround() {
   next_look_ns_ = MonotonicNs() + kLook_ms * kMs - kFast_ms * kMs;
+  for (auto& [number, slot] : slots_) {
+    if (slot.has_worker() && slot.terminated_ns == 0) MendListener(slot);
+  }
   for (const Transport transport : settings_.transports()) watch_->Look(transport, FdsOf(transport));
   if (!keeper_.has_value()) {
     if (const absl::Status started = StartKeeper(); !started.ok()) LogError("the keeper of the sockets: ", started.message());

@@ -57,6 +57,7 @@ class Supervisor final : public Control {
   absl::Status TakeOver(const v1::Record& record);
   absl::Status CheckSameGroup(const v1::Record& record) const;
   absl::Status TakeSlots(const v1::Record& record);
+  void FindUnrecordedWorker(Slot& slot);
   absl::Status OpenTable();
   absl::Status BeginWatching();
   absl::Status AddSlot(int number, bool stand_in);
@@ -67,6 +68,7 @@ class Supervisor final : public Control {
 
   // supervisor.cc
   void StartWorker(Slot& slot);
+  void MendListener(Slot& slot);
   void Follow(Slot& slot);
   void OnExit(int number);
   void OnNotice(const Notice& notice);

@@ -17,6 +17,7 @@
 #include "steer/leftovers.h"
 #include "steer/process.h"
 #include "steer/record.h"
+#include "steer/sock_diag.h"
 #include "steer/sockets.h"
 #include "steer/supervisor.h"
 
@@ -209,7 +210,9 @@ absl::Status Supervisor::TakeOver(const v1::Record& record) {
     settings_.workers = workers;
   }
   mounted_bpffs_ = mounted_bpffs_ || record.mounted_bpffs();
-  return OpenTable();
+  if (const absl::Status opened = OpenTable(); !opened.ok()) return opened;
+  // A change that was cut short may have written the table, and not the record.
+  return table_->SetWeights(WeightsNow()).status();
 }
 
 absl::Status Supervisor::TakeSlots(const v1::Record& record) {
@@ -236,6 +239,7 @@ absl::Status Supervisor::TakeSlots(const v1::Record& record) {
     }
     slot.down_since_ns = now;
     if (recorded.worker().pid() != 0) slot.last_exit = "unknown: it ended while there was no supervisor";
+    // Under the table that it finds.
     slot.empty = std::any_of(entries->begin(), entries->end(), [number](const auto& each) { return each.is_vacant && each.slot == number; });
   }
   auto kept = keeper_->Take();
@@ -252,9 +256,30 @@ absl::Status Supervisor::TakeSlots(const v1::Record& record) {
     }
   }
   for (auto& [number, slot] : slots_) {
+    if (slot.leaving) continue;  // its listener may be closed already
+    if (!slot.has_worker()) FindUnrecordedWorker(slot);
     if (const absl::Status filled = FillSlot(slot); !filled.ok()) return filled;
   }
   return absl::OkStatus();
+}
+
+// A supervisor that was killed between starting a worker and recording it: the slot must not get a second one.
+void Supervisor::FindUnrecordedWorker(Slot& slot) {
+  std::set<uint32_t> inodes;
+  for (const Transport transport : settings_.transports()) {
+    if (slot.socket(transport).valid()) inodes.insert(InodeOf(slot.fd(transport)));
+  }
+  std::set<pid_t> holders = ProcessesWith(inodes);
+  holders.erase(getpid());
+  holders.erase(static_cast<pid_t>(keeper_process_.pid()));
+  const auto first = std::find_if(holders.begin(), holders.end(), [&holders](pid_t pid) { return !holders.contains(ParentOf(pid)); });
+  if (first == holders.end()) return;
+  const v1::Process worker = Identify(*first);
+  auto pidfd = OpenProcess(worker);
+  if (!pidfd.ok()) return;
+  slot.worker = worker;
+  slot.pidfd = *std::move(pidfd);
+  slot.empty = false;
 }
 
 absl::Status Supervisor::BeginWatching() {

@@ -62,6 +62,7 @@ struct Plan {
   const int* sockets = nullptr;
   int socket_count = 0;
   int error_pipe = -1;
+  int input = -1;  // /dev/null: several workers cannot share a terminal
   bool set_user = false;
   uint32_t uid = 0, gid = 0;
   const uint32_t* groups = nullptr;
@@ -83,6 +84,7 @@ int Become(const Plan& plan, int& error_pipe) {
   constexpr int kBehindSockets = 16;
   error_pipe = fcntl(plan.error_pipe, F_DUPFD_CLOEXEC, kBehindSockets);
   if (error_pipe < 0) return errno;
+  if (dup2(plan.input, 0) < 0) return errno;
   int copies[2];
   for (int i = 0; i < plan.socket_count; ++i) {
     copies[i] = fcntl(plan.sockets[i], F_DUPFD_CLOEXEC, kBehindSockets);
@@ -178,6 +180,8 @@ absl::StatusOr<StartedWorker> Launcher::Start(int slot, const std::vector<int>& 
   if (pipe2(ends, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "make a pipe to a worker");
   const net::UniqueFd reading(ends[0]);
   net::UniqueFd writing(ends[1]);
+  const net::UniqueFd input(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!input.valid()) return absl::ErrnoToStatus(errno, "open /dev/null");
   const Plan plan{.program = program_.c_str(),
                   .arguments = arguments.data(),
                   .environment = variables.data(),
@@ -185,6 +189,7 @@ absl::StatusOr<StartedWorker> Launcher::Start(int slot, const std::vector<int>& 
                   .sockets = sockets.data(),
                   .socket_count = static_cast<int>(sockets.size()),
                   .error_pipe = writing.get(),
+                  .input = input.get(),
                   .set_user = settings_.user.set,
                   .uid = settings_.user.uid,
                   .gid = settings_.user.gid,

@@ -320,14 +320,13 @@ absl::StatusOr<std::vector<AdoptedWorker>> PairAll(const SocketSearch& search, c
   return workers;
 }
 
+// Without the calling process: OpenSocket may be in use.
 std::vector<Process> HoldersAmong(const std::vector<Process>& processes, const std::set<uint32_t>& inodes) {
   std::vector<Process> holders;
   if (inodes.empty()) return holders;
-  for (const Process& process : processes) {
-    if (process.pid == getpid()) continue;  // OpenSocket may be in use
-    const auto held = SocketsOf(process, inodes);
-    if (held.ok() && !held->descriptors.empty()) holders.push_back(process);
-  }
+  const std::set<pid_t> pids = ProcessesWith(inodes);
+  std::copy_if(processes.begin(), processes.end(), std::back_inserter(holders),
+               [&](const Process& process) { return process.pid != getpid() && pids.contains(process.pid); });
   return holders;
 }
 

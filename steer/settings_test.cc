@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "steer/settings.h"
+
+#include <unistd.h>
+
+#include <fstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace hedgerow::steer {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Listen, IsAnAddressAndAPort) {
+  for (const char* text : {"192.0.2.1:2055", "[2001:db8::1]:4739", "[::]:65535", "0.0.0.0:1"}) {
+    const auto listen = Listen::Parse(text);
+    ASSERT_TRUE(listen.ok()) << listen.status();
+    EXPECT_EQ(listen->ToString(), text);
+  }
+  EXPECT_TRUE(Listen::Parse("[::]:1")->wildcard());
+  EXPECT_FALSE(Listen::Parse("[::1]:1")->wildcard());
+  for (const char* text : {"", "192.0.2.1", "192.0.2.1:", "192.0.2.1:0", "192.0.2.1:65536", "2001:db8::1:80", "[192.0.2.1]:80", "host:80", ":80"}) {
+    const auto wrong = Listen::Parse(text);
+    EXPECT_TRUE(absl::IsInvalidArgument(wrong.status())) << text;
+    EXPECT_THAT(std::string(wrong.status().message()), HasSubstr("expected ADDRESS:PORT"));
+  }
+}
+
+class DevicesTest : public testing::Test {
+ protected:
+  DevicesTest() {
+    char pattern[] = "/tmp/hedgerow-devices-test.XXXXXX";
+    close(mkstemp(pattern));
+    file_ = pattern;
+  }
+  ~DevicesTest() override { unlink(file_.c_str()); }
+  absl::StatusOr<std::vector<Device>> Read(const std::string& text) {
+    std::ofstream(file_) << text;
+    return ReadDevices(file_);
+  }
+  std::string file_;
+};
+
+TEST_F(DevicesTest, ALineIsANetworkItsNumberAndWhetherItIsAGateway) {
+  const auto devices = Read("# routers\n192.0.2.0/28 7\n\n2001:db8::/32\t8 gateway # by field\n");
+  ASSERT_TRUE(devices.ok()) << devices.status();
+  ASSERT_EQ(devices->size(), 2u);
+  EXPECT_EQ((*devices)[0].network.family, 4u);
+  EXPECT_EQ((*devices)[0].network.prefix_bits, 32u + 28);
+  EXPECT_EQ((*devices)[0].device.id, 7u);
+  EXPECT_FALSE((*devices)[0].device.is_gateway);
+  EXPECT_EQ((*devices)[1].network.prefix_bits, 32u + 32);
+  EXPECT_TRUE((*devices)[1].device.is_gateway);
+}
+
+TEST_F(DevicesTest, AnErrorNamesTheLine) {
+  for (const char* text : {"192.0.2.0/28 7\n192.0.2.1/28 8\n", "#\n192.0.2.0/28\n", "\n192.0.2.0/28 seven\n", "\n192.0.2.0/28 7 gate\n",
+                           "192.0.2.0/28 7\n192.0.2.0/28 8\n"}) {
+    const auto devices = Read(text);
+    EXPECT_TRUE(absl::IsInvalidArgument(devices.status())) << text;
+    EXPECT_THAT(std::string(devices.status().message()), HasSubstr(file_ + ":2: ")) << text;
+  }
+}
+
+TEST(WorkerUser, IsFoundByNameAndNumber) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root";
+  EXPECT_FALSE(FindWorkerUser("", "")->set);
+  const auto nobody = FindWorkerUser("nobody", "");
+  ASSERT_TRUE(nobody.ok()) << nobody.status();
+  EXPECT_EQ(nobody->uid, 65534u);
+  EXPECT_EQ(FindWorkerUser("65534", "0")->gid, 0u);
+  EXPECT_TRUE(absl::IsInvalidArgument(FindWorkerUser("no-such-user", "").status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(FindWorkerUser("", "no-such-group").status()));
+}
+
+}  // namespace
+}  // namespace hedgerow::steer
