@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "build_paths.h"
 #include "steer/cli/text.h"
 
 namespace hedgerow::steer::cli {
@@ -61,6 +62,18 @@ TEST(SteerCommands, WithoutAGroupItIsSaid) {
   EXPECT_EQ(dead.exit_code, kExitNotRunning);
   EXPECT_THAT(dead.out, HasSubstr("\"exit_code\": 3"));
   std::filesystem::remove_all(folder);
+}
+
+TEST(SteerCommands, HelpListsEveryCommandAndTheDocumentationNamesThem) {
+  const Outcome help = Steer({"help"});
+  std::ifstream file(std::string(HEDGEROW_SOURCE_DIR) + "/docs/cli.md");
+  std::stringstream docs;
+  docs << file.rdbuf();
+  for (const operate::Command& command : TheProgram().commands) {
+    EXPECT_THAT(help.out, HasSubstr("  " + command.name));
+    EXPECT_THAT(docs.str(), HasSubstr("| `hedgerow-steer " + command.name)) << command.name;
+    EXPECT_THAT(Steer({command.name, "--help"}).out, testing::StartsWith("usage: hedgerow-steer " + command.name));
+  }
 }
 
 TEST(SteerCommands, HelpSaysWhatStandsBehindTheDashes) {
