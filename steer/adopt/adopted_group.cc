@@ -30,6 +30,8 @@ constexpr int64_t kMs = 1'000'000;
 // How often the daemon's sockets are listed: two dumps of sock_diag, which cost some 50 us where nothing has changed.
 constexpr absl::Duration kLook = absl::Milliseconds(100);
 constexpr int64_t kPins_ms = 250;
+// How long workers are looked for that are known by more than their order.
+constexpr absl::Duration kSettle = absl::Seconds(1);
 
 absl::Status MakeFolder(const Places& places) {
   std::error_code error;
@@ -52,6 +54,17 @@ class AsUser {
   uid_t own_;
   bool changed_ = false;
 };
+
+// A daemon that is starting has made its sockets before its workers poll them.
+absl::StatusOr<AdoptedWorkers> FindSettled(const SocketSearch& search) {
+  auto found = FindWorkers(search);
+  for (const absl::Time end = absl::Now() + kSettle; absl::Now() < end; found = FindWorkers(search)) {
+    const bool is_certain = found.ok() && Guesses(*found).empty();
+    if (is_certain || (!found.ok() && !absl::IsFailedPrecondition(found.status()))) break;
+    absl::SleepFor(kLook);
+  }
+  return found;
+}
 
 // Sources with open connections keep their worker until these close: so UDP follows them from the first packet on.
 absl::StatusOr<int> PinConnections(KernelGroup& kernel, const Listen& listen, const AdoptedWorkers& found) {
@@ -97,7 +110,7 @@ absl::StatusOr<std::unique_ptr<AdoptedGroup>> AdoptedGroup::Start(EventLoop* loo
 }
 
 absl::Status AdoptedGroup::Adopt(SocketSearch search) {
-  const auto found = FindWorkers(search);
+  const auto found = FindSettled(search);
   if (!found.ok()) return found.status();
   if (const absl::Status alone = RefuseOthers(*found); !alone.ok()) return alone;
   const auto has = [&](auto member) {

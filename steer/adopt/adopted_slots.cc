@@ -68,6 +68,11 @@ Placement Place(const std::vector<AdoptedSlot>& slots, const std::vector<Adopted
   // Those that stay first, so that a new worker never takes the place of a socket that is there.
   for (const AdoptedWorker& worker : found) {
     if (const auto slot = SlotOf(placement.slots, worker)) {
+      const AdoptedSlot& there = placement.slots[*slot];
+      const auto is_elsewhere = [&](const AdoptedSocket& own, const AdoptedSocket& present) { return present.cookie != 0 && present.cookie != own.cookie; };
+      if (worker.evidence != Evidence::kOrder && ((worker.udp && is_elsewhere(*worker.udp, there.udp)) || (worker.tcp && is_elsewhere(*worker.tcp, there.tcp)))) {
+        placement.split.push_back(worker.process);
+      }
       settle(*slot, worker);
     } else {
       homeless.push_back(&worker);
@@ -240,6 +245,10 @@ void AdoptedSlots::Take(Placement placement, std::vector<std::string>& lines) {
   for (const Process& process : placement.waiting) {
     problems_.push_back(absl::StrCat("process ", ToString(process), " has sockets of the group, and no slot is free: it gets nothing until one is. "
                                      "A daemon with more workers is adopted anew"));
+  }
+  for (const Process& process : placement.split) {
+    problems_.push_back(absl::StrCat("process ", ToString(process), " has its UDP socket in one slot and its TCP socket in another, because their order was a "
+                                     "wrong guess: a source meets two workers. Stop this group and adopt the daemon again"));
   }
   slots_ = std::move(placement.slots);
 }

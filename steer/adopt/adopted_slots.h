@@ -39,6 +39,7 @@ struct Placement {
   std::vector<AdoptedSlot> slots{};
   std::vector<Fill> fills{};           // sockets that have to be inserted; `slots` has them already
   std::vector<Process> waiting{};      // workers for whose sockets no slot is free
+  std::vector<Process> split{};        // workers whose two sockets are in two slots: a guess was wrong
 };
 // A socket stays in its slot. A new one goes to the slot of its worker's other socket, else to an empty slot, the former one of the
 // same process first. Pure.

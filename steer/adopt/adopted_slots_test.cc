@@ -135,6 +135,15 @@ TEST(Place, LetsAWorkerWaitWhileNoSlotIsFree) {
   EXPECT_EQ(after.waiting[0].pid, 11);
 }
 
+TEST(Place, SaysWhereAGuessHasPairedTheSocketsOfTwoWorkers) {
+  const Placement before = Place(std::vector<AdoptedSlot>(2), {Worker(10, 1, 2, Evidence::kOrder), Worker(11, 3, 4, Evidence::kOrder)});
+  EXPECT_TRUE(before.split.empty());
+  const Placement after = Place(before.slots, {Worker(10, 1, 4, Evidence::kPolled), Worker(11, 3, 2, Evidence::kPolled)});
+  EXPECT_EQ(after.split.size(), 2u);
+  EXPECT_TRUE(after.fills.empty());
+  EXPECT_TRUE(Place(before.slots, {Worker(10, 1, 2, Evidence::kPolled), Worker(11, 3, 4, Evidence::kPolled)}).split.empty());
+}
+
 TEST(Place, AGuessDoesNotReplaceAWorkerThatRuns) {
   Placement placement = Place(std::vector<AdoptedSlot>(1), {Worker(10, 1, 2, Evidence::kPolled)});
   EXPECT_EQ(Place(placement.slots, {Worker(5, 1, 2, Evidence::kOrder)}).slots[0].worker.pid, 10);

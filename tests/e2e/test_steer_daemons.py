@@ -78,8 +78,11 @@ def test_the_page_works_as_it_stands(net, monkeypatch):
     """docs/steer.md, typed. Its default names are the machine's, so no other group of port 2055 may run beside it."""
     monkeypatch.setenv("PATH", f"{BIN}:/usr/sbin:{os.environ['PATH']}")
     page = (PROJECT / "docs" / "steer.md").read_text(encoding="utf-8")
-    with net.entered():
-        wrong, _ = walk.walk(page, tag=walk.TAG, build=False)
+    try:
+        with net.entered():
+            wrong, _ = walk.walk(page, tag=walk.TAG, build=False)
+    finally:
+        net.kill_all()
     assert wrong == [], "\n".join(wrong)
 
 
@@ -266,6 +269,7 @@ def test_a_daemon_that_binds_another_address_is_told(net, daemons: Daemons, grou
     assert subprocess.run([*BIND, "true"], capture_output=True, check=False).returncode == 1
 
 
+@pytest.mark.long
 def test_a_router_meets_one_nfacctd_with_its_flows_and_its_bmp(daemons: Daemons, group, folder):
     """IPFIX by UDP and BMP by TCP, on one port number."""
     for slot in range(2):

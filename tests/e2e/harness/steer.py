@@ -30,6 +30,16 @@ class Netns:
         with netns.entered(self.name):
             yield
 
+    def kill_all(self) -> None:
+        """Every process in it, whoever started it."""
+        def pids() -> list[int]:
+            return netns.pids_in({netns.identity(netns.path_of(self.name))})
+
+        for pid in pids():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not pids(), 5, "the end of all processes")
+
     def open(self, kind: int, source: str = "127.0.0.1") -> socket.socket:
         """Bound to `source`, with a timeout of 3 s."""
         with self.entered():
