@@ -2,6 +2,7 @@
 #include "steer/group_watch.h"
 
 #include <set>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -31,12 +32,16 @@ std::string GroupWatch::Takeover(Transport transport, int socket) const {
                       "), so sources meet any worker. `hedgerow steer reattach --name ", settings_.places.name, "` puts the group's own back");
 }
 
-std::string GroupWatch::Strangers(Transport transport, const std::vector<int>& sockets) const {
+std::string GroupWatch::Strangers(Transport transport, const std::vector<int>& sockets) {
+  const auto index = static_cast<size_t>(transport);
   auto holders = ListHolders(transport, settings_.listen, false);
   if (!holders.ok()) return "";
   std::set<uint32_t> ours;
   for (const int socket : sockets) ours.insert(InodeOf(socket));
   std::erase_if(*holders, [&ours](const InetSocket& each) { return ours.contains(each.inode); });
+  std::set<uint32_t> inodes;
+  for (const InetSocket& each : *holders) inodes.insert(each.inode);
+  if (inodes == std::exchange(stranger_inodes_[index], inodes)) return strangers_[index];
   if (holders->empty()) return "";
   return absl::StrCat("strangers: ", DescribeHolders(*holders), " also has a ", absl::AsciiStrToUpper(TransportText(transport)),
                       " socket on ", settings_.listen.ToString(), ", which gets nothing");

@@ -4,6 +4,8 @@
 // by whatever runs a group.
 #pragma once
 
+#include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,12 +25,13 @@ class GroupWatch {
 
  private:
   std::string Takeover(Transport transport, int socket) const;
-  std::string Strangers(Transport transport, const std::vector<int>& sockets) const;
+  std::string Strangers(Transport transport, const std::vector<int>& sockets);
 
   const KernelGroup* kernel_;
   Settings settings_;
   std::string takeovers_[2] = {};
   std::string strangers_[2] = {};
+  std::set<uint32_t> stranger_inodes_[2] = {};  // whose text is in strangers_: to find their processes takes long
 };
 
 }  // namespace hedgerow::steer

@@ -53,11 +53,14 @@ std::string ProcessText(pid_t pid) {
 
 bool IsAny(const net::IpAddress& address) { return Listen{address, 0}.wildcard(); }
 
-bool Overlaps(const net::IpAddress& one, const net::IpAddress& other) {
-  if (one == other) return true;
-  const bool same_family = one.is_v4() == other.is_v4();
-  // [::] takes IPv4 as well.
-  return (IsAny(one) && (same_family || !one.is_v4())) || (IsAny(other) && (same_family || !other.is_v4()));
+// [::] takes IPv4 as well; a group's does.
+bool Meets(const InetSocket& holder, const net::IpAddress& address, bool wildcards) {
+  if (holder.local == address) return true;
+  const bool holder_any = IsAny(holder.local), any = IsAny(address);
+  if (holder.local.is_v4() != address.is_v4() && holder.only_ipv6) return false;
+  if (holder_any && any) return true;
+  const bool same_family = holder.local.is_v4() == address.is_v4();
+  return wildcards && ((holder_any && (same_family || !holder.local.is_v4())) || (any && (same_family || !address.is_v4())));
 }
 
 }  // namespace
@@ -92,6 +95,7 @@ absl::StatusOr<std::vector<InetSocket>> ListSockets(Transport transport, uint16_
     const absl::Status asked = socket->Ask(request, "list the sockets of a port", [&all](const net::netlink::Message& message) {
       if (message.payload.size() < sizeof(inet_diag_msg)) return;
       const auto found = message.Header<inet_diag_msg>();
+      const auto only_ipv6 = message.AttributesAfter<inet_diag_msg>().Value<uint8_t>(INET_DIAG_SKV6ONLY);
       all.push_back({.family = found.idiag_family,
                      .state = found.idiag_state,
                      .local = AddressOf(found.idiag_family, found.id.idiag_src),
@@ -101,10 +105,15 @@ absl::StatusOr<std::vector<InetSocket>> ListSockets(Transport transport, uint16_
                      .uid = found.idiag_uid,
                      .ifindex = found.id.idiag_if,
                      .cookie = static_cast<uint64_t>(found.id.idiag_cookie[1]) << 32 | found.id.idiag_cookie[0],
-                     .inode = found.idiag_inode});
+                     .inode = found.idiag_inode,
+                     .only_ipv6 = only_ipv6.value_or(0) != 0});
     });
-    // A kernel without IPv6 has none of its sockets.
-    if (!asked.ok() && !(family == AF_INET6 && absl::IsNotFound(asked))) return asked;
+    if (absl::IsNotFound(asked)) {
+      if (family == AF_INET6) continue;  // a kernel without IPv6 has none of its sockets
+      return absl::FailedPreconditionError(absl::StrCat("this kernel does not list its sockets: it lacks the module ",
+                                                        TransportText(transport), "_diag"));
+    }
+    if (!asked.ok()) return asked;
   }
   std::erase_if(all, [local_port](const InetSocket& each) { return each.local_port != local_port; });
   return all;
@@ -115,7 +124,7 @@ absl::StatusOr<std::vector<InetSocket>> ListHolders(Transport transport, const L
   if (!all.ok()) return all.status();
   std::erase_if(*all, [&](const InetSocket& each) {
     if (each.peer_port != 0) return true;
-    return !(each.local == listen.address || (wildcards && Overlaps(each.local, listen.address)));
+    return !Meets(each, listen.address, wildcards);
   });
   return all;
 }

@@ -29,12 +29,14 @@ struct InetSocket {
   uint32_t ifindex = 0;  // SO_BINDTODEVICE; 0: none
   uint64_t cookie = 0;   // SO_COOKIE
   uint32_t inode = 0;  // 0: no process holds it (a connection that was not accepted)
+  bool only_ipv6 = false;
 };
 
 // `states`: bits of 1 << TCP_LISTEN and so on; ~0u: all.
 absl::StatusOr<std::vector<InetSocket>> ListSockets(Transport transport, uint16_t local_port, uint32_t states);
 
-// Those on which packets to `listen` arrive: unconnected or listening, on the same address or, `wildcards`, on one that overlaps.
+// Those on which packets to `listen` arrive: unconnected or listening, on the same address (0.0.0.0 and [::] are the same, unless
+// the socket is for IPv6 only) or, `wildcards`, on one that overlaps.
 absl::StatusOr<std::vector<InetSocket>> ListHolders(Transport transport, const Listen& listen, bool wildcards);
 
 // "pid 4711 (nfcapd), user root", "pid 12 (a) and pid 13 (b), user 33", "user 33, of a process that cannot be seen". Reads /proc.

@@ -62,6 +62,7 @@ TEST_F(SockDiagTest, HoldersAreThoseOnWhichPacketsArrive) {
     EXPECT_THAT(*ListHolders(Transport::kTcp, here, true), SizeIs(1)) << "[::] takes IPv4 as well";
     EXPECT_THAT(*ListHolders(Transport::kUdp, *Listen::Parse("0.0.0.0:2055"), true), SizeIs(2));
     EXPECT_THAT(*ListHolders(Transport::kUdp, *Listen::Parse("[::1]:2055"), true), IsEmpty());
+    EXPECT_THAT(*ListHolders(Transport::kTcp, *Listen::Parse("0.0.0.0:2055"), false), SizeIs(1)) << "as [::] does";
     const std::string text = DescribeHolders(*held);
     EXPECT_THAT(text, HasSubstr(absl::StrCat("pid ", getpid(), " (")));
     EXPECT_THAT(text, HasSubstr("user root"));

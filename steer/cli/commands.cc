@@ -46,7 +46,7 @@ std::vector<operate::Option> OptionsOfRun() {
         "or stand-in (one more worker, which has no sources of its own) (default reject)"},
        {"empty-after", "DURATION", "how long a slot may lack its worker before that; packets wait in its socket (default 1s)"},
        {"heartbeat", "DURATION", "a worker that has not sent WATCHDOG=1 for so long is silent, and its slot empty (default: not asked)"},
-       {"stop-timeout", "DURATION", "a worker that is asked to end is killed after this (default 10s)"},
+       {"stop-timeout", "DURATION", "a worker that is asked to end (stop, restart, resize) is killed after this, and its connections with it (default 10s)"},
        {"user", "USER", "the workers' user (default: the supervisor's)"},
        {"group", "GROUP", "the workers' group (default: the user's)"},
        {"receive-buffer", "SIZE", "of each UDP and TCP socket: 4MiB (default: the kernel's)"}});
@@ -102,7 +102,7 @@ const operate::Program& TheProgram() {
                      {"to", "N", "also how many would meet another worker after `resize N`"}}),
                RunSimulate,
                {"hedgerow steer simulate exporters.txt", "hedgerow steer simulate exporters.txt --to 6", "hedgerow steer simulate - -n 4 <exporters.txt"}},
-              {"resize", "N", "change the number of workers; the fewest sources that must move do", With({}), RunResize, {"hedgerow steer resize 6"}},
+              {"resize", "N", "change the number of workers; as few sources as possible move", With({}), RunResize, {"hedgerow steer resize 6"}},
               {"drain", "SLOT", "give a slot's sources to the others; its open connections stay", With({}), RunDrain, {"hedgerow steer drain 2"}},
               {"undrain", "SLOT", "give a drained slot its share again", With({}), RunUndrain, {"hedgerow steer undrain 2"}},
               {"weights", "W...", "change the slots' shares, one number for each", With({}), RunWeights, {"hedgerow steer weights 1 1 2 2"}},
@@ -122,13 +122,13 @@ const operate::Program& TheProgram() {
                 "descriptor 3 and TCP descriptor 4, named udp and tcp in LISTEN_FDNAMES. It may say how it is by NOTIFY_SOCKET "
                 "(sd_notify(3)), and its slot's number is in HEDGEROW_STEER_SLOT. In CMD's words %s is that number, and %% is %.",
                 "A worker that ends is started again, after a pause of at most 5 s where it ends again and again; what was sent to it "
-                "meanwhile waits in its sockets. SIGTERM and SIGINT end the supervisor and its workers. A supervisor that is killed leaves "
+                "meanwhile waits in its sockets. SIGTERM, SIGINT and SIGHUP end the supervisor and its workers. A supervisor that is killed leaves "
                 "workers and sockets as they are, and the next `run` with the same name takes them over.",
                 "`adopt` leaves workers and sockets the daemon's. A worker that restarts with new sockets takes the slot that became empty, "
                 "within a second; what was sent to it meanwhile goes by --empty. When `adopt` ends, the kernel spreads as it did before.",
                 "`bind` puts the socket that was handed over in the place of the one that CMD binds to the same address and port, when it "
                 "does so (a seccomp filter, seccomp_unotify(2)). Other sockets are bound as always."},
-      .exit_codes = {{"0", "done; `run` and `adopt`: ended by SIGTERM, SIGINT or `stop`"},
+      .exit_codes = {{"0", "done; `run` and `adopt`: ended by a signal or `stop`"},
                      {"1", "failure; the message has the reason"},
                      {"2", "usage error"},
                      {"3", "the supervisor is not running"},

@@ -36,8 +36,8 @@ std::string Age(double seconds) {
 std::string SlotTable(const google::protobuf::RepeatedPtrField<v1::Slot>& slots, const std::vector<std::string>& transports) {
   const auto has = [&](const char* name) { return transports.empty() || std::find(transports.begin(), transports.end(), name) != transports.end(); };
   std::vector<std::string> heading = {"slot", "state", "for", "pid", "weight", "buckets"};
-  if (has("udp")) heading.insert(heading.end(), {"udp", "empty", "dropped", "queued"});
-  if (has("tcp")) heading.insert(heading.end(), {"tcp", "empty", "migrated", "backlog"});
+  if (has("udp")) heading.insert(heading.end(), {"udp", "udp empty", "dropped", "queued"});
+  if (has("tcp")) heading.insert(heading.end(), {"tcp", "tcp empty", "migrated", "backlog"});
   heading.insert(heading.end(), {"restarts", "last exit"});
   std::vector<std::vector<std::string>> rows = {heading};
   for (const v1::Slot& slot : slots) {

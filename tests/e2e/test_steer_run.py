@@ -124,6 +124,32 @@ def test_a_dead_group_without_its_keeper_is_removed_by_clean_alone(group):
     assert not any(os.path.exists(f"/proc/{slot['worker']['pid']}/exe") for slot in record["slots"])
 
 
+def test_a_worker_that_was_started_but_not_recorded_is_found(net, group):
+    group.start(workers=2)
+    pids = group.pids()
+    group.kill()
+    path = group.run_dir / group.name / "record.json"
+    record = json.loads(path.read_text(encoding="utf-8"))
+    record["slots"][0]["worker"] = {}
+    path.write_text(json.dumps(record), encoding="utf-8")
+    group.start(workers=2)
+    assert group.pids() == pids
+
+
+def test_what_a_worker_leaves_behind_does_not_serve_beside_the_next_one(net, group):
+    group.start("--stop-timeout", "200ms", worker=("--deaf",))
+    answer = net.udp(IPV4[0])
+    child = int(net.udp(IPV4[0], payload=b"child"))
+    # A shared socket that is shut down is shut down for all.
+    net.udp(IPV4[0], payload=b"shut")
+    slot = slot_of(answer)
+    group.ask("restart", str(slot))
+    wait_until(lambda: group.pids()[slot] not in (0, pid_of(answer)))
+    assert group.slots()[slot]["last_exit"] == "signal 9 (KILL)"
+    wait_until(lambda: not os.path.exists(f"/proc/{child}/exe"))
+    assert pid_of(net.udp(IPV4[0])) == pid_of(net.tcp(IPV4[0])) == group.pids()[slot]
+
+
 def test_a_keeper_that_dies_is_replaced(net, group):
     group.start()
     record = group.run_dir / group.name / "record.json"
@@ -134,6 +160,20 @@ def test_a_keeper_that_dies_is_replaced(net, group):
     group.kill()
     group.start()
     assert net.udp(IPV4[0]) == met
+
+
+def test_a_device_of_several_addresses_and_a_prefix_are_one_source(net, group):
+    devices = group.folder / "devices"
+    devices.write_text("127.0.1.0/28 7\nfd00::1:8/128 7\n127.0.1.32/29 8 gateway\n", encoding="ascii")
+    group.start("--devices", str(devices), "--ipv6-prefix", "64", "--gateway-field", "0:2", workers=8, listen=f"[::]:{PORT}")
+    explained = {source: json.loads(group.cli("explain", source, "--json").stdout) for source in (IPV4[0], IPV6[0], IPV6[7])}
+    assert [each["source"] for each in explained.values()] == ["device 7", "IPv6 fd00::/64", "device 7"]
+    assert {pid_of(net.udp(source)) for source in IPV4[:15]} == {explained[IPV4[0]]["pid"]} == {pid_of(net.tcp(IPV6[7], "fd00::1"))}
+    assert {pid_of(net.udp(source, "fd00::1")) for source in IPV6[:7]} == {explained[IPV6[0]]["pid"]}
+    by_field = {field: {pid_of(net.udp(gateway, payload=bytes([1, field]))) for gateway in IPV4[31:39]} for field in range(20)}
+    assert all(len(met) == 1 for met in by_field.values()) and len(set.union(*by_field.values())) > 3
+    payload = json.loads(group.cli("explain", IPV4[33], "--payload", "0103", "--json").stdout)
+    assert (payload["source"], {payload["pid"]}) == ("field 0103", by_field[3])
 
 
 def test_a_resize_moves_the_fewest_and_udp_follows_an_open_connection(net, group):

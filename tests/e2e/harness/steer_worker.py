@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A worker for tests of `hedgerow steer`: takes its sockets as sd_listen_fds(3) says, and answers everything with its
-slot and pid. Arguments: --beat S (WATCHDOG=1 each S seconds), --down FILE (ends at once while FILE exists), and any others, which
-it gives back to the payload `arguments`.
+slot and pid. Arguments: --beat S (WATCHDOG=1 each S seconds), --down FILE (ends at once while FILE exists), --deaf (to SIGTERM), and
+any others, which it gives back to the payload `arguments`.
 """
 
 import os
 import selectors
 import signal
 import socket
+import subprocess
 import sys
 import time
 
@@ -31,6 +32,10 @@ def answer_to(payload: bytes) -> bytes:
         with open("/proc/self/status", encoding="ascii") as status:
             effective = next(line.split()[1] for line in status if line.startswith("CapEff"))
         return f"{os.getuid()} {int(effective, 16)}".encode()
+    if payload == b"child":
+        return str(subprocess.Popen(["sleep", "1000"], close_fds=False, pass_fds=(3, 4)).pid).encode()
+    if payload == b"shut":
+        socket.socket(fileno=os.dup(4)).shutdown(socket.SHUT_RDWR)
     return ME + b" " + payload
 
 
@@ -41,7 +46,7 @@ def main() -> None:
     assert os.environ["LISTEN_PID"] == str(os.getpid())
     names = os.environ["LISTEN_FDNAMES"].split(":")
     assert len(names) == int(os.environ["LISTEN_FDS"])
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, signal.SIG_IGN if "--deaf" in sys.argv else lambda *_: sys.exit(0))
     selector = selectors.DefaultSelector()
     for number, name in enumerate(names):
         sock = socket.socket(fileno=3 + number)
