@@ -150,7 +150,7 @@ def test_a_daemon_of_threads_is_adopted_by_its_sockets(net, daemons: Daemons, gr
     daemons.wait_sockets(2, "t")
     wait_until(lambda: ask_udp(net, IPV4[30], 0.2), 5, f"{daemon} answers")
     group.adopt(process.pid)
-    for source, found in explained(group).items():
+    for source, found in explained(group, SOURCES[:6]).items():
         before = selected(group)
         assert ask_udp(net, source) and ask_tcp(net, source)
         gained = {number: (udp - before[number][0], tcp - before[number][1]) for number, (udp, tcp) in selected(group).items()}
@@ -186,6 +186,52 @@ def test_nfacctd_and_its_exporters_and_a_worker_that_restarts(net, daemons: Daem
     daemons.wait_said("nfacctd", "waiting for NetFlow", 3)
     daemons.export(source)
     wait_until(lambda: daemons.exporters_in("three") == {source: FLOWS}, 6, "the restarted worker's exporter")
+
+
+@pytest.mark.parametrize("policy", [pytest.param("reject", marks=pytest.mark.long), "drop", "next"])
+def test_an_adopted_slot_without_a_socket_goes_by_empty_until_the_daemon_is_back(net, daemons: Daemons, group, policy):
+    workers = [daemons.echo() for _ in range(2)]
+    daemons.wait_sockets(2)
+    group.adopt(*(worker.pid for worker in workers), options=("--empty", policy, "--empty-after", "100ms"))
+
+    def met() -> dict[str, str]:
+        found = {}
+        for source in SOURCES[:8]:
+            with net.open(socket.SOCK_DGRAM, source) as sock:
+                sock.settimeout(0.05)
+                sock.connect((ADDRESS, PORT))
+                try:
+                    sock.send(b"x")
+                    found[source] = sock.recv(100).decode()
+                except (TimeoutError, ConnectionRefusedError) as error:
+                    found[source] = type(error).__name__
+        return found
+
+    def wanted() -> dict[str, str]:
+        return {source: str(found["pid"]) for source, found in explained(group, SOURCES[:8]).items()}
+
+    before = wanted()
+    assert met() == before
+    gone, stays = (str(worker.pid) for worker in workers)
+    daemons.stop(workers[0], signal.SIGKILL)
+    wait_until(lambda: {slot["state"] for slot in group.slots().values()} == {"serving", "empty"}, 5, "an empty slot")
+    instead = {"reject": "ConnectionRefusedError", "drop": "TimeoutError", "next": stays}[policy]
+    assert met() == {source: instead if pid == gone else pid for source, pid in before.items()}
+    daemons.stop(workers[1], signal.SIGKILL)  # the daemon as a whole is restarted
+    wait_until(lambda: {slot["state"] for slot in group.slots().values()} == {"empty"}, 5, "two empty slots")
+    again = [daemons.echo() for _ in range(2)]
+    daemons.wait_sockets(3 if policy == "drop" else 2)  # the sink is one more
+    bound = time.monotonic()
+    wait_until(lambda: {slot["state"] for slot in group.slots().values()} == {"serving"}, 5, "both slots")
+    assert time.monotonic() - bound < 1
+    assert set(group.pids().values()) == {worker.pid for worker in again}
+    assert met() == wanted()
+    # The next supervisor goes on with table and slots.
+    last = wanted()
+    group.kill()
+    assert met() == last
+    group.adopt(*(worker.pid for worker in again), options=("--empty", policy))
+    assert wanted() == last and met() == last
 
 
 def test_pmbmpd_and_routers_that_speak_bmp(daemons: Daemons, group):

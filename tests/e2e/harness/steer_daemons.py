@@ -19,6 +19,16 @@ ADDRESS = "127.0.0.1"
 FLOWS = 12  # that one export of softflowd has
 
 
+ECHO = f"""
+import os, socket
+sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+sock.bind(("{ADDRESS}", {PORT}))
+while True:
+    sock.sendto(str(os.getpid()).encode(), sock.recvfrom(2048)[1])
+"""
+
+
 class Daemons:
     """Started in `net`, with their files in `folder`."""
 
@@ -32,9 +42,9 @@ class Daemons:
             path.write_text(text, encoding="ascii")
         return str(path)
 
-    def start(self, *words: str) -> subprocess.Popen:
+    def start(self, *words: str, **options) -> subprocess.Popen:
         with self.net.entered(), open(self.folder / f"{Path(words[0]).name}.log", "ab") as log:
-            child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+            child = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, **options)
         self._children.append(child)
         return child
 
@@ -99,6 +109,10 @@ class Daemons:
     port = {port}
 """)
         return self.start("/usr/bin/gobgpd", "-f", config, "--api-hosts", f"{source}:50051")
+
+    def echo(self) -> subprocess.Popen:
+        """A process that sets SO_REUSEPORT itself, and answers UDP with its pid; as nobody."""
+        return self.start("/usr/bin/python3", "-c", ECHO, user=65534, group=65534, extra_groups=[])
 
     # -- daemons' files ----------------------------------------------------------------------------------------
 
