@@ -84,7 +84,7 @@ const operate::Program& TheProgram() {
                "steer the processes of a running daemon that sets SO_REUSEPORT itself, and stay in the foreground",
                OptionsOfAdopt(),
                RunAdopt,
-               {"hedgerow steer adopt --listen 0.0.0.0:2055 $(pidof -s nfacctd)", "hedgerow steer adopt --listen 0.0.0.0:53 --transport udp $(cat /run/nsd/nsd.pid)"}},
+               {"hedgerow steer adopt --listen 0.0.0.0:2055 $(pidof nfacctd)", "hedgerow steer adopt --listen 0.0.0.0:53 --transport udp $(cat /run/nsd/nsd.pid)"}},
               {"bind",
                "",
                "start a daemon that binds by itself, with the sockets of LISTEN_FDS in place of its own",

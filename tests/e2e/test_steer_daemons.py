@@ -279,9 +279,10 @@ def test_nfcapd_has_the_supervisors_sockets_and_loses_nothing_in_a_restart(daemo
     assert all(met.values())
 
 
-@pytest.mark.parametrize("daemon", ["nsd", "unbound"])
-def test_dns_servers_that_bind_by_themselves_answer_every_question_while_they_restart(net, daemons: Daemons, group, daemon):
-    group.run(*BIND, *getattr(daemons, daemon)(1, reuseport=False), options=("--empty-after", "10s"))
+@pytest.mark.parametrize("daemon", ["nsd", "unbound", "unbound_of_systemd"])
+def test_dns_servers_with_the_supervisors_sockets_answer_every_question_while_they_restart(net, daemons: Daemons, group, daemon):
+    command = daemons.unbound_of_systemd() if daemon == "unbound_of_systemd" else [*BIND, *getattr(daemons, daemon)(1, reuseport=False)]
+    group.run(*command, options=("--empty-after", "10s"))
     wait_until(lambda: all(ask_udp(net, source, 0.3) and ask_tcp(net, source) for source in SOURCES), 5, f"{daemon} answers")
     asked, failed = [], []
     done = threading.Event()

@@ -176,9 +176,15 @@ zone:
     zonefile-sync: -1
 """)]
 
-    def unbound(self, workers: int, *, reuseport: bool) -> list[str]:
+    def unbound_of_systemd(self) -> list[str]:
+        """Takes its sockets from LISTEN_FDS, where it believes that systemd runs."""
+        return ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/system && exec "$@"', "sh",
+                *self.unbound(1, reuseport=False, more="use-systemd: yes")]
+
+    def unbound(self, workers: int, *, reuseport: bool, more: str = "") -> list[str]:
         return ["/usr/sbin/unbound", "-d", "-c", self.path("unbound.conf", f"""
 server:
+  {more}
   interface: {ADDRESS}@{PORT}
   access-control: 127.0.0.0/8 allow
   num-threads: {workers}
