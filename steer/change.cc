@@ -195,4 +195,15 @@ absl::Status GroupTable::Poll() {
   return absl::OkStatus();
 }
 
+void ShowBuckets(const GroupTable& table, const GroupCounts& counts, v1::Group& group) {
+  for (size_t bucket = 0; bucket < HR_STEER_BUCKETS; ++bucket) {
+    const hr_steer_entry& entry = table.entries()[bucket];
+    v1::Bucket& out = *group.add_buckets();
+    out.set_bucket(static_cast<uint32_t>(bucket));
+    out.set_home_slot(entry.slot);
+    out.set_slot(static_cast<uint32_t>(SlotOf(entry) < 0 ? entry.slot : SlotOf(entry)));
+    out.set_selected(counts.buckets[bucket]);
+  }
+}
+
 }  // namespace hedgerow::steer

@@ -14,6 +14,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "steer/api/steer.pb.h"
 #include "steer/kernel_group.h"
 #include "steer/settings.h"
 #include "steer/table.h"
@@ -86,5 +87,8 @@ class GroupTable {
   // A connection that has just been made may miss one look.
   std::set<std::array<uint64_t, 3>> closed_before_{};
 };
+
+// Each bucket's slot and count, into a report.
+void ShowBuckets(const GroupTable& table, const GroupCounts& counts, v1::Group& group);
 
 }  // namespace hedgerow::steer

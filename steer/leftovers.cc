@@ -45,7 +45,8 @@ Leftovers LookForLeftovers(const Places& places, const std::string& bpffs) {
   found.has_pins = std::filesystem::exists(absl::StrCat(found.bpffs, "/hedgerow-steer/", places.name), error);
   found.has_keeper = KeeperClient::Connect(places.keeper()).ok();
   for (const v1::RecordedSlot& slot : found.record.slots()) {
-    if (OpenProcess(slot.worker()).ok()) found.workers.push_back(slot.worker());
+    // An adopted daemon's processes are its own.
+    if (found.record.mode() != "adopt" && OpenProcess(slot.worker()).ok()) found.workers.push_back(slot.worker());
   }
   found.adoptable = record.ok() && record->mode() == "run" && !record->slots().empty() && found.has_pins && found.has_keeper &&
                     found.bpffs == bpffs;

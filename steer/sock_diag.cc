@@ -96,12 +96,15 @@ absl::StatusOr<std::vector<InetSocket>> ListSockets(Transport transport, uint16_
       if (message.payload.size() < sizeof(inet_diag_msg)) return;
       const auto found = message.Header<inet_diag_msg>();
       const auto only_ipv6 = message.AttributesAfter<inet_diag_msg>().Value<uint8_t>(INET_DIAG_SKV6ONLY);
-      all.push_back({.state = found.idiag_state,
+      all.push_back({.family = found.idiag_family,
+                     .state = found.idiag_state,
                      .local = AddressOf(found.idiag_family, found.id.idiag_src),
                      .peer = AddressOf(found.idiag_family, found.id.idiag_dst),
                      .local_port = ntohs(found.id.idiag_sport),
                      .peer_port = ntohs(found.id.idiag_dport),
                      .uid = found.idiag_uid,
+                     .ifindex = found.id.idiag_if,
+                     .cookie = static_cast<uint64_t>(found.id.idiag_cookie[1]) << 32 | found.id.idiag_cookie[0],
                      .inode = found.idiag_inode,
                      .only_ipv6 = only_ipv6.value_or(0) != 0});
     });

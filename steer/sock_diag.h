@@ -19,12 +19,15 @@
 namespace hedgerow::steer {
 
 struct InetSocket {
+  int family = 0;  // AF_INET or AF_INET6
   int state = 0;  // TCP_ESTABLISHED and so on; of UDP TCP_CLOSE where it is not connected
   net::IpAddress local{};
   net::IpAddress peer{};
   uint16_t local_port = 0;
   uint16_t peer_port = 0;
   uint32_t uid = 0;
+  uint32_t ifindex = 0;  // SO_BINDTODEVICE; 0: none
+  uint64_t cookie = 0;   // SO_COOKIE
   uint32_t inode = 0;  // 0: no process holds it (a connection that was not accepted)
   bool only_ipv6 = false;
 };

@@ -9,7 +9,6 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "config/scalar.h"
 #include "operate/log.h"
 #include "steer/process.h"
@@ -21,20 +20,10 @@ namespace {
 constexpr int64_t kMs = 1'000'000;
 constexpr int64_t kFast_ms = 20;
 constexpr int64_t kPins_ms = 250;
-constexpr int64_t kLook_ms = 1000;
-constexpr int64_t kQueue_ms = 1000;  // a leaving worker may read its queue for so long before it is asked to end
+constexpr int64_t kLook_ms = 300;  // at the most often; with each turn of the slow timer, so that a takeover is seen within 1.3 s
 constexpr int64_t kProven_ms = 1000;
-constexpr int kFailing = 4;          // ends in a row, each soon after its start, that are a problem
 
 }  // namespace
-
-std::string Supervisor::Text() const {
-  std::vector<std::string> transports;
-  for (const Transport transport : settings_.transports()) transports.push_back(TransportText(transport));
-  const int workers = CountWorkers();
-  return absl::StrCat("group ", settings_.places.name, ": ", settings_.listen.ToString(), " (", absl::StrJoin(transports, ", "), "), ", workers,
-                      workers == 1 ? " worker" : " workers");
-}
 
 // Workers.
 
@@ -235,7 +224,7 @@ void Supervisor::ApplyEmpty() {
 }
 
 void Supervisor::LookAround() {
-  next_look_ns_ = MonotonicNs() + kLook_ms * kMs - kFast_ms * kMs;
+  next_look_ns_ = MonotonicNs() + kLook_ms * kMs;
   for (auto& [number, slot] : slots_) {
     if (slot.has_worker() && slot.terminated_ns == 0) MendListener(slot);
   }
@@ -278,256 +267,6 @@ void Supervisor::Pace() {
   } else if (!busy && fast_timer_ >= 0) {
     loop_->StopTimer(std::exchange(fast_timer_, -1));
   }
-}
-
-// Changes that are asked for.
-
-Weights Supervisor::WeightsNow() const {
-  Weights weights(HR_STEER_SLOTS);
-  for (const auto& [number, slot] : slots_) {
-    if (!slot.stand_in && !slot.leaving && !slot.drained) weights[static_cast<size_t>(number)] = slot.weight;
-  }
-  return weights;
-}
-
-int Supervisor::CountWorkers() const {
-  return static_cast<int>(std::count_if(slots_.begin(), slots_.end(),
-                                        [](const auto& each) { return !each.second.stand_in && !each.second.leaving; }));
-}
-
-absl::StatusOr<Slot*> Supervisor::FindSlot(uint32_t number) {
-  const auto found = slots_.find(static_cast<int>(number));
-  if (found != slots_.end()) return &found->second;
-  std::vector<std::string> known;
-  for (const auto& [each, slot] : slots_) known.push_back(absl::StrCat(each));
-  return absl::InvalidArgumentError(absl::StrCat("no slot ", number, "; there are ", absl::StrJoin(known, ", ")));
-}
-
-// The slots say what is wanted; `undo` takes that back where it cannot be had.
-absl::StatusOr<v1::Change> Supervisor::ChangeWeights(const std::function<void()>& undo) {
-  const auto moved = table_->SetWeights(WeightsNow());
-  if (!moved.ok()) {
-    undo();
-    return moved.status();
-  }
-  LogInfo("table: ", moved->buckets, " buckets moved, ", moved->pinned, " sources stay with their open connections");
-  Save();
-  v1::Change change;
-  change.set_moved_buckets(moved->buckets);
-  change.set_fewest_possible(moved->fewest);
-  change.set_pinned_sources(moved->pinned);
-  const auto counts = kernel_->Counts();
-  if (!counts.ok()) return counts.status();
-  for (const auto& [number, slot] : slots_) *change.add_slots() = ShowSlot(slot, *counts);
-  Pace();
-  return change;
-}
-
-absl::StatusOr<v1::Change> Supervisor::Resize(uint32_t workers) {
-  const int most = settings_.stand_in ? kStandIn : HR_STEER_SLOTS;
-  if (stopping_) return absl::UnavailableError("the group is ending");
-  if (workers < 1 || workers > static_cast<uint32_t>(most)) {
-    return absl::InvalidArgumentError(absl::StrCat("got ", workers, " workers, expected 1 to ", most));
-  }
-  const int wanted = static_cast<int>(workers);
-  std::vector<int> added;
-  std::vector<int> leaving;
-  const auto undo = [&] {
-    for (const int number : added) {
-      for (const Transport transport : settings_.transports()) {
-        (void)kernel_->Remove(transport, number);
-        if (keeper_.has_value()) (void)keeper_->Drop(transport, number);
-      }
-      slots_.erase(number);
-    }
-    for (const int number : leaving) slots_.at(number).leaving = false;
-  };
-  for (int number = 0; number < wanted; ++number) {
-    const auto found = slots_.find(number);
-    if (found != slots_.end() && found->second.leaving) {
-      undo();
-      return absl::FailedPreconditionError(absl::StrCat("slot ", number, " still waits for the end of worker ", found->second.worker.pid(),
-                                                        ": try again when it has ended, at the latest ",
-                                                        config::FormatDurationNs(absl::ToInt64Nanoseconds(settings_.stop_timeout)),
-                                                        " after it was asked to"));
-    }
-    if (found != slots_.end()) continue;
-    if (const absl::Status made = AddSlot(number, false); !made.ok()) {
-      undo();
-      return made;
-    }
-    added.push_back(number);
-  }
-  for (auto& [number, slot] : slots_) {
-    if (slot.stand_in || slot.leaving || number < wanted) continue;
-    slot.leaving = true;
-    leaving.push_back(number);
-  }
-  const int64_t now = MonotonicNs();
-  auto change = ChangeWeights(undo);
-  if (!change.ok()) return change;
-  for (const int number : added) StartWorker(slots_.at(number));
-  for (const int number : leaving) slots_.at(number).leave_by_ns = now + kQueue_ms * kMs;
-  const auto counts = kernel_->Counts();
-  if (!counts.ok()) return counts.status();
-  change->clear_slots();
-  for (const auto& [number, slot] : slots_) *change->add_slots() = ShowSlot(slot, *counts);
-  Tick();
-  return change;
-}
-
-absl::StatusOr<v1::Change> Supervisor::SetWeights(const std::vector<double>& weights) {
-  if (static_cast<int>(weights.size()) != CountWorkers()) {
-    return absl::InvalidArgumentError(absl::StrCat("got ", weights.size(), " weights, expected one for each of the ", CountWorkers(), " slots"));
-  }
-  std::map<int, double> former;
-  for (auto& [number, slot] : slots_) {
-    if (slot.stand_in || slot.leaving) continue;
-    former[number] = std::exchange(slot.weight, weights[static_cast<size_t>(number)]);
-  }
-  return ChangeWeights([&] {
-    for (const auto& [number, weight] : former) slots_.at(number).weight = weight;
-  });
-}
-
-absl::StatusOr<v1::Change> Supervisor::Drain(uint32_t number, bool drain) {
-  const auto slot = FindSlot(number);
-  if (!slot.ok()) return slot.status();
-  if ((*slot)->stand_in) return absl::InvalidArgumentError("the stand-in has no buckets of its own");
-  if ((*slot)->leaving) return absl::FailedPreconditionError(absl::StrCat("slot ", number, " is about to go"));
-  const bool former = std::exchange((*slot)->drained, drain);
-  return ChangeWeights([&] { (*slot)->drained = former; });
-}
-
-absl::StatusOr<v1::Slot> Supervisor::RestartWorker(uint32_t number) {
-  const auto found = FindSlot(number);
-  if (!found.ok()) return found.status();
-  Slot& slot = **found;
-  if (stopping_ || slot.leaving) return absl::FailedPreconditionError(absl::StrCat("slot ", number, " is about to go"));
-  if (slot.has_worker()) {
-    slot.restart_asked = true;
-    Terminate(slot);
-  } else {
-    slot.failures = 0;
-    StartWorker(slot);
-  }
-  Pace();
-  const auto counts = kernel_->Counts();
-  if (!counts.ok()) return counts.status();
-  return ShowSlot(slot, *counts);
-}
-
-absl::StatusOr<v1::Group> Supervisor::Reattach() {
-  for (const Transport transport : settings_.transports()) {
-    const std::vector<int> sockets = FdsOf(transport);
-    const auto program = kernel_->ProgramOf(sockets.front());
-    if (!program.ok()) return program.status();
-    if (*program == kernel_->OwnProgram(transport)) continue;
-    if (const absl::Status attached = kernel_->Attach(transport, sockets.front()); !attached.ok()) return attached;
-  }
-  LookAround();
-  return Show(false);
-}
-
-absl::StatusOr<v1::StopReply> Supervisor::Stop() {
-  v1::StopReply reply;
-  reply.set_pid(getpid());
-  loop_->Post([this] { BeginStop(); });
-  return reply;
-}
-
-void Supervisor::BeginStop() {
-  for (auto& [number, slot] : slots_) {
-    if (stopping_ && slot.has_worker()) (void)Signal(slot.pidfd, SIGKILL);
-    Terminate(slot);
-  }
-  if (!stopping_) LogInfo("ending: workers have ", config::FormatDurationNs(absl::ToInt64Nanoseconds(settings_.stop_timeout)));
-  stopping_ = true;
-  Tick();
-}
-
-// Reports.
-
-std::string Supervisor::StateOf(const Slot& slot) const {
-  if (!slot.has_worker()) return slot.empty ? "empty" : "restarting";
-  if (slot.is_silent) return "silent";
-  if (settings_.heartbeat > absl::ZeroDuration() && !slot.heard) return "starting";
-  if (slot.leaving) return "leaving";
-  return slot.drained ? "drained" : "serving";
-}
-
-v1::Slot Supervisor::ShowSlot(const Slot& slot, const GroupCounts& counts) const {
-  v1::Slot out;
-  const int64_t now = MonotonicNs();
-  out.set_slot(static_cast<uint32_t>(slot.number));
-  out.set_stand_in(slot.stand_in);
-  out.set_pid(slot.worker.pid());
-  out.set_state(StateOf(slot));
-  out.set_weight(slot.stand_in ? 0 : slot.weight);
-  out.set_buckets(table_->BucketsOf(slot.number));
-  out.set_restarts(slot.restarts);
-  const int64_t since = !slot.has_worker() ? slot.down_since_ns : slot.is_silent ? slot.heard_ns : slot.started_ns;
-  out.set_seconds_in_state(static_cast<double>(now - since) / 1e9);
-  const hr_steer_slot_counts& count = counts.slots[static_cast<size_t>(slot.number)];
-  out.set_selected_udp(count.selected_udp);
-  out.set_selected_tcp(count.selected_tcp);
-  out.set_migrated(count.migrated);
-  out.set_empty_udp(count.empty_udp);
-  out.set_empty_tcp(count.empty_tcp);
-  if (settings_.udp) {
-    const UdpSocketState state = UdpState(slot.fd(Transport::kUdp));
-    out.set_udp_dropped(state.dropped);
-    out.set_udp_queued_bytes(state.queued_bytes);
-  }
-  if (settings_.tcp) out.set_tcp_backlog(TcpBacklog(slot.fd(Transport::kTcp)));
-  out.set_last_exit(slot.last_exit);
-  return out;
-}
-
-std::vector<std::string> Supervisor::Problems() const {
-  std::vector<std::string> problems = watch_->problems();
-  if (!table_problem_.empty()) problems.push_back(table_problem_);
-  if (!keeper_.has_value()) problems.push_back("keeper: no process keeps the sockets for the case that this one dies");
-  for (const auto& [number, slot] : slots_) {
-    if (slot.is_silent) problems.push_back(absl::StrCat("slot ", number, ": worker ", slot.worker.pid(), " sends no WATCHDOG=1"));
-    if (slot.failures >= kFailing) {
-      problems.push_back(absl::StrCat("slot ", number, ": its worker has ended ", slot.failures, " times in a row soon after its start (",
-                                      slot.last_exit, ")"));
-    }
-  }
-  return problems;
-}
-
-absl::StatusOr<v1::Group> Supervisor::Show(bool buckets) {
-  const auto counts = kernel_->Counts();
-  if (!counts.ok()) return counts.status();
-  v1::Group group;
-  group.set_name(settings_.places.name);
-  group.set_address(settings_.listen.ToString());
-  for (const Transport transport : settings_.transports()) group.add_transports(TransportText(transport));
-  group.set_supervisor_pid(getpid());
-  group.set_mode("run");
-  group.set_empty(settings_.EmptyText());
-  group.set_empty_after_seconds(absl::ToDoubleSeconds(settings_.empty_after));
-  for (const auto& [number, slot] : slots_) *group.add_slots() = ShowSlot(slot, *counts);
-  if (buckets) {
-    for (size_t bucket = 0; bucket < HR_STEER_BUCKETS; ++bucket) {
-      const hr_steer_entry& entry = table_->entries()[bucket];
-      v1::Bucket& out = *group.add_buckets();
-      out.set_bucket(static_cast<uint32_t>(bucket));
-      out.set_home_slot(entry.slot);
-      out.set_slot(static_cast<uint32_t>(SlotOf(entry) < 0 ? entry.slot : SlotOf(entry)));
-      out.set_selected(counts->buckets[bucket]);
-    }
-  }
-  group.set_pinned_sources(table_->pins());
-  group.set_pinned(counts->all.pinned);
-  group.set_pins_full(counts->all.pins_full);
-  group.set_unreadable(counts->all.unreadable);
-  for (const std::string& problem : Problems()) group.add_problems(problem);
-  group.set_ipv6_prefix(kernel_->config().ipv6_prefix);
-  group.set_devices(static_cast<uint32_t>(settings_.devices.size()));
-  return group;
 }
 
 }  // namespace hedgerow::steer

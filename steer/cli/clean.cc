@@ -7,6 +7,7 @@
 #include "net/bpffs.h"
 #include "net/capabilities.h"
 #include "operate/instance_lock.h"
+#include "steer/adopt/adopted_sockets.h"
 #include "steer/api/steer.pb.h"
 #include "steer/cli/commands.h"
 #include "steer/leftovers.h"
@@ -15,6 +16,13 @@ namespace hedgerow::steer::cli {
 namespace {
 
 constexpr std::array kNeeded = {net::Capability::kBpf};
+
+// An adopted daemon goes on, without the programs.
+void ReleaseAdopted(const Leftovers& found) {
+  const auto listen = Listen::Parse(found.record.listen());
+  const auto kernel = KernelGroup::Open(found.bpffs, found.record.name());
+  if (listen.ok() && kernel.ok()) GiveBack(**kernel, {.listen = *listen});
+}
 
 }  // namespace
 
@@ -27,6 +35,7 @@ int RunClean(const Call& call) {
   if (!lock.ok()) return call.Fail(lock.status());
   const Leftovers found = LookForLeftovers(*places, call.arguments.Get("bpffs", net::kDefaultBpffs));
   std::vector<std::string> removed;
+  if (found.record.mode() == "adopt" && found.has_pins) ReleaseAdopted(found);
   if (found.any()) {
     if (const absl::Status done = RemoveLeftovers(*places, found, &removed); !done.ok()) return call.Fail(done);
     if (found.record.mounted_bpffs()) (void)net::ReleaseBpffs(found.bpffs);

@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "operate/command_line.h"
+#include "steer/run.h"
 #include "steer/settings.h"
 
 namespace hedgerow::steer::cli {
@@ -20,7 +21,7 @@ const operate::Program& TheProgram();
 
 // --run-dir and --name; without a name the one group that there is. NotFound and InvalidArgument say which there are.
 absl::StatusOr<Places> FindGroup(const Arguments& arguments);
-// What `run` and `adopt` share: name, address, folders, policy. InvalidArgument names the option.
+// What `run` and `adopt` share: name, address, folders, policy, sources. InvalidArgument names the option.
 absl::StatusOr<Settings> CommonSettings(const Arguments& arguments);
 // A duration above 0, or `otherwise` without the option.
 absl::StatusOr<absl::Duration> DurationOption(const Arguments& arguments, const std::string& name, absl::Duration otherwise);
@@ -28,7 +29,12 @@ absl::StatusOr<int64_t> NumberOption(const Arguments& arguments, const std::stri
 // A word of a command: "3" as a number of at least 0.
 absl::StatusOr<uint32_t> NumberWord(const std::string& word, const std::string& what);
 
+// Serves a group in the foreground, and says when it is ready.
+int ServeGroup(const Call& call, const Settings& settings, const StartGroup& start);
+
 int RunRun(const Call& call);
+int RunAdopt(const Call& call);
+int RunBind(const Call& call);
 int RunShow(const Call& call);
 int RunExplain(const Call& call);
 int RunSimulate(const Call& call);

@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "build_paths.h"
 #include "steer/cli/text.h"
 
 namespace hedgerow::steer::cli {
@@ -34,7 +35,9 @@ TEST(SteerCommands, AreRefusedWithTheirUsage) {
   for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
            {"run"}, {"run", "-n", "2", "--", "true"}, {"run", "--listen", "127.0.0.1:1", "-n", "2"}, {"run", "-n"},
            {"run", "--listen", "127.0.0.1:1", "--", "true"}, {"resize"}, {"resize", "two"}, {"resize", "2", "3"}, {"drain"}, {"weights"},
-           {"weights", "1", "heavy"}, {"explain"}, {"explain", "router"}, {"explain", "192.0.2.1", "--payload", "abc"}, {"simulate"}, {"show", "it"},
+           {"weights", "1", "heavy"}, {"explain"}, {"explain", "router"}, {"explain", "192.0.2.1", "--payload", "abc"},
+           {"adopt", "--listen", "127.0.0.1:1"}, {"adopt", "--listen", "127.0.0.1:1", "nginx"}, {"adopt", "12"},
+           {"adopt", "--listen", "127.0.0.1:1", "--empty", "stand-in", "12"}, {"bind"}, {"bind", "nfcapd"}, {"simulate"}, {"show", "it"},
            {"show", "--", "x"}, {"stop", "now"}, {"shw"}, {"show", "--name", "Bad Name"}}) {
     const Outcome refused = Steer(words);
     EXPECT_EQ(refused.exit_code, kExitUsage) << testing::PrintToString(words) << refused.err;
@@ -59,6 +62,18 @@ TEST(SteerCommands, WithoutAGroupItIsSaid) {
   EXPECT_EQ(dead.exit_code, kExitNotRunning);
   EXPECT_THAT(dead.out, HasSubstr("\"exit_code\": 3"));
   std::filesystem::remove_all(folder);
+}
+
+TEST(SteerCommands, HelpListsEveryCommandAndTheDocumentationNamesThem) {
+  const Outcome help = Steer({"help"});
+  std::ifstream file(std::string(HEDGEROW_SOURCE_DIR) + "/docs/cli.md");
+  std::stringstream docs;
+  docs << file.rdbuf();
+  for (const operate::Command& command : TheProgram().commands) {
+    EXPECT_THAT(help.out, HasSubstr("  " + command.name));
+    EXPECT_THAT(docs.str(), HasSubstr("| `hedgerow-steer " + command.name)) << command.name;
+    EXPECT_THAT(Steer({command.name, "--help"}).out, testing::StartsWith("usage: hedgerow-steer " + command.name));
+  }
 }
 
 TEST(SteerCommands, HelpSaysWhatStandsBehindTheDashes) {

@@ -50,9 +50,6 @@ absl::Status ReadGatewayField(const Arguments& arguments, Settings& settings) {
 }
 
 absl::Status ReadNumbers(const Arguments& arguments, Settings& settings) {
-  const auto workers = NumberOption(arguments, "workers", 0, 1, settings.stand_in ? kStandIn : HR_STEER_SLOTS);
-  if (!workers.ok()) return workers.status();
-  settings.workers = static_cast<int>(*workers);
   const auto prefix = NumberOption(arguments, "ipv6-prefix", 128, 1, 128);
   if (!prefix.ok()) return prefix.status();
   settings.ipv6_prefix = static_cast<uint32_t>(*prefix);
@@ -78,15 +75,9 @@ absl::StatusOr<Settings> SettingsOfRun(const Arguments& arguments) {
   auto settings = CommonSettings(arguments);
   if (!settings.ok()) return settings;
   if (!arguments.Has("workers")) return absl::InvalidArgumentError("how many workers? -n N");
-  if (const absl::Status read = ReadPolicy(arguments, *settings); !read.ok()) return read;
-  if (const absl::Status read = ReadNumbers(arguments, *settings); !read.ok()) return read;
-  if (const absl::Status read = ReadTimes(arguments, *settings); !read.ok()) return read;
-  if (arguments.Has("devices")) {
-    auto devices = ReadDevices(arguments.Get("devices"));
-    if (!devices.ok()) return devices.status();
-    settings->devices = *std::move(devices);
-  }
-  if (const absl::Status read = ReadGatewayField(arguments, *settings); !read.ok()) return read;
+  const auto workers = NumberOption(arguments, "workers", 0, 1, settings->stand_in ? kStandIn : HR_STEER_SLOTS);
+  if (!workers.ok()) return workers.status();
+  settings->workers = static_cast<int>(*workers);
   auto user = FindWorkerUser(arguments.Get("user"), arguments.Get("group"));
   if (!user.ok()) return user.status();
   settings->user = *std::move(user);
@@ -112,7 +103,25 @@ absl::StatusOr<Settings> CommonSettings(const Arguments& arguments) {
   if (settings.places.run_dir.empty() || settings.places.run_dir[0] != '/') return Wrong(arguments, "run-dir", "a path from /");
   settings.bpffs = arguments.Get("bpffs", net::kDefaultBpffs);
   settings.metrics = arguments.Get("metrics");
+  if (const absl::Status read = ReadPolicy(arguments, settings); !read.ok()) return read;
+  if (const absl::Status read = ReadNumbers(arguments, settings); !read.ok()) return read;
+  if (const absl::Status read = ReadTimes(arguments, settings); !read.ok()) return read;
+  if (arguments.Has("devices")) {
+    auto devices = ReadDevices(arguments.Get("devices"));
+    if (!devices.ok()) return devices.status();
+    settings.devices = *std::move(devices);
+  }
+  if (const absl::Status read = ReadGatewayField(arguments, settings); !read.ok()) return read;
   return settings;
+}
+
+int ServeGroup(const Call& call, const Settings& settings, const StartGroup& start) {
+  const absl::Status ended = RunGroup(settings, start, [&call](Control& control, const std::string& text) {
+    const auto group = control.Show(false);
+    call.out << (call.arguments.json() && group.ok() ? ToJsonLine(*group) : absl::StrCat("ready: ", text, "\n"));
+    call.out.flush();
+  });
+  return ended.ok() ? kExitOk : call.Fail(ended);
 }
 
 int RunRun(const Call& call) {
@@ -128,12 +137,7 @@ int RunRun(const Call& call) {
     Supervisor* const group = supervisor->get();
     return RunningGroup{*std::move(supervisor), [group] { group->BeginStop(); }, group->Text()};
   };
-  const absl::Status ended = RunGroup(*settings, start, [&call](Control& control, const std::string& text) {
-    const auto group = control.Show(false);
-    call.out << (call.arguments.json() && group.ok() ? ToJsonLine(*group) : absl::StrCat("ready: ", text, "\n"));
-    call.out.flush();
-  });
-  return ended.ok() ? kExitOk : call.Fail(ended);
+  return ServeGroup(call, *settings, start);
 }
 
 }  // namespace hedgerow::steer::cli

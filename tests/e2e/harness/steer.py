@@ -30,6 +30,16 @@ class Netns:
         with netns.entered(self.name):
             yield
 
+    def kill_all(self) -> None:
+        """Every process in it, whoever started it."""
+        def pids() -> list[int]:
+            return netns.pids_in({netns.identity(netns.path_of(self.name))})
+
+        for pid in pids():
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: not pids(), 5, "the end of all processes")
+
     def open(self, kind: int, source: str = "127.0.0.1") -> socket.socket:
         """Bound to `source`, with a timeout of 3 s."""
         with self.entered():
@@ -93,8 +103,21 @@ class Group:
 
     def start(self, *options: str, **others) -> "Group":
         """Returns when it says that it is ready."""
+        return self._start(self.command(*options, **others))
+
+    def run(self, *command: str, workers: int = 2, listen: str = f"127.0.0.1:{PORT}", options: tuple[str, ...] = ()) -> "Group":
+        """Workers that are others than steer_worker.py."""
+        return self._start(("run", "--listen", listen, "-n", str(workers), *options, *self._where(), "--", *command))
+
+    def adopt(self, *pids: int, listen: str = f"127.0.0.1:{PORT}", options: tuple[str, ...] = ()) -> "Group":
+        return self._start(("adopt", "--listen", listen, *options, *self._where(), *map(str, pids)))
+
+    def _where(self) -> tuple[str, ...]:
+        return ("--name", self.name, "--run-dir", str(self.run_dir))
+
+    def _start(self, words: tuple[str, ...]) -> "Group":
         with self.net.entered(), self.log.open("ab") as log:
-            self.process = subprocess.Popen(self._words(self.command(*options, **others)), stdout=subprocess.PIPE, stderr=log)
+            self.process = subprocess.Popen(self._words(words), stdout=subprocess.PIPE, stderr=log)
         line = self.process.stdout.readline().decode()
         assert line.startswith("ready: "), line + self.log.read_text(encoding="utf-8")
         return self

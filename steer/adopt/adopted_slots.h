@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A group over the sockets of a running daemon: puts them into slots, attaches the programs, and follows the daemon. A worker that
+// restarts with new sockets takes a slot that has become empty; one whose sockets its parent keeps is the same slot with another
+// pid. Used by `hedgerow steer adopt`.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "steer/adopt/adopted_sockets.h"
+#include "steer/kernel_group.h"
+
+namespace hedgerow::steer {
+
+struct AdoptedSlot {
+  Process worker{};          // the last one; pid 0: there was none
+  bool has_worker = false;   // it runs
+  AdoptedSocket udp{};       // cookie 0: the slot has no socket
+  AdoptedSocket tcp{};
+  Evidence evidence = Evidence::kAlone;
+  uint32_t restarts = 0;     // how often another worker took the slot
+
+  bool empty() const { return udp.cookie == 0 && tcp.cookie == 0; }
+};
+
+struct Placement {
+  struct Fill {
+    int slot = 0;
+    Transport transport = Transport::kUdp;
+    AdoptedSocket socket{};
+  };
+  std::vector<AdoptedSlot> slots{};
+  std::vector<Fill> fills{};           // sockets that have to be inserted; `slots` has them already
+  std::vector<Process> waiting{};      // workers for whose sockets no slot is free
+  std::vector<Process> split{};        // workers whose two sockets are in two slots: a guess was wrong
+};
+// A socket stays in its slot. A new one goes to the slot of its worker's other socket, else to an empty slot, the former one of the
+// same process first. Pure.
+Placement Place(const std::vector<AdoptedSlot>& slots, const std::vector<AdoptedWorker>& found);
+
+// One owner's thread.
+class AdoptedSlots {
+ public:
+  // Finds the workers, gives each a slot, inserts their sockets and attaches the programs; the daemon's packets go by the table when
+  // this returns. `group`'s table must be written for as many slots as `workers.workers` has; it outlives this.
+  static absl::StatusOr<std::unique_ptr<AdoptedSlots>> Adopt(KernelGroup* group, const SocketSearch& search, const AdoptedWorkers& workers);
+
+  // Goes on with a group whose former supervisor died: `slots` are as that one left them, and their sockets are inserted already.
+  static absl::StatusOr<std::unique_ptr<AdoptedSlots>> Resume(KernelGroup* group, const SocketSearch& search, const AdoptedWorkers& workers,
+                                                              std::vector<AdoptedSlot> slots);
+
+  // Looks for closed and new sockets; call it several times a second. One line for each thing that happened.
+  std::vector<std::string> Poll(absl::Time now);
+  // New slots take workers that wait at the next Poll. Slots that go must be empty: FailedPrecondition.
+  absl::Status Resize(size_t slots);
+  // Puts the group's program in the place of another one.
+  absl::Status Reattach(Transport transport);
+  // The slot's socket for a moment. NotFound: it has none.
+  absl::StatusOr<net::UniqueFd> Open(size_t slot, Transport transport) const;
+  // The daemon's sockets are spread by the kernel again, as if nothing had been attached.
+  void GiveBack();
+
+  const std::vector<AdoptedSlot>& slots() const { return slots_; }
+  // What is wrong now, one sentence each: a worker that waits for a slot, a process of another program in the group.
+  std::vector<std::string> problems() const;
+
+ private:
+  AdoptedSlots(KernelGroup* group, const SocketSearch& search) : group_(group), search_(search) {}
+
+  void Know(const AdoptedWorkers& workers);
+  absl::Status Insert(const Placement::Fill& fill);
+  std::string AttachWhereNeeded(Transport transport, int socket, std::vector<std::string>& lines);
+  void CheckPrograms(std::vector<std::string>& lines);
+  void Close(const std::set<uint64_t>& cookies, std::vector<std::string>& lines);
+  bool NoteEndedWorkers(std::vector<std::string>& lines);
+  void LookWhereNeeded(const std::set<uint64_t>& cookies, bool ended, absl::Time now, std::vector<std::string>& lines);
+  absl::Status Follow(std::vector<std::string>& lines);
+  void Take(Placement placement, std::vector<std::string>& lines);
+
+  KernelGroup* group_;
+  SocketSearch search_;
+  std::set<std::string> programs_{};     // whose processes belong to the daemon
+  std::vector<AdoptedSlot> slots_{};
+  std::set<uint64_t> cookies_{};         // at the last look; empty: it was not the last word
+  bool certain_ = true;                  // the last look found each socket's worker by more than its order
+  absl::Time failing_since_ = absl::InfiniteFuture();
+  absl::Time next_look_ = absl::InfinitePast();
+  absl::Time next_check_ = absl::InfinitePast();
+  std::vector<std::string> takeovers_{};  // problems_ of the last check of the programs
+  std::vector<std::string> problems_{};
+};
+
+}  // namespace hedgerow::steer

@@ -1,0 +1,345 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A daemon's sockets take slots and keep them; a worker that restarts takes the slot that became empty. The kernel part is a fake
+// that knows sockets by their cookie; tests/e2e/test_steer_daemons.py has the kernel's, under real daemons.
+#include "steer/adopt/adopted_slots.h"
+
+#include <sys/socket.h>
+
+#include <array>
+#include <map>
+#include <optional>
+
+#include "absl/strings/str_join.h"
+#include "net/namespace_test.h"
+#include "steer/adopt/daemon_testing.h"
+
+namespace hedgerow::steer {
+namespace {
+
+using net::FailsWith;
+using net::IsOk;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+uint64_t Cookie(int socket) {
+  uint64_t cookie = 0;
+  socklen_t bytes = sizeof(cookie);
+  EXPECT_EQ(getsockopt(socket, SOL_SOCKET, SO_COOKIE, &cookie, &bytes), 0);
+  return cookie;
+}
+
+class FakeGroup : public KernelGroup {
+ public:
+  std::map<std::pair<Transport, int>, uint64_t> sockets;
+  std::vector<std::string> calls;           // "insert udp 0", "attach udp"
+  std::map<Transport, uint32_t> programs;   // of the kernel's groups
+  const hr_steer_config& config() const override { return config_; }
+  absl::StatusOr<std::vector<Device>> Devices() const override { return std::vector<Device>(); }
+  absl::Status Attach(Transport transport, int) override {
+    programs[transport] = OwnProgram(transport);
+    calls.push_back(absl::StrCat("attach ", Name(transport)));
+    return absl::OkStatus();
+  }
+  absl::Status Insert(Transport transport, int slot, int socket) override {
+    calls.push_back(absl::StrCat("insert ", Name(transport), " ", slot));
+    sockets[{transport, slot}] = Cookie(socket);
+    return absl::OkStatus();
+  }
+  absl::Status Remove(Transport transport, int slot) override {
+    sockets.erase({transport, slot});
+    return absl::OkStatus();
+  }
+  absl::StatusOr<bool> HasSocket(Transport transport, int slot) const override { return sockets.contains({transport, slot}); }
+  absl::Status WriteTable(const std::array<hr_steer_entry, HR_STEER_BUCKETS>&) override { return absl::OkStatus(); }
+  absl::StatusOr<std::array<hr_steer_entry, HR_STEER_BUCKETS>> ReadTable() const override {
+    return std::array<hr_steer_entry, HR_STEER_BUCKETS>{};
+  }
+  absl::Status SetRecording(bool) override { return absl::OkStatus(); }
+  absl::Status Pin(const hr_steer_source&, uint8_t) override { return absl::OkStatus(); }
+  absl::Status Unpin(const hr_steer_source&) override { return absl::OkStatus(); }
+  absl::StatusOr<std::vector<std::pair<hr_steer_source, uint8_t>>> Pins() const override {
+    return std::vector<std::pair<hr_steer_source, uint8_t>>();
+  }
+  absl::StatusOr<GroupCounts> Counts() const override { return GroupCounts(); }
+  absl::StatusOr<uint32_t> ProgramOf(int socket) const override {
+    int type = 0;
+    socklen_t bytes = sizeof(type);
+    getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &bytes);
+    const auto program = programs.find(type == SOCK_DGRAM ? Transport::kUdp : Transport::kTcp);
+    return program == programs.end() ? 0 : program->second;
+  }
+  uint32_t OwnProgram(Transport transport) const override { return transport == Transport::kUdp ? 7 : 8; }
+
+ private:
+  static const char* Name(Transport transport) { return transport == Transport::kUdp ? "udp" : "tcp"; }
+  hr_steer_config config_{};
+};
+
+AdoptedWorker Worker(pid_t pid, uint64_t udp, uint64_t tcp, Evidence evidence = Evidence::kAlone) {
+  AdoptedWorker worker{.process = {.pid = pid, .start_ticks = static_cast<uint64_t>(pid)}, .evidence = evidence};
+  if (udp != 0) worker.udp = AdoptedSocket{.cookie = udp, .holder = pid};
+  if (tcp != 0) worker.tcp = AdoptedSocket{.cookie = tcp, .holder = pid};
+  return worker;
+}
+
+std::vector<std::string> Text(const std::vector<AdoptedSlot>& slots) {
+  std::vector<std::string> lines;
+  for (const AdoptedSlot& slot : slots) lines.push_back(absl::StrCat(slot.worker.pid, ": ", slot.udp.cookie, " ", slot.tcp.cookie));
+  return lines;
+}
+
+TEST(Place, FillsEmptySlotsInOrder) {
+  const Placement placement = Place(std::vector<AdoptedSlot>(2), {Worker(10, 1, 2), Worker(11, 3, 4)});
+  EXPECT_THAT(Text(placement.slots), ElementsAre("10: 1 2", "11: 3 4"));
+  EXPECT_EQ(placement.fills.size(), 4u);
+  EXPECT_EQ(placement.slots[0].restarts, 0u);
+}
+
+TEST(Place, KeepsASocketWhereItIsWhoeverReadsIt) {
+  const Placement before = Place(std::vector<AdoptedSlot>(2), {Worker(10, 1, 2), Worker(11, 3, 4)});
+  const Placement after = Place(before.slots, {Worker(20, 3, 4), Worker(21, 1, 2)});
+  EXPECT_THAT(Text(after.slots), ElementsAre("21: 1 2", "20: 3 4"));
+  EXPECT_TRUE(after.fills.empty());
+  EXPECT_EQ(after.slots[0].restarts, 1u);
+}
+
+TEST(Place, GivesAWorkerWithNewSocketsTheSlotThatBecameEmpty) {
+  Placement placement = Place(std::vector<AdoptedSlot>(3), {Worker(10, 1, 2), Worker(11, 3, 4), Worker(12, 5, 6)});
+  placement.slots[1].udp = placement.slots[1].tcp = {};
+  const Placement after = Place(placement.slots, {Worker(10, 1, 2), Worker(12, 5, 6), Worker(13, 7, 8)});
+  EXPECT_THAT(Text(after.slots), ElementsAre("10: 1 2", "13: 7 8", "12: 5 6"));
+  ASSERT_EQ(after.fills.size(), 2u);
+  EXPECT_EQ(after.fills[0].slot, 1);
+}
+
+TEST(Place, GivesAProcessItsFormerSlot) {
+  Placement placement = Place(std::vector<AdoptedSlot>(2), {Worker(10, 1, 2), Worker(11, 3, 4)});
+  for (AdoptedSlot& slot : placement.slots) slot.udp = slot.tcp = {};
+  EXPECT_THAT(Text(Place(placement.slots, {Worker(11, 5, 6), Worker(12, 7, 8)}).slots), ElementsAre("12: 7 8", "11: 5 6"));
+}
+
+TEST(Place, PutsANewSocketBesideTheOtherOneOfItsWorker) {
+  Placement placement = Place(std::vector<AdoptedSlot>(2), {Worker(10, 1, 2), Worker(11, 3, 4)});
+  placement.slots[1].tcp = {};
+  const Placement after = Place(placement.slots, {Worker(10, 1, 2), Worker(11, 3, 9)});
+  EXPECT_THAT(Text(after.slots), ElementsAre("10: 1 2", "11: 3 9"));
+  EXPECT_EQ(after.fills.size(), 1u);
+}
+
+TEST(Place, LetsAWorkerWaitWhileNoSlotIsFree) {
+  const Placement before = Place(std::vector<AdoptedSlot>(1), {Worker(10, 1, 2)});
+  const Placement after = Place(before.slots, {Worker(10, 1, 2), Worker(11, 3, 4)});
+  EXPECT_THAT(Text(after.slots), ElementsAre("10: 1 2"));
+  ASSERT_EQ(after.waiting.size(), 1u);
+  EXPECT_EQ(after.waiting[0].pid, 11);
+}
+
+TEST(Place, SaysWhereAGuessHasPairedTheSocketsOfTwoWorkers) {
+  const Placement before = Place(std::vector<AdoptedSlot>(2), {Worker(10, 1, 2, Evidence::kOrder), Worker(11, 3, 4, Evidence::kOrder)});
+  EXPECT_TRUE(before.split.empty());
+  const Placement after = Place(before.slots, {Worker(10, 1, 4, Evidence::kPolled), Worker(11, 3, 2, Evidence::kPolled)});
+  EXPECT_EQ(after.split.size(), 2u);
+  EXPECT_TRUE(after.fills.empty());
+  EXPECT_TRUE(Place(before.slots, {Worker(10, 1, 2, Evidence::kPolled), Worker(11, 3, 4, Evidence::kPolled)}).split.empty());
+}
+
+TEST(Place, AGuessDoesNotReplaceAWorkerThatRuns) {
+  Placement placement = Place(std::vector<AdoptedSlot>(1), {Worker(10, 1, 2, Evidence::kPolled)});
+  EXPECT_EQ(Place(placement.slots, {Worker(5, 1, 2, Evidence::kOrder)}).slots[0].worker.pid, 10);
+  placement.slots[0].has_worker = false;
+  EXPECT_EQ(Place(placement.slots, {Worker(5, 1, 2, Evidence::kOrder)}).slots[0].worker.pid, 5);
+}
+
+class AdoptedSlotsTest : public net::NamespaceTest {
+ protected:
+  static SocketSearch Search(std::vector<pid_t> pids) {
+    return {.pids = std::move(pids), .listen = {net::IpAddress::Parse("127.0.0.1").value(), 2055}};
+  }
+  std::unique_ptr<AdoptedSlots> Adopt(const SocketSearch& search) {
+    const auto workers = FindWorkers(search);
+    EXPECT_THAT(workers.status(), IsOk());
+    auto adopted = AdoptedSlots::Adopt(&group_, search, *workers);
+    EXPECT_THAT(adopted.status(), IsOk());
+    return *std::move(adopted);
+  }
+  std::string Lines(AdoptedSlots& adopted) { return absl::StrJoin(adopted.Poll(now_ += absl::Milliseconds(250)), "\n"); }
+
+  FakeGroup group_;
+  absl::Time now_ = absl::FromUnixSeconds(1);
+};
+
+bool HoldBoth() { return MakeUdp() >= 0 && MakeTcp() >= 0; }
+
+TEST_F(AdoptedSlotsTest, EverySocketIsInsertedBeforeTheProgramIsAttached) {
+  InNamespace([&] {
+    const Child first(HoldBoth), second(HoldBoth);
+    const auto adopted = Adopt(Search({first.pid(), second.pid()}));
+    EXPECT_THAT(group_.calls, ElementsAre("insert udp 0", "insert tcp 0", "insert udp 1", "insert tcp 1", "attach udp", "attach tcp"));
+    EXPECT_EQ(adopted->slots()[0].worker.pid, first.pid());
+    EXPECT_EQ(Lines(*adopted), "");
+  });
+}
+
+TEST_F(AdoptedSlotsTest, AWorkerThatRestartsTakesItsSlotAgain) {
+  InNamespace([&] {
+    std::optional<Child> first(HoldBoth);
+    const Child second(HoldBoth);
+    const auto adopted = Adopt(Search({first->pid(), second.pid()}));
+    const pid_t former = first->pid();
+    first.reset();
+    EXPECT_THAT(Lines(*adopted), HasSubstr(absl::StrCat("slot 0: process ", former, " (")));
+    EXPECT_TRUE(adopted->slots()[0].empty());
+    EXPECT_FALSE(adopted->slots()[0].has_worker);
+    EXPECT_FALSE(adopted->slots()[1].empty());
+    group_.calls.clear();
+    const Child again(HoldBoth);
+    EXPECT_THAT(Lines(*adopted), HasSubstr(absl::StrCat("slot 0: process ", again.pid(), " (")));
+    EXPECT_THAT(group_.calls, ElementsAre("insert udp 0", "insert tcp 0"));
+    EXPECT_EQ(adopted->slots()[0].worker.pid, again.pid());
+    EXPECT_EQ(adopted->slots()[0].restarts, 1u);
+    EXPECT_EQ(Lines(*adopted), "");
+  });
+}
+
+TEST_F(AdoptedSlotsTest, ADaemonThatWasAwayIsAttachedAnew) {
+  InNamespace([&] {
+    std::optional<Child> daemon(HoldBoth);
+    const auto adopted = Adopt(Search({daemon->pid()}));
+    daemon.reset();
+    EXPECT_THAT(Lines(*adopted), HasSubstr("closed its UDP socket"));
+    group_.programs.clear();  // the kernel's group went with its last socket
+    group_.calls.clear();
+    const Child again(HoldBoth);
+    Lines(*adopted);
+    EXPECT_THAT(group_.calls, ElementsAre("insert udp 0", "insert tcp 0", "attach udp", "attach tcp"));
+  });
+}
+
+// As nginx reloads: the sockets stay, their parent's, and other workers poll them.
+TEST_F(AdoptedSlotsTest, WorkersThatAreReplacedOverTheSameSocketsAreFollowed) {
+  InNamespace([&] {
+    int command[2], done[2];
+    ASSERT_EQ(pipe(command), 0);
+    ASSERT_EQ(pipe(done), 0);
+    const Child master([&] {
+      const int udp = MakeUdp(), tcp = MakeTcp();
+      if (fork() != 0) return true;
+      for (char byte;;) {  // a worker, and for each byte another one in its place
+        const pid_t worker = fork();
+        if (worker == 0) {
+          if (!AddToEpoll({udp, tcp}) || write(done[1], "x", 1) != 1) _exit(1);
+          for (;;) pause();
+        }
+        if (read(command[0], &byte, 1) != 1) _exit(1);
+        kill(worker, SIGKILL);
+        waitpid(worker, nullptr, 0);
+      }
+    });
+    char byte = 0;
+    ASSERT_EQ(read(done[0], &byte, 1), 1);
+    const auto adopted = Adopt(Search({master.pid()}));
+    const Process before = adopted->slots()[0].worker;
+    EXPECT_NE(before.pid, master.pid());
+    EXPECT_EQ(adopted->slots()[0].evidence, Evidence::kPolled);
+    ASSERT_EQ(write(command[1], "x", 1), 1);
+    ASSERT_EQ(read(done[0], &byte, 1), 1);
+    std::string lines;
+    for (int i = 0; i < 8 && adopted->slots()[0].worker.pid == before.pid; ++i) lines += Lines(*adopted);
+    EXPECT_NE(adopted->slots()[0].worker.pid, before.pid) << lines;
+    EXPECT_TRUE(adopted->slots()[0].has_worker);
+    EXPECT_FALSE(adopted->slots()[0].empty());
+    EXPECT_EQ(group_.calls.size(), 4u) << "nothing was inserted again";
+    for (const Process& process : WithDescendants(*ListProcesses(), {master.pid()})) {
+      if (process.pid != master.pid()) kill(process.pid, SIGKILL);
+    }
+  });
+}
+
+TEST_F(AdoptedSlotsTest, AWorkerTooManyIsAProblemUntilASlotIsFree) {
+  InNamespace([&] {
+    std::optional<Child> first(HoldBoth);
+    const auto adopted = Adopt(Search({first->pid()}));
+    const Child more(HoldBoth);
+    Lines(*adopted);
+    ASSERT_EQ(adopted->problems().size(), 1u);
+    EXPECT_THAT(adopted->problems()[0], HasSubstr(absl::StrCat("process ", more.pid(), " (")));
+    first.reset();
+    Lines(*adopted);
+    EXPECT_TRUE(adopted->problems().empty());
+    EXPECT_EQ(adopted->slots()[0].worker.pid, more.pid());
+  });
+}
+
+TEST_F(AdoptedSlotsTest, AGroupThatAnotherProgramHasOrOthersShareIsRefused) {
+  InNamespace([&] {
+    const Child daemon(HoldBoth);
+    const SocketSearch search = Search({daemon.pid()});
+    group_.programs[Transport::kTcp] = 99;
+    EXPECT_THAT(AdoptedSlots::Adopt(&group_, search, *FindWorkers(search)).status(),
+                FailsWith(absl::StatusCode::kFailedPrecondition, "another program (id 99"));
+    group_.programs.clear();
+    const Child other(HoldBoth);
+    EXPECT_THAT(AdoptedSlots::Adopt(&group_, search, *FindWorkers(search)).status(),
+                FailsWith(absl::StatusCode::kFailedPrecondition, "name it as well, or end it"));
+    EXPECT_TRUE(group_.programs.empty());
+  });
+}
+
+TEST_F(AdoptedSlotsTest, AProgramThatTookThePlaceIsReplacedWhereItIsTheDaemonsOwnAndReportedElse) {
+  InNamespace([&] {
+    const Child daemon(HoldBoth);
+    const auto adopted = Adopt(Search({daemon.pid()}));
+    group_.programs[Transport::kUdp] = HR_STEER_CLASSIC_PROGRAM;
+    EXPECT_THAT(Lines(*adopted), HasSubstr("the UDP sockets had a classic filter: attached again"));
+    EXPECT_EQ(group_.programs[Transport::kUdp], 7u);
+    group_.programs[Transport::kTcp] = 99;
+    std::string lines;
+    for (int i = 0; i < 5; ++i) lines += Lines(*adopted);
+    EXPECT_EQ(lines, "");
+    EXPECT_THAT(adopted->problems(), ElementsAre(HasSubstr("takeover: the program 99")));
+    EXPECT_EQ(group_.programs[Transport::kTcp], 99u);
+  });
+}
+
+TEST_F(AdoptedSlotsTest, ANewSupervisorGoesOnWithTheSlotsAsTheyWere) {
+  InNamespace([&] {
+    std::optional<Child> first(HoldBoth);
+    const Child second(HoldBoth);
+    std::vector<AdoptedSlot> slots;
+    {
+      const auto former = Adopt(Search({first->pid(), second.pid()}));
+      slots = former->slots();
+    }
+    std::swap(slots[0], slots[1]);  // an order that a new search would not give
+    group_.calls.clear();
+    first.reset();
+    const Child again(HoldBoth);
+    const SocketSearch search = Search({second.pid(), again.pid()});
+    auto adopted = AdoptedSlots::Resume(&group_, search, *FindWorkers(search), slots);
+    ASSERT_THAT(adopted.status(), IsOk());
+    Lines(**adopted);
+    EXPECT_EQ((*adopted)->slots()[0].worker.pid, second.pid());
+    EXPECT_EQ((*adopted)->slots()[1].worker.pid, again.pid());
+    EXPECT_THAT(group_.calls, ElementsAre("insert udp 1", "insert tcp 1"));
+  });
+}
+
+TEST_F(AdoptedSlotsTest, NewSlotsTakeWorkersThatWait) {
+  InNamespace([&] {
+    const Child first(HoldBoth);
+    const auto adopted = Adopt(Search({first.pid()}));
+    std::optional<Child> more(HoldBoth);
+    Lines(*adopted);
+    ASSERT_THAT(adopted->Resize(2), IsOk());
+    Lines(*adopted);
+    EXPECT_EQ(adopted->slots()[1].worker.pid, more->pid());
+    EXPECT_THAT(adopted->Resize(1), FailsWith(absl::StatusCode::kFailedPrecondition, "slot 1 has the sockets of process"));
+    more.reset();
+    Lines(*adopted);
+    EXPECT_THAT(adopted->Resize(1), IsOk());
+  });
+}
+
+}  // namespace
+}  // namespace hedgerow::steer

@@ -1,0 +1,438 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "steer/adopt/adopted_sockets.h"
+
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <map>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "steer/sock_diag.h"
+
+namespace hedgerow::steer {
+namespace {
+
+const char* Name(Transport transport) { return transport == Transport::kUdp ? "UDP" : "TCP"; }
+
+std::string Device(uint32_t ifindex) {
+  char name[IF_NAMESIZE];
+  if (ifindex == 0) return "no device";
+  return if_indextoname(ifindex, name) != nullptr ? absl::StrCat("device ", name) : absl::StrCat("device ", ifindex);
+}
+
+// Unconnected UDP sockets and listening TCP sockets of the port, at any address.
+absl::StatusOr<std::vector<InetSocket>> Candidates(Transport transport, uint16_t port) {
+  return ListSockets(transport, port, 1u << (transport == Transport::kUdp ? TCP_CLOSE : TCP_LISTEN));
+}
+
+struct Holder {
+  Process process{};
+  int descriptor = -1;
+  bool polls = false;
+};
+
+struct Candidate {
+  Transport transport = Transport::kUdp;
+  InetSocket socket{};
+  bool matches = false;           // the address is the wanted one; the others only serve messages
+  std::vector<Holder> holders{};  // of the named family, oldest first
+  Process worker{};
+  Evidence evidence = Evidence::kAlone;
+
+  int descriptor() const { return holders.front().descriptor; }
+};
+
+struct Scan {
+  std::vector<Process> processes{};  // all
+  std::vector<Process> family{};     // the named ones and their descendants
+  std::vector<Candidate> candidates{};
+  std::map<pid_t, HeldSockets> held{};  // of the family
+};
+
+absl::StatusOr<std::vector<Candidate>> ListCandidates(const SocketSearch& search) {
+  std::vector<Candidate> candidates;
+  for (const Transport transport : {Transport::kUdp, Transport::kTcp}) {
+    if (!search.transports.empty() && !search.transports.contains(transport)) continue;
+    const auto sockets = Candidates(transport, search.listen.port);
+    if (!sockets.ok()) return sockets.status();
+    for (const InetSocket& socket : *sockets) {
+      if (socket.inode == 0) continue;  // closing
+      const bool matches = socket.local == search.listen.address && socket.family == search.listen.address.family();
+      candidates.push_back({.transport = transport, .socket = socket, .matches = matches});
+    }
+  }
+  return candidates;
+}
+
+std::set<uint32_t> Inodes(const std::vector<Candidate>& candidates) {
+  std::set<uint32_t> inodes;
+  for (const Candidate& candidate : candidates) inodes.insert(candidate.socket.inode);
+  return inodes;
+}
+
+// Of those at the wanted address.
+std::set<uint32_t> MatchingInodes(const std::vector<Candidate>& candidates) {
+  std::set<uint32_t> inodes;
+  for (const Candidate& candidate : candidates) {
+    if (candidate.matches) inodes.insert(candidate.socket.inode);
+  }
+  return inodes;
+}
+
+absl::StatusOr<Scan> Look(const SocketSearch& search) {
+  Scan scan;
+  auto candidates = ListCandidates(search);
+  if (!candidates.ok()) return candidates.status();
+  scan.candidates = *std::move(candidates);
+  auto processes = ListProcesses();
+  if (!processes.ok()) return processes.status();
+  scan.processes = *std::move(processes);
+  for (const pid_t pid : search.pids) {
+    if (std::none_of(scan.processes.begin(), scan.processes.end(), [&](const Process& each) { return each.pid == pid; })) {
+      return absl::NotFoundError(absl::StrCat("there is no process ", pid));
+    }
+  }
+  scan.family = WithDescendants(scan.processes, search.pids);
+  const std::set<uint32_t> inodes = Inodes(scan.candidates);
+  for (const Process& process : scan.family) {
+    auto held = SocketsOf(process, inodes);
+    if (absl::IsNotFound(held.status())) continue;
+    if (!held.ok()) return held.status();
+    for (Candidate& candidate : scan.candidates) {
+      const auto descriptor = held->descriptors.find(candidate.socket.inode);
+      if (descriptor == held->descriptors.end()) continue;
+      const bool polls = std::any_of(held->polled.begin(), held->polled.end(),
+                                     [&](const auto& set) { return set.contains(candidate.socket.inode); });
+      candidate.holders.push_back({.process = process, .descriptor = descriptor->second, .polls = polls});
+    }
+    scan.held.emplace(process.pid, *std::move(held));
+  }
+  return scan;
+}
+
+bool IsInOtherNamespace(pid_t pid) {
+  struct stat own {}, other {};
+  return stat("/proc/thread-self/ns/net", &own) == 0 && stat(absl::StrCat("/proc/", pid, "/ns/net").c_str(), &other) == 0 &&
+         (own.st_ino != other.st_ino || own.st_dev != other.st_dev);
+}
+
+std::string Wanted(const SocketSearch& search) {
+  if (search.transports.size() != 1) return "UDP or listening TCP socket";
+  return *search.transports.begin() == Transport::kUdp ? "UDP socket" : "listening TCP socket";
+}
+
+// `pidof` names helpers beside the processes that started them.
+bool DescendsFromOthers(const Scan& scan, std::vector<pid_t> named, pid_t pid) {
+  std::erase(named, pid);
+  const std::vector<Process> others = WithDescendants(scan.processes, named);
+  return std::any_of(others.begin(), others.end(), [&](const Process& each) { return each.pid == pid; });
+}
+
+// Each named process, or one that descends from it, holds a socket of the address and port.
+absl::Status CheckNamed(const SocketSearch& search, const Scan& scan) {
+  for (const pid_t pid : search.pids) {
+    std::set<std::string> elsewhere;
+    bool found = false;
+    const std::vector<Process> family = WithDescendants(scan.processes, {pid});
+    for (const Candidate& candidate : scan.candidates) {
+      for (const Holder& holder : candidate.holders) {
+        if (std::none_of(family.begin(), family.end(), [&](const Process& each) { return each.pid == holder.process.pid; })) continue;
+        found |= candidate.matches;
+        if (!candidate.matches) {
+          elsewhere.insert(absl::StrCat(Name(candidate.transport), " ", Listen{candidate.socket.local, search.listen.port}.ToString()));
+        }
+      }
+    }
+    if (found || family.empty() || DescendsFromOthers(scan, search.pids, pid)) continue;
+    const std::string what = absl::StrCat("process ", ToString(family.front()), " has no ", Wanted(search), " of ",
+                                          search.listen.ToString());
+    if (IsInOtherNamespace(pid)) {
+      return absl::FailedPreconditionError(absl::StrCat(what, " in this network namespace, and runs in another one: nsenter --net=/proc/",
+                                                        pid, "/ns/net hedgerow steer adopt ..."));
+    }
+    return absl::NotFoundError(elsewhere.empty()
+                                   ? what
+                                   : absl::StrCat(what, "; it has ", absl::StrJoin(elsewhere, ", "), ": name that address"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckReusePort(const Candidate& candidate, const SocketSearch& search) {
+  const Holder& holder = candidate.holders.front();
+  const auto socket = DescriptorOf(holder.process.pid, holder.descriptor);
+  if (!socket.ok()) return socket.status();
+  int on = 0;
+  socklen_t bytes = sizeof(on);
+  if (getsockopt(socket->get(), SOL_SOCKET, SO_REUSEPORT, &on, &bytes) != 0) return absl::ErrnoToStatus(errno, "read SO_REUSEPORT");
+  if (on != 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the ", Name(candidate.transport), " socket ", search.listen.ToString(), " of process ", ToString(holder.process),
+      " has no SO_REUSEPORT, so its daemon serves this port by one process. Daemons that can do more set it (docs/steer.md), and "
+      "those that take LISTEN_FDS are started by `hedgerow steer run`"));
+}
+
+// The kernel puts sockets of one address, port, user and device into a group of their own.
+absl::Status CheckOneGroup(const std::vector<Candidate>& sockets) {
+  const Candidate& first = sockets.front();
+  for (const Candidate& each : sockets) {
+    if (each.socket.uid != first.socket.uid) {
+      return absl::FailedPreconditionError(absl::StrCat("sockets of different users: that of process ", ToString(first.worker), " is of uid ",
+                                                        first.socket.uid, ", that of ", ToString(each.worker), " of uid ", each.socket.uid,
+                                                        ". The kernel spreads nothing between users"));
+    }
+    if (each.socket.ifindex != first.socket.ifindex) {
+      return absl::FailedPreconditionError(absl::StrCat("sockets that are bound to different devices: that of process ", ToString(first.worker),
+                                                        " to ", Device(first.socket.ifindex), ", that of ", ToString(each.worker), " to ",
+                                                        Device(each.socket.ifindex), ". Adopt those of one device"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Whether one of the others descends from it: a process that makes sockets for its children reads none of them.
+bool IsParentOfOthers(const Holder& holder, const std::vector<Holder>& holders) {
+  return std::any_of(holders.begin(), holders.end(), [&](const Holder& other) { return other.process.parent == holder.process.pid; });
+}
+
+void NameWorkers(std::vector<Candidate>& sockets) {
+  // By the transport and those who may read them: sockets of which only the order tells whose they are.
+  std::map<std::pair<Transport, std::vector<pid_t>>, std::vector<Candidate*>> unclear;
+  for (Candidate& candidate : sockets) {
+    std::vector<Holder> readers;
+    for (const Holder& holder : candidate.holders) {
+      if (holder.polls) readers.push_back(holder);
+    }
+    candidate.worker = candidate.holders.front().process;
+    candidate.evidence = Evidence::kAlone;
+    if (candidate.holders.size() == 1) continue;
+    candidate.evidence = Evidence::kPolled;
+    if (readers.size() == 1) {
+      candidate.worker = readers.front().process;
+      continue;
+    }
+    candidate.evidence = Evidence::kOrder;
+    std::vector<pid_t> possible;
+    for (const Holder& holder : candidate.holders) {
+      if (!IsParentOfOthers(holder, candidate.holders)) possible.push_back(holder.process.pid);
+    }
+    unclear[{candidate.transport, possible}].push_back(&candidate);
+  }
+  for (auto& [key, candidates] : unclear) {
+    const std::vector<pid_t>& possible = key.second;
+    if (possible.size() != candidates.size()) continue;  // stays with the oldest holder
+    std::sort(candidates.begin(), candidates.end(), [](auto* a, auto* b) { return a->descriptor() < b->descriptor(); });
+    for (size_t i = 0; i < candidates.size(); ++i) {
+      for (const Holder& holder : candidates[i]->holders) {
+        if (holder.process.pid == possible[i]) candidates[i]->worker = holder.process;
+      }
+    }
+  }
+}
+
+AdoptedSocket SocketFrom(const Candidate& candidate) {
+  // The worker's own descriptor, where it has one: the oldest holder may be a parent that closes its copy.
+  for (const Holder& holder : candidate.holders) {
+    if (holder.process.pid == candidate.worker.pid) {
+      return {.cookie = candidate.socket.cookie, .holder = holder.process.pid, .descriptor = holder.descriptor};
+    }
+  }
+  const Holder& oldest = candidate.holders.front();
+  return {.cookie = candidate.socket.cookie, .holder = oldest.process.pid, .descriptor = oldest.descriptor};
+}
+
+bool PolledTogether(const HeldSockets& held, const Candidate& a, const Candidate& b) {
+  return std::any_of(held.polled.begin(), held.polled.end(),
+                     [&](const auto& set) { return set.contains(a.socket.inode) && set.contains(b.socket.inode); });
+}
+
+// One process's sockets: the threads of some daemons have one pair each.
+absl::StatusOr<std::vector<AdoptedWorker>> Pair(const SocketSearch& search, const HeldSockets& held, std::vector<const Candidate*> udp,
+                                                std::vector<const Candidate*> tcp, bool both) {
+  const auto by_descriptor = [](auto* a, auto* b) { return a->descriptor() < b->descriptor(); };
+  std::sort(udp.begin(), udp.end(), by_descriptor);
+  std::sort(tcp.begin(), tcp.end(), by_descriptor);
+  const Process& process = (udp.empty() ? tcp : udp).front()->worker;
+  if (both && udp.size() != tcp.size()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "process ", ToString(process), " has ", udp.size(), " UDP and ", tcp.size(), " listening TCP sockets of ",
+        search.listen.ToString(), ": a source would meet one worker on both only if each had one of each. Set the daemon's numbers of UDP "
+        "and TCP workers alike, or adopt one transport (--transport udp, --transport tcp)"));
+  }
+  std::vector<AdoptedWorker> workers;
+  for (size_t i = 0; i < std::max(udp.size(), tcp.size()); ++i) {
+    AdoptedWorker worker{.process = process};
+    if (i < udp.size()) {
+      worker.udp = SocketFrom(*udp[i]);
+      worker.evidence = std::max(worker.evidence, udp[i]->evidence);
+    }
+    if (i < tcp.size()) {
+      size_t partner = i;
+      if (i < udp.size()) {
+        for (size_t j = i; j < tcp.size(); ++j) {
+          if (PolledTogether(held, *udp[i], *tcp[j])) partner = j;
+        }
+        std::swap(tcp[i], tcp[partner]);
+        const bool proven = tcp.size() == 1 || PolledTogether(held, *udp[i], *tcp[i]);
+        if (!proven) worker.evidence = Evidence::kOrder;
+      }
+      worker.tcp = SocketFrom(*tcp[i]);
+      worker.evidence = std::max(worker.evidence, tcp[i]->evidence);
+    }
+    workers.push_back(std::move(worker));
+  }
+  return workers;
+}
+
+absl::StatusOr<std::vector<AdoptedWorker>> PairAll(const SocketSearch& search, const Scan& scan, const std::vector<Candidate>& sockets) {
+  struct Own {
+    std::vector<const Candidate*> udp{}, tcp{};
+  };
+  std::map<std::tuple<uint64_t, pid_t>, Own> of_worker;
+  std::set<Transport> found;
+  for (const Candidate& candidate : sockets) {
+    Own& own = of_worker[{candidate.worker.start_ticks, candidate.worker.pid}];
+    (candidate.transport == Transport::kUdp ? own.udp : own.tcp).push_back(&candidate);
+    found.insert(candidate.transport);
+  }
+  for (const Transport transport : search.transports) {
+    if (!found.contains(transport)) {
+      return absl::NotFoundError(absl::StrCat("no process that was named has a ", Name(transport), " socket of ", search.listen.ToString()));
+    }
+  }
+  std::vector<AdoptedWorker> workers;
+  for (auto& [key, own] : of_worker) {
+    const auto held = scan.held.find(std::get<pid_t>(key));
+    auto pairs = Pair(search, held == scan.held.end() ? HeldSockets() : held->second, std::move(own.udp), std::move(own.tcp), found.size() == 2);
+    if (!pairs.ok()) return pairs.status();
+    std::move(pairs->begin(), pairs->end(), std::back_inserter(workers));
+  }
+  if (workers.size() > HR_STEER_SLOTS) {
+    return absl::FailedPreconditionError(absl::StrCat(workers.size(), " workers: a group has at most ", HR_STEER_SLOTS));
+  }
+  return workers;
+}
+
+// Without the calling process: OpenSocket may be in use.
+std::vector<Process> HoldersAmong(const std::vector<Process>& processes, const std::set<uint32_t>& inodes) {
+  std::vector<Process> holders;
+  if (inodes.empty()) return holders;
+  const std::set<pid_t> pids = ProcessesWith(inodes);
+  std::copy_if(processes.begin(), processes.end(), std::back_inserter(holders),
+               [&](const Process& process) { return process.pid != getpid() && pids.contains(process.pid); });
+  return holders;
+}
+
+}  // namespace
+
+absl::StatusOr<AdoptedWorkers> FindWorkers(const SocketSearch& search) {
+  auto scan = Look(search);
+  if (!scan.ok()) return scan.status();
+  if (const absl::Status status = CheckNamed(search, *scan); !status.ok()) return status;
+  std::vector<Candidate> sockets;
+  std::set<uint32_t> others;
+  for (const Candidate& candidate : scan->candidates) {
+    if (!candidate.matches) continue;
+    if (candidate.holders.empty()) {
+      others.insert(candidate.socket.inode);
+    } else {
+      sockets.push_back(candidate);
+    }
+  }
+  if (sockets.empty()) return absl::NotFoundError(absl::StrCat("no sockets of ", search.listen.ToString()));
+  for (const Candidate& candidate : sockets) {
+    if (const absl::Status status = CheckReusePort(candidate, search); !status.ok()) return status;
+  }
+  NameWorkers(sockets);
+  if (const absl::Status status = CheckOneGroup(sockets); !status.ok()) return status;
+  auto workers = PairAll(search, *scan, sockets);
+  if (!workers.ok()) return workers.status();
+  return AdoptedWorkers{.workers = *std::move(workers), .others = HoldersAmong(scan->processes, others), .uid = sockets.front().socket.uid};
+}
+
+absl::Status RefuseOthers(const AdoptedWorkers& found) {
+  if (found.others.empty()) return absl::OkStatus();
+  std::vector<std::string> names;
+  for (const Process& process : found.others) names.push_back(ToString(process));
+  return absl::FailedPreconditionError(absl::StrCat("process ", absl::StrJoin(names, ", "),
+                                                    " shares this address and port, and would get nothing any more: name it as well, or end it"));
+}
+
+std::vector<std::string> Guesses(const AdoptedWorkers& found) {
+  std::vector<std::string> sentences;
+  for (size_t i = 0; i < found.workers.size(); ++i) {
+    const AdoptedWorker& worker = found.workers[i];
+    if (worker.evidence != Evidence::kOrder) continue;
+    sentences.push_back(absl::StrCat("the sockets of worker ", i, " (process ", ToString(worker.process),
+                                     ") are known by their order only: other processes or threads hold them as well, and no epoll set tells"));
+  }
+  return sentences;
+}
+
+absl::StatusOr<net::UniqueFd> OpenSocket(const AdoptedSocket& socket) {
+  auto copy = DescriptorOf(socket.holder, socket.descriptor);
+  if (absl::IsPermissionDenied(copy.status())) return copy.status();
+  uint64_t cookie = 0;
+  socklen_t bytes = sizeof(cookie);
+  if (!copy.ok() || getsockopt(copy->get(), SOL_SOCKET, SO_COOKIE, &cookie, &bytes) != 0 || cookie != socket.cookie) {
+    return absl::NotFoundError(absl::StrCat("process ", socket.holder, " has closed its socket"));
+  }
+  return copy;
+}
+
+absl::StatusOr<std::set<uint64_t>> CookiesOf(const SocketSearch& search) {
+  const auto candidates = ListCandidates(search);
+  if (!candidates.ok()) return candidates.status();
+  std::set<uint64_t> cookies;
+  for (const Candidate& candidate : *candidates) {
+    if (candidate.matches) cookies.insert(candidate.socket.cookie);
+  }
+  return cookies;
+}
+
+absl::StatusOr<std::vector<Process>> HoldersOf(const SocketSearch& search) {
+  const auto candidates = ListCandidates(search);
+  if (!candidates.ok()) return candidates.status();
+  const auto processes = ListProcesses();
+  if (!processes.ok()) return processes.status();
+  return HoldersAmong(*processes, MatchingInodes(*candidates));
+}
+
+absl::StatusOr<net::UniqueFd> AnySocket(const SocketSearch& search, Transport transport, const std::vector<Process>& holders) {
+  SocketSearch of_transport = search;
+  of_transport.transports = {transport};
+  const auto candidates = ListCandidates(of_transport);
+  if (!candidates.ok()) return candidates.status();
+  const std::set<uint32_t> inodes = MatchingInodes(*candidates);
+  for (const Process& process : holders) {
+    const auto held = SocketsOf(process, inodes);
+    if (!held.ok()) continue;
+    for (const auto& [inode, descriptor] : held->descriptors) {
+      if (auto socket = DescriptorOf(process.pid, descriptor); socket.ok()) return socket;
+    }
+  }
+  return absl::NotFoundError(absl::StrCat("no ", Name(transport), " socket of ", search.listen.ToString()));
+}
+
+void GiveBack(const KernelGroup& group, const SocketSearch& search) {
+  const auto holders = HoldersOf(search);
+  if (!holders.ok()) return;
+  for (const Transport transport : {Transport::kUdp, Transport::kTcp}) {
+    const auto socket = AnySocket(search, transport, *holders);
+    if (!socket.ok()) continue;
+    const auto program = group.ProgramOf(socket->get());
+    const int none = 0;
+    if (program.ok() && *program == group.OwnProgram(transport)) {
+      setsockopt(socket->get(), SOL_SOCKET, SO_DETACH_REUSEPORT_BPF, &none, sizeof(none));
+    }
+  }
+}
+
+}  // namespace hedgerow::steer

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The sockets of a running daemon whose processes set SO_REUSEPORT themselves: found by sock_diag and /proc, given to the worker
+// that reads them, and paired, UDP with TCP. `hedgerow steer adopt` puts them into a group's slots (adopted_slots.h).
+//
+// A socket stays the daemon's: nothing here keeps a descriptor of one, because a socket that somebody else holds does not close
+// when its worker does.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "net/unique_fd.h"
+#include "steer/kernel_group.h"
+#include "steer/settings.h"
+#include "steer/adopt/holders.h"
+
+namespace hedgerow::steer {
+
+struct SocketSearch {
+  std::vector<pid_t> pids{};  // and all that descend from them
+  Listen listen{};            // as it was bound: 0.0.0.0 and :: are addresses like others
+  std::set<Transport> transports{};  // these must be found; empty: those that are there
+};
+
+// How it is known which worker reads a socket, the best first.
+enum class Evidence {
+  kAlone,   // no other process holds it
+  kPolled,  // of several holders, only this one has it in an epoll set
+  kOrder,   // holders and sockets in the order in which they were made: a guess
+};
+
+struct AdoptedSocket {
+  uint64_t cookie = 0;  // SO_COOKIE
+  pid_t holder = 0;     // whose descriptor it is
+  int descriptor = -1;
+};
+
+struct AdoptedWorker {
+  Process process{};  // where the evidence is kOrder, perhaps the process that holds the sockets of all
+  std::optional<AdoptedSocket> udp{}, tcp{};
+  Evidence evidence = Evidence::kAlone;  // the weaker one of its sockets and of their pairing
+};
+
+struct AdoptedWorkers {
+  std::vector<AdoptedWorker> workers{};  // in the order in which they started
+  std::vector<Process> others{};         // that hold sockets of this address and port, and were not named
+  uint32_t uid = 0;                      // the sockets' owner
+};
+
+// Refuses, by name: a pid that is gone, holds no such socket or is in another network namespace; sockets without SO_REUSEPORT, of
+// different users or bound to different devices; a worker that lacks the transport that others have; more than HR_STEER_SLOTS.
+absl::StatusOr<AdoptedWorkers> FindWorkers(const SocketSearch& search);
+
+// FailedPrecondition: processes that were not named hold sockets of the group. The program would send them nothing.
+absl::Status RefuseOthers(const AdoptedWorkers& found);
+
+// One sentence for each worker that was given its sockets by their order, so that a reader can check.
+std::vector<std::string> Guesses(const AdoptedWorkers& found);
+
+// A descriptor of the socket for as long as it is needed. NotFound: it has closed, or the descriptor is another one now.
+absl::StatusOr<net::UniqueFd> OpenSocket(const AdoptedSocket& socket);
+
+// The cookies of the sockets of the address and port. Cheap: no process is looked at.
+absl::StatusOr<std::set<uint64_t>> CookiesOf(const SocketSearch& search);
+
+// Every process that holds one of these sockets, named or not, oldest first; without the calling one.
+absl::StatusOr<std::vector<Process>> HoldersOf(const SocketSearch& search);
+
+// Any of them that one of `holders` has: what it says of the kernel's group holds for all of its transport. NotFound: there is none.
+absl::StatusOr<net::UniqueFd> AnySocket(const SocketSearch& search, Transport transport, const std::vector<Process>& holders);
+
+// Takes the group's programs from the sockets of the address and port, where they have them.
+void GiveBack(const KernelGroup& group, const SocketSearch& search);
+
+}  // namespace hedgerow::steer

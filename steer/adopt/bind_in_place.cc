@@ -1,0 +1,376 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "steer/adopt/bind_in_place.h"
+
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "net/ip_address.h"
+#include "net/unique_fd.h"
+#include "steer/adopt/holders.h"
+
+namespace hedgerow::steer {
+namespace {
+
+constexpr int kFirstSocket = 3;  // SD_LISTEN_FDS_START
+
+struct Endpoint {
+  int family = 0;
+  net::IpAddress address{};
+  uint16_t port = 0;
+
+  std::string ToString() const {
+    return address.is_v4() && family == AF_INET ? absl::StrCat(address.ToString(), ":", port) : absl::StrCat("[", address.ToString(), "]:", port);
+  }
+  bool operator==(const Endpoint&) const = default;
+};
+
+struct GivenSocket {
+  net::UniqueFd fd{};
+  int type = 0;
+  Endpoint endpoint{};
+};
+
+std::optional<Endpoint> EndpointOf(const sockaddr_storage& address) {
+  Endpoint endpoint{.family = address.ss_family};
+  absl::StatusOr<net::IpAddress> ip = absl::InvalidArgumentError("");
+  if (address.ss_family == AF_INET) {
+    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
+    ip = net::IpAddress::FromBytes(std::span(reinterpret_cast<const uint8_t*>(&v4.sin_addr), 4));
+    endpoint.port = ntohs(v4.sin_port);
+  } else if (address.ss_family == AF_INET6) {
+    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
+    ip = net::IpAddress::FromBytes(std::span(reinterpret_cast<const uint8_t*>(&v6.sin6_addr), 16));
+    endpoint.port = ntohs(v6.sin6_port);
+  }
+  if (!ip.ok()) return std::nullopt;
+  endpoint.address = *ip;
+  return endpoint;
+}
+
+int IntOption(int socket, int level, int name) {
+  int value = 0;
+  socklen_t bytes = sizeof(value);
+  return getsockopt(socket, level, name, &value, &bytes) == 0 ? value : -1;
+}
+
+// The internet sockets of LISTEN_FDS (sd_listen_fds(3)).
+absl::StatusOr<std::vector<GivenSocket>> TakeSockets() {
+  const char* pid_text = getenv("LISTEN_PID");
+  const char* count_text = getenv("LISTEN_FDS");
+  int pid = 0, count = 0;
+  if (pid_text == nullptr || count_text == nullptr || !absl::SimpleAtoi(pid_text, &pid) || !absl::SimpleAtoi(count_text, &count) ||
+      pid != getpid() || count < 1) {
+    return absl::FailedPreconditionError(
+        "no sockets were handed over (LISTEN_FDS): start this by `hedgerow steer run --listen ADDRESS:PORT -n N -- hedgerow steer bind -- "
+        "CMD...`, or by a systemd socket unit");
+  }
+  std::vector<GivenSocket> sockets;
+  for (int number = kFirstSocket; number < kFirstSocket + count; ++number) {
+    GivenSocket socket{.fd = net::UniqueFd(number), .type = IntOption(number, SOL_SOCKET, SO_TYPE)};
+    fcntl(number, F_SETFD, FD_CLOEXEC);
+    sockaddr_storage address{};
+    socklen_t bytes = sizeof(address);
+    if (getsockname(number, reinterpret_cast<sockaddr*>(&address), &bytes) != 0) continue;
+    const auto endpoint = EndpointOf(address);
+    if (!endpoint) continue;
+    socket.endpoint = *endpoint;
+    sockets.push_back(std::move(socket));
+  }
+  if (sockets.empty()) return absl::FailedPreconditionError("none of the sockets that were handed over is a UDP or TCP socket");
+  return sockets;
+}
+
+// What a daemon sets before bind(2), because it matters from the first packet on.
+constexpr std::pair<int, int> kCopiedOptions[] = {
+    {SOL_SOCKET, SO_TIMESTAMP},  {SOL_SOCKET, SO_TIMESTAMPNS},       {SOL_SOCKET, SO_RXQ_OVFL},           {SOL_SOCKET, SO_KEEPALIVE},
+    {SOL_SOCKET, SO_BROADCAST},  {SOL_SOCKET, SO_BUSY_POLL},         {IPPROTO_IP, IP_PKTINFO},            {IPPROTO_IP, IP_RECVTOS},
+    {IPPROTO_IP, IP_RECVTTL},    {IPPROTO_IP, IP_MTU_DISCOVER},      {IPPROTO_IP, IP_TOS},                {IPPROTO_IPV6, IPV6_RECVPKTINFO},
+    {IPPROTO_IPV6, IPV6_MTU_DISCOVER}, {IPPROTO_IPV6, IPV6_RECVTCLASS}, {IPPROTO_IPV6, IPV6_RECVHOPLIMIT}, {IPPROTO_IPV6, IPV6_TCLASS},
+    {IPPROTO_TCP, TCP_NODELAY},  {IPPROTO_TCP, TCP_DEFER_ACCEPT},    {IPPROTO_TCP, TCP_MAXSEG},
+};
+
+void CopyOptions(int from, int to) {
+  for (const auto& [level, name] : kCopiedOptions) {
+    const int wanted = IntOption(from, level, name);
+    if (wanted != -1 && wanted != IntOption(to, level, name)) setsockopt(to, level, name, &wanted, sizeof(wanted));
+  }
+  for (const int name : {SO_RCVTIMEO, SO_SNDTIMEO}) {
+    timeval wait{};
+    socklen_t bytes = sizeof(wait);
+    if (getsockopt(from, SOL_SOCKET, name, &wait, &bytes) == 0) setsockopt(to, SOL_SOCKET, name, &wait, sizeof(wait));
+  }
+  // The kernel doubles what is set. A smaller buffer than the supervisor's would drop what waits.
+  for (const auto& [name, forced] : {std::pair(SO_RCVBUF, SO_RCVBUFFORCE), std::pair(SO_SNDBUF, SO_SNDBUFFORCE)}) {
+    const int wanted = IntOption(from, SOL_SOCKET, name) / 2;
+    if (wanted * 2 <= IntOption(to, SOL_SOCKET, name)) continue;
+    if (setsockopt(to, SOL_SOCKET, forced, &wanted, sizeof(wanted)) != 0) setsockopt(to, SOL_SOCKET, name, &wanted, sizeof(wanted));
+  }
+  const int flags = fcntl(from, F_GETFL), now = fcntl(to, F_GETFL);
+  if (flags >= 0 && now >= 0) fcntl(to, F_SETFL, (now & ~O_NONBLOCK) | (flags & O_NONBLOCK));
+}
+
+// A number from a line "Name:\t12" of a file in /proc.
+std::optional<uint64_t> NumberIn(const std::string& path, absl::string_view name, int base) {
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    absl::string_view text = line;
+    if (!absl::ConsumePrefix(&text, name)) continue;
+    return std::strtoull(std::string(text).c_str(), nullptr, base);
+  }
+  return std::nullopt;
+}
+
+class Monitor {
+ public:
+  Monitor(std::vector<GivenSocket> sockets, net::UniqueFd notifications, std::string program)
+      : sockets_(std::move(sockets)), notifications_(std::move(notifications)), program_(std::move(program)) {}
+
+  // Until the last process that has the filter ended.
+  void Run() {
+    for (;;) {
+      pollfd ready{.fd = notifications_.get(), .events = POLLIN, .revents = 0};
+      if (poll(&ready, 1, -1) < 0 && errno != EINTR) return;
+      if ((ready.revents & POLLIN) != 0) {
+        Answer();
+      } else if ((ready.revents & (POLLHUP | POLLERR)) != 0) {
+        return;
+      }
+    }
+  }
+
+ private:
+  void Answer() {
+    seccomp_notif call{};
+    if (ioctl(notifications_.get(), SECCOMP_IOCTL_NOTIF_RECV, &call) != 0) return;  // the caller was killed meanwhile
+    seccomp_notif_resp answer{};
+    answer.id = call.id;
+    if (!Replace(call)) answer.flags = SECCOMP_USER_NOTIF_FLAG_CONTINUE;
+    ioctl(notifications_.get(), SECCOMP_IOCTL_NOTIF_SEND, &answer);
+  }
+
+  // False: the kernel does the call as it stands.
+  bool Replace(const seccomp_notif& call) { return call.data.nr == __NR_listen ? KeepBacklog(call) : PutInPlace(call); }
+
+  // A socket that was handed over listens already. A daemon that asks for a shorter queue than the supervisor's (pmbmpd: 1) would
+  // lose connections that arrive together.
+  bool KeepBacklog(const seccomp_notif& call) {
+    const auto own = DescriptorOf(ProcessOf(call), static_cast<int>(call.data.args[0]));
+    if (!own.ok()) return false;
+    const uint64_t cookie = CookieOf(own->get());
+    for (const GivenSocket& given : sockets_) {
+      if (CookieOf(given.fd.get()) != cookie) continue;
+      tcp_info info{};
+      socklen_t bytes = sizeof(info);
+      // Of a listener, tcpi_sacked is the longest queue.
+      return getsockopt(own->get(), IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 && static_cast<int>(call.data.args[1]) <= static_cast<int>(info.tcpi_sacked);
+    }
+    return false;
+  }
+
+  static uint64_t CookieOf(int socket) {
+    uint64_t cookie = 0;
+    socklen_t bytes = sizeof(cookie);
+    return getsockopt(socket, SOL_SOCKET, SO_COOKIE, &cookie, &bytes) == 0 ? cookie : 0;
+  }
+
+  // The call names the thread; descriptors are the process's.
+  static pid_t ProcessOf(const seccomp_notif& call) {
+    return static_cast<pid_t>(NumberIn(absl::StrCat("/proc/", call.pid, "/status"), "Tgid:", 10).value_or(0));
+  }
+
+  bool PutInPlace(const seccomp_notif& call) {
+    const int descriptor = static_cast<int>(call.data.args[0]);
+    const pid_t thread = static_cast<pid_t>(call.pid);
+    sockaddr_storage address{};
+    const size_t bytes = std::min(static_cast<size_t>(call.data.args[2]), sizeof(address));
+    const iovec to{.iov_base = &address, .iov_len = bytes};
+    const iovec from{.iov_base = reinterpret_cast<void*>(call.data.args[1]), .iov_len = bytes};
+    if (process_vm_readv(thread, &to, 1, &from, 1, 0) < 0) return Complain(absl::StrCat("cannot read what process ", thread, " binds", Hint(errno)));
+    const auto wanted = EndpointOf(address);
+    if (!wanted || std::none_of(sockets_.begin(), sockets_.end(), [&](const auto& each) { return each.endpoint.port == wanted->port; })) return false;
+    const pid_t process = ProcessOf(call);
+    const auto own = DescriptorOf(process, descriptor);
+    if (!own.ok()) return Complain(std::string(own.status().message()));
+    const int type = IntOption(own->get(), SOL_SOCKET, SO_TYPE);
+    for (const GivenSocket& given : sockets_) {
+      if (given.type == type && given.endpoint == *wanted) return Put(call, given, own->get(), process, descriptor);
+    }
+    return Complain(absl::StrCat("binds ", type == SOCK_DGRAM ? "UDP " : "TCP ", wanted->ToString(), ", and what was handed over is ", Given(),
+                                 ": the address of --listen and the daemon's must be the same one"));
+  }
+
+  bool Put(const seccomp_notif& call, const GivenSocket& given, int own, pid_t process, int descriptor) {
+    CopyOptions(own, given.fd.get());
+    const uint64_t flags = NumberIn(absl::StrCat("/proc/", process, "/fdinfo/", descriptor), "flags:", 8).value_or(0);
+    seccomp_notif_addfd put{};
+    put.id = call.id;
+    put.flags = SECCOMP_ADDFD_FLAG_SETFD;
+    put.srcfd = static_cast<uint32_t>(given.fd.get());
+    put.newfd = static_cast<uint32_t>(descriptor);
+    put.newfd_flags = (flags & O_CLOEXEC) != 0 ? O_CLOEXEC : 0;
+    if (ioctl(notifications_.get(), SECCOMP_IOCTL_NOTIF_ADDFD, &put) >= 0) return true;
+    return errno == ENOENT || Complain(absl::StrCat("the socket could not be put in place: ", std::strerror(errno)));  // ENOENT: the caller is gone
+  }
+
+  std::string Given() const {
+    std::string text;
+    for (const GivenSocket& given : sockets_) {
+      absl::StrAppend(&text, text.empty() ? "" : ", ", given.type == SOCK_DGRAM ? "UDP " : "TCP ", given.endpoint.ToString());
+    }
+    return text;
+  }
+
+  static std::string Hint(int error) {
+    return absl::StrCat(": ", std::strerror(error),
+                        error == EPERM ? " (a process of another user, or kernel.yama.ptrace_scope; CAP_SYS_PTRACE helps)" : "");
+  }
+
+  bool Complain(const std::string& text) const {
+    std::fprintf(stderr, "hedgerow steer bind: %s: %s\n", program_.c_str(), text.c_str());
+    return false;
+  }
+
+  std::vector<GivenSocket> sockets_;
+  net::UniqueFd notifications_;
+  std::string program_;
+};
+
+#if defined(__x86_64__)
+constexpr uint32_t kArchitecture = AUDIT_ARCH_X86_64;
+#elif defined(__aarch64__)
+constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
+#else
+#error "the audit name of this architecture is not known here"
+#endif
+
+// bind(2) and listen(2) wait for the monitor, everything else goes on. Processes of another architecture than ours bind as always.
+absl::StatusOr<net::UniqueFd> InstallFilter() {
+  sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 0, 4),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_bind, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_listen, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  const sock_fprog program{.len = std::size(code), .filter = code};
+  const auto install = [&] {
+    return static_cast<int>(syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER, &program));
+  };
+  net::UniqueFd listener(install());
+  // Without CAP_SYS_ADMIN a filter asks for the promise that no setuid program gains rights under it.
+  if (!listener.valid() && errno == EACCES && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0) listener.Reset(install());
+  if (listener.valid()) return listener;
+  if (errno == EBUSY) {
+    return absl::FailedPreconditionError("this process is under another such filter already (SECCOMP_RET_USER_NOTIF allows one)");
+  }
+  return absl::ErrnoToStatus(errno, "install a seccomp filter with a listener");
+}
+
+absl::Status SendDescriptor(int channel, int descriptor) {
+  char byte = 'x';
+  iovec data{.iov_base = &byte, .iov_len = 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &data, message.msg_iovlen = 1, message.msg_control = control, message.msg_controllen = sizeof(control);
+  cmsghdr* header = CMSG_FIRSTHDR(&message);
+  header->cmsg_level = SOL_SOCKET, header->cmsg_type = SCM_RIGHTS, header->cmsg_len = CMSG_LEN(sizeof(int));
+  std::memcpy(CMSG_DATA(header), &descriptor, sizeof(int));
+  return sendmsg(channel, &message, MSG_NOSIGNAL) == 1 ? absl::OkStatus() : absl::ErrnoToStatus(errno, "hand the listener to the monitor");
+}
+
+net::UniqueFd ReceiveDescriptor(int channel) {
+  char byte = 0;
+  iovec data{.iov_base = &byte, .iov_len = 1};
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
+  msghdr message{};
+  message.msg_iov = &data, message.msg_iovlen = 1, message.msg_control = control, message.msg_controllen = sizeof(control);
+  int descriptor = -1;
+  if (recvmsg(channel, &message, MSG_CMSG_CLOEXEC) != 1) return net::UniqueFd();
+  if (const cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr && header->cmsg_type == SCM_RIGHTS) {
+    std::memcpy(&descriptor, CMSG_DATA(header), sizeof(int));
+  }
+  return net::UniqueFd(descriptor);
+}
+
+[[noreturn]] void BecomeMonitor(std::vector<GivenSocket> sockets, net::UniqueFd channel, const std::string& program) {
+  // Signals to the terminal's group are for the daemon; the monitor ends when the daemon has.
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) signal(number, SIG_IGN);
+  const pid_t pid = getpid();
+  if (send(channel.get(), &pid, sizeof(pid), MSG_NOSIGNAL) != sizeof(pid)) _exit(1);
+  net::UniqueFd notifications = ReceiveDescriptor(channel.get());
+  if (!notifications.valid() || send(channel.get(), "x", 1, MSG_NOSIGNAL) != 1) _exit(1);
+  channel.Reset();
+  Monitor(std::move(sockets), std::move(notifications), program).Run();
+  _exit(0);
+}
+
+}  // namespace
+
+absl::Status RunWithSockets(const std::vector<std::string>& command) {
+  if (command.empty()) return absl::InvalidArgumentError("names no program");
+  auto sockets = TakeSockets();
+  if (!sockets.ok()) return sockets.status();
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return absl::ErrnoToStatus(errno, "make a socket pair");
+  net::UniqueFd own(ends[0]), other(ends[1]);
+  // Twice, so that the daemon has no child that it did not start.
+  const pid_t child = fork();
+  if (child < 0) return absl::ErrnoToStatus(errno, "fork the monitor");
+  if (child == 0) {
+    own.Reset();
+    if (fork() == 0) BecomeMonitor(*std::move(sockets), std::move(other), command.front());
+    _exit(0);
+  }
+  other.Reset();
+  waitpid(child, nullptr, 0);
+  pid_t monitor = 0;
+  if (recv(own.get(), &monitor, sizeof(monitor), 0) != sizeof(monitor)) return absl::InternalError("the monitor did not start");
+  prctl(PR_SET_PTRACER, monitor, 0, 0, 0);  // where Yama asks for it; fails without Yama
+  {
+    const auto listener = InstallFilter();
+    if (!listener.ok()) return listener.status();
+    if (const absl::Status status = SendDescriptor(own.get(), listener->get()); !status.ok()) return status;
+    char byte = 0;
+    if (recv(own.get(), &byte, 1, 0) != 1) return absl::InternalError("the monitor did not take the listener");
+  }
+  sockets->clear();
+  for (const char* name : {"LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"}) unsetenv(name);
+  std::vector<char*> words;
+  for (const std::string& word : command) words.push_back(const_cast<char*>(word.c_str()));
+  words.push_back(nullptr);
+  execvp(words[0], words.data());
+  return absl::ErrnoToStatus(errno, absl::StrCat("start ", command.front()));
+}
+
+}  // namespace hedgerow::steer

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A program that binds by itself gets the socket that was handed over, with its own options, and its bind(2) succeeds; every other
+// bind is the kernel's. The program is /usr/bin/python3, which knows nothing of this.
+#include "steer/adopt/bind_in_place.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "net/namespace_test.h"
+#include "steer/adopt/daemon_testing.h"
+
+namespace hedgerow::steer {
+namespace {
+
+using testing::HasSubstr;
+
+class BindInPlaceTest : public net::NamespaceTest {
+ protected:
+  struct Ended {
+    int code = -1;
+    std::string output;  // of both kinds
+  };
+  // Python as a worker of `hedgerow steer run`: the UDP socket is 3, the TCP socket 4. `prelude` runs in the child before all.
+  static Ended Run(const std::string& script, const std::function<void()>& prelude = [] {}, const std::string& program = "/usr/bin/python3") {
+    int output[2];
+    EXPECT_EQ(pipe2(output, O_CLOEXEC), 0);
+    const pid_t pid = fork();
+    if (pid == 0) {
+      const int udp = MoveTo(100, MakeUdp()), tcp = MoveTo(101, MakeTcp());
+      dup2(udp, 3), dup2(tcp, 4), close(udp), close(tcp);
+      dup2(output[1], STDOUT_FILENO), dup2(output[1], STDERR_FILENO);
+      setenv("LISTEN_FDS", "2", 1), setenv("LISTEN_PID", std::to_string(getpid()).c_str(), 1), setenv("LISTEN_FDNAMES", "udp:tcp", 1);
+      prelude();
+      const absl::Status status = RunWithSockets({program, "-c", script});
+      dprintf(STDOUT_FILENO, "%s\n", std::string(status.message()).c_str());
+      _exit(127);
+    }
+    close(output[1]);
+    Ended ended;
+    char buffer[4096];
+    for (ssize_t bytes; (bytes = read(output[0], buffer, sizeof(buffer))) > 0;) ended.output.append(buffer, static_cast<size_t>(bytes));
+    close(output[0]);  // its end came, so the monitor has ended too
+    int status = 0;
+    waitpid(pid, &status, 0);
+    ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    return ended;
+  }
+  static std::string Script(const std::string& body) { return absl::StrCat("import os, socket, struct\nCOOKIE = 57\n", body); }
+};
+
+// The inode is the socket's identity.
+constexpr char kSame[] = R"(
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+mine = os.fstat(u.fileno()).st_ino
+u.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+u.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 150000)
+u.setblocking(False)
+u.bind(("127.0.0.1", 2055))
+t = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+t.bind(("127.0.0.1", 2055))
+t.listen(1)
+info = t.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+print("own inode", mine == os.fstat(u.fileno()).st_ino)
+print("reuseport", u.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT), t.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT))
+print("broadcast", u.getsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST), "buffer", u.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF))
+print("blocking", os.get_blocking(u.fileno()), "inheritable", os.get_inheritable(u.fileno()))
+print("backlog", struct.unpack_from("I", info, 8 + 4 * 5)[0])
+print("environment", [name for name in os.environ if name.startswith("LISTEN_")])
+u.setblocking(True)
+c = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); c.sendto(b"hello", ("127.0.0.1", 2055)); print(u.recv(9))
+s = socket.create_connection(("127.0.0.1", 2055)); print("accepted", t.accept()[1] == s.getsockname())
+)";
+
+TEST_F(BindInPlaceTest, ThePlaceOfABoundSocketIsTakenByTheOneThatWasHandedOver) {
+  InNamespace([&] {
+    const Ended ended = Run(Script(kSame));
+    EXPECT_EQ(ended.code, 0) << ended.output;
+    for (const char* line : {"own inode False", "reuseport 1 1", "broadcast 1 buffer 300000", "blocking False inheritable False", "backlog 16",
+                             "environment []", "b'hello'", "accepted True"}) {
+      EXPECT_THAT(ended.output, HasSubstr(line));
+    }
+  });
+}
+
+TEST_F(BindInPlaceTest, AChildThatBindsGetsItToo) {
+  InNamespace([&] {
+    const Ended ended = Run(Script(R"(
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+if os.fork() == 0:
+    u.bind(("127.0.0.1", 2055))
+    print("reuseport", u.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT), flush=True)
+    os._exit(0)
+os.wait()
+)"));
+    EXPECT_EQ(ended.code, 0) << ended.output;
+    EXPECT_THAT(ended.output, HasSubstr("reuseport 1"));
+  });
+}
+
+TEST_F(BindInPlaceTest, OtherSocketsBindAsAlways) {
+  InNamespace([&] {
+    const Ended ended = Run(Script(R"(
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+u.bind(("127.0.0.1", 0))
+print("port", u.getsockname()[1] not in (0, 2055))
+x = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM); x.bind("\0hedgerow"); x.listen(); print("unix", x.getsockname())
+t = socket.socket(socket.AF_INET, socket.SOCK_STREAM); t.bind(("127.0.0.1", 2056)); t.listen(7); print("listens")
+)"));
+    EXPECT_EQ(ended.code, 0) << ended.output;
+    for (const char* line : {"port True", "unix b'\\x00hedgerow'", "listens"}) EXPECT_THAT(ended.output, HasSubstr(line));
+  });
+}
+
+TEST_F(BindInPlaceTest, AnotherAddressOfThePortIsNamed) {
+  InNamespace([&] {
+    const Ended ended = Run(Script(R"(
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+try: u.bind(("0.0.0.0", 2055))
+except OSError as error: print(error)
+)"));
+    EXPECT_EQ(ended.code, 0) << ended.output;
+    EXPECT_THAT(ended.output, HasSubstr("/usr/bin/python3: binds UDP 0.0.0.0:2055, and what was handed over is UDP 127.0.0.1:2055, TCP 127.0.0.1:2055"));
+    EXPECT_THAT(ended.output, HasSubstr("Address already in use"));
+  });
+}
+
+TEST_F(BindInPlaceTest, AnUnprivilegedProgramIsServedToo) {
+  InNamespace([&] {
+    const Ended ended = Run(Script("u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\nu.bind(('127.0.0.1', 2055))\n"
+                                   "print(os.getuid(), 'reuseport', u.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT))\n"),
+                            [] {
+                              if (setresgid(65534, 65534, 65534) != 0 || setresuid(65534, 65534, 65534) != 0) _exit(1);
+                            });
+    EXPECT_EQ(ended.code, 0) << ended.output;
+    EXPECT_THAT(ended.output, HasSubstr("65534 reuseport 1"));
+  });
+}
+
+TEST_F(BindInPlaceTest, WithoutSocketsOrProgramItSaysSo) {
+  InNamespace([&] {
+    EXPECT_THAT(Run("", [] { unsetenv("LISTEN_FDS"); }).output, HasSubstr("no sockets were handed over (LISTEN_FDS)"));
+    EXPECT_THAT(Run("", [] { setenv("LISTEN_PID", "1", 1); }).output, HasSubstr("no sockets were handed over (LISTEN_FDS)"));
+    const Ended ended = Run("", [] {}, "/no/such/program");
+    EXPECT_EQ(ended.code, 127);
+    EXPECT_THAT(ended.output, HasSubstr("start /no/such/program: No such file or directory"));
+  });
+}
+
+}  // namespace
+}  // namespace hedgerow::steer

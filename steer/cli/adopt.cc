@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// `hedgerow steer adopt` and `bind`: groups for daemons that nobody changed.
+#include <memory>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "steer/adopt/adopted_group.h"
+#include "steer/adopt/bind_in_place.h"
+#include "steer/cli/commands.h"
+#include "steer/run.h"
+
+namespace hedgerow::steer::cli {
+
+int RunAdopt(const Call& call) {
+  const std::vector<std::string>& words = call.arguments.words;
+  if (words.size() < 2) return call.UsageError("which daemon? The pid of its main process, or of each of its processes");
+  auto settings = CommonSettings(call.arguments);
+  if (!settings.ok()) return call.Fail(settings.status());
+  if (settings->stand_in) return call.UsageError("--empty stand-in: `adopt` starts no workers; reject, drop and next are there");
+  SocketSearch search{.listen = settings->listen};
+  for (auto word = words.begin() + 1; word != words.end(); ++word) {
+    pid_t pid = 0;
+    if (!absl::SimpleAtoi(*word, &pid) || pid <= 0) return call.UsageError(absl::StrCat("got \"", *word, "\", expected a pid"));
+    search.pids.push_back(pid);
+  }
+  if (call.arguments.Has("transport")) {
+    const std::vector<Transport> transports = settings->transports();
+    search.transports = {transports.begin(), transports.end()};
+  }
+  return ServeGroup(call, *settings, [&](EventLoop* loop, bool mounted_bpffs) -> absl::StatusOr<RunningGroup> {
+    auto group = AdoptedGroup::Start(loop, *settings, search, mounted_bpffs);
+    if (!group.ok()) return group.status();
+    AdoptedGroup* const adopted = group->get();
+    return RunningGroup{*std::move(group), [adopted] { adopted->BeginStop(); }, adopted->Text()};
+  });
+}
+
+int RunBind(const Call& call) {
+  if (call.arguments.words.size() > 1) {
+    return call.UsageError(absl::StrCat("unknown word ", call.arguments.words[1], "; the daemon's command stands behind --"));
+  }
+  if (call.arguments.command.empty()) return call.UsageError("which command? It stands behind --");
+  return call.Fail(RunWithSockets(call.arguments.command));
+}
+
+}  // namespace hedgerow::steer::cli
