@@ -8,6 +8,7 @@
 
 #include <cstdint>
 
+#include "absl/status/statusor.h"
 #include "net/ip_address.h"
 
 namespace hedgerow::net {
@@ -19,5 +20,13 @@ struct SocketAddress {
   sockaddr_storage storage{};
   socklen_t bytes = 0;
 };
+
+struct SocketEnd {
+  IpAddress address;
+  uint16_t port = 0;
+};
+
+// What a bound or connected IPv4 or IPv6 socket has as its own end (getsockname(2)).
+absl::StatusOr<SocketEnd> OwnEnd(int socket);
 
 }  // namespace hedgerow::net

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernel would choose, by the functions that it runs. bpf/steer/source.bpf.h and steer.bpf.c are the same in the kernel;
-// group_choice_test.cc compares the two.
+// What the kernel would choose, by the functions that it runs. bpf/steer/source.bpf.h and steer.bpf.c are the
+// same in the kernel; group_choice_test.cc compares the two.
 #include <sys/random.h>
 
 #include <algorithm>
@@ -34,14 +34,15 @@ const Device* DeviceOf(absl::Span<const Device> devices, uint32_t family, const 
   return found;
 }
 
-hr_steer_source SourceOf(const hr_steer_config& config, absl::Span<const Device> devices, uint32_t family, const uint64_t (&words)[2],
-                         absl::Span<const uint8_t> payload) {
+hr_steer_source SourceOf(const hr_steer_config& config, absl::Span<const Device> devices, uint32_t family,
+                         const uint64_t (&words)[2], absl::Span<const uint8_t> payload) {
   hr_steer_source source{};
   const Device* const device = DeviceOf(devices, family, words);
   if (device == nullptr) {
     const __u64 address[2] = {words[0], words[1]};
     hr_steer_address(&config, family, address, &source);
-  } else if (device->device.is_gateway != 0 && config.field_bytes != 0 && payload.size() >= config.field_offset &&
+  } else if (device->device.is_gateway != 0 && config.field_bytes != 0 &&
+             payload.size() >= config.field_offset &&
              payload.size() - config.field_offset >= config.field_bytes) {
     source.kind = HR_STEER_FIELD;
     memcpy(source.words, payload.data() + config.field_offset, config.field_bytes);
@@ -57,20 +58,23 @@ absl::StatusOr<hr_steer_config> NewConfig() {
   hr_steer_config config{};
   config.layout = HR_STEER_LAYOUT;
   config.ipv6_prefix = 128;
-  if (getrandom(&config.seed, sizeof(config.seed), 0) != sizeof(config.seed)) return absl::ErrnoToStatus(errno, "drawing a seed");
+  if (getrandom(&config.seed, sizeof(config.seed), 0) != sizeof(config.seed))
+    return absl::ErrnoToStatus(errno, "drawing a seed");
   return config;
 }
 
-Choice Explain(const hr_steer_config& config, absl::Span<const Device> devices, absl::Span<const std::pair<hr_steer_source, uint8_t>> pins,
-               const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table, int family, const uint8_t (&address)[16],
-               absl::Span<const uint8_t> payload) {
+Choice Explain(const hr_steer_config& config, absl::Span<const Device> devices,
+               absl::Span<const std::pair<hr_steer_source, uint8_t>> pins,
+               const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table, int family,
+               const uint8_t (&address)[16], absl::Span<const uint8_t> payload) {
   uint64_t words[2] = {};
   memcpy(words, address, family == 4 ? 4 : sizeof(words));
   Choice choice;
   choice.source = SourceOf(config, devices, static_cast<uint32_t>(family), words, payload);
   choice.bucket = hr_steer_bucket(&config, &choice.source);
   choice.entry = table[choice.bucket];
-  choice.slot = choice.entry.is_vacant != 0 && choice.entry.empty == HR_STEER_OTHER ? choice.entry.other_slot : choice.entry.slot;
+  choice.slot = choice.entry.is_vacant != 0 && choice.entry.empty == HR_STEER_OTHER ? choice.entry.other_slot
+                                                                                    : choice.entry.slot;
   const auto pin = std::find_if(pins.begin(), pins.end(), [&](const auto& pinned) {
     return memcmp(&pinned.first, &choice.source, sizeof(choice.source)) == 0;
   });

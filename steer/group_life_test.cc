@@ -36,7 +36,9 @@ constexpr int kSlots = 4;
 
 class GroupLife : public GroupTest {
  protected:
-  std::string PinPath(const std::string& pin = "") const { return bpffs() + "/hedgerow-steer/test" + (pin.empty() ? "" : "/" + pin); }
+  std::string PinPath(const std::string& pin = "") const {
+    return bpffs() + "/hedgerow-steer/test" + (pin.empty() ? "" : "/" + pin);
+  }
 };
 
 // Loads any SK_REUSEPORT program that lets the kernel choose.
@@ -60,22 +62,30 @@ TEST_F(GroupLife, ASlotTakesOneSocketOfEachTransport) {
     ASSERT_NE(group, nullptr);
     GroupSockets sockets(*group, kAny4, 2);
     UniqueFd fd = GroupSocket(Transport::kUdp, kAny4);
-    EXPECT_THAT(group->Insert(Transport::kUdp, 3, fd.get()), FailsWith(absl::StatusCode::kInvalidArgument, "slot 3: the UDP socket is not bound"));
+    EXPECT_THAT(group->Insert(Transport::kUdp, 3, fd.get()),
+                FailsWith(absl::StatusCode::kInvalidArgument, "slot 3: the UDP socket is not bound"));
     BindAndListen(Transport::kUdp, fd.get(), kAny4);
-    EXPECT_THAT(group->Insert(Transport::kUdp, 1, fd.get()), FailsWith(absl::StatusCode::kAlreadyExists, "slot 1: it has a UDP socket already"));
-    EXPECT_THAT(group->Insert(Transport::kTcp, 3, fd.get()), FailsWith(absl::StatusCode::kInvalidArgument, "not a TCP socket"));
-    EXPECT_THAT(group->Insert(Transport::kUdp, HR_STEER_SOCKETS, fd.get()), FailsWith(absl::StatusCode::kInvalidArgument, "slot 65 of 64"));
-    EXPECT_THAT(group->Insert(Transport::kUdp, -1, fd.get()), FailsWith(absl::StatusCode::kInvalidArgument, "slot -1"));
+    EXPECT_THAT(group->Insert(Transport::kUdp, 1, fd.get()),
+                FailsWith(absl::StatusCode::kAlreadyExists, "slot 1: it has a UDP socket already"));
+    EXPECT_THAT(group->Insert(Transport::kTcp, 3, fd.get()),
+                FailsWith(absl::StatusCode::kInvalidArgument, "not a TCP socket"));
+    EXPECT_THAT(group->Insert(Transport::kUdp, HR_STEER_SOCKETS, fd.get()),
+                FailsWith(absl::StatusCode::kInvalidArgument, "slot 65 of 64"));
+    EXPECT_THAT(group->Insert(Transport::kUdp, -1, fd.get()),
+                FailsWith(absl::StatusCode::kInvalidArgument, "slot -1"));
     EXPECT_THAT(group->Insert(Transport::kUdp, 3, fd.get()), IsOk());
-    EXPECT_THAT(group->Insert(Transport::kUdp, 2, fd.get()), FailsWith(absl::StatusCode::kFailedPrecondition, "in a group's array already"));
+    EXPECT_THAT(group->Insert(Transport::kUdp, 2, fd.get()),
+                FailsWith(absl::StatusCode::kFailedPrecondition, "in a group's array already"));
     UniqueFd deaf = GroupSocket(Transport::kTcp, kAny4);
-    EXPECT_THAT(group->Insert(Transport::kTcp, 3, deaf.get()), FailsWith(absl::StatusCode::kInvalidArgument, "does not listen"));
+    EXPECT_THAT(group->Insert(Transport::kTcp, 3, deaf.get()),
+                FailsWith(absl::StatusCode::kInvalidArgument, "does not listen"));
     EXPECT_TRUE(*group->HasSocket(Transport::kUdp, 3));
     EXPECT_FALSE(*group->HasSocket(Transport::kUdp, 2));
     fd.Reset();
     EXPECT_FALSE(*group->HasSocket(Transport::kUdp, 3)) << "the socket has closed";
     UniqueFd plain(socket(AF_INET, SOCK_DGRAM, 0));
-    EXPECT_THAT(group->Attach(Transport::kUdp, plain.get()), FailsWith(absl::StatusCode::kInvalidArgument, "SO_REUSEPORT first"));
+    EXPECT_THAT(group->Attach(Transport::kUdp, plain.get()),
+                FailsWith(absl::StatusCode::kInvalidArgument, "SO_REUSEPORT first"));
   });
 }
 
@@ -104,7 +114,8 @@ TEST_F(GroupLife, NoDatagramReachesAnotherSlotWhileAGroupStarts) {
       std::vector<UniqueFd> sockets(kSlots);
       for (const int slot : order) {
         sockets[static_cast<size_t>(slot)] = GroupSocket(Transport::kUdp, kAny4);
-        if (slot == order[0]) EXPECT_THAT(group->Attach(Transport::kUdp, sockets[static_cast<size_t>(slot)].get()), IsOk());
+        if (slot == order[0])
+          EXPECT_THAT(group->Attach(Transport::kUdp, sockets[static_cast<size_t>(slot)].get()), IsOk());
         BindAndListen(Transport::kUdp, sockets[static_cast<size_t>(slot)].get(), kAny4);
         usleep(300);
         char byte = 0;
@@ -116,10 +127,12 @@ TEST_F(GroupLife, NoDatagramReachesAnotherSlotWhileAGroupStarts) {
         sockaddr_in from{};
         socklen_t bytes = sizeof(from);
         char byte = 0;
-        while (recvfrom(sockets[static_cast<size_t>(slot)].get(), &byte, 1, 0, reinterpret_cast<sockaddr*>(&from), &bytes) >= 0) {
+        while (recvfrom(sockets[static_cast<size_t>(slot)].get(), &byte, 1, 0,
+                        reinterpret_cast<sockaddr*>(&from), &bytes) >= 0) {
           ++received;
           char text[INET_ADDRSTRLEN];
-          EXPECT_EQ(slot_of.at(inet_ntop(AF_INET, &from.sin_addr, text, sizeof(text))), slot) << "seed " << seed << ", start " << start;
+          EXPECT_EQ(slot_of.at(inet_ntop(AF_INET, &from.sin_addr, text, sizeof(text))), slot)
+              << "seed " << seed << ", start " << start;
         }
       }
       EXPECT_THAT(KernelGroup::Remove(bpffs(), "test"), IsOk());
@@ -137,33 +150,41 @@ TEST_F(GroupLife, AForeignProgramOfTheGroupIsFound) {
     GroupSockets sockets(*group, kAny4, kSlots);
     for (const Transport transport : {Transport::kUdp, Transport::kTcp}) {
       EXPECT_NE(group->OwnProgram(transport), 0u);
-      for (int slot = 0; slot < kSlots; ++slot) EXPECT_EQ(*group->ProgramOf(sockets.socket(transport, slot)), group->OwnProgram(transport));
+      for (int slot = 0; slot < kSlots; ++slot)
+        EXPECT_EQ(*group->ProgramOf(sockets.socket(transport, slot)), group->OwnProgram(transport));
 
-      // Another process of the user binds the same port and attaches a program of its own: the whole group has that now.
+      // Another process of the user binds the same port and attaches a program of its own: the whole group has
+      // that now.
       const UniqueFd stranger = GroupSocket(transport, kAny4);
       BindAndListen(transport, stranger.get(), kAny4);
-      EXPECT_EQ(*group->ProgramOf(sockets.socket(transport, 0)), group->OwnProgram(transport)) << "to bind changes nothing";
+      EXPECT_EQ(*group->ProgramOf(sockets.socket(transport, 0)), group->OwnProgram(transport))
+          << "to bind changes nothing";
       const UniqueFd foreign = ForeignProgram();
       const int fd = foreign.get();
-      ASSERT_EQ(setsockopt(stranger.get(), SOL_SOCKET, SO_ATTACH_REUSEPORT_EBPF, &fd, sizeof(fd)), 0) << strerror(errno);
+      ASSERT_EQ(setsockopt(stranger.get(), SOL_SOCKET, SO_ATTACH_REUSEPORT_EBPF, &fd, sizeof(fd)), 0)
+          << strerror(errno);
       EXPECT_EQ(*group->ProgramOf(sockets.socket(transport, 0)), IdOf(fd));
 
       sock_filter first = {BPF_RET | BPF_K, 0, 0, 0};
       const sock_fprog classic = {1, &first};
-      ASSERT_EQ(setsockopt(stranger.get(), SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &classic, sizeof(classic)), 0) << strerror(errno);
+      ASSERT_EQ(setsockopt(stranger.get(), SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &classic, sizeof(classic)), 0)
+          << strerror(errno);
       EXPECT_EQ(*group->ProgramOf(sockets.socket(transport, 0)), HR_STEER_CLASSIC_PROGRAM);
       const int none = 0;
-      ASSERT_EQ(setsockopt(stranger.get(), SOL_SOCKET, SO_DETACH_REUSEPORT_BPF, &none, sizeof(none)), 0) << strerror(errno);
+      ASSERT_EQ(setsockopt(stranger.get(), SOL_SOCKET, SO_DETACH_REUSEPORT_BPF, &none, sizeof(none)), 0)
+          << strerror(errno);
       EXPECT_EQ(*group->ProgramOf(sockets.socket(transport, 0)), 0u);
 
       ASSERT_THAT(group->Attach(transport, sockets.socket(transport, 0)), IsOk());
       EXPECT_EQ(*group->ProgramOf(stranger.get()), group->OwnProgram(transport)) << "taken back";
     }
-    EXPECT_EQ(sockets.Udp(Source4(1)), Explained(*group, Source4(1)).slot) << "a stranger's socket in the group gets nothing";
+    EXPECT_EQ(sockets.Udp(Source4(1)), Explained(*group, Source4(1)).slot)
+        << "a stranger's socket in the group gets nothing";
     const UniqueFd plain(socket(AF_INET, SOCK_DGRAM, 0));
     EXPECT_EQ(*group->ProgramOf(plain.get()), 0u);
     const UniqueFd file(open("/dev/null", O_RDONLY));
-    EXPECT_THAT(group->ProgramOf(file.get()).status(), FailsWith(absl::StatusCode::kInvalidArgument, "is no socket"));
+    EXPECT_THAT(group->ProgramOf(file.get()).status(),
+                FailsWith(absl::StatusCode::kInvalidArgument, "is no socket"));
     EXPECT_FALSE(group->ProgramOf(-1).ok());
   });
 }
@@ -177,7 +198,8 @@ TEST_F(GroupLife, SeedAndDevicesCannotBeWritten) {
     device.network.words[0] = 10;
     spec.devices.push_back(device);
     ASSERT_NE(MakeGroup(spec), nullptr);
-    const UniqueFd config(bpf_obj_get(PinPath("config").c_str())), devices(bpf_obj_get(PinPath("steer_devices").c_str()));
+    const UniqueFd config(bpf_obj_get(PinPath("config").c_str())),
+        devices(bpf_obj_get(PinPath("steer_devices").c_str()));
     ASSERT_TRUE(config.valid() && devices.valid()) << strerror(errno);
     const uint32_t zero = 0;
     EXPECT_NE(bpf_map_update_elem(config.get(), &zero, &spec.config, BPF_ANY), 0);
@@ -223,7 +245,8 @@ TEST_F(GroupLife, AGroupOutlivesTheProcessThatMadeItAndIsOpenedAsItWas) {
     ASSERT_EQ(send(client.get(), "x", 1, 0), 1);
     pollfd polled = {sockets[choice.slot].get(), POLLIN, 0};
     EXPECT_EQ(poll(&polled, 1, 1000), 1) << "slot " << int{choice.slot};
-    EXPECT_THAT(KernelGroup::Create(bpffs(), "test", spec).status(), FailsWith(absl::StatusCode::kAlreadyExists, "the group 'test' has pins"));
+    EXPECT_THAT(KernelGroup::Create(bpffs(), "test", spec).status(),
+                FailsWith(absl::StatusCode::kAlreadyExists, "the group 'test' has pins"));
   });
 }
 
@@ -256,20 +279,23 @@ TEST_F(GroupLife, AnotherLayoutIsRefused) {
     const std::array<uint32_t, 32> constants = {HR_STEER_LAYOUT + 1};
     ASSERT_EQ(bpf_map_update_elem(later.get(), &zero, constants.data(), BPF_ANY), 0);
     replace("config", later.get());
-    EXPECT_THAT(refused(), FailsWith(absl::StatusCode::kFailedPrecondition, "its layout is 2, and this build's is 1"));
+    EXPECT_THAT(refused(),
+                FailsWith(absl::StatusCode::kFailedPrecondition, "its layout is 2, and this build's is 1"));
     EXPECT_THAT(refused(), FailsWith(absl::StatusCode::kFailedPrecondition, "hedgerow steer clean"));
   });
 }
 
 TEST_F(GroupLife, AnUnfinishedGroupIsNoneAndLeavesNothing) {
   InGroupNamespace([&] {
-    EXPECT_THAT(KernelGroup::Open(bpffs(), "test").status(), FailsWith(absl::StatusCode::kNotFound, "no group 'test'"));
+    EXPECT_THAT(KernelGroup::Open(bpffs(), "test").status(),
+                FailsWith(absl::StatusCode::kNotFound, "no group 'test'"));
     // What a process leaves that died while it pinned.
     ASSERT_EQ(mkdir((bpffs() + "/hedgerow-steer").c_str(), 0700), 0);
     ASSERT_EQ(mkdir((PinPath() + "+").c_str(), 0700), 0);
     const UniqueFd map(bpf_map_create(BPF_MAP_TYPE_ARRAY, "left", 4, 8, 1, nullptr));
     ASSERT_EQ(bpf_obj_pin(map.get(), (PinPath() + "+/config").c_str()), 0);
-    EXPECT_THAT(KernelGroup::Open(bpffs(), "test").status(), FailsWith(absl::StatusCode::kNotFound, "no group 'test'"));
+    EXPECT_THAT(KernelGroup::Open(bpffs(), "test").status(),
+                FailsWith(absl::StatusCode::kNotFound, "no group 'test'"));
     ASSERT_NE(MakeGroup(SpecOf(kSlots)), nullptr);
     EXPECT_NE(access((PinPath() + "+").c_str(), F_OK), 0);
     auto second = KernelGroup::Create(bpffs(), "second", SpecOf(kSlots));
@@ -292,38 +318,50 @@ TEST_F(GroupLife, WrongSpecificationsAreRefusedAndLeaveNothing) {
       return status;
     };
     constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
-    for (const char* name : {"", ".", "..", "a/b", "10.0.0.1", "a+"}) EXPECT_THAT(refused([](GroupSpec&) {}, name), FailsWith(kInvalid, "is no name of a group"));
-    EXPECT_THAT(refused([](GroupSpec& spec) { spec.config.ipv6_prefix = 0; }), FailsWith(kInvalid, "1 to 128 bits, not 0"));
-    EXPECT_THAT(refused([](GroupSpec& spec) { spec.config.field_bytes = 17; }), FailsWith(kInvalid, "at most 16 bytes, not 17"));
+    for (const char* name : {"", ".", "..", "a/b", "10.0.0.1", "a+"})
+      EXPECT_THAT(refused([](GroupSpec&) {}, name), FailsWith(kInvalid, "is no name of a group"));
+    EXPECT_THAT(refused([](GroupSpec& spec) { spec.config.ipv6_prefix = 0; }),
+                FailsWith(kInvalid, "1 to 128 bits, not 0"));
+    EXPECT_THAT(refused([](GroupSpec& spec) { spec.config.field_bytes = 17; }),
+                FailsWith(kInvalid, "at most 16 bytes, not 17"));
     EXPECT_THAT(refused([](GroupSpec& spec) { spec.table[5].slot = 64; }), FailsWith(kInvalid, "slot 64"));
     Device device{};
     device.network = {32 + 24, 4, {10, 0}};
     device.device.id = 7;
-    EXPECT_THAT(refused([&](GroupSpec& spec) { spec.devices = {device, device}; }), FailsWith(kInvalid, "device 7 is there twice"));
+    EXPECT_THAT(refused([&](GroupSpec& spec) {
+                  spec.devices = {device, device};
+                }),
+                FailsWith(kInvalid, "device 7 is there twice"));
     device.network.prefix_bits = 32 + 33;
-    EXPECT_THAT(refused([&](GroupSpec& spec) { spec.devices = {device}; }), FailsWith(kInvalid, "device 7 is neither"));
+    EXPECT_THAT(refused([&](GroupSpec& spec) { spec.devices = {device}; }),
+                FailsWith(kInvalid, "device 7 is neither"));
   });
 }
 
-class Migration : public GroupLife, public ::testing::WithParamInterface<std::pair<const char*, const char*>> {};
+class Migration : public GroupLife,
+                  public ::testing::WithParamInterface<std::pair<const char*, const char*>> {};
 
 // Drains the client's slot as a supervisor does: the table first, then the listener closes.
 TEST_P(Migration, ConnectionsThatWereNotAcceptedGoToTheSlotOfTheNewTable) {
   InGroupNamespace([&] {
-    const auto group = MakeGroup(SpecOf(2));
+    const auto group = MakeGroup(SpecOf(kSlots));
     ASSERT_NE(group, nullptr);
-    GroupSockets sockets(*group, GetParam().first, 2);
+    GroupSockets sockets(*group, GetParam().first, kSlots);
     const std::string source = GetParam().second;
-    const int from = Explained(*group, source).slot, to = 1 - from;
+    const Choice choice = Explained(*group, source);
+    const int from = choice.slot, to = (from + 1) % kSlots, others = (from + 2) % kSlots;
     const UniqueFd queued = TcpClient(source, source.find(':') == std::string::npos ? kTarget4 : kTarget6);
     ASSERT_EQ(send(queued.get(), "q", 1, 0), 1) << strerror(errno);
     // This one stays half open: the listener defers it until data comes.
     const int seconds = 30;
-    ASSERT_EQ(setsockopt(sockets.socket(Transport::kTcp, from), IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof(seconds)), 0);
+    ASSERT_EQ(setsockopt(sockets.socket(Transport::kTcp, from), IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds,
+                         sizeof(seconds)),
+              0);
     const UniqueFd half = TcpClient(source, source.find(':') == std::string::npos ? kTarget4 : kTarget6);
 
     auto table = *group->ReadTable();
-    for (hr_steer_entry& entry : table) entry.slot = static_cast<uint8_t>(to);
+    for (hr_steer_entry& entry : table) entry.slot = static_cast<uint8_t>(others);
+    table[choice.bucket].slot = static_cast<uint8_t>(to);
     ASSERT_THAT(group->WriteTable(table), IsOk());
     sockets.Close(Transport::kTcp, from);
 
@@ -343,7 +381,8 @@ TEST_P(Migration, ConnectionsThatWereNotAcceptedGoToTheSlotOfTheNewTable) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, Migration,
-                         ::testing::Values(std::pair(kAny4, "198.19.0.5"), std::pair(kAny6, "fd77:5::5"), std::pair(kAny6, "198.19.0.5")),
+                         ::testing::Values(std::pair(kAny4, "198.19.0.5"), std::pair(kAny6, "fd77:5::5"),
+                                           std::pair(kAny6, "198.19.0.5")),
                          [](const auto& info) { return std::to_string(info.index); });
 
 TEST_F(GroupLife, AConnectionWhoseSlotIsVacantIsResetWhenItsListenerCloses) {

@@ -18,11 +18,11 @@
 namespace hedgerow::steer {
 namespace {
 
-constexpr int kSilence_ms = 60;  // what comes over the loopback interface comes before send(2) returns
-
 int FamilyOf(const std::string& ip) { return ip.find(':') == std::string::npos ? AF_INET : AF_INET6; }
 
-void Set(int socket, int level, int option, int value) { EXPECT_EQ(setsockopt(socket, level, option, &value, sizeof(value)), 0) << strerror(errno); }
+void Set(int socket, int level, int option, int value) {
+  EXPECT_EQ(setsockopt(socket, level, option, &value, sizeof(value)), 0) << strerror(errno);
+}
 
 net::UniqueFd Client(int type, const std::string& source_ip, uint16_t source_port) {
   net::UniqueFd fd(socket(FamilyOf(source_ip), type | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
@@ -118,7 +118,8 @@ GroupSockets::GroupSockets(KernelGroup& group, std::string listen_ip, int slots)
       if (slot == HR_STEER_SINK) {
         sock_filter nothing = {BPF_RET | BPF_K, 0, 0, 0};
         const sock_fprog program = {1, &nothing};
-        EXPECT_EQ(setsockopt(fd.get(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)), 0) << strerror(errno);
+        EXPECT_EQ(setsockopt(fd.get(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)), 0)
+            << strerror(errno);
       }
       BindAndListen(transport, fd.get(), listen_ip);
       EXPECT_THAT(group.Insert(transport, slot, fd.get()), net::IsOk());
@@ -142,10 +143,12 @@ std::pair<int, net::UniqueFd> GroupSockets::Accept(int timeout_ms) {
   return {slot, std::move(accepted)};
 }
 
-int GroupSockets::Udp(const std::string& source_ip, const std::string& payload, uint16_t source_port) {
+int GroupSockets::Udp(const std::string& source_ip, const std::string& payload, uint16_t source_port,
+                      int timeout_ms) {
   const net::UniqueFd client = UdpClient(source_ip, source_port, TargetFor(source_ip));
-  EXPECT_EQ(send(client.get(), payload.data(), payload.size(), 0), static_cast<ssize_t>(payload.size())) << strerror(errno);
-  for (int waited_ms = 0; waited_ms < kSilence_ms; waited_ms += 5) {
+  EXPECT_EQ(send(client.get(), payload.data(), payload.size(), 0), static_cast<ssize_t>(payload.size()))
+      << strerror(errno);
+  for (int waited_ms = 0; waited_ms < timeout_ms; waited_ms += 5) {
     if (const int slot = Receive(5); slot >= 0) return slot;
     char byte = 0;
     if (recv(client.get(), &byte, sizeof(byte), 0) < 0 && errno == ECONNREFUSED) return kRefused;
@@ -153,9 +156,9 @@ int GroupSockets::Udp(const std::string& source_ip, const std::string& payload, 
   return kSilence;
 }
 
-int GroupSockets::Tcp(const std::string& source_ip) {
+int GroupSockets::Tcp(const std::string& source_ip, int timeout_ms) {
   const net::UniqueFd client = TcpClient(source_ip, TargetFor(source_ip));
-  for (int waited_ms = 0; waited_ms < kSilence_ms; waited_ms += 5) {
+  for (int waited_ms = 0; waited_ms < timeout_ms; waited_ms += 5) {
     if (const auto [slot, connection] = Accept(5); slot >= 0) return slot;
     int error = 0;
     socklen_t bytes = sizeof(error);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the tests of a group stand on: a bpffs and addresses in a namespace of the test's own, real sockets in the group's slots, and
-// clients that tell what became of a datagram or a connection. Test code only.
+// What the tests of a group stand on: a bpffs and addresses in a namespace of the test's own, real sockets in
+// the group's slots, and clients that tell what became of a datagram or a connection. Test code only.
 #pragma once
 
 #include <sys/socket.h>
@@ -22,13 +22,18 @@ namespace hedgerow::steer {
 inline constexpr int kRefused = -1;  // ICMP port unreachable, RST
 inline constexpr int kSilence = -2;
 
+inline constexpr int kPatience_ms = 5000;  // on a busy host
+inline constexpr int kShort_ms = 100;      // where silence is expected
+
 inline constexpr uint16_t kPort = 2055;
 inline constexpr char kAny4[] = "0.0.0.0";
 inline constexpr char kAny6[] = "::";
 inline constexpr char kTarget4[] = "198.18.0.1";
 inline constexpr char kTarget6[] = "fd77::1";
 // Every address of these networks is local in the namespace.
-inline std::string Source4(int i) { return "198.19." + std::to_string(i / 250) + "." + std::to_string(1 + i % 250); }
+inline std::string Source4(int i) {
+  return "198.19." + std::to_string(i / 250) + "." + std::to_string(1 + i % 250);
+}
 inline std::string Source6(int i) {
   char text[64];
   snprintf(text, sizeof(text), "fd77:%x:%x::%x", 1 + i % 7, i, 1 + i * 31 % 65000);
@@ -59,17 +64,20 @@ class GroupSockets {
   int socket(Transport transport, int slot) const { return sockets_[Index(transport)].at(slot).get(); }
   void Close(Transport transport, int slot) { sockets_[Index(transport)].erase(slot); }
 
-  // The slot that got it, kRefused, or kSilence.
-  int Udp(const std::string& source_ip, const std::string& payload = "x", uint16_t source_port = 0);
-  int Tcp(const std::string& source_ip);
+  // The slot that got it, kRefused, or kSilence after the time.
+  int Udp(const std::string& source_ip, const std::string& payload = "x", uint16_t source_port = 0,
+          int timeout_ms = kPatience_ms);
+  int Tcp(const std::string& source_ip, int timeout_ms = kPatience_ms);
   // The slot that takes a datagram that waits in its queue; kSilence where none comes.
-  int Receive(int timeout_ms = 1000);
+  int Receive(int timeout_ms = kPatience_ms);
   // The slot that has a connection to accept, and the connection.
-  std::pair<int, net::UniqueFd> Accept(int timeout_ms = 1000);
+  std::pair<int, net::UniqueFd> Accept(int timeout_ms = kPatience_ms);
 
  private:
   static size_t Index(Transport transport) { return transport == Transport::kUdp ? 0 : 1; }
-  const char* TargetFor(const std::string& source_ip) const { return source_ip.find(':') == std::string::npos ? kTarget4 : kTarget6; }
+  const char* TargetFor(const std::string& source_ip) const {
+    return source_ip.find(':') == std::string::npos ? kTarget4 : kTarget6;
+  }
 
   std::map<int, net::UniqueFd> sockets_[2];
 };

@@ -104,6 +104,13 @@ bool Answer(int peer, const Message& message, int socket, Kept& kept) {
         if (held >= 0) Send(peer, {kTake, static_cast<uint8_t>(transport), static_cast<uint8_t>(slot), 0}, held);
       }
     }
+  } else if (message.operation == kEnd) {
+    // Before the answer: the next start looks whether the address is free.
+    for (auto& sockets : kept.sockets) {
+      for (const int held : sockets) {
+        if (held >= 0) close(held);
+      }
+    }
   } else if (message.transport < kTransports && message.slot < HR_STEER_SOCKETS) {
     int& place = kept.sockets[message.transport][message.slot];
     if (place >= 0) close(place);

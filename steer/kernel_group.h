@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The kernel part of a group: one SK_REUSEPORT program for UDP and one for TCP, each with its array of sockets, and the maps that
-// both share. Everything is pinned below <bpffs>/hedgerow-steer/<name>/, so that it outlives the supervisor. Needs CAP_BPF and
-// CAP_NET_ADMIN. One thread at a time.
+// The kernel part of a group: one SK_REUSEPORT program for UDP and one for TCP, each with its array of sockets,
+// and the maps that both share. Everything is pinned below <bpffs>/hedgerow-steer/<name>/, so that it outlives
+// the supervisor. Needs CAP_BPF and CAP_NET_ADMIN. One thread at a time.
 #pragma once
 
 #include <array>
@@ -40,9 +40,12 @@ struct GroupCounts {
 
 class KernelGroup {
  public:
-  // Loads and pins both programs, with seed, devices and table complete. AlreadyExists: the name has pins (adopt or remove them).
-  static absl::StatusOr<std::unique_ptr<KernelGroup>> Create(const std::string& bpffs, const std::string& name, const GroupSpec& spec);
-  // Opens what is pinned. NotFound: nothing. FailedPrecondition: another layout (the message says which, and what to do).
+  // Loads and pins both programs, with seed, devices and table complete. AlreadyExists: the name has pins
+  // (adopt or remove them).
+  static absl::StatusOr<std::unique_ptr<KernelGroup>> Create(const std::string& bpffs, const std::string& name,
+                                                             const GroupSpec& spec);
+  // Opens what is pinned. NotFound: nothing. FailedPrecondition: another layout (the message says which, and
+  // what to do).
   static absl::StatusOr<std::unique_ptr<KernelGroup>> Open(const std::string& bpffs, const std::string& name);
   // Removes the pins. Sockets that have the program keep it until they close.
   static absl::Status Remove(const std::string& bpffs, const std::string& name);
@@ -51,11 +54,11 @@ class KernelGroup {
   virtual const hr_steer_config& config() const = 0;
   virtual absl::StatusOr<std::vector<Device>> Devices() const = 0;
 
-  // Before bind(2) of the group's first socket, so that no packet is ever spread without the program (an unbound socket with
-  // SO_REUSEPORT gets a reuseport group of its own, which the others join).
+  // Before bind(2) of the group's first socket, so that no packet is ever spread without the program (an
+  // unbound socket with SO_REUSEPORT gets a reuseport group of its own, which the others join).
   virtual absl::Status Attach(Transport transport, int socket) = 0;
-  // `socket` is bound (UDP) or listens (TCP); `slot` may be HR_STEER_SINK. AlreadyExists: the slot has a socket. The kernel takes a
-  // socket out that closes.
+  // `socket` is bound (UDP) or listens (TCP); `slot` may be HR_STEER_SINK. AlreadyExists: the slot has a
+  // socket. The kernel takes a socket out that closes.
   virtual absl::Status Insert(Transport transport, int slot, int socket) = 0;
   virtual absl::Status Remove(Transport transport, int slot) = 0;
   // Whether the slot has a socket that is open.
@@ -65,7 +68,8 @@ class KernelGroup {
   virtual absl::Status WriteTable(const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table) = 0;
   virtual absl::StatusOr<std::array<hr_steer_entry, HR_STEER_BUCKETS>> ReadTable() const = 0;
 
-  // Sources that stay with the slot of their open connections. A pin to a slot without a socket has no effect. SetRecording returns when no program runs that saw the old value.
+  // Sources that stay with the slot of their open connections. A pin to a slot without a socket has no effect.
+  // SetRecording returns when no program runs that saw the old value.
   virtual absl::Status SetRecording(bool on) = 0;
   virtual absl::Status Pin(const hr_steer_source& source, uint8_t slot) = 0;
   virtual absl::Status Unpin(const hr_steer_source& source) = 0;
@@ -73,9 +77,9 @@ class KernelGroup {
 
   virtual absl::StatusOr<GroupCounts> Counts() const = 0;
 
-  // The id of the program that the kernel asks for this socket's reuseport group now, 0: none, HR_STEER_CLASSIC_PROGRAM: a classic
-  // filter; and of ours. Reads the kernel's
-  // memory (CAP_PERFMON): there is no call for it.
+  // The id of the program that the kernel asks for this socket's reuseport group now, 0: none,
+  // HR_STEER_CLASSIC_PROGRAM: a classic filter; and of ours. Reads the kernel's memory (CAP_PERFMON): there is
+  // no call for it.
   virtual absl::StatusOr<uint32_t> ProgramOf(int socket) const = 0;
   virtual uint32_t OwnProgram(Transport transport) const = 0;
 };
@@ -83,7 +87,8 @@ class KernelGroup {
 // A configuration with a seed of getrandom(2).
 absl::StatusOr<hr_steer_config> NewConfig();
 
-// What the kernel would choose, natively (bpf/steer/bucket.h): device ids by `devices`, then the bucket, pins and the table.
+// What the kernel would choose, natively (bpf/steer/bucket.h): device ids by `devices`, then the bucket, pins
+// and the table.
 struct Choice {
   hr_steer_source source{};
   uint32_t bucket = 0;
@@ -91,9 +96,11 @@ struct Choice {
   bool pinned = false;
   uint8_t slot = 0;  // by the pin, else the entry's: other_slot where it is vacant and empty is HR_STEER_OTHER
 };
-// `address`: family 4 or 6, network order, 16 bytes (IPv4: the first 4). `payload`: of a UDP datagram, for gateways; may be empty.
+// `address`: family 4 or 6, network order, 16 bytes (IPv4: the first 4). `payload`: of a UDP datagram, for
+// gateways; may be empty.
 Choice Explain(const hr_steer_config& config, absl::Span<const Device> devices,
-               absl::Span<const std::pair<hr_steer_source, uint8_t>> pins, const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table,
-               int family, const uint8_t (&address)[16], absl::Span<const uint8_t> payload);
+               absl::Span<const std::pair<hr_steer_source, uint8_t>> pins,
+               const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table, int family,
+               const uint8_t (&address)[16], absl::Span<const uint8_t> payload);
 
 }  // namespace hedgerow::steer

@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kMs = 1'000'000;
 constexpr int64_t kFast_ms = 20;
 constexpr int64_t kPins_ms = 250;
-constexpr int64_t kLook_ms = 1000;
+constexpr int64_t kLook_ms = 300;  // at the most often; with each turn of the slow timer, so that a takeover is seen within 1.3 s
 constexpr int64_t kQueue_ms = 1000;  // a leaving worker may read its queue for so long before it is asked to end
 constexpr int64_t kProven_ms = 1000;
 constexpr int kFailing = 4;          // ends in a row, each soon after its start, that are a problem
@@ -235,7 +235,7 @@ void Supervisor::ApplyEmpty() {
 }
 
 void Supervisor::LookAround() {
-  next_look_ns_ = MonotonicNs() + kLook_ms * kMs - kFast_ms * kMs;
+  next_look_ns_ = MonotonicNs() + kLook_ms * kMs;
   for (auto& [number, slot] : slots_) {
     if (slot.has_worker() && slot.terminated_ns == 0) MendListener(slot);
   }

@@ -293,6 +293,8 @@ absl::Status Supervisor::BeginWatching() {
   const auto timer = loop_->StartTimer(std::max(period, absl::Milliseconds(10)), [this] { Tick(); });
   if (!timer.ok()) return timer.status();
   slow_timer_ = *timer;
+  // Before the first worker: one that is not recorded yet is found by its slot's sockets.
+  Save();
   for (auto& [number, slot] : slots_) {
     if (slot.has_worker()) {
       Follow(slot);
@@ -301,7 +303,6 @@ absl::Status Supervisor::BeginWatching() {
       StartWorker(slot);
     }
   }
-  Save();
   Tick();
   return absl::OkStatus();
 }

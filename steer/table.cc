@@ -16,12 +16,12 @@ constexpr int kBuckets = HR_STEER_BUCKETS;
 constexpr int kSlots = HR_STEER_SLOTS;
 using Counts = std::array<int, kSlots>;
 
-// No secret: it orders slots for a bucket, and which bucket a source has is under the group's own seed. A change of it moves the
-// buckets of running groups at their next change.
+// No secret: it orders slots for a bucket, and which bucket a source has is under the group's own seed. A
+// change of it moves the buckets of running groups at their next change.
 constexpr hr_siphash_key kOrderKey = {0x7265676465682d72, 0x7265657473};
 
-// How far bucket and slot are from each other for a slot of weight 1: exponentially distributed, so that divided by its weight
-// a slot is the nearest one to its weight's part of the buckets.
+// How far bucket and slot are from each other for a slot of weight 1: exponentially distributed, so that
+// divided by its weight a slot is the nearest one to its weight's part of the buckets.
 double Distance(int bucket, int slot) {
   static const auto* distances = [] {
     auto* made = new std::array<std::array<double, kSlots>, kBuckets>();
@@ -29,7 +29,8 @@ double Distance(int bucket, int slot) {
       for (int s = 0; s < kSlots; ++s) {
         const uint32_t pair[2] = {static_cast<uint32_t>(b), static_cast<uint32_t>(s)};
         const uint64_t hash = hr_siphash(&kOrderKey, pair, sizeof(pair)) >> 11;
-        (*made)[static_cast<size_t>(b)][static_cast<size_t>(s)] = -std::log((static_cast<double>(hash) + 0.5) / 9007199254740992.0);  // 2^53
+        (*made)[static_cast<size_t>(b)][static_cast<size_t>(s)] =
+            -std::log((static_cast<double>(hash) + 0.5) / 9007199254740992.0);  // 2^53
       }
     }
     return made;
@@ -41,7 +42,8 @@ double WeightOf(absl::Span<const double> weights, int slot) {
   return static_cast<size_t>(slot) < weights.size() ? weights[static_cast<size_t>(slot)] : 0;
 }
 
-// A bucket and a slot that may get it. The nearest go first; equal ones, which only a wrong logarithm could make, by number.
+// A bucket and a slot that may get it. The nearest go first; equal ones, which only a wrong logarithm could
+// make, by number.
 struct Candidate {
   bool leaves_its_own = false;
   double distance = 0;
@@ -67,11 +69,13 @@ absl::StatusOr<Counts> Due(absl::Span<const double> weights) {
 
 absl::StatusOr<std::vector<int>> Shares(absl::Span<const double> weights) {
   if (weights.size() > kSlots)
-    return absl::InvalidArgumentError(absl::StrCat(weights.size(), " workers, and a group has at most ", kSlots));
+    return absl::InvalidArgumentError(
+        absl::StrCat(weights.size(), " workers, and a group has at most ", kSlots));
   double sum = 0;
   for (size_t slot = 0; slot < weights.size(); ++slot) {
     if (!std::isfinite(weights[slot]) || weights[slot] < 0) {
-      return absl::InvalidArgumentError(absl::StrCat("the weight of slot ", slot, " is ", weights[slot], ", not a number from 0 up"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("the weight of slot ", slot, " is ", weights[slot], ", not a number from 0 up"));
     }
     sum += weights[slot];
   }
@@ -83,8 +87,9 @@ absl::StatusOr<std::vector<int>> Shares(absl::Span<const double> weights) {
   for (size_t slot = 0; slot < weights.size(); ++slot) {
     const double exact = weights[slot] / sum * kBuckets;
     if (weights[slot] > 0 && exact < 0.5) {
-      return absl::InvalidArgumentError(absl::StrCat("the weight of slot ", slot, " is ", weights[slot], " of ", sum,
-                                                     " in all: less than half a bucket of ", kBuckets, "; use 0, or a larger one"));
+      return absl::InvalidArgumentError(absl::StrCat("the weight of slot ", slot, " is ", weights[slot], " of ",
+                                                     sum, " in all: less than half a bucket of ", kBuckets,
+                                                     "; use 0, or a larger one"));
     }
     shares[slot] = static_cast<int>(exact);
     rest[slot] = exact - shares[slot];
@@ -120,8 +125,9 @@ absl::StatusOr<Home> NewHome(absl::Span<const double> weights) {
   return home;
 }
 
-// Each bucket that moves leaves a slot with too many for one with too few, so there are no fewer moves. First go the buckets whose
-// goal is where NewHome would have them: what left a slot that was drained, or came with one that goes again, so returns whole.
+// Each bucket that moves leaves a slot with too many for one with too few, so there are no fewer moves. First
+// go the buckets whose goal is where NewHome would have them: what left a slot that was drained, or came with
+// one that goes again, so returns whole.
 absl::StatusOr<Home> MoveHome(const Home& home, absl::Span<const double> weights) {
   const auto due = Due(weights);
   if (!due.ok()) return due.status();
@@ -150,7 +156,8 @@ absl::StatusOr<Home> MoveHome(const Home& home, absl::Span<const double> weights
     if (surplus[from] <= 0) continue;
     for (int slot = 0; slot < kSlots; ++slot) {
       if (surplus[static_cast<size_t>(slot)] >= 0) continue;
-      candidates.push_back({(*own)[static_cast<size_t>(bucket)] == from, Distance(bucket, slot) / WeightOf(weights, slot), bucket, slot});
+      candidates.push_back({(*own)[static_cast<size_t>(bucket)] == from,
+                            Distance(bucket, slot) / WeightOf(weights, slot), bucket, slot});
     }
   }
   std::sort(candidates.begin(), candidates.end());
@@ -161,9 +168,12 @@ absl::StatusOr<Home> MoveHome(const Home& home, absl::Span<const double> weights
   return moved;
 }
 
-std::array<hr_steer_entry, HR_STEER_BUCKETS> Entries(const Home& home, absl::Span<const double> weights, const std::vector<bool>& empty,
-                                                     hr_steer_empty policy, int stand_in) {
-  const auto is_empty = [&](int slot) { return static_cast<size_t>(slot) < empty.size() && empty[static_cast<size_t>(slot)]; };
+std::array<hr_steer_entry, HR_STEER_BUCKETS> Entries(const Home& home, absl::Span<const double> weights,
+                                                     const std::vector<bool>& empty, hr_steer_empty policy,
+                                                     int stand_in) {
+  const auto is_empty = [&](int slot) {
+    return static_cast<size_t>(slot) < empty.size() && empty[static_cast<size_t>(slot)];
+  };
   std::array<hr_steer_entry, HR_STEER_BUCKETS> entries{};
   for (int bucket = 0; bucket < kBuckets; ++bucket) {
     hr_steer_entry& entry = entries[static_cast<size_t>(bucket)];

@@ -140,7 +140,9 @@ TEST(Table, FromFourWorkersToFiveAFifthMoves) {
 }
 
 TEST(Table, BadWeightsAreRefusedByName) {
-  const auto message = [](absl::Span<const double> weights) { return std::string(Shares(weights).status().message()); };
+  const auto message = [](absl::Span<const double> weights) {
+    return std::string(Shares(weights).status().message());
+  };
   EXPECT_THAT(message({}), HasSubstr("no slot has a weight above 0"));
   EXPECT_THAT(message({0, 0}), HasSubstr("no slot has a weight above 0"));
   EXPECT_THAT(message({1, -1}), HasSubstr("slot 1 is -1"));
@@ -188,8 +190,10 @@ TEST(Entries, WhereTheNextSlotIsEmptyTooTheOneAfterItTakesTheBucket) {
 TEST(Entries, AStandInTakesAllAndAnEmptyOneNone) {
   const std::vector<double> weights = {1, 1, 0};
   const Home home = *NewHome(weights);
-  for (const hr_steer_entry& entry : Entries(home, weights, {true, false, false}, HR_STEER_OTHER, 2)) EXPECT_EQ(entry.other_slot, 2);
-  for (const hr_steer_entry& entry : Entries(home, weights, {true, false, true}, HR_STEER_OTHER, 2)) EXPECT_EQ(entry.empty, HR_STEER_REJECT);
+  for (const hr_steer_entry& entry : Entries(home, weights, {true, false, false}, HR_STEER_OTHER, 2))
+    EXPECT_EQ(entry.other_slot, 2);
+  for (const hr_steer_entry& entry : Entries(home, weights, {true, false, true}, HR_STEER_OTHER, 2))
+    EXPECT_EQ(entry.empty, HR_STEER_REJECT);
 }
 
 TEST(Entries, TheOnlySlotIsRejectedWhereItIsEmpty) {

@@ -233,9 +233,22 @@ struct hr_service_policy {
   __u64 delay_ns; /* of requests that come now; 0 = the id stands for no service */
   __u64 moved_ns; /* CLOCK_MONOTONIC; what was sent to them earlier may have been lost on an uplink that was down */
   __u64 unhealthy; /* mask of places, as the daemon last saw them: requests that go elsewhere probe those that are down */
-  __u64 pad[3];
+  /*
+   * A test of the hedge (`hedgerow check`): the next request from this end is tracked and its first datagram dropped, as if the network had
+   * lost it. The program that takes the test clears the time; a test that is older counts for nothing.
+   */
+  __u64 test_until_ns; /* CLOCK_MONOTONIC; 0 = there is none. Written last */
+  __u32 test_client;   /* hr_test_client() of the source address */
+  __u16 test_port_be;
+  __u16 pad0;
+  __u64 pad1;
 };
 HR_STATIC_ASSERT(sizeof(struct hr_service_policy) == 64, "one cache line");
+
+/* An address in 32 bits, for struct hr_service_policy. */
+HR_INLINE __u32 hr_test_client(const struct hr_address *address) {
+  return address->words[0] ^ address->words[1] * 3 ^ address->words[2] * 5 ^ address->words[3] * 7;
+}
 
 /* A key is changed without a stop: the next one is added here, then the cluster seals with it, then the former one is removed. */
 #define HR_CLUSTER_KEYS 2

@@ -102,6 +102,8 @@
   X(43, HR_REASON_NOT_A_CLIENT, not_a_client, dropped, \
     "a packet that this host would have forwarded to a VIP, from none of the service's `clients`", \
     "list the network that the packets have when they leave this host ([config.md](config.md#who-may-use-a-vip)), or find out what sends them") \
+  X(44, HR_REASON_HEDGE_TEST, hedge_test, dropped, \
+    "the first datagram of a request by which `hedgerow check` tests the hedge", "nothing") \
   X(48, HR_REASON_NO_FLOW, no_flow, untouched, \
     "sent by a backend, but to no client that asked through the proxy", \
     "nothing; if clients miss late replies, raise `limits.flows`, with TCP `limits.connections`") \

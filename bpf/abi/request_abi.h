@@ -290,7 +290,7 @@ struct hr_service_state {
   __u64 held;              /* requests and parked copies of this service */
   __u64 mixed_ns;          /* when a request last came from another client than the one before it; 0 = never */
   __u32 last_client;       /* the last request's client + 1; 0 = there was none */
-  __u32 pad0;
+  __u32 compared;          /* choices among the backends: one in HR_EXPLORE_ONE_IN asks the one that was heard least lately */
   __u64 pad1;
 };
 HR_STATIC_ASSERT(sizeof(struct hr_service_state) == 64, "one cache line");

@@ -19,6 +19,13 @@
  */
 HR_PER_CPU(choice_views, 1, struct hr_choice_view);
 
+/* Is this comparison of backends one that explores? */
+HR_INLINE int hr_takes_least_heard(__u32 service_id) {
+  struct hr_service_state *state = bpf_map_lookup_elem(&service_states, &service_id);
+
+  return state && __sync_fetch_and_add(&state->compared, 1) % HR_EXPLORE_ONE_IN == HR_EXPLORE_ONE_IN - 1;
+}
+
 /*
  * hr_choose() among a service's backends as they are now to this client, packed into a word: a global function, so that its loops are
  * verified once. The verifier knows nothing of what stands in a map, so it does not follow every combination of healths.
@@ -33,6 +40,7 @@ HR_GLOBAL __u32 hr_choose_now(__u32 config_id, __u32 exclude, __u32 explore_tick
 
   if (!config || !policy || !view) return HR_PACKED_CHOICE(HR_NO_BACKEND, HR_NO_BACKEND, HR_CHOSE_NONE, 0);
   __builtin_memset(view, 0, sizeof(*view));
+  view->least_heard = hr_takes_least_heard(service_id);
   view->explore_tick = explore_tick;
   view->exclude = exclude;
   view->leader = hr_leader_of(service_id);
@@ -56,7 +64,7 @@ HR_GLOBAL __u32 hr_choose_now(__u32 config_id, __u32 exclude, __u32 explore_tick
       view->suspect |= 1u << i;
     else if (state->health == HR_DOWN && now_ns >= state->health_since_ns + HR_STANDBY_RETRY * config->election_timeout_ns)
       view->retry_due |= 1u << i;
-    view->answer_us[i] = state->answer_ewma_ns >> 10;
+    view->answer_us[i] = view->least_heard ? hr_choice_least_heard(state->last_receive_ns, now_ns) : (__u32)(state->answer_ewma_ns >> 10);
     if (i == target) view->probe_tick = state->probe_counter;
   }
   choice = hr_choose(view);

@@ -12,7 +12,8 @@
 #define HR_PROBE_ONE_IN 16
 /*
  * While the daemon prefers another backend, one request in so many still goes to the leader first, or nothing would show
- * that it is fast again. Below one in a hundred, so that a slow leader stays out of the p99.
+ * that it is fast again. Of the choices among standbys, one in so many takes the one that was heard least lately, in place of the fastest:
+ * a standby that was slow once would never be asked again. Below one in a hundred, so that a slow backend stays out of the p99.
  */
 #define HR_EXPLORE_ONE_IN 128
 #define HR_EXPLORE_NEVER 1 /* a tick at which no request does */
@@ -29,11 +30,12 @@ enum hr_choice_why {
   HR_CHOSE_PROBE = 6,       /* the same, and the target gets a copy as a probe */
   HR_CHOSE_LAST_RESORT = 7, /* the best of those left, none of which is healthy */
   HR_CHOSE_DRY_RUN = 8,     /* a dry run: the target, where else it would have been BOTH, AROUND or PROBE */
+  HR_CHOSE_TEST = 9,        /* the place that the request would have gone to: a test of the hedge (bpf/proxy/splitter.bpf.c) */
 };
 
 /* Masks and indices are of places within the service. */
 struct hr_choice_view {
-  __u32 answer_us[HR_MAX_BACKENDS_PER_SERVICE]; /* smoothed answer times, in units of 1,024 ns */
+  __u32 answer_us[HR_MAX_BACKENDS_PER_SERVICE]; /* smoothed answer times, in units of 1,024 ns, or hr_choice_least_heard() */
   __u32 explore_tick; /* requests so far that had a preferred backend */
   __u32 probe_tick;   /* requests so far that went around the target */
   __u8 leader;
@@ -44,6 +46,7 @@ struct hr_choice_view {
   __u8 suspect;   /* neither healthy nor suspect is down */
   __u8 retry_due; /* of those down: may be probed again */
   __u8 exclude;   /* mask of places that were sent the request already; 0 = it is new */
+  __u8 least_heard; /* 1 = answer_us are hr_choice_least_heard(): the choice explores */
 };
 
 struct hr_choice {
@@ -52,6 +55,13 @@ struct hr_choice {
   __u8 why;    /* enum hr_choice_why */
   __u8 probe;  /* 1 = the copy is a probe of a down backend: free, no attempt, and no request waits for its answer */
 };
+
+/* Of a choice that explores, in place of an answer time: the longer a backend has not been heard, the lower. In units of 2^20 ns. */
+HR_INLINE __u32 hr_choice_least_heard(__u64 last_receive_ns, __u64 now_ns) {
+  const __u64 age = (now_ns - last_receive_ns) >> 20;
+
+  return ~(age > 0xfffffffe ? 0xfffffffe : (__u32)age);
+}
 
 /* What of `mask` is in `wanted`, or all of it where nothing is. */
 HR_INLINE __u32 hr_choice_narrow(__u32 mask, __u32 wanted) { return mask & wanted ? mask & wanted : mask; }

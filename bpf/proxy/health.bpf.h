@@ -177,6 +177,9 @@ HR_GLOBAL int hr_end_pause(__u32 backend_id, __u64 wait, __u64 since, __u64 now_
   return 1;
 }
 
+/* An average of the answer times of a backend that was not heard for so long says nothing about its next answer. */
+#define HR_AVERAGE_LASTS_NS 5000000000ull
+
 /*
  * Any datagram to a client of ours is a sign of life: the backend is not silent. Returns 1 where it ends a pause, a silence that
  * counts for this client and is longer than suspect_min. That measure does not depend on what was learned: a timeout that has
@@ -186,6 +189,7 @@ HR_INLINE int hr_note_life(const struct hr_service_config *config, struct hr_bac
                            __u32 client, __u64 now_ns) {
   __u64 wait = READ_ONCE(state->wait_since), since = hr_wait_of(state, client);
 
+  if (now_ns > state->last_receive_ns + HR_AVERAGE_LASTS_NS) state->answer_ewma_ns = 0; /* the next sample stands for itself */
   state->last_receive_ns = now_ns;
   if (wait && since && now_ns > since + config->suspect_min_ns) return hr_end_pause(backend_id, wait, since, now_ns);
   if (wait) WRITE_ONCE(state->wait_since, 0);

@@ -130,6 +130,25 @@ HR_INLINE int hr_is_flow(const struct hr_service_config *config) {
   return config->profile.request_correlation.pairing == HR_PAIR_FLOW;
 }
 
+/*
+ * Does this request test the hedge? Once for each test, which ends with it. A global function: rare. An overdue test is cleared, so
+ * that it costs the next requests nothing.
+ */
+HR_GLOBAL int hr_take_hedge_test(__u32 service_id, struct hr_packet *packet, __u64 now_ns) {
+  struct hr_service_policy *policy = hr_policy_of(service_id);
+  struct hr_address client;
+  __u64 until_ns;
+
+  if (!policy || !packet) return 0;
+  until_ns = READ_ONCE(policy->test_until_ns);
+  if (!until_ns) return 0;
+  client = packet->source;
+  if (now_ns <= until_ns &&
+      (policy->test_port_be != packet->source_port_be || policy->test_client != hr_test_client(&client)))
+    return 0;
+  return __sync_val_compare_and_swap(&policy->test_until_ns, until_ns, 0) == until_ns && now_ns <= until_ns;
+}
+
 /* A datagram of a service without requests and replies has no copy, and is not tracked. */
 HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u32 config_id,
                            const struct hr_service_config *config, const struct hr_service_policy *policy) {
@@ -151,6 +170,8 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
     tracking.reason = HR_REASON_ONE_WAY;
   } else {
     choice = hr_choose_first(config_id, config, policy, client, now_ns);
+    /* Its backend does not get it, so no answer of that backend is missing. */
+    if (READ_ONCE(policy->test_until_ns) && hr_take_hedge_test(service_id, packet, now_ns)) choice.why = HR_CHOSE_TEST;
     hr_budget_earn(config, service_id, client);
     if (choice.why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
   }
@@ -164,6 +185,9 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
     hr_reason(service_stats, tracking.reason);
     if (to != choice.first) hr_count(service_stats, HR_PROBES);
     choice.first = to;
+  } else if (choice.why == HR_CHOSE_TEST) {
+    hr_reason(service_stats, HR_REASON_HEDGE_TEST);
+    return TC_ACT_SHOT;
   } else {
     struct hr_attempt beside = hr_attempt_of(tracking.request, 0, config_id, HR_TRACE_COPY);
 

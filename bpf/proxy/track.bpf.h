@@ -204,6 +204,7 @@ HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb
   request->l3_header_bytes = packet->version == 4 ? HR_IPV4_HEADER_BYTES : HR_IPV6_HEADER_BYTES;
   request->masks = HR_MASKS_SENT(1u << choice->first);
   if (hr_choice_goes_around(choice)) request->masks |= HR_MASKS_FAILOVER(1u << choice->first);
+  if (choice->why == HR_CHOSE_TEST) request->masks |= HR_MASKS_NOT_AWAITED(1u << choice->first); /* so the next attempt is free */
   request->attempts = 1;
   request->outstanding = 0;
   request->hint = 0;

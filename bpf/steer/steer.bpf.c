@@ -9,6 +9,9 @@
 
 #include <linux/errno.h>
 
+#define HR_TCP_FLAGS_OFFSET 13 /* RFC 9293, section 3.1 */
+#define HR_TCP_RST 0x04
+
 /* SK_PASS without a selection lets the kernel choose by its own hash, so each way ends here or in SK_DROP. */
 HR_INLINE int hr_steer_take(struct sk_reuseport_md *ctx, void *sockets, __u32 slot) {
   return !bpf_sk_select_reuseport(ctx, sockets, &slot, 0);
@@ -31,12 +34,20 @@ HR_INLINE struct hr_steer_counts *hr_steer_all_counts(void) {
   return bpf_map_lookup_elem(&steer_counts, &zero);
 }
 
+/* Of what reaches a listener a reset alone makes no connection: a SYN does, and so does the last packet of a handshake by cookie. */
+HR_INLINE int hr_steer_may_connect(struct sk_reuseport_md *ctx) {
+  __u8 flags = 0;
+
+  return !bpf_skb_load_bytes(ctx, HR_TCP_FLAGS_OFFSET, &flags, sizeof(flags)) && !(flags & HR_TCP_RST);
+}
+
 /*
  * Enters the source of a connection that was given to `slot`. Two SYNs of one source may be under way on two CPUs and read the
  * table before and after a change: the first one to enter decides for both. Returns the slot that has the connection.
  */
 HR_INLINE __u32 hr_steer_record(struct sk_reuseport_md *ctx, void *sockets, const struct hr_steer_source *source, __u32 slot) {
-  const long error = bpf_map_update_elem(&steer_pins, source, &slot, BPF_NOEXIST);
+  /* An int: before 6.4 a map's function returned one, and the upper half of the helper's result is 0 there, not the sign. */
+  const int error = bpf_map_update_elem(&steer_pins, source, &slot, BPF_NOEXIST);
   struct hr_steer_counts *all;
   __u32 *first;
 
@@ -101,7 +112,8 @@ HR_INLINE int hr_steer(struct sk_reuseport_md *ctx, void *sockets, int is_udp) {
     if (entry.empty == HR_STEER_DROP) return SK_PASS; /* the sink's are not selected */
     slot = entry.other_slot;
   }
-  if (!is_udp && READ_ONCE(state->recording)) slot = hr_steer_record(ctx, sockets, &source, slot);
+  if (!is_udp && READ_ONCE(state->recording) && (migrating || hr_steer_may_connect(ctx)))
+    slot = hr_steer_record(ctx, sockets, &source, slot);
   hr_steer_count_selected(slot, bucket, is_udp, migrating != NULL);
   return SK_PASS;
 }

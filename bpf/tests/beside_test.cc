@@ -2,11 +2,14 @@
 //
 // Life beside others: packets that hold several datagrams, BIG TCP, identifications of fragments that come again, and the proxy's
 // test of its own way.
+#include <arpa/inet.h>
+
 #include <cstring>
 
 #include "bpf/tests/checksum.h"
 #include "bpf/tests/kernel_fixture.h"
 #include "bpf/tests/test_links.h"
+#include "proxy/data_plane/endpoint.h"
 #include "proxy.skel.h"
 
 namespace hedgerow::packets {
@@ -170,6 +173,56 @@ TEST_F(BesideTest, WithoutTheTagADatagramOfItsLengthIsARequest) {
   const Bytes payload(reinterpret_cast<const uint8_t*>(&test), reinterpret_cast<const uint8_t*>(&test + 1));
   EXPECT_THAT(Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, payload).Build()).changes,
               UnorderedElementsAre(Pair("raw4.requests", 1)));
+}
+
+// ---- The test of the hedge --------------------------------------------------------------------------------------------
+
+class HedgeTestTest : public BesideTest {
+ protected:
+  // Of kRaw4Service, from this port of kClient4, for a second.
+  void Arm(uint16_t port) {
+    const hr_address client = *ParseAddress(kClient4);
+    ServicePolicy(kRaw4Service).test_client = hr_test_client(&client);
+    ServicePolicy(kRaw4Service).test_port_be = htons(port);
+    ServicePolicy(kRaw4Service).test_until_ns = NowNs() + 1'000'000'000;
+  }
+};
+
+TEST_F(HedgeTestTest, TheFirstDatagramIsDroppedAndAHedgeTakesItsPlace) {
+  ServiceState(kRaw4Service).budget_micros = 0;
+  Arm(kClientPort);
+  const RunResult first = Split(Raw());
+  EXPECT_EQ(first.verdict, TC_ACT_SHOT);
+  EXPECT_THAT(first.changes, UnorderedElementsAre(Pair("raw4.requests", 1), Pair("raw4:hedge_test", 1))) << "its backend was sent nothing";
+  EXPECT_EQ(ServicePolicy(kRaw4Service).test_until_ns, 0u) << "one request is one test";
+  MakeDue(1);
+  VisitAll();
+  ASSERT_EQ(Clones(HR_MARK_HEDGE, 1).size(), 1u) << "without a token of the budget, which is empty at a start";
+  const RunResult back = Reply(PacketBuilder(kB4, kClient4).Udp(9000, kClientPort, Pattern(40, 1)).Build());
+  EXPECT_THAT(back.changes, Contains(Pair("raw4.won_by_failover", 1)));
+}
+
+TEST_F(HedgeTestTest, NoOtherRequestIsTouched) {
+  Arm(kClientPort);
+  const auto from = [](const char* client, uint16_t port) { return PacketBuilder(client, kRaw4).Udp(port, kRawPort, Pattern(64, 1)).Build(); };
+  EXPECT_EQ(Split(from(kClient4, kClientPort + 1)).verdict, kRedirected);
+  EXPECT_EQ(Split(from("10.77.0.9", kClientPort)).verdict, kRedirected);
+  EXPECT_EQ(Split(DnsRequest4(1)).verdict, kRedirected) << "another service";
+  EXPECT_EQ(Split(from(kClient4, kClientPort)).verdict, TC_ACT_SHOT);
+  EXPECT_EQ(Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, Pattern(64, 2)).Build()).verdict, kRedirected) << "the next one";
+}
+
+TEST_F(HedgeTestTest, AnOverdueTestIsClearedAndTakesNothing) {
+  Arm(kClientPort);
+  Advance(2'000'000'000);
+  EXPECT_EQ(Split(Raw()).verdict, kRedirected);
+  EXPECT_EQ(ServicePolicy(kRaw4Service).test_until_ns, 0u);
+}
+
+TEST_F(HedgeTestTest, WhatIsNotTrackedIsForwarded) {
+  Arm(kClientPort);
+  ServicePolicy(kRaw4Service).switches = HR_SWITCH_BYPASS;
+  EXPECT_EQ(Split(Raw()).verdict, kRedirected) << "no hedge would follow";
 }
 
 }  // namespace

@@ -73,6 +73,14 @@ const Case kCases[] = {
     {"ADrainedDownStandbyIsNotProbed",
      [](auto& view) { MakeDown(view, kA | kC); view.retry_due = kC; view.drained = kC; }, 1, kNone, HR_CHOSE_AROUND, false},
     {"NobodyIsPresent", [](auto& view) { view.present = 0; }, kNone, kNone, HR_CHOSE_NONE, false},
+    {"AChoiceThatExploresAsksTheOneHeardLeastLately",
+     [](auto& view) {
+       view.exclude = kA;
+       view.least_heard = 1;
+       view.answer_us[1] = hr_choice_least_heard(1'000'000'000, 9'000'000'000);
+       view.answer_us[2] = hr_choice_least_heard(8'000'000'000, 9'000'000'000);
+     },
+     1, kNone, HR_CHOSE_STANDBY, false},
     // Further attempts.
     {"TheNextGoesToTheFastestStandby", [](auto& view) { view.exclude = kA; }, 2, kNone, HR_CHOSE_STANDBY, false},
     {"TheNextGoesToANewLeader", [](auto& view) { view.leader = 1; view.exclude = kA; }, 1, kNone, HR_CHOSE_LEADER, false},

@@ -413,6 +413,37 @@ TEST_F(SteerTest, ADownStandbyWhoseRetryIsDueIsProbedBesideTheHedge) {
   EXPECT_EQ(BackendState(kRaw4B).health, HR_HEALTHY);
 }
 
+// ---- A standby that was slow once -------------------------------------------------------------------------------------
+
+TEST_F(SteerTest, OneHedgeInManyAsksTheStandbyThatWasHeardLeastLately) {
+  BackendState(kRaw4B).answer_ewma_ns = 400 * kMillisecond;
+  BackendState(kRaw4C).answer_ewma_ns = 2 * kMillisecond;
+  BackendState(kRaw4B).last_receive_ns = NowNs() - 3 * kSecond;
+  BackendState(kRaw4C).last_receive_ns = NowNs();
+  ServiceState(kRaw4Service).compared = HR_EXPLORE_ONE_IN - 2;
+  for (const char* const asked : {kC4, kB4, kC4}) {
+    const auto key = static_cast<uint8_t>(ServiceState(kRaw4Service).compared);
+    ServiceState(kRaw4Service).budget_micros = 1'000'000;
+    Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {key, 0, 0, 0}).Build());
+    FireNow(FindRequest(kRaw4Service, kClient4, kClientPort, {key, 0, 0, 0}));
+    for (const Captured& copy : Copies(1)) EXPECT_EQ(Read(copy.packet).destination, asked);
+  }
+}
+
+TEST_F(SteerTest, ItsFirstAnswerAfterALongTimeReplacesItsAverage) {
+  const auto answer = [&](uint8_t key) {
+    Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {key, 0, 0, 0}).Build());
+    Reply(PacketBuilder(kA4, kClient4).Udp(kRawPort, kClientPort, {key, 0, 0, 0}).Build());
+    return BackendState(kRaw4A).answer_ewma_ns;
+  };
+  BackendState(kRaw4A).answer_ewma_ns = 400 * kMillisecond;
+  BackendState(kRaw4A).last_receive_ns = NowNs();
+  EXPECT_GT(answer(1), 300 * kMillisecond) << "an average moves slowly";
+  BackendState(kRaw4A).answer_ewma_ns = 400 * kMillisecond;
+  BackendState(kRaw4A).last_receive_ns = NowNs() - 6 * kSecond;
+  EXPECT_LT(answer(2), 100 * kMillisecond) << "one that is too old says nothing";
+}
+
 TEST_F(SteerTest, ADownStandbyIsProbedBesideARequestToAHealthyLeader) {
   ServiceConfig(kRaw4Service).election_timeout_ns = kSecond;
   const auto split = [&](uint8_t key) { return Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {key, 0, 0, 0}).Build()); };

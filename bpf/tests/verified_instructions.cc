@@ -16,9 +16,11 @@
 
 #include "bpf/node/raft/node_maps_abi.h"
 #include "bpf/node/watch/watch_abi.h"
+#include "bpf/steer/bucket.h"
 #include "node.skel.h"
 #include "proxy/kernel_part/kernel_data_plane.h"
 #include "proxy/profiles/profile_test.h"
+#include "steer.skel.h"
 #include "watch.skel.h"
 
 namespace {
@@ -86,6 +88,21 @@ bool LoadNode(bool ipv6, std::map<std::string, uint32_t>& instructions) {
   return loaded;
 }
 
+// A group's programs, with gateways and without devices: the verifier leaves out what their constants rule out.
+bool LoadSteer(bool devices, std::map<std::string, uint32_t>& instructions) {
+  steer_bpf* skeleton = steer_bpf__open();
+  if (skeleton == nullptr) return false;
+  hr_steer_config& config = skeleton->rodata->steer_config;
+  config.layout = HR_STEER_LAYOUT;
+  config.ipv6_prefix = 64;
+  config.has_devices = devices;
+  config.field_bytes = devices ? 16 : 0;
+  const bool loaded = steer_bpf__load(skeleton) == 0;
+  if (loaded) Count(skeleton->obj, instructions);
+  steer_bpf__destroy(skeleton);
+  return loaded;
+}
+
 }  // namespace
 
 int main() {
@@ -98,15 +115,15 @@ int main() {
     std::printf("%s\t%u\n", program.name.c_str(), program.verified_instructions);
   }
   libbpf_set_print(nullptr);
-  std::map<std::string, uint32_t> node;
-  for (const bool ipv6 : {false, true}) {
-    if (LoadNode(ipv6, node) && LoadWatch(node)) continue;
+  std::map<std::string, uint32_t> others;  // the programs of nodes and groups, each in two variants
+  for (const bool second : {false, true}) {
+    if (LoadNode(second, others) && LoadWatch(others) && LoadSteer(second, others)) continue;
     libbpf_set_print([](libbpf_print_level, const char* format, va_list arguments) {
       return std::vfprintf(stderr, format, arguments);
     });
-    if (LoadNode(ipv6, node)) LoadWatch(node);
+    if (LoadNode(second, others) && LoadWatch(others)) LoadSteer(second, others);
     return 1;
   }
-  for (const auto& [name, instructions] : node) std::printf("%s\t%u\n", name.c_str(), instructions);
+  for (const auto& [name, instructions] : others) std::printf("%s\t%u\n", name.c_str(), instructions);
   return 0;
 }

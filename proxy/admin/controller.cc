@@ -5,8 +5,15 @@
 
 #include "config/suggest.h"
 #include "proxy/admin/counts.h"
+#include "proxy/data_plane/endpoint.h"
+#include "operate/event_loop.h"
 
 namespace hedgerow {
+namespace {
+
+constexpr uint64_t kHedgeTestNs = 2'000'000'000;
+
+}  // namespace
 
 absl::StatusOr<int> Controller::FindService(const std::string& name) const {
   if (reader_ == nullptr) return absl::UnavailableError("the daemon is still starting");
@@ -119,6 +126,18 @@ absl::StatusOr<v1::DrainReply> Controller::Drain(const std::string& backend, con
         BuildDrained(config_.services(i), snapshot->services.at(static_cast<size_t>(i)), backend);
   }
   return reply;
+}
+
+absl::StatusOr<v1::TestHedgeReply> Controller::TestHedge(const v1::TestHedgeRequest& request) {
+  if (reader_ == nullptr) return absl::UnavailableError("the daemon is still starting");
+  const absl::StatusOr<int> service = FindService(request.service());
+  if (!service.ok()) return service.status();
+  const auto client = ParseAddress(request.client());
+  if (!client.ok()) return client.status();
+  if (request.port() == 0 || request.port() > 0xffff) return absl::InvalidArgumentError("a port is 1 to 65535");
+  const absl::Status set = policy_->TestHedge(request.service(), *client, static_cast<uint16_t>(request.port()), static_cast<uint64_t>(MonotonicNs()) + kHedgeTestNs);
+  if (!set.ok()) return set;
+  return v1::TestHedgeReply();
 }
 
 absl::StatusOr<v1::Counts> Controller::Counts() {

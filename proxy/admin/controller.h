@@ -47,6 +47,7 @@ class Controller {
   absl::StatusOr<v1::DryRunReply> DryRun(const std::string& service, bool on);
   // An empty service name: every service that has a backend of this name.
   absl::StatusOr<v1::DrainReply> Drain(const std::string& backend, const std::string& service, bool on);
+  absl::StatusOr<v1::TestHedgeReply> TestHedge(const v1::TestHedgeRequest& request);
   absl::StatusOr<v1::DownReply> Down();
   void OnReload(ReloadConfig reload) { reload_ = std::move(reload); }
   absl::StatusOr<v1::ReloadReply> Reload(bool dry_run, const std::string& file);

@@ -158,6 +158,10 @@ class FakeDataPlane final : public LivePolicy, public DataPlaneReader {
     unhealthy[service] = backends;
     return absl::OkStatus();
   }
+  absl::Status TestHedge(const std::string& service, const hr_address& client, uint16_t port, uint64_t) override {
+    hedge_tests.push_back({service, hr_test_client(&client), port});
+    return absl::OkStatus();
+  }
   absl::Status SetBackendP95(const std::string& service, size_t backend, uint64_t p95_ns) override {
     for (ServiceSnapshot& candidate : snapshot.services) {
       if (candidate.name == service) candidate.backends.at(backend).p95_ns = p95_ns;
@@ -188,6 +192,12 @@ class FakeDataPlane final : public LivePolicy, public DataPlaneReader {
   absl::Status read_error;
   int reads = 0;
   std::map<std::string, std::vector<size_t>> unhealthy{};  // as last set
+  struct HedgeTest {
+    std::string service;
+    uint32_t client;
+    uint16_t port;
+  };
+  std::vector<HedgeTest> hedge_tests{};
   std::vector<hr_trace_event> trace_events;
   hr_trace_filter trace_filter{};
   int traces_open = 0;

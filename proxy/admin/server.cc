@@ -75,6 +75,10 @@ class Administration final : public Monitor {
     return Change(*context, *request, reply,
                   [&] { return controller_.Drain(request->backend(), request->service(), request->on()); });
   }
+  grpc::Status TestHedge(grpc::ServerContext* context, const v1::TestHedgeRequest* request,
+                         v1::TestHedgeReply* reply) override {
+    return Change(*context, *request, reply, [&] { return controller_.TestHedge(*request); });
+  }
   grpc::Status Down(grpc::ServerContext* context, const v1::DownRequest* request, v1::DownReply* reply) override {
     return Change(*context, *request, reply, [this] {
       tracer_.Stop("the daemon is going down");

@@ -166,6 +166,17 @@ TEST_F(AdminTest, ADryRunReachesTheDataPlane) {
   EXPECT_EQ(Ask(&Stub::DryRun, "service: 'dsn' on: true").status().code(), absl::StatusCode::kNotFound);
 }
 
+TEST_F(AdminTest, ATestOfTheHedgeIsOfOneEndOfOneService) {
+  EXPECT_TRUE(Ask(&Stub::TestHedge, "service: 'dns' client: '10.0.0.7' port: 4242").ok());
+  ASSERT_EQ(fake_.hedge_tests.size(), 1u);
+  EXPECT_EQ(fake_.hedge_tests[0].service, "dns");
+  EXPECT_EQ(fake_.hedge_tests[0].port, 4242);
+  EXPECT_EQ(Ask(&Stub::TestHedge, "service: 'nosuch' client: '10.0.0.7' port: 4242").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_FALSE(Ask(&Stub::TestHedge, "service: 'dns' client: 'here' port: 4242").ok());
+  EXPECT_FALSE(Ask(&Stub::TestHedge, "service: 'dns' client: '10.0.0.7' port: 70000").ok());
+  EXPECT_EQ(fake_.hedge_tests.size(), 1u);
+}
+
 TEST_F(AdminTest, ABackendIsDrainedInEveryServiceThatHasItOrInOne) {
   auto reply = Ask(&Stub::Drain, "backend: 'a' service: '' on: true");
   ASSERT_TRUE(reply.ok()) << reply.status();

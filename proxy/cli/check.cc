@@ -94,6 +94,9 @@ Checked OfStatus(const v1::Status& status, const v1::ServiceStatus& service) {
   }
   for (const std::string& problem : status.problems())
     if (problem.find(absl::StrCat(": ", service.name(), ": ")) != std::string::npos) checked.report.add_problems(problem);
+  if (service.bypass()) checked.report.set_no_hedge(absl::StrCat("the service is bypassed: `hedgerow bypass ", service.name(), " off`"));
+  if (service.dry_run()) checked.report.set_no_hedge("in a dry run no request is sent twice");
+  if (service.backends_size() < 2) checked.report.set_no_hedge("the service has one backend");
   return checked;
 }
 
@@ -171,6 +174,63 @@ void Probe(const Wanted& wanted, std::vector<Checked>& services) {
   }
 }
 
+uint64_t TestsTaken(const v1::Status& status, const std::string& service) {
+  for (const v1::ServiceStatus& each : status.services()) {
+    if (each.name() != service) continue;
+    const auto found = each.reasons().find("hedge_test");
+    return found == each.reasons().end() ? 0 : found->second;
+  }
+  return 0;
+}
+
+// A hedge is worth a test where the leader works and a standby does: else there is a failover at work, or nothing to hedge to.
+bool CanHedge(v1::CheckedService& report) {
+  if (!report.unchecked().empty() || !report.hedged() || !report.proxied().ok() || !report.no_hedge().empty()) return false;
+  bool leader = false, standby = false;
+  for (const v1::CheckedBackend& backend : report.backends()) {
+    if (backend.direct().ok()) (backend.role() == "leader" ? leader : standby) = true;
+  }
+  if (!leader) report.set_no_hedge("the leader fails, so that requests go to a standby anyway");
+  if (leader && !standby) report.set_no_hedge("no standby answers");
+  return leader && standby;
+}
+
+// A request whose first datagram the proxy drops on purpose: only a hedge can answer it. Of services that work so far.
+void TestHedges(const Wanted& wanted, const std::string& socket, const v1::Status& before, std::vector<Checked>& services) {
+  const auto client = AdminClient::Connect(socket);
+  if (!client.ok()) return;
+  std::vector<ProbeTarget> targets;
+  std::vector<Checked*> tested;
+  for (Checked& service : services) {
+    v1::CheckedService& report = service.report;
+    if (!CanHedge(report)) continue;
+    const std::optional<std::string> query = Query(wanted, service);
+    if (!query.has_value()) continue;
+    ProbeTarget target = TargetsOf(report, *query).front();
+    target.prepare = [&client, &report](const net::IpAddress& own, uint16_t port) {
+      v1::TestHedgeRequest request;
+      request.set_service(report.service());
+      request.set_client(own.ToString());
+      request.set_port(port);
+      const auto reply = client->Ask(&AdminClient::Stub::TestHedge, request);
+      if (!reply.ok()) report.set_no_hedge(std::string(reply.status().message()));
+      return reply.ok();
+    };
+    targets.push_back(std::move(target));
+    tested.push_back(&service);
+  }
+  const std::vector<ProbeResult> results = ProbeAll(targets, wanted.timeout);
+  const absl::StatusOr<v1::Status> after = AskDaemon(socket);
+  for (size_t i = 0; i < tested.size(); ++i) {
+    v1::CheckedService& report = tested[i]->report;
+    if (!report.no_hedge().empty()) continue;
+    if (after.ok() && TestsTaken(*after, report.service()) == TestsTaken(before, report.service()))
+      report.set_no_hedge("the proxy forwarded the request once: `reasons` of `hedgerow status --json` says why");
+    else
+      *report.mutable_hedge() = JudgeProbe(ProbedPlace::kVip, tested[i]->profile, targets[i].payload, results[i]);
+  }
+}
+
 }  // namespace
 
 int RunCheck(const Call& call) {
@@ -206,6 +266,7 @@ int RunCheck(const Call& call) {
   }
   for (Checked& each : services) FindProfile(config, each);
   Probe(*wanted, services);
+  if (status.ok()) TestHedges(*wanted, *socket, *status, services);
   if (services.size() == 1 && !services[0].report.unchecked().empty())
     return call.UsageError(absl::StrCat(services[0].report.service(), ": ", services[0].report.unchecked()));
   v1::CheckReport report;

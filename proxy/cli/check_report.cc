@@ -55,6 +55,7 @@ std::string Verdict(bool daemon_runs, const v1::CheckedService& service) {
   if (service.proxied().ok()) {
     std::vector<std::string> but;
     if (!ill.empty()) but.push_back(absl::StrCat(Join(ill), ill.size() == 1 ? " fails" : " fail"));
+    if (service.has_hedge() && !service.hedge().ok()) but.push_back("no hedge answers");
     if (!unattended.empty()) but.push_back(unattended);
     return but.empty() ? absl::StrCat(service.service(), ": works")
                        : absl::StrCat(service.service(), ": works, but ", Join(but));
@@ -87,6 +88,9 @@ void ServiceText(const v1::CheckedService& service, std::string& out) {
   }
   absl::StrAppend(&out, service.verdict(), "\n");
   Row(out, "VIP, through the proxy", config::FormatEndpoint(service.vip(), service.port()), ProbeText(service.proxied(), ProbedPlace::kVip));
+  if (service.has_hedge())
+    Row(out, "VIP, by a hedge", config::FormatEndpoint(service.vip(), service.port()),
+        absl::StrCat(ProbeText(service.hedge(), ProbedPlace::kVip), ": the proxy dropped the first datagram on purpose"));
   for (const v1::CheckedBackend& backend : service.backends()) {
     std::string name = backend.name();
     if (!backend.role().empty()) absl::StrAppend(&name, ", ", backend.role());
@@ -95,6 +99,7 @@ void ServiceText(const v1::CheckedService& service, std::string& out) {
         absl::StrCat(ProbeText(backend.direct(), ProbedPlace::kBackend), Proxied(backend)));
   }
   for (const std::string& problem : service.problems()) absl::StrAppend(&out, "  problem: ", problem, "\n");
+  if (!service.no_hedge().empty() && service.proxied().ok()) absl::StrAppend(&out, "  note: no hedge was tested: ", service.no_hedge(), "\n");
   if (!service.hedged())
     absl::StrAppend(&out, "  note: the profile ", service.profile(), " forwards this request once, so that no standby is asked\n");
 }
@@ -159,7 +164,7 @@ void Conclude(bool daemon_runs, v1::CheckReport& report) {
     if (!service.unchecked().empty()) continue;
     const bool all = std::all_of(service.backends().begin(), service.backends().end(),
                                  [](const v1::CheckedBackend& backend) { return backend.direct().ok(); });
-    service.set_ok(daemon_runs && all && service.proxied().ok());
+    service.set_ok(daemon_runs && all && service.proxied().ok() && (!service.has_hedge() || service.hedge().ok()));
     service.set_verdict(Verdict(daemon_runs, service));
     report.set_ok(report.ok() && service.ok());
   }

@@ -88,6 +88,25 @@ TEST(CheckReport, IsWellOnlyWhenEverythingAnswersAndADaemonRuns) {
   EXPECT_FALSE(Report(kAnswer, kAnswer, kAnswer, false).ok());
 }
 
+TEST(CheckReport, IsNotWellWhenNoHedgeAnswers) {
+  v1::CheckReport report = Report(kAnswer, kAnswer, kAnswer);
+  v1::CheckedService& service = *report.mutable_services(0);
+  const std::string query = *QueryOf(Named("dns"), std::string(kQueryRandomBytes, '\0'));
+  *service.mutable_hedge() = JudgeProbe(ProbedPlace::kVip, Named("dns"), query, kAnswer);
+  Conclude(true, report);
+  EXPECT_TRUE(report.ok());
+  EXPECT_THAT(CheckText(report), HasSubstr("VIP, by a hedge            10.99.0.53:53            answers in 310us: the proxy dropped"));
+  *service.mutable_hedge() = JudgeProbe(ProbedPlace::kVip, Named("dns"), query, kSilent);
+  Conclude(true, report);
+  EXPECT_FALSE(report.ok());
+  EXPECT_EQ(FirstLine(report), "dns: works, but no hedge answers");
+  service.clear_hedge();
+  service.set_no_hedge("no standby answers");
+  Conclude(true, report);
+  EXPECT_TRUE(report.ok()) << "what was not tested did not fail";
+  EXPECT_THAT(CheckText(report), HasSubstr("note: no hedge was tested: no standby answers"));
+}
+
 TEST(CheckReport, SaysWhatEachAddressDid) {
   const std::string text = CheckText(Report(kAnswer, Reply("0000810200010000000000000000020001"), kRefused));
   EXPECT_THAT(text, HasSubstr("10.99.0.53:53            answers in 310us\n"));

@@ -56,7 +56,7 @@ const operate::Program& TheProgram() {
                {"hedgerow status", "hedgerow status --json"}},
               {"check",
                "[SERVICE|VIP[:PORT]]",
-               "send a harmless request to each backend directly and through the proxy, and say what works",
+               "send a harmless request to each backend directly, through the proxy and by a hedge, and say what works",
                DaemonOptionsAnd({{"payload", "HEX", "the request, in place of the profile's (1 to 512 bytes)"},
                                  {"timeout", "DURATION", "wait so long for each of two tries (default 1s)"}}),
                RunCheck,

@@ -25,12 +25,23 @@ struct Open {
   absl::Time sent;
 };
 
+// True where the target wants no preparation.
+bool Prepare(const ProbeTarget& target, int socket) {
+  if (target.prepare == nullptr) return true;
+  const absl::StatusOr<net::SocketEnd> own = net::OwnEnd(socket);
+  return own.ok() && target.prepare(own->address, own->port);
+}
+
 Open Send(const ProbeTarget& target, ProbeResult& result) {
   const net::SocketAddress address(target.address, target.port);
   Open open{.socket = net::UniqueFd(socket(target.address.family(), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)), .sent = absl::Now()};
-  const bool done = open.socket.valid() && connect(open.socket.get(), address.get(), address.bytes) == 0 &&
-                    send(open.socket.get(), target.payload.data(), target.payload.size(), 0) >= 0;
-  if (done) return open;
+  const bool connected = open.socket.valid() && connect(open.socket.get(), address.get(), address.bytes) == 0;
+  if (connected && !Prepare(target, open.socket.get())) {
+    open.socket.Reset();
+    return open;
+  }
+  open.sent = absl::Now();
+  if (connected && send(open.socket.get(), target.payload.data(), target.payload.size(), 0) >= 0) return open;
   result = {.kind = Kind::kUnsent, .error = errno};
   open.socket.Reset();
   return open;

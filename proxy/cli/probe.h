@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@ struct ProbeTarget {
   net::IpAddress address;
   uint16_t port = 0;
   std::string payload;
+  // Called before each datagram, with the socket's own end. False: it is not sent (kSilent).
+  std::function<bool(const net::IpAddress& client, uint16_t port)> prepare{};
 };
 
 struct ProbeResult {

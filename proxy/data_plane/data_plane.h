@@ -220,6 +220,9 @@ class LivePolicy {
   virtual absl::Status SetPreferred(const std::string& service, std::optional<size_t> backend) = 0;
   // As of a snapshot: requests that go elsewhere probe those of them that are down.
   virtual absl::Status SetUnhealthy(const std::string& service, const std::vector<size_t>& backends) = 0;
+  // The service's next request from this address and port (host order) is tracked and its first datagram dropped, until this time of
+  // CLOCK_MONOTONIC: what the client gets then comes by a hedge. One test of a service at a time; the last one counts.
+  virtual absl::Status TestHedge(const std::string& service, const hr_address& client, uint16_t port, uint64_t until_ns) = 0;
   // p95 of a backend's ordinary answer times, 0 = unknown: a third of its suspicion timeout.
   virtual absl::Status SetBackendP95(const std::string& service, size_t backend, uint64_t p95_ns) = 0;
 };

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proxy/kernel_part/kernel_policy.h"
 
+#include <arpa/inet.h>
+
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -101,6 +103,17 @@ absl::Status KernelPolicy::SetUnhealthy(const std::string& service, const std::v
     if (backend < (*found)->backends.size()) places |= uint64_t{1} << (*found)->backends[backend].slot;
   volatile hr_service_policy& policy = memory_.Policy((*found)->id);
   if (policy.unhealthy != places) policy.unhealthy = places;
+  return absl::OkStatus();
+}
+
+absl::Status KernelPolicy::TestHedge(const std::string& service, const hr_address& client, uint16_t port, uint64_t until_ns) {
+  const auto found = FindService(service);
+  if (!found.ok()) return found.status();
+  volatile hr_service_policy& policy = memory_.Policy((*found)->id);
+  policy.test_until_ns = 0;  // a program that looks now finds no test, not half of each
+  policy.test_client = hr_test_client(&client);
+  policy.test_port_be = htons(port);
+  __atomic_store_n(&policy.test_until_ns, until_ns, __ATOMIC_SEQ_CST);
   return absl::OkStatus();
 }
 

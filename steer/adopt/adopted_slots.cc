@@ -40,6 +40,11 @@ std::optional<size_t> EmptySlotFor(const std::vector<AdoptedSlot>& slots, const 
   return chosen;
 }
 
+// The worker's socket, while another one is in its slot.
+bool IsElsewhere(const std::optional<AdoptedSocket>& own, const AdoptedSocket& present) {
+  return own.has_value() && present.cookie != 0 && present.cookie != own->cookie;
+}
+
 }  // namespace
 
 Placement Place(const std::vector<AdoptedSlot>& slots, const std::vector<AdoptedWorker>& found) {
@@ -69,10 +74,8 @@ Placement Place(const std::vector<AdoptedSlot>& slots, const std::vector<Adopted
   for (const AdoptedWorker& worker : found) {
     if (const auto slot = SlotOf(placement.slots, worker)) {
       const AdoptedSlot& there = placement.slots[*slot];
-      const auto is_elsewhere = [&](const AdoptedSocket& own, const AdoptedSocket& present) { return present.cookie != 0 && present.cookie != own.cookie; };
-      if (worker.evidence != Evidence::kOrder && ((worker.udp && is_elsewhere(*worker.udp, there.udp)) || (worker.tcp && is_elsewhere(*worker.tcp, there.tcp)))) {
-        placement.split.push_back(worker.process);
-      }
+      const bool is_split = IsElsewhere(worker.udp, there.udp) || IsElsewhere(worker.tcp, there.tcp);
+      if (is_split && worker.evidence != Evidence::kOrder) placement.split.push_back(worker.process);
       settle(*slot, worker);
     } else {
       homeless.push_back(&worker);
@@ -247,8 +250,8 @@ void AdoptedSlots::Take(Placement placement, std::vector<std::string>& lines) {
                                      "A daemon with more workers is adopted anew"));
   }
   for (const Process& process : placement.split) {
-    problems_.push_back(absl::StrCat("process ", ToString(process), " has its UDP socket in one slot and its TCP socket in another, because their order was a "
-                                     "wrong guess: a source meets two workers. Stop this group and adopt the daemon again"));
+    problems_.push_back(absl::StrCat("process ", ToString(process), " has its UDP socket in one slot and its TCP socket in another, because their "
+                                     "order was a wrong guess: a source meets two workers. Stop this group and adopt the daemon again"));
   }
   slots_ = std::move(placement.slots);
 }

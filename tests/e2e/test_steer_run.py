@@ -247,7 +247,9 @@ def test_drain_and_weights_move_shares_and_undrain_brings_them_back(net, group):
 @pytest.mark.parametrize("policy", ["reject", "drop", "next", "stand-in"])
 def test_an_empty_slot_is_served_as_the_policy_says_on_both_transports(net, group, policy):
     down = group.folder / "down-SLOT"
-    group.start("--empty", policy, "--empty-after", "100ms", workers=2, worker=("--down", str(down)))
+    # One that is heard has its sources back at once, else in 1 s.
+    heard = () if policy == "reject" else ("--beat", "5")
+    group.start("--empty", policy, "--empty-after", "100ms", workers=2, worker=("--down", str(down), *heard))
     source = next(source for source in IPV4 if slot_of(net.udp(source)) == 0)
     (group.folder / "down-0").touch()
     os.kill(group.pids()[0], signal.SIGKILL)

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "steer/group_object.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <set>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "bpf/steer/bucket.h"
+#include "net/bpf_log.h"
+#include "steer.skel.h"
+
+namespace hedgerow::steer {
+namespace {
+
+constexpr char kConfigPin[] = "config";
+constexpr uint32_t kZero = 0;
+
+struct SkeletonCloser {
+  void operator()(steer_bpf* skeleton) const { steer_bpf__destroy(skeleton); }
+};
+using Skeleton = std::unique_ptr<steer_bpf, SkeletonCloser>;
+
+absl::StatusOr<Skeleton> OpenSkeleton() {
+  net::KeepBpfLog();
+  Skeleton skeleton(steer_bpf__open());
+  if (skeleton == nullptr) return net::BpfLoadError(errno);
+  return skeleton;
+}
+
+// libbpf calls the map of constants by a part of the object's name and a dot, which a bpffs does not take.
+std::string PinOf(const steer_bpf& skeleton, const bpf_map* map) {
+  return map == skeleton.maps.rodata ? kConfigPin : bpf_map__name(map);
+}
+
+absl::Status FillMaps(const steer_bpf& skeleton, const GroupSpec& spec) {
+  for (uint32_t bucket = 0; bucket < HR_STEER_BUCKETS; ++bucket) {
+    if (bpf_map_update_elem(bpf_map__fd(skeleton.maps.steer_table), &bucket, &spec.table[bucket], BPF_ANY) != 0)
+      return absl::ErrnoToStatus(errno, "writing the table");
+  }
+  const int devices = bpf_map__fd(skeleton.maps.steer_devices);
+  for (const Device& device : spec.devices) {
+    if (bpf_map_update_elem(devices, &device.network, &device.device, BPF_ANY) != 0)
+      return absl::ErrnoToStatus(errno, "writing the devices");
+  }
+  if (bpf_map_freeze(devices) != 0) return absl::ErrnoToStatus(errno, "freezing the devices");
+  return absl::OkStatus();
+}
+
+absl::Status PinAll(const steer_bpf& skeleton, const std::string& folder) {
+  const auto pin = [&](int fd, const std::string& name) {
+    const std::string path = absl::StrCat(folder, "/", name);
+    return bpf_obj_pin(fd, path.c_str()) == 0 ? absl::OkStatus()
+                                              : absl::ErrnoToStatus(errno, absl::StrCat("pinning ", path));
+  };
+  bpf_map* map = nullptr;
+  bpf_object__for_each_map(map, skeleton.obj) {
+    if (absl::Status status = pin(bpf_map__fd(map), PinOf(skeleton, map)); !status.ok()) return status;
+  }
+  bpf_program* program = nullptr;
+  bpf_object__for_each_program(program, skeleton.obj) {
+    if (absl::Status status = pin(bpf_program__fd(program), bpf_program__name(program)); !status.ok())
+      return status;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<net::UniqueFd> OpenPin(const std::string& folder, const std::string& pin) {
+  net::UniqueFd fd(bpf_obj_get(absl::StrCat(folder, "/", pin).c_str()));
+  if (!fd.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("opening the pin ", folder, "/", pin));
+  return fd;
+}
+
+absl::Status OtherLayout(const std::string& folder, const std::string& what) {
+  return absl::FailedPreconditionError(
+      absl::StrCat(folder, " was made by another build of hedgerow-steer: ", what,
+                   ". Stop the group with that build, or remove it (hedgerow steer clean)"));
+}
+
+// A map of the folder, if it is what this build's programs work with.
+absl::StatusOr<net::UniqueFd> OpenMap(const steer_bpf& skeleton, const bpf_map* map,
+                                      const std::string& folder) {
+  const std::string pin = PinOf(skeleton, map);
+  auto fd = OpenPin(folder, pin);
+  if (absl::IsNotFound(fd.status())) return OtherLayout(folder, absl::StrCat("it has no ", pin));
+  if (!fd.ok()) return fd.status();
+  bpf_map_info info{};
+  uint32_t bytes = sizeof(info);
+  if (bpf_obj_get_info_by_fd(fd->get(), &info, &bytes) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("looking at ", folder, "/", pin));
+  if (info.type != bpf_map__type(map) || info.key_size != bpf_map__key_size(map) ||
+      info.value_size != bpf_map__value_size(map) || info.max_entries != bpf_map__max_entries(map)) {
+    return OtherLayout(folder, absl::StrCat(pin, " has another shape"));
+  }
+  return fd;
+}
+
+// Of the constants. The layout is their first word in every build.
+absl::StatusOr<hr_steer_config> ReadConfig(const std::string& folder, const net::UniqueFd& map) {
+  bpf_map_info info{};
+  uint32_t bytes = sizeof(info);
+  if (bpf_obj_get_info_by_fd(map.get(), &info, &bytes) != 0)
+    return absl::ErrnoToStatus(errno, "looking at the constants");
+  std::vector<char> value(std::max<size_t>(info.value_size, sizeof(hr_steer_config)));
+  if (bpf_map_lookup_elem(map.get(), &kZero, value.data()) != 0)
+    return absl::ErrnoToStatus(errno, "reading the constants");
+  hr_steer_config config{};
+  memcpy(&config, value.data(), sizeof(config));
+  if (config.layout != HR_STEER_LAYOUT)
+    return OtherLayout(
+        folder, absl::StrCat("its layout is ", config.layout, ", and this build's is ", HR_STEER_LAYOUT));
+  return config;
+}
+
+absl::StatusOr<Program> OpenProgram(const std::string& folder, const bpf_program* program) {
+  const std::string pin = bpf_program__name(program);
+  auto fd = OpenPin(folder, pin);
+  if (absl::IsNotFound(fd.status())) return OtherLayout(folder, absl::StrCat("it has no ", pin));
+  if (!fd.ok()) return fd.status();
+  bpf_prog_info info{};
+  uint32_t bytes = sizeof(info);
+  if (bpf_obj_get_info_by_fd(fd->get(), &info, &bytes) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("looking at ", folder, "/", pin));
+  if (info.type != bpf_program__type(program))
+    return OtherLayout(folder, absl::StrCat(pin, " is a program of another kind"));
+  return Program{*std::move(fd), info.id};
+}
+
+}  // namespace
+
+absl::Status CheckTable(const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table) {
+  for (const hr_steer_entry& entry : table) {
+    if (entry.slot >= HR_STEER_SLOTS || entry.other_slot >= HR_STEER_SLOTS || entry.empty > HR_STEER_OTHER)
+      return absl::InvalidArgumentError(absl::StrCat("the table names slot ", entry.slot, " or ",
+                                                     entry.other_slot, ", and slots end at ",
+                                                     HR_STEER_SLOTS - 1));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSpec(const GroupSpec& spec) {
+  const hr_steer_config& config = spec.config;
+  if (config.ipv6_prefix < 1 || config.ipv6_prefix > 128)
+    return absl::InvalidArgumentError(
+        absl::StrCat("an IPv6 prefix has 1 to 128 bits, not ", config.ipv6_prefix));
+  if (config.field_bytes > 16)
+    return absl::InvalidArgumentError(
+        absl::StrCat("a gateway's field has at most 16 bytes, not ", config.field_bytes));
+  if (config.field_bytes != 0 && config.field_offset > 0xffff)
+    return absl::InvalidArgumentError(absl::StrCat("no datagram has a field at offset ", config.field_offset));
+  if (spec.devices.size() > HR_STEER_DEVICES)
+    return absl::ResourceExhaustedError(absl::StrCat(
+        spec.devices.size(), " networks with a device id, and a group has at most ", HR_STEER_DEVICES));
+  std::set<std::tuple<uint32_t, uint32_t, uint64_t, uint64_t>> networks;
+  for (const Device& device : spec.devices) {
+    const uint32_t bits = device.network.prefix_bits - 32;
+    if ((device.network.family != 4 || bits > 32) && (device.network.family != 6 || bits > 128))
+      return absl::InvalidArgumentError(
+          absl::StrCat("the network of device ", device.device.id, " is neither IPv4 nor IPv6"));
+    __u64 words[2] = {device.network.words[0], device.network.words[1]};
+    hr_steer_cut(words, bits);
+    // A trie would take the last one without a word.
+    if (!networks.emplace(device.network.family, bits, words[0], words[1]).second)
+      return absl::InvalidArgumentError(
+          absl::StrCat("the network of device ", device.device.id, " is there twice"));
+  }
+  return CheckTable(spec.table);
+}
+
+absl::Status LoadAndPinGroup(const GroupSpec& spec, const std::string& folder) {
+  const auto skeleton = OpenSkeleton();
+  if (!skeleton.ok()) return skeleton.status();
+  hr_steer_config& constants = (*skeleton)->rodata->steer_config;
+  constants = spec.config;
+  constants.layout = HR_STEER_LAYOUT;
+  constants.has_devices = spec.devices.empty() ? 0 : 1;
+  if (const int error = steer_bpf__load(skeleton->get()); error != 0) return net::BpfLoadError(-error);
+  if (absl::Status status = FillMaps(**skeleton, spec); !status.ok()) return status;
+  return PinAll(**skeleton, folder);
+}
+
+absl::StatusOr<GroupObject> OpenGroupObject(const std::string& folder) {
+  GroupObject group;
+  const auto skeleton = OpenSkeleton();
+  if (!skeleton.ok()) return skeleton.status();
+  auto config = OpenPin(folder, kConfigPin);
+  if (absl::IsNotFound(config.status())) return OtherLayout(folder, "it has no constants");
+  if (!config.ok()) return config.status();
+  const auto constants = ReadConfig(folder, *config);
+  if (!constants.ok()) return constants.status();
+  group.config = *constants;
+
+  const auto& maps = (*skeleton)->maps;
+  net::UniqueFd rodata;
+  for (const auto& [map, fd] :
+       {std::pair(maps.steer_udp_sockets, &group.sockets[0]),
+        std::pair(maps.steer_tcp_sockets, &group.sockets[1]), std::pair(maps.steer_table, &group.table),
+        std::pair(maps.steer_state, &group.state), std::pair(maps.steer_devices, &group.devices),
+        std::pair(maps.steer_pins, &group.pins), std::pair(maps.steer_slot_counts, &group.slot_counts),
+        std::pair(maps.steer_bucket_counts, &group.bucket_counts), std::pair(maps.steer_counts, &group.counts),
+        std::pair(maps.rodata, &rodata)}) {
+    auto opened = OpenMap(**skeleton, map, folder);
+    if (!opened.ok()) return opened.status();
+    *fd = *std::move(opened);
+  }
+  const auto& progs = (*skeleton)->progs;
+  for (const auto& [program, pinned] :
+       {std::pair(progs.hr_steer_udp, &group.programs[0]), std::pair(progs.hr_steer_tcp, &group.programs[1]),
+        std::pair(progs.hr_steer_program_of, &group.program_of)}) {
+    auto opened = OpenProgram(folder, program);
+    if (!opened.ok()) return opened.status();
+    *pinned = *std::move(opened);
+  }
+  return group;
+}
+
+}  // namespace hedgerow::steer
