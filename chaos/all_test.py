@@ -69,8 +69,8 @@ def test_the_exit_status_is_the_worst_verdict(outcomes, status, tmp_path, capsys
 @needs.JUDGES
 def test_a_quick_run_must_be_quick(tmp_path, capsys):
     outcomes = [everything.Outcome("a", checks=[met()])]
-    assert everything.conclude(outcomes, {}, Results("x", tmp_path), arguments(), 26 * 60.0) == 1
-    assert everything.conclude(outcomes, {}, Results("x", tmp_path), everything.parse(["--full"]), 26 * 60.0) == 0
+    assert everything.conclude(outcomes, {}, Results("x", tmp_path), arguments(), everything.QUICK_MINUTES * 60 + 60.0) == 1
+    assert everything.conclude(outcomes, {}, Results("x", tmp_path), everything.parse(["--full"]), everything.QUICK_MINUTES * 60 + 60.0) == 0
 
 
 def test_experiments_beside_are_judged_by_what_their_length_allows(tmp_path):

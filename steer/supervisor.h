@@ -66,13 +66,15 @@ class Supervisor final : public Control {
   void RemoveEverything();
   void Save();
 
-  // supervisor.cc
+  // supervisor.cc: workers, and what time brings
   void StartWorker(Slot& slot);
   void MendListener(Slot& slot);
   void Follow(Slot& slot);
   void OnExit(int number);
   void OnNotice(const Notice& notice);
   void OnKeeperGone();
+  void Terminate(Slot& slot);
+  Slot* SlotOfProcess(pid_t pid);
   void Tick();
   void TickSlot(Slot& slot, int64_t now);
   void TickLeaving(Slot& slot, int64_t now);
@@ -80,15 +82,17 @@ class Supervisor final : public Control {
   void ApplyEmpty();
   bool Proven(const Slot& slot, int64_t now) const;
   void LookAround();
-  void Pace();
+  std::vector<int> FdsOf(Transport transport) const;
   bool Busy() const;
-  void Terminate(Slot& slot);
-  Slot* SlotOfProcess(pid_t pid);
+  void Pace();
+
+  // supervisor_change.cc
   absl::StatusOr<Slot*> FindSlot(uint32_t number);
   absl::StatusOr<v1::Change> ChangeWeights(const std::function<void()>& undo);
   Weights WeightsNow() const;
   int CountWorkers() const;  // slots but the stand-in and those that leave
-  std::vector<int> FdsOf(Transport transport) const;
+
+  // supervisor_show.cc
   v1::Slot ShowSlot(const Slot& slot, const GroupCounts& counts) const;
   std::string StateOf(const Slot& slot) const;
   std::vector<std::string> Problems() const;
