@@ -58,6 +58,7 @@ SECTIONS = {
     "Snapshot transfer": (transfer_messages, 6),
     "Administration of a node": (lambda: calls("cluster/api/node.proto"), 6),
     "Administration of a proxy": (lambda: calls("proxy/api/admin.proto"), 11),
+    "Administration of a group of workers": (lambda: calls("steer/api/steer.proto"), 7),
 }
 
 
