@@ -120,7 +120,10 @@ absl::StatusOr<uint32_t> GroupTable::Write(const TableEntries& wanted) {
     const absl::Status off = kernel_->SetRecording(false);
     if (change.ok() && !off.ok()) return off;
   }
-  if (!change.ok()) return change;
+  if (!change.ok()) {
+    (void)CountPins();  // so that Poll() gives up those that the change did not come to need
+    return change;
+  }
   if (const absl::Status counted = CountPins(); !counted.ok()) return counted;
   return pinned;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "steer/group_watch.h"
 
+#include <algorithm>
 #include <set>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "operate/log.h"
 #include "steer/sock_diag.h"
+#include "steer/socket_state.h"
 
 namespace hedgerow::steer {
 namespace {
@@ -50,7 +52,9 @@ std::string GroupWatch::Strangers(Transport transport, const std::vector<int>& s
 void GroupWatch::Look(Transport transport, const std::vector<int>& sockets) {
   if (sockets.empty()) return;
   const auto index = static_cast<size_t>(transport);
-  Replace(takeovers_[index], Takeover(transport, sockets.front()));
+  // A socket that its worker has spoilt is in no group.
+  const auto socket = std::find_if(sockets.begin(), sockets.end(), [transport](int each) { return transport == Transport::kTcp || !IsSpoilt(each); });
+  Replace(takeovers_[index], socket == sockets.end() ? "" : Takeover(transport, *socket));
   Replace(strangers_[index], Strangers(transport, sockets));
 }
 

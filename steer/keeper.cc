@@ -14,6 +14,8 @@
 #include <unistd.h>
 
 #include <cstring>
+#include <fstream>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,6 +23,7 @@
 namespace hedgerow::steer {
 namespace {
 
+constexpr char kName[] = "steer-keeper";
 constexpr int kTransports = 2;
 constexpr int kPeers = 4;  // supervisors at a time: one, and the next one
 
@@ -126,7 +129,7 @@ bool Answer(int peer, const Message& message, int socket, Kept& kept) {
   setsid();
   ResetSignals();
   DropCapabilities();
-  prctl(PR_SET_NAME, "steer-keeper", 0, 0, 0);
+  prctl(PR_SET_NAME, kName, 0, 0, 0);
   if (const int null = open("/dev/null", O_RDWR); null >= 0) {
     for (int each = 0; each < 3; ++each) dup2(null, each);
   }
@@ -175,6 +178,12 @@ absl::StatusOr<sockaddr_un> AddressOf(const std::string& path) {
 }
 
 }  // namespace
+
+bool IsKeeper(pid_t pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/comm"));
+  std::string name;
+  return std::getline(file, name) && name == kName;
+}
 
 absl::StatusOr<KeeperClient> KeeperClient::Start(const std::string& path) {
   const auto address = AddressOf(path);

@@ -51,4 +51,7 @@ class KeeperClient {
   pid_t pid_ = 0;
 };
 
+// Whether a process is one, by its name.
+bool IsKeeper(pid_t pid);
+
 }  // namespace hedgerow::steer

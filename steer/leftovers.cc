@@ -16,6 +16,7 @@
 #include "steer/kernel_group.h"
 #include "steer/process.h"
 #include "steer/record.h"
+#include "steer/sock_diag.h"
 
 namespace hedgerow::steer {
 namespace {
@@ -30,6 +31,19 @@ absl::Status EndProcess(const v1::Process& process) {
   if (WaitForEnd(*pidfd, kEnd_ms)) return absl::OkStatus();
   if (const absl::Status sent = Signal(*pidfd, SIGKILL); !sent.ok()) return sent;
   return WaitForEnd(*pidfd, kEnd_ms) ? absl::OkStatus() : absl::DeadlineExceededError(absl::StrCat("pid ", process.pid(), " does not end"));
+}
+
+// Where the record cannot be read, the keeper's sockets tell.
+std::vector<v1::Process> WorkersOf(const Places& places) {
+  auto keeper = KeeperClient::Connect(places.keeper());
+  if (!keeper.ok()) return {};
+  const auto kept = keeper->Take();
+  if (!kept.ok()) return {};
+  std::set<uint32_t> inodes;
+  for (const KeptSocket& each : *kept) inodes.insert(InodeOf(each.socket.get()));
+  std::vector<v1::Process> workers;
+  for (const pid_t pid : ProcessesWith(inodes, [](pid_t each) { return each != getpid() && !IsKeeper(each); })) workers.push_back(Identify(pid));
+  return workers;
 }
 
 }  // namespace
@@ -48,6 +62,7 @@ Leftovers LookForLeftovers(const Places& places, const std::string& bpffs) {
     // An adopted daemon's processes are its own.
     if (found.record.mode() != "adopt" && OpenProcess(slot.worker()).ok()) found.workers.push_back(slot.worker());
   }
+  if (found.has_record && !record.ok()) found.workers = WorkersOf(places);
   found.adoptable = record.ok() && record->mode() == "run" && !record->slots().empty() && found.has_pins && found.has_keeper &&
                     found.bpffs == bpffs;
   return found;
@@ -57,6 +72,7 @@ absl::StatusOr<Leftovers> FindLeftovers(const Places& places, const std::string&
   Leftovers found = LookForLeftovers(places, bpffs);
   if (found.adoptable || found.workers.empty()) return found;
   std::vector<std::string> lacking;
+  if (found.has_record && found.record.mode().empty()) lacking.push_back(absl::StrCat("a readable record (", places.record(), ")"));
   if (!found.has_pins) lacking.push_back(absl::StrCat("its pins in ", found.bpffs));
   if (!found.has_keeper) lacking.push_back("the keeper of its sockets");
   if (found.bpffs != bpffs) lacking.push_back(absl::StrCat("the same --bpffs (", found.bpffs, ")"));

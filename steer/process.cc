@@ -79,6 +79,12 @@ pid_t ParentOf(pid_t pid) {
   return fields.size() > 1 && absl::SimpleAtoi(fields[1], &parent) ? parent : 0;
 }
 
+pid_t GroupOf(pid_t pid) {
+  const std::vector<std::string> fields = StatOf(pid);
+  pid_t group = 0;
+  return fields.size() > 2 && absl::SimpleAtoi(fields[2], &group) ? group : 0;
+}
+
 absl::Status Signal(const net::UniqueFd& pidfd, int signal) {
   if (syscall(SYS_pidfd_send_signal, pidfd.get(), signal, nullptr, 0) == 0 || errno == ESRCH) return absl::OkStatus();
   return absl::ErrnoToStatus(errno, "signal a process");

@@ -32,6 +32,8 @@ v1::Process Identify(pid_t pid);
 absl::StatusOr<net::UniqueFd> OpenProcess(const v1::Process& process);
 // The parent's pid; 0: unknown.
 pid_t ParentOf(pid_t pid);
+// The process group's number; 0: unknown.
+pid_t GroupOf(pid_t pid);
 // OK as well when the process has ended.
 absl::Status Signal(const net::UniqueFd& pidfd, int signal);
 // Whether it has ended by then.

@@ -38,8 +38,8 @@ net::UniqueFd BlockSignals() {
 // Of root's capabilities the supervisor keeps those that it uses; a worker that it starts as root has root's again. Before any
 // thread starts: each has its own.
 void DropCapabilities(bool mounted_bpffs) {
-  // Signals and users of workers, a low port of a new slot, whose process holds a socket, maps and programs, the group's place.
-  uint64_t kept = 1ull << CAP_KILL | 1ull << CAP_SETUID | 1ull << CAP_SETGID | 1ull << CAP_NET_BIND_SERVICE | 1ull << CAP_SYS_PTRACE |
+  // Signals, users and the socket of workers, a low port of a new slot, whose process holds a socket, maps and programs, the group's place.
+  uint64_t kept = 1ull << CAP_KILL | 1ull << CAP_CHOWN | 1ull << CAP_SETUID | 1ull << CAP_SETGID | 1ull << CAP_NET_BIND_SERVICE | 1ull << CAP_SYS_PTRACE |
                   1ull << CAP_DAC_OVERRIDE | 1ull << CAP_NET_ADMIN | 1ull << 38 /* CAP_PERFMON */ | 1ull << 39 /* CAP_BPF */;
   if (mounted_bpffs) kept |= 1ull << CAP_SYS_ADMIN;  // to unmount it
   __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};

@@ -6,8 +6,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <fstream>
+#include <set>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
@@ -82,6 +84,7 @@ absl::StatusOr<std::vector<Device>> ReadDevices(const std::string& file) {
   std::ifstream in(file);
   if (!in) return absl::InvalidArgumentError(absl::StrCat("--devices: cannot read ", file, ": ", strerror(errno)));
   std::vector<Device> devices;
+  std::set<std::array<uint64_t, 4>> known;
   int number = 0;
   for (std::string line; std::getline(in, line);) {
     ++number;
@@ -89,16 +92,17 @@ absl::StatusOr<std::vector<Device>> ReadDevices(const std::string& file) {
     if (text.empty()) continue;
     auto device = ParseDevice(text);
     if (!device.ok()) return absl::InvalidArgumentError(absl::StrCat(file, ":", number, ": ", device.status().message()));
-    for (const Device& other : devices) {
-      if (memcmp(&other.network, &device->network, sizeof(other.network)) == 0) {
-        return absl::InvalidArgumentError(absl::StrCat(file, ":", number, ": the network stands there twice"));
-      }
+    const hr_steer_network& network = device->network;
+    if (!known.insert({network.prefix_bits, network.family, network.words[0], network.words[1]}).second) {
+      return absl::InvalidArgumentError(absl::StrCat(file, ":", number, ": the network stands there twice"));
     }
     devices.push_back(*device);
     if (devices.size() > HR_STEER_DEVICES) {
       return absl::InvalidArgumentError(absl::StrCat(file, ": more than ", HR_STEER_DEVICES, " networks"));
     }
   }
+  // A folder can be opened, and has no lines.
+  if (in.bad()) return absl::InvalidArgumentError(absl::StrCat("--devices: cannot read ", file, ": it is no file of lines"));
   return devices;
 }
 

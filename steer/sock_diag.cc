@@ -44,12 +44,16 @@ std::string UserText(uint32_t uid) {
   return entry == nullptr ? absl::StrCat(uid) : std::string(entry->pw_name);
 }
 
+}  // namespace
+
 std::string ProcessText(pid_t pid) {
   std::ifstream file(absl::StrCat("/proc/", pid, "/comm"));
   std::string name;
   std::getline(file, name);
   return absl::StrCat("pid ", pid, name.empty() ? "" : absl::StrCat(" (", name, ")"));
 }
+
+namespace {
 
 bool IsAny(const net::IpAddress& address) { return Listen{address, 0}.wildcard(); }
 
@@ -65,12 +69,12 @@ bool Meets(const InetSocket& holder, const net::IpAddress& address, bool wildcar
 
 }  // namespace
 
-std::set<pid_t> ProcessesWith(const std::set<uint32_t>& inodes) {
+std::set<pid_t> ProcessesWith(const std::set<uint32_t>& inodes, const std::function<bool(pid_t)>& among) {
   std::set<pid_t> found;
   std::error_code error;
   for (const auto& process : std::filesystem::directory_iterator("/proc", error)) {
     pid_t pid = 0;
-    if (!absl::SimpleAtoi(process.path().filename().string(), &pid)) continue;
+    if (!absl::SimpleAtoi(process.path().filename().string(), &pid) || (among && !among(pid))) continue;
     std::error_code unreadable;
     for (std::filesystem::directory_iterator fd(process.path() / "fd", unreadable), end; !unreadable && fd != end; fd.increment(unreadable)) {
       std::error_code gone;

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -42,8 +43,11 @@ absl::StatusOr<std::vector<InetSocket>> ListHolders(Transport transport, const L
 // "pid 4711 (nfcapd), user root", "pid 12 (a) and pid 13 (b), user 33", "user 33, of a process that cannot be seen". Reads /proc.
 std::string DescribeHolders(const std::vector<InetSocket>& sockets);
 
-// The processes that hold one of the sockets, this one included. Reads /proc.
-std::set<pid_t> ProcessesWith(const std::set<uint32_t>& inodes);
+// The processes that hold one of the sockets, this one included; `among`: those that are asked at all. Reads /proc.
+std::set<pid_t> ProcessesWith(const std::set<uint32_t>& inodes, const std::function<bool(pid_t)>& among = {});
+
+// "pid 4711 (nginx)"
+std::string ProcessText(pid_t pid);
 
 // The inode of a socket of this process.
 uint32_t InodeOf(int socket);

@@ -4,6 +4,7 @@
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 
 #include <cerrno>
@@ -16,6 +17,14 @@ UdpSocketState UdpState(int socket) {
   socklen_t bytes = sizeof(values);
   if (getsockopt(socket, SOL_SOCKET, SO_MEMINFO, values, &bytes) != 0) return {};
   return {values[SK_MEMINFO_RMEM_ALLOC], values[SK_MEMINFO_DROPS]};
+}
+
+bool IsSpoilt(int udp_socket) {
+  sockaddr_storage peer{};
+  socklen_t bytes = sizeof(peer);
+  if (getpeername(udp_socket, reinterpret_cast<sockaddr*>(&peer), &bytes) == 0) return true;
+  pollfd shut{.fd = udp_socket, .events = POLLRDHUP, .revents = 0};
+  return poll(&shut, 1, 0) > 0 && (shut.revents & POLLRDHUP) != 0;
 }
 
 bool IsListening(int socket) {

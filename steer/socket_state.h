@@ -15,6 +15,9 @@ struct UdpSocketState {
 };
 UdpSocketState UdpState(int socket);
 
+// Of no use to a next worker: connected to one peer, by which it may have left its reuseport group for good, or shut down.
+bool IsSpoilt(int udp_socket);
+
 bool IsListening(int socket);
 // Of a socket that was shut down, and keeps its address.
 absl::Status ListenAgain(int socket);

@@ -3,24 +3,30 @@
 
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "config/scalar.h"
 #include "operate/log.h"
 #include "steer/process.h"
+#include "steer/sock_diag.h"
 #include "steer/socket_state.h"
+#include "steer/sockets.h"
 
 namespace hedgerow::steer {
 namespace {
 
 constexpr int64_t kMs = 1'000'000;
 constexpr int64_t kFast_ms = 20;
+constexpr int64_t kSlow_ms = 1000;
 constexpr int64_t kPins_ms = 250;
 constexpr int64_t kLook_ms = 300;  // at the most often; with each turn of the slow timer, so that a takeover is seen within 1.3 s
+constexpr int kEnd_ms = 1000;  // of a process that was killed
 constexpr int64_t kProven_ms = 1000;
 
 }  // namespace
@@ -36,8 +42,32 @@ void Supervisor::MendListener(Slot& slot) {
   LogWarning("slot ", slot.number, ": its worker has shut the TCP socket down; ", mended.ok() ? "it listens again" : mended.message());
 }
 
+// A worker that connected its UDP socket has taken it out of the group, and one that shut it down cannot be undone either.
+void Supervisor::MendUdp(Slot& slot) {
+  if (!settings_.udp || slot.leaving || !IsSpoilt(slot.fd(Transport::kUdp))) return;
+  const absl::Status mended = [&] {
+    auto fresh = MakeSocket(settings_, Transport::kUdp, *kernel_, false);
+    if (!fresh.ok()) return fresh.status();
+    const auto program = kernel_->ProgramOf(fresh->get());
+    if (!program.ok()) return program.status();
+    if (*program == 0) {  // there is no other in the group
+      if (const absl::Status attached = kernel_->Attach(Transport::kUdp, fresh->get()); !attached.ok()) return attached;
+    }
+    if (const absl::Status removed = kernel_->Remove(Transport::kUdp, slot.number); !removed.ok()) return removed;
+    if (const absl::Status done = kernel_->Insert(Transport::kUdp, slot.number, fresh->get()); !done.ok()) return done;
+    if (keeper_.has_value()) {
+      if (const absl::Status kept = keeper_->Put(Transport::kUdp, slot.number, fresh->get()); !kept.ok()) return kept;
+    }
+    slot.socket(Transport::kUdp) = *std::move(fresh);
+    return absl::OkStatus();
+  }();
+  LogWarning("slot ", slot.number, ": its worker has connected the UDP socket, or shut it down; ",
+             mended.ok() ? "the next one has another" : mended.message());
+}
+
 void Supervisor::StartWorker(Slot& slot) {
   MendListener(slot);
+  MendUdp(slot);
   std::vector<int> sockets;
   for (const Transport transport : settings_.transports()) sockets.push_back(slot.fd(transport));
   auto started = launcher_.Start(slot.number, sockets);
@@ -58,7 +88,7 @@ void Supervisor::StartWorker(Slot& slot) {
   slot.terminated_ns = slot.start_at_ns = slot.down_since_ns = 0;
   LogInfo("slot ", slot.number, ": worker ", started->pid, " started");
   Follow(slot);
-  Save();
+  (void)Save();
 }
 
 void Supervisor::Follow(Slot& slot) {
@@ -73,6 +103,7 @@ void Supervisor::OnExit(int number) {
   kill(-static_cast<pid_t>(slot.worker.pid()), SIGKILL);
   slot.last_exit = ReapExit(slot.pidfd);
   slot.pidfd.Reset();
+  EndLeftBehind(slot, slot.worker);
   const int64_t now = MonotonicNs();
   LogInfo("slot ", number, ": worker ", slot.worker.pid(), " ended: ", slot.last_exit);
   slot.worker.Clear();
@@ -86,9 +117,31 @@ void Supervisor::OnExit(int number) {
   } else if (!stopping_ && slot.start_at_ns <= now) {
     StartWorker(slot);
   } else {
-    Save();
+    (void)Save();
   }
   Tick();
+}
+
+// A daemon that went into the background has left its process group, and would read beside the next worker: another one with each
+// restart. Only of the workers' own user: a worker may have handed its sockets to anyone.
+void Supervisor::EndLeftBehind(const Slot& slot, const v1::Process& worker) {
+  const auto may_be = [&](pid_t pid) {
+    struct stat owner {};
+    const v1::Process process = Identify(pid);
+    return process.pid() != 0 && process.start_ticks() >= worker.start_ticks() && pid != getpid() && pid != static_cast<pid_t>(keeper_process_.pid()) &&
+           GroupOf(pid) != static_cast<pid_t>(worker.pid()) && stat(absl::StrCat("/proc/", pid).c_str(), &owner) == 0 &&
+           (owner.st_uid == settings_.user.uid || settings_.user.uid == 0);
+  };
+  // Again: it may have started another one before it was killed.
+  for (std::set<pid_t> found; !(found = ProcessesWith(InodesOf(slot), may_be)).empty();) {
+    for (const pid_t pid : found) {
+      const auto pidfd = OpenProcess(Identify(pid));
+      if (!pidfd.ok()) continue;
+      LogWarning("slot ", slot.number, ": worker ", worker.pid(), " left ", ProcessText(pid),
+                 " behind, which has its sockets and is killed: a worker stays in the foreground (nginx: daemon off)");
+      if (!Signal(*pidfd, SIGKILL).ok() || !WaitForEnd(*pidfd, kEnd_ms)) return;
+    }
+  }
 }
 
 void Supervisor::OnNotice(const Notice& notice) {
@@ -125,8 +178,31 @@ void Supervisor::Terminate(Slot& slot) {
 
 // What time brings.
 
+// Heartbeats that could not be read while this process was stopped, or its machine slept, are not missing.
+void Supervisor::ForgiveOwnPause(int64_t now) {
+  const int64_t heartbeat = absl::ToInt64Nanoseconds(settings_.heartbeat);
+  const int64_t pause = now - std::exchange(ticked_ns_, now);
+  if (heartbeat == 0 || !notify_.has_value()) return;
+  if (pause <= std::max(heartbeat / 2, 2 * kSlow_ms * kMs) || pause == now) return;
+  for (auto& [number, slot] : slots_) slot.heard_ns = std::max(slot.heard_ns, now - heartbeat / 2);
+}
+
+// Of a supervisor that is the first process of its container: whatever lost its parent becomes its child.
+void Supervisor::ReapStrangers() {
+  if (getpid() != 1) return;
+  for (siginfo_t info{}; waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0; info = {}) {
+    const pid_t pid = info.si_pid;
+    const bool ours = pid == static_cast<pid_t>(keeper_process_.pid()) ||
+                      std::any_of(slots_.begin(), slots_.end(), [pid](const auto& each) { return static_cast<pid_t>(each.second.worker.pid()) == pid; });
+    if (ours) return;  // its own descriptor tells; the others' turn comes
+    waitpid(pid, nullptr, WNOHANG);
+  }
+}
+
 void Supervisor::Tick() {
   const int64_t now = MonotonicNs();
+  ForgiveOwnPause(now);
+  ReapStrangers();
   if (stopping_) {
     bool any = false;
     for (auto& [number, slot] : slots_) {
@@ -191,7 +267,7 @@ void Supervisor::EndLeaving(int number) {
   }
   slots_.erase(number);
   LogInfo("slot ", number, " is gone", unread > 0 ? absl::StrCat("; its worker left ", unread, " bytes unread") : "");
-  Save();
+  (void)Save();
 }
 
 // Whether a worker may have the sources of its empty slot back: one that ends again and again would get them each time.

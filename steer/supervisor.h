@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -57,6 +58,7 @@ class Supervisor final : public Control {
   absl::Status TakeOver(const v1::Record& record);
   absl::Status CheckSameGroup(const v1::Record& record) const;
   absl::Status TakeSlots(const v1::Record& record);
+  std::set<uint32_t> InodesOf(const Slot& slot) const;
   void FindUnrecordedWorker(Slot& slot);
   absl::Status OpenTable();
   absl::Status BeginWatching();
@@ -64,11 +66,15 @@ class Supervisor final : public Control {
   absl::Status FillSlot(Slot& slot);
   absl::Status StartKeeper();
   void RemoveEverything();
-  void Save();
+  absl::Status Save();
 
   // supervisor.cc: workers, and what time brings
   void StartWorker(Slot& slot);
   void MendListener(Slot& slot);
+  void MendUdp(Slot& slot);
+  void EndLeftBehind(const Slot& slot, const v1::Process& worker);
+  void ForgiveOwnPause(int64_t now);
+  void ReapStrangers();
   void Follow(Slot& slot);
   void OnExit(int number);
   void OnNotice(const Notice& notice);
@@ -111,9 +117,11 @@ class Supervisor final : public Control {
   std::array<net::UniqueFd, 2> sinks_{};  // by Transport
   std::map<int, Slot> slots_;
   std::string table_problem_{};
+  std::string record_problem_{};
   bool stopping_ = false;
   int slow_timer_ = -1;
   int fast_timer_ = -1;
+  int64_t ticked_ns_ = 0;
   int64_t next_pins_ns_ = 0;
   int64_t next_look_ns_ = 0;
 };

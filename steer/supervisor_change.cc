@@ -50,7 +50,7 @@ absl::StatusOr<v1::Change> Supervisor::ChangeWeights(const std::function<void()>
     return moved.status();
   }
   LogInfo("table: ", moved->buckets, " buckets moved, ", moved->pinned, " sources stay with their open connections");
-  Save();
+  (void)Save();
   v1::Change change;
   change.set_moved_buckets(moved->buckets);
   change.set_fewest_possible(moved->fewest);

@@ -62,8 +62,13 @@ v1::Slot Supervisor::ShowSlot(const Slot& slot, const GroupCounts& counts) const
 std::vector<std::string> Supervisor::Problems() const {
   std::vector<std::string> problems = watch_->problems();
   if (!table_problem_.empty()) problems.push_back(table_problem_);
+  if (!record_problem_.empty()) problems.push_back(record_problem_);
   if (!keeper_.has_value()) problems.push_back("keeper: no process keeps the sockets for the case that this one dies");
   for (const auto& [number, slot] : slots_) {
+    if (settings_.udp && slot.has_worker() && IsSpoilt(slot.fd(Transport::kUdp))) {
+      problems.push_back(absl::StrCat("slot ", number, ": worker ", slot.worker.pid(),
+                                      " has connected its UDP socket, or shut it down: sources do not reach it until it ends"));
+    }
     if (slot.is_silent) problems.push_back(absl::StrCat("slot ", number, ": worker ", slot.worker.pid(), " sends no WATCHDOG=1"));
     if (slot.failures >= kFailing) {
       problems.push_back(absl::StrCat("slot ", number, ": its worker has ended ", slot.failures, " times in a row soon after its start (",

@@ -34,6 +34,14 @@ absl::Status MakeFolder(const Places& places) {
   return absl::OkStatus();
 }
 
+std::set<std::array<uint64_t, 6>> SetOf(const std::vector<Device>& devices) {
+  std::set<std::array<uint64_t, 6>> all;
+  for (const auto& [network, device] : devices) {
+    all.insert({network.prefix_bits, network.family, network.words[0], network.words[1], device.id, device.is_gateway});
+  }
+  return all;
+}
+
 GroupTable::Policy PolicyOf(const Settings& settings) {
   return {settings.empty, settings.empty == HR_STEER_OTHER && settings.stand_in ? kStandIn : -1};
 }
@@ -65,7 +73,7 @@ absl::Status Supervisor::Make() {
   if (const absl::Status free = RefuseHolders(settings_); !free.ok()) return free;
   if (const absl::Status folder = MakeFolder(settings_.places); !folder.ok()) return folder;
   // A start that is cut short is found by its record.
-  Save();
+  if (const absl::Status saved = Save(); !saved.ok()) return saved;
   auto config = NewConfig();
   if (!config.ok()) return config.status();
   config->ipv6_prefix = settings_.ipv6_prefix;
@@ -161,7 +169,7 @@ absl::Status Supervisor::StartKeeper() {
     }
   }
   keeper_ = *std::move(keeper);
-  Save();
+  (void)Save();
   return loop_->Watch(keeper_->fd(), [this] { OnKeeperGone(); });
 }
 
@@ -181,15 +189,7 @@ absl::Status Supervisor::CheckSameGroup(const v1::Record& record) const {
   }
   const auto devices = kernel_->Devices();
   if (!devices.ok()) return devices.status();
-  const auto has = [](const std::vector<Device>& all, const Device& one) {
-    return std::any_of(all.begin(), all.end(), [&one](const Device& each) {
-      return memcmp(&each.network, &one.network, sizeof(one.network)) == 0 && each.device.id == one.device.id &&
-             each.device.is_gateway == one.device.is_gateway;
-    });
-  };
-  const bool same = devices->size() == settings_.devices.size() &&
-                    std::all_of(devices->begin(), devices->end(), [&](const Device& each) { return has(settings_.devices, each); });
-  return same ? absl::OkStatus() : other("list of --devices");
+  return SetOf(*devices) == SetOf(settings_.devices) ? absl::OkStatus() : other("list of --devices");
 }
 
 absl::Status Supervisor::TakeOver(const v1::Record& record) {
@@ -263,13 +263,17 @@ absl::Status Supervisor::TakeSlots(const v1::Record& record) {
   return absl::OkStatus();
 }
 
-// A supervisor that was killed between starting a worker and recording it: the slot must not get a second one.
-void Supervisor::FindUnrecordedWorker(Slot& slot) {
+std::set<uint32_t> Supervisor::InodesOf(const Slot& slot) const {
   std::set<uint32_t> inodes;
   for (const Transport transport : settings_.transports()) {
-    if (slot.socket(transport).valid()) inodes.insert(InodeOf(slot.fd(transport)));
+    if (slot.fd(transport) >= 0) inodes.insert(InodeOf(slot.fd(transport)));
   }
-  std::set<pid_t> holders = ProcessesWith(inodes);
+  return inodes;
+}
+
+// A supervisor that was killed between starting a worker and recording it: the slot must not get a second one.
+void Supervisor::FindUnrecordedWorker(Slot& slot) {
+  std::set<pid_t> holders = ProcessesWith(InodesOf(slot));
   holders.erase(getpid());
   holders.erase(static_cast<pid_t>(keeper_process_.pid()));
   const auto first = std::find_if(holders.begin(), holders.end(), [&holders](pid_t pid) { return !holders.contains(ParentOf(pid)); });
@@ -286,6 +290,11 @@ absl::Status Supervisor::BeginWatching() {
   auto notify = NotifySocket::Open(settings_.places.notify());
   if (!notify.ok()) return notify.status();
   notify_ = *std::move(notify);
+  // The workers' alone: a socket that everyone may fill is one through which nobody is heard.
+  const std::string path = settings_.places.notify();
+  if (settings_.user.set && (chmod(path.c_str(), 0600) != 0 || chown(path.c_str(), settings_.user.uid, settings_.user.gid) != 0)) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("give the workers their socket ", path));
+  }
   const absl::Status watched = loop_->Watch(notify_->fd(), [this] { notify_->Read([this](const Notice& notice) { OnNotice(notice); }); });
   if (!watched.ok()) return watched;
   watch_.emplace(kernel_.get(), settings_);
@@ -294,7 +303,7 @@ absl::Status Supervisor::BeginWatching() {
   if (!timer.ok()) return timer.status();
   slow_timer_ = *timer;
   // Before the first worker: one that is not recorded yet is found by its slot's sockets.
-  Save();
+  (void)Save();
   for (auto& [number, slot] : slots_) {
     if (slot.has_worker()) {
       Follow(slot);
@@ -307,7 +316,8 @@ absl::Status Supervisor::BeginWatching() {
   return absl::OkStatus();
 }
 
-void Supervisor::Save() {
+// One that fails later is a problem, and no reason to end.
+absl::Status Supervisor::Save() {
   v1::Record record;
   record.set_name(settings_.places.name);
   record.set_listen(settings_.listen.ToString());
@@ -329,7 +339,11 @@ void Supervisor::Save() {
     out.set_restarts(slot.restarts);
     out.set_last_exit(slot.last_exit);
   }
-  if (const absl::Status saved = SaveRecord(settings_.places, record); !saved.ok()) LogError(saved.message());
+  const absl::Status saved = SaveRecord(settings_.places, record);
+  std::string problem = saved.ok() ? "" : absl::StrCat("record: ", saved.message(), ": a next supervisor could not take the group over as it is");
+  if (problem != record_problem_ && !problem.empty()) LogError(problem);
+  record_problem_ = std::move(problem);
+  return saved;
 }
 
 Supervisor::~Supervisor() {
@@ -348,7 +362,10 @@ void Supervisor::RemoveEverything() {
   }
   if (keeper_.has_value()) {
     (void)keeper_->End();
-    if (keeper_->pid() > 0) waitpid(keeper_->pid(), nullptr, 0);
+    if (keeper_->pid() > 0) {
+      kill(keeper_->pid(), SIGKILL);  // one that was stopped does not hear
+      waitpid(keeper_->pid(), nullptr, 0);
+    }
   }
   slots_.clear();
   RemoveFolder(settings_.places);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "steer/adopt/adopted_group.h"
 
+#include <linux/capability.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -45,7 +47,15 @@ absl::Status MakeFolder(const Places& places) {
 // As the user whose sockets the group has: the kernel lets no other into it.
 class AsUser {
  public:
-  explicit AsUser(uint32_t uid) : own_(geteuid()) { changed_ = uid != own_ && seteuid(uid) == 0; }
+  // The kernel takes the effective capabilities with the user id; a low port and a map still ask for them.
+  explicit AsUser(uint32_t uid) : own_(geteuid()) {
+    changed_ = uid != own_ && seteuid(uid) == 0;
+    __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+    __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
+    if (!changed_ || syscall(SYS_capget, &header, sets) != 0) return;
+    for (auto& set : sets) set.effective = set.permitted;
+    if (syscall(SYS_capset, &header, sets) != 0) LogWarning("cannot keep the capabilities as the user ", uid);
+  }
   ~AsUser() {
     if (changed_ && seteuid(own_) != 0) LogError("cannot take back the user id ", own_);
   }

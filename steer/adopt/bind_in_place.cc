@@ -326,7 +326,7 @@ net::UniqueFd ReceiveDescriptor(int channel) {
 
 [[noreturn]] void BecomeMonitor(std::vector<GivenSocket> sockets, net::UniqueFd channel, const std::string& program) {
   // Signals to the terminal's group are for the daemon; the monitor ends when the daemon has.
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) signal(number, SIG_IGN);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE}) signal(number, SIG_IGN);
   const pid_t pid = getpid();
   if (send(channel.get(), &pid, sizeof(pid), MSG_NOSIGNAL) != sizeof(pid)) _exit(1);
   net::UniqueFd notifications = ReceiveDescriptor(channel.get());

@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
@@ -18,6 +19,7 @@
 #include "steer/cli/text.h"
 #include "steer/process.h"
 #include "steer/record.h"
+#include "steer/sock_diag.h"
 
 namespace hedgerow::steer::cli {
 namespace {
@@ -146,8 +148,11 @@ int RunStop(const Call& call) {
   const auto reply = Ask(call, &Stub::Stop);
   if (!reply.ok()) return call.Fail(reply.status());
   // Workers have --stop-timeout, which the supervisor knows.
-  const auto pidfd = OpenProcess(Identify(static_cast<pid_t>(reply->pid())));
-  if (pidfd.ok() && !WaitForEnd(*pidfd, -1)) {
+  const auto pid = static_cast<pid_t>(reply->pid());
+  const auto pidfd = OpenProcess(Identify(pid));
+  // In another PID namespace its number is another process's.
+  const bool seen = pidfd.ok() && absl::StrContains(ProcessText(pid), "(hedgerow-steer)");
+  if (seen && !WaitForEnd(*pidfd, -1)) {
     return call.Fail(kExitFailure, absl::StrCat("pid ", reply->pid(), " still runs"));
   }
   return call.Print(*reply, absl::StrCat("stopped (pid ", reply->pid(), ")\n"));

@@ -175,6 +175,82 @@ def test_what_a_worker_leaves_behind_does_not_serve_beside_the_next_one(net, gro
     assert pid_of(net.udp(IPV4[0])) == pid_of(net.tcp(IPV4[0])) == group.pids()[slot]
 
 
+def test_a_daemon_in_the_background_does_not_outlive_its_worker(net, group):
+    group.start(workers=1)
+    net.udp(IPV4[0], payload=b"background")
+    inode = os.stat(f"/proc/{group.pids()[0]}/fd/3").st_ino
+    wait_until(lambda: [comm for comm in holders(inode) if comm == "sleep"])
+    os.kill(group.pids()[0], signal.SIGKILL)
+    wait_until(lambda: sorted(holders(inode)) == sorted(["hedgerow-steer", "steer-keeper", comm_of(group.pids()[0])]))
+    assert "(sleep) behind, which has its sockets and is killed" in group.log.read_text(encoding="utf-8")
+
+
+def comm_of(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def holders(inode: int) -> list[str]:
+    """The processes that have the socket."""
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            if f"socket:[{inode}]" in {os.readlink(f"/proc/{pid}/fd/{fd}") for fd in os.listdir(f"/proc/{pid}/fd")}:
+                found.append(comm_of(int(pid)))
+        except OSError:
+            continue
+    return found
+
+
+@pytest.mark.parametrize("spoil", [b"connect", b"shut down"])
+@pytest.mark.parametrize("listen", ["127.0.0.1", "0.0.0.0"])
+def test_a_udp_socket_that_a_worker_spoilt_is_not_the_next_ones(net, group, spoil, listen):
+    group.start(workers=2, listen=f"{listen}:{PORT}")
+    source = next(source for source in IPV4 if slot_of(net.udp(source)) == 0)
+    with net.open(socket.SOCK_DGRAM, source) as sock:
+        sock.sendto(spoil, ("127.0.0.1", PORT))
+        wait_until(lambda: any("slot 0" in problem and "UDP socket" in problem for problem in group.ask("show")["problems"]))
+    os.kill(group.pids()[0], signal.SIGKILL)
+    wait_until(lambda: group.slots()[0]["restarts"] == 1 and group.pids()[0])
+    assert slot_of(net.udp(source)) == slot_of(net.tcp(source)) == 0
+    assert {slot_of(net.udp(other)) for other in IPV4} == {0, 1}
+    assert group.ask("show")["problems"] == []
+    group.kill()  # the keeper has the new one
+    group.start(workers=2, listen=f"{listen}:{PORT}")
+    assert slot_of(net.udp(source)) == 0
+
+
+def test_a_group_whose_record_cannot_be_read_is_left_alone_and_removed_by_clean(net, group):
+    group.start(workers=2)
+    met, pids = net.udp(IPV4[0]), group.pids()
+    group.kill()
+    (group.run_dir / group.name / "record.json").write_text("", encoding="ascii")
+    assert "for want of a readable record" in group.refused(workers=2)
+    assert net.udp(IPV4[0]) == met
+    removed = group.ask("clean")["removed"]
+    assert {f"worker {pid}" for pid in pids.values()} <= set(removed) and len(removed) == 2 + 3
+    assert not any(os.path.exists(f"/proc/{pid}/exe") for pid in pids.values())
+
+
+def test_a_supervisor_that_was_stopped_blames_no_worker_for_it(group):
+    group.start("--heartbeat", "400ms", "--empty", "next", "--user", "nobody", workers=2, worker=("--beat", "0.05"))
+    group.wait_state(0, "serving")
+    group.process.send_signal(signal.SIGSTOP)
+    time.sleep(3)
+    group.process.send_signal(signal.SIGCONT)
+    time.sleep(0.5)
+    assert "silent" not in group.log.read_text(encoding="utf-8")
+    # Nobody but the workers' user may fill the socket of their notices.
+    status = os.stat(group.run_dir / group.name / "notify.sock")
+    assert (status.st_uid, status.st_mode & 0o777) == (65534, 0o600)
+    os.kill(group.pids()[0], signal.SIGSTOP)
+    group.wait_state(0, "silent")
+    os.kill(group.pids()[0], signal.SIGCONT)
+
+
 def test_a_keeper_that_dies_is_replaced(net, group):
     group.start()
     record = group.run_dir / group.name / "record.json"
@@ -364,6 +440,7 @@ REFUSALS = [
     (("--gateway-field", "12:99"), {}, "--gateway-field"),
     (("--metrics", "nowhere"), {}, "--metrics"),
     (("--devices", "/nonexistent"), {}, "cannot read /nonexistent"),
+    (("--devices", "/tmp"), {}, "cannot read /tmp: it is no file"),
 ]
 
 

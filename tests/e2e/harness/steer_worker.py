@@ -4,6 +4,7 @@ slot and pid. Arguments: --beat S (WATCHDOG=1 each S seconds), --down FILE (ends
 any others, which it gives back to the payload `arguments`.
 """
 
+import contextlib
 import os
 import selectors
 import signal
@@ -34,6 +35,13 @@ def answer_to(payload: bytes) -> bytes:
         return f"{os.getuid()} {int(effective, 16)}".encode()
     if payload == b"child":
         return str(subprocess.Popen(["sleep", "1000"], close_fds=False, pass_fds=(3, 4)).pid).encode()
+    if payload == b"background":
+        code = "import os\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\nos.execvp('sleep', ['sleep', '1000'])"
+        subprocess.Popen([sys.executable, "-c", code], close_fds=False, pass_fds=(3, 4), start_new_session=True).wait()
+    if payload in (b"connect", b"shut down"):
+        with contextlib.suppress(OSError):
+            sock = socket.socket(fileno=os.dup(3))
+            sock.shutdown(socket.SHUT_RDWR) if payload == b"shut down" else sock.connect(("127.0.0.1", 9))
     if payload == b"shut":
         socket.socket(fileno=os.dup(4)).shutdown(socket.SHUT_RDWR)
     return ME + b" " + payload
