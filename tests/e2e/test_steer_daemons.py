@@ -41,7 +41,7 @@ def _daemons(net, folder):
 
 @pytest.fixture(name="group")
 def _group(net, folder):
-    group = Group(net, folder, f"d{os.getpid()}")
+    group = Group(net, folder, f"daemons-{os.getpid()}")
     yield group
     group.stop()
     assert group.left() == []

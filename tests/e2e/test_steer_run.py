@@ -29,7 +29,7 @@ def _net():
 @pytest.fixture(name="group")
 def _group(net):
     with made_folder() as folder:
-        group = Group(net, folder, f"t{os.getpid()}")
+        group = Group(net, folder, f"run-{os.getpid()}")
         yield group
         group.stop()
         assert group.left() == []
