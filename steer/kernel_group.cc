@@ -166,7 +166,8 @@ class PinnedGroup : public KernelGroup {
       if (bpf_map_update_elem(object_.pins.get(), &source, &value, BPF_ANY) != 0) {
         if (errno == E2BIG || errno == ENOMEM)
           return absl::ResourceExhaustedError(absl::StrCat("no place for more than ", HR_STEER_PINS,
-                                                           " sources that stay with their connections"));
+                                                           " sources that stay with their connections: change less at a time, or "
+                                                           "wait until some have closed"));
         return absl::ErrnoToStatus(errno, "pinning a source");
       }
       freed_ = freed_ || known;

@@ -143,6 +143,10 @@ absl::Status AdoptedGroup::Adopt(SocketSearch search) {
     if (*resumed) return OpenTable();
   }
   if (left.any()) {
+    // Without a record that can be read, what is pinned still tells whether the daemon's sockets have these programs.
+    if (left.has_pins && left.record.mode() != "adopt") {
+      if (const auto former = KernelGroup::Open(left.bpffs, settings_.places.name); former.ok()) GiveBack(**former, search);
+    }
     if (const absl::Status removed = RemoveLeftovers(settings_.places, left); !removed.ok()) return removed;
   }
   return Begin(search, *found);
