@@ -77,8 +77,9 @@ def missing_lines(printed: str, said: str, loosely: bool = False) -> list[str]:
 class Shell:
     """One bash for all steps, so that variables, functions and the working folder live on, as in a terminal."""
 
-    def __init__(self, folder: Path):
-        self._bash = subprocess.Popen(["bash", "--noprofile", "--norc"], cwd=folder, stdin=subprocess.PIPE,
+    def __init__(self, folder: Path, within: tuple[str, ...] = ()):
+        """`within`: a command that runs the shell, given as its further words."""
+        self._bash = subprocess.Popen([*within, "bash", "--noprofile", "--norc"], cwd=folder, stdin=subprocess.PIPE,
                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def run(self, commands: str) -> tuple[int, str]:
@@ -104,11 +105,11 @@ class Shell:
         self._bash.stdout.close()
 
 
-def walk(text: str, *, tag: str = TAG, build: bool = True, say=print) -> tuple[list[str], dict[tuple[int, int], str]]:
+def walk(text: str, *, tag: str = TAG, build: bool = True, say=print, within: tuple[str, ...] = ()) -> tuple[list[str], dict[tuple[int, int], str]]:
     """What went wrong, and what was said at the place of every ```text. After a failure only the clean-up is run."""
     wrong: list[str] = []
     outputs: dict[tuple[int, int], str] = {}
-    shell = Shell(ROOT)
+    shell = Shell(ROOT, within)
     try:
         for step in steps_of(text):
             if (step.label == _BUILD and not build) or (wrong and step.label != _CLEAN_UP):
