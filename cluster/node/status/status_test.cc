@@ -127,10 +127,10 @@ TEST(StatusMessage, APeerUnheardByARecoveredClusterMayBeOfAnotherGeneration) {
 
 TEST(StatusText, OfALeader) {
   v1::NodeStatus message = ToMessage(FakeStatus(), FakeFacts());
-  message.set_version("0.1.0");
+  message.set_version("0.2.0");
   message.set_pid(321);
   EXPECT_EQ(StatusText(message),
-            R"(hedgerow-node 0.1.0  cluster 7  node 1  leader  ready  pid 321  up 1h 2m
+            R"(hedgerow-node 0.2.0  cluster 7  node 1  leader  ready  pid 321  up 1h 2m
   PROBLEM: nothing that can be believed has come from node 3 (10.0.0.3:4802) yet: does it run, and has it the same cluster_id and cluster key? If another member's `status` has a line `epoch`, the cluster was recovered, and this folder is not of it
   term         4, this node leads, election timeout 20.0ms
   log          last 1043, durable here 1042, committed 1042, applied 1042
