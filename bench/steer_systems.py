@@ -118,8 +118,12 @@ class System:
         deadline = time.monotonic() + _READY_S
         while len(self.order()) < self.wanted.workers:
             if time.monotonic() > deadline or any(child.poll() is not None for child in self._started):
-                raise NotReady(f"{self.name} does not come up:\n{self._log()[-2000:]}")
+                raise self.not_ready()
             time.sleep(0.01)
+
+    def not_ready(self) -> "NotReady":
+        ended = [child.poll() for child in self._started]
+        return NotReady(f"{self.name} does not come up; exit codes {ended}, workers {self.order()}, log:\n{self._log()[-2000:]}")
 
     def order(self) -> list[int]:
         """The slots in the order in which their workers came; one that came again stands twice."""
@@ -327,7 +331,7 @@ class Proxied(System):
         deadline = time.monotonic() + _READY_S
         while not self._listens():
             if time.monotonic() > deadline or self._started[-1].poll() is not None:
-                raise NotReady(f"{self.name} does not come up:\n{self._log()[-2000:]}")
+                raise self.not_ready()
             time.sleep(0.01)
 
     def _listens(self) -> bool:

@@ -56,6 +56,6 @@ ALL = (
     Beside("rotate-keys", rotate_keys.main, ("--changes=3", "--quiet-wait=0"), ("changes of all keys",),
            lambda rows: sum(row["changes"] for row in rows)),
     Beside("network", network.main, ("--changes=10", "--quick"), ("changes",), lambda rows: sum(row["changes"] for row in rows)),
-    Beside("worker-churn", worker_churn.main, ("--quick", "--events=12"), (": events",), lambda rows: sum(row["events"] for row in rows)),
+    Beside("worker-churn", worker_churn.main, ("--quick", "--events=12"), (": events", "became suspect"), lambda rows: sum(row["events"] for row in rows)),
     Beside("steer-starts", steer_starts.main, ("--quick",), (), lambda rows: sum(row.get("starts", 0) for row in rows)),
 )

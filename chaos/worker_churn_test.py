@@ -28,7 +28,7 @@ def _records(*more: Record, slow_us: int = 100) -> list[Record]:
 def _row(*more: Record, events=_EVENTS, behind="nothing", slow_us: int = 100, **summary) -> dict:
     done = worker_churn.Churned(_records(*more, slow_us=slow_us), events, _S, _SUMMARY | summary, 50)
     row = worker_churn.row_of(behind, _SCENARIO, done, 7, {})
-    return row | {"suspected": 0, "hedges": 5}
+    return row | {"suspected_beyond": 0, "hedges": 5}
 
 
 def _missed(row: dict, quick: bool = False) -> list[str]:
@@ -66,7 +66,7 @@ def test_waits_of_other_sources_are_compared_with_the_undisturbed():
     (_row(connections_lost=0), "connections that ended with their worker"), (_row(overflowed=1), "messages lost between events, or not sent"),
     (_row(events=_EVENTS[:99]), "events"),
     (_row(events=[*_EVENTS[:-1], Event("kill", 1, 200 * _S, 201 * _S, False)]), "of them, that did what they should"),
-    (_row(behind="vip") | {"suspected": 1}, "times that a backend became suspect"),
+    (_row(behind="vip") | {"suspected_beyond": 1}, "times that a backend became suspect in events, beyond the undisturbed times"),
     (_row(behind="vip") | {"hedges": 0}, "hedges, which the events cause")])
 def test_each_limit_can_be_missed(row, missed):
     assert missed in _missed(row)
@@ -82,8 +82,14 @@ def test_a_planted_mistake_is_found_by_losses_and_second_workers():
 
 def test_a_backend_that_stops_as_a_whole_is_found_by_its_suspicion():
     for suspected in (0, 1):
-        checks = worker_churn.must_show(_row(behind="vip") | {"suspected": suspected}, _SCENARIO, 100, False)
+        checks = worker_churn.must_show(_row(behind="vip") | {"suspected_beyond": suspected}, _SCENARIO, 100, False)
         assert all(check.met for check in worker_churn.planted_is_found(checks, "all-stop")) is bool(suspected)
+
+
+@pytest.mark.parametrize("in_events, undisturbed, beyond", [(1, 0, 1), (0, 0, 0), (3, 3, 0), (5, 3, 2), (1, 1, 0)])
+def test_what_a_busy_machine_does_in_undisturbed_times_is_not_the_events_doing(in_events, undisturbed, beyond):
+    done = worker_churn.Churned([], [Event("kill", 0, 0, 10 * _S, True, in_events)], 0, {}, 20.0)
+    assert worker_churn.suspicions(done, in_events + undisturbed)["suspected_beyond"] == beyond
 
 
 @pytest.mark.parametrize("events", [6, 20, 100])

@@ -49,14 +49,18 @@ function(hedgerow_install_units component)
   install(FILES "${folder}/sysusers.d/${component}.conf" DESTINATION lib/sysusers.d COMPONENT ${component}-units)
   install(FILES "${folder}/tmpfiles.d/${component}.conf" DESTINATION lib/tmpfiles.d COMPONENT ${component}-units)
 endfunction()
-hedgerow_install_units(hedgerow hedgerowd.service)
+hedgerow_install_units(hedgerow hedgerowd.service hedgerow-steer@.service)
 hedgerow_install_units(hedgerow-node hedgerow-node.service)
+
+# To be copied to /etc/hedgerow/steer/NAME.conf.
+install(FILES deploy/systemd/steer.conf.example DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/hedgerow/examples" RENAME steer.conf
+        COMPONENT hedgerow)
 
 install(FILES "${CMAKE_SOURCE_DIR}/cluster/client/hkv.py" DESTINATION lib/python3/dist-packages COMPONENT hkv)
 
 # For the monitoring of both programs (Prometheus, Grafana), and every page of the documentation.
 install(FILES deploy/prometheus/hedgerow.rules.yml deploy/prometheus/prometheus.yml
-              deploy/grafana/hedgerow-nodes.json deploy/grafana/hedgerow-proxies.json
+              deploy/grafana/hedgerow-nodes.json deploy/grafana/hedgerow-proxies.json deploy/grafana/hedgerow-steer.json
         DESTINATION "${CMAKE_INSTALL_DATADIR}/hedgerow" COMPONENT hedgerow-doc)
 install(FILES README.md DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/hedgerow" COMPONENT hedgerow-doc)
 install(DIRECTORY docs DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/hedgerow" COMPONENT hedgerow-doc

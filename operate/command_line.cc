@@ -131,6 +131,15 @@ int Call::Fail(const absl::Status& status) const {
   return Fail(ExitCodeOf(status), std::string(status.message()));
 }
 
+int Call::FailOnALine(const absl::Status& status) const {
+  if (!arguments.json()) return Fail(status);
+  v1::Failure failure;
+  failure.set_error(std::string(status.message()));
+  failure.set_exit_code(ExitCodeOf(status));
+  out << ToJsonLine(failure);
+  return failure.exit_code();
+}
+
 int Call::UsageError(const std::string& text) const {
   const Command* command = arguments.words.empty() ? nullptr : Find(program, arguments.words[0]);
   const std::string usage = command == nullptr ? absl::StrCat("`", program.name, " help` lists the commands")

@@ -34,6 +34,8 @@ struct Call {
   // Prints an error. Returns `exit_code`; without one, that which belongs to the status.
   int Fail(int exit_code, const std::string& text) const;
   int Fail(const absl::Status& status) const;
+  // The same, on one line with --json: for commands that print an object a line.
+  int FailOnALine(const absl::Status& status) const;
   // A wrong number or kind of words or options: the text, and how the command is used.
   int UsageError(const std::string& text) const;
 };

@@ -11,7 +11,7 @@ PROJECT = Path(__file__).resolve().parents[1]
 PAGE = PROJECT / "docs" / "RUNBOOK.md"
 RULES = PROJECT / "deploy" / "prometheus" / "hedgerow.rules.yml"
 _MADE = re.compile(r"(?<=<!-- alerts -->\n).*?(?=<!-- /alerts -->)", re.DOTALL)
-TITLES = {"hedgerow": "Of proxies", "hedgerow-node": "Of nodes"}
+TITLES = {"hedgerow": "Of proxies", "hedgerow-node": "Of nodes", "hedgerow-steer": "Of groups (hedgerow steer)"}
 
 
 def plain(template: str) -> str:

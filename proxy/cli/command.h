@@ -21,9 +21,6 @@ inline constexpr char kDefaultSocket[] = "/run/hedgerow/admin.sock";
 
 const operate::Program& TheProgram();
 
-// As Call::Fail(), but on one line with --json: for commands that print an object a line.
-int FailOnALine(const Call& call, const absl::Status& status);
-
 // The configuration that --config names. InvalidArgument when it has errors or no file is named.
 absl::StatusOr<v1::Config> RequireConfig(const Arguments& arguments);
 

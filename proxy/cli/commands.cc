@@ -159,15 +159,6 @@ const operate::Program& TheProgram() {
   return *program;
 }
 
-int FailOnALine(const Call& call, const absl::Status& status) {
-  if (!call.arguments.json()) return call.Fail(status);
-  operate::v1::Failure failure;
-  failure.set_error(std::string(status.message()));
-  failure.set_exit_code(operate::ExitCodeOf(status));
-  call.out << ToJsonLine(failure);
-  return failure.exit_code();
-}
-
 absl::StatusOr<v1::Config> RequireConfig(const Arguments& arguments) {
   const std::string path = arguments.Get("config");
   if (path.empty()) return absl::InvalidArgumentError("hedgerow: --config FILE is missing");

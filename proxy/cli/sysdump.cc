@@ -63,6 +63,10 @@ constexpr std::array kOfTheMachine = {
     Part{"network-settings.txt", "sysctl -a 2>/dev/null | grep -E '^net\\.(core|ipv4|ipv6)|bpf' | grep -vE 'fastopen_key|stable_secret'"},
     Part{"network-counters.txt", "cat /proc/net/snmp /proc/net/netstat /proc/net/softnet_stat"},
     Part{"journal.txt", "journalctl --no-pager --lines=5000 -u hedgerowd -u 'hedgerowd@*'"},
+    Part{"steer.json",
+         "for group in /run/hedgerow-steer/*/; do test ! -d \"$group\" || "
+         "\"$HEDGEROW_STEER\" show --name \"$(basename \"$group\")\" --json; done"},
+    Part{"steer-journal.txt", "journalctl --no-pager --lines=5000 -u 'hedgerow-steer@*'"},
     Part{"logs.txt", "tail -n 5000 /var/log/hedgerow/*.log"},
 };
 
@@ -190,6 +194,9 @@ int RunSysdump(const Call& call) {
   const std::string file = ConfigFile(call, daemon);
   bool sound = false;
   dump.Add("config.yaml", ConfigWithoutKeys(file, sound));
+  // Groups of `hedgerow steer` are asked by their own program, which stands beside this one.
+  std::error_code unknown;
+  setenv("HEDGEROW_STEER", (std::filesystem::read_symlink("/proc/self/exe", unknown).parent_path() / "hedgerow-steer").c_str(), 1);
   dump.AddOwn("version.txt", {"version"});
   dump.AddOwn("doctor.txt", sound ? std::vector<std::string>{"doctor", "--config", file} : std::vector<std::string>{"doctor"});
   dump.AddOwn("status.txt", {"status", "--socket", socket});

@@ -145,10 +145,6 @@ void PutBeside(std::vector<Line>& left, const std::vector<Line>& right, size_t f
   }
 }
 
-// In the order of Mark.
-constexpr std::array kSequences = {"", "\033[1m", "\033[2m", "\033[1;33m", "\033[1;31m"};
-static_assert(kSequences.size() == static_cast<size_t>(Mark::kAlarm) + 1);
-
 }  // namespace
 
 std::string RateText(double per_second) {
@@ -185,20 +181,6 @@ std::vector<Line> LayOutTop(const v1::TopReport& report, int width) {
     const std::vector<Line> programs = Programs(report);
     out.insert(out.end(), programs.begin(), programs.end());
   }
-  return out;
-}
-
-std::string Render(const Line& line, int width, bool colour) {
-  std::string out;
-  int left = width;
-  for (const Span& span : line) {
-    std::string text = span.text.substr(0, static_cast<size_t>(std::max(left, 0)));
-    if (text.empty()) continue;
-    left -= static_cast<int>(text.size());
-    const std::string sequence = colour ? kSequences.at(static_cast<size_t>(span.mark)) : "";
-    absl::StrAppend(&out, sequence, text, sequence.empty() ? "" : "\033[0m");
-  }
-  if (!colour) absl::StripTrailingAsciiWhitespace(&out);
   return out;
 }
 

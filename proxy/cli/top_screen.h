@@ -8,24 +8,19 @@
 #include <string>
 #include <vector>
 
+#include "operate/screen_line.h"
 #include "proxy/api/counts.pb.h"
 
 namespace hedgerow::cli {
 
-enum class Mark { kPlain, kTitle, kQuiet, kWarning, kAlarm };
-
-struct Span {
-  std::string text;
-  Mark mark = Mark::kPlain;
-};
-using Line = std::vector<Span>;
+using operate::Line;
+using operate::Mark;
+using operate::Render;
+using operate::Span;
 
 // Lines no longer than `width` (of bytes, all ASCII but for names). From 120 columns on the kernel programs
 // stand beside the services; below, under them.
 std::vector<Line> LayOutTop(const v1::TopReport& report, int width);
-
-// Cut to `width`; with `colour`, marks as ANSI sequences.
-std::string Render(const Line& line, int width, bool colour);
 
 // 12345.6 -> "12346", 3.21 -> "3.2", 1234567 -> "1.23M".
 std::string RateText(double per_second);

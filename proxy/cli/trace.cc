@@ -208,20 +208,20 @@ int RunTrace(const Call& call) {
   const auto options = ParseOptions(call.arguments);
   if (!options.ok()) return call.UsageError(std::string(options.status().message()));
   const absl::StatusOr<std::string> socket = SocketPath(call.arguments);
-  if (!socket.ok()) return FailOnALine(call, socket.status());
+  if (!socket.ok()) return call.FailOnALine(socket.status());
   Ending ending(options->for_ns);
   const auto client = AdminClient::Connect(*socket);
-  if (!client.ok()) return FailOnALine(call, client.status());
+  if (!client.ok()) return call.FailOnALine(client.status());
   v1::Status status;  // the addresses in a capture file
   std::ofstream file;
   std::optional<CaptureFile> capture;
   if (!options->pcap.empty()) {
     const auto asked = client->Ask(&AdminClient::Stub::GetStatus);
-    if (!asked.ok()) return FailOnALine(call, asked.status());
+    if (!asked.ok()) return call.FailOnALine(asked.status());
     status = *asked;
     const bool to_file = options->pcap != "-";
     if (const absl::Status made = to_file ? CreateCaptureFile(options->pcap, file) : absl::OkStatus(); !made.ok())
-      return FailOnALine(call, made);
+      return call.FailOnALine(made);
     capture.emplace(to_file ? static_cast<std::ostream&>(file) : call.out, status);
     (to_file ? static_cast<std::ostream&>(file) : call.out).flush();
   }
@@ -239,8 +239,8 @@ int RunTrace(const Call& call) {
   const absl::Status ended = trace.Finish();
   if (!enough) printer.End();
   if (file.is_open() && !file)
-    return FailOnALine(call, absl::UnknownError(absl::StrCat("cannot write ", options->pcap, ": it ends with frame ", capture->frames(), " or before")));
-  return ended.ok() ? kExitOk : FailOnALine(call, ended);
+    return call.FailOnALine(absl::UnknownError(absl::StrCat("cannot write ", options->pcap, ": it ends with frame ", capture->frames(), " or before")));
+  return ended.ok() ? kExitOk : call.FailOnALine(ended);
 }
 
 }  // namespace hedgerow::cli

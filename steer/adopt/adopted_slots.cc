@@ -13,6 +13,8 @@ namespace {
 
 // Workers of which only the order of their sockets is known are looked at anew so often: nothing tells when that changes.
 constexpr absl::Duration kLookAgain = absl::Seconds(1);
+// And so often where a socket waits for its worker.
+constexpr absl::Duration kLookSoon = absl::Milliseconds(200);
 // A daemon that reloads is in between for a moment: a new worker has one of its two sockets, or shares them with the old one.
 constexpr absl::Duration kPatience = absl::Seconds(3);
 // How often it is asked which program the kernel runs.
@@ -40,6 +42,11 @@ std::optional<size_t> EmptySlotFor(const std::vector<AdoptedSlot>& slots, const 
   return chosen;
 }
 
+// The worker's socket, while another one is in its slot.
+bool IsElsewhere(const std::optional<AdoptedSocket>& own, const AdoptedSocket& present) {
+  return own.has_value() && present.cookie != 0 && present.cookie != own->cookie;
+}
+
 }  // namespace
 
 Placement Place(const std::vector<AdoptedSlot>& slots, const std::vector<AdoptedWorker>& found) {
@@ -53,6 +60,12 @@ Placement Place(const std::vector<AdoptedSlot>& slots, const std::vector<Adopted
   };
   const auto settle = [&](size_t number, const AdoptedWorker& worker) {
     AdoptedSlot& slot = placement.slots[number];
+    fill(number, Transport::kUdp, worker.udp);
+    fill(number, Transport::kTcp, worker.tcp);
+    if (!worker.reads) {
+      slot.has_worker = false;
+      return;
+    }
     const bool is_other = slot.worker.pid != worker.process.pid || slot.worker.start_ticks != worker.process.start_ticks;
     // An order is a guess, which proves nothing against a worker that runs.
     if (is_other && !(worker.evidence == Evidence::kOrder && slot.has_worker)) {
@@ -62,17 +75,13 @@ Placement Place(const std::vector<AdoptedSlot>& slots, const std::vector<Adopted
     }
     if (!is_other) slot.worker.name = worker.process.name;
     slot.has_worker = true;
-    fill(number, Transport::kUdp, worker.udp);
-    fill(number, Transport::kTcp, worker.tcp);
   };
   // Those that stay first, so that a new worker never takes the place of a socket that is there.
   for (const AdoptedWorker& worker : found) {
     if (const auto slot = SlotOf(placement.slots, worker)) {
       const AdoptedSlot& there = placement.slots[*slot];
-      const auto is_elsewhere = [&](const AdoptedSocket& own, const AdoptedSocket& present) { return present.cookie != 0 && present.cookie != own.cookie; };
-      if (worker.evidence != Evidence::kOrder && ((worker.udp && is_elsewhere(*worker.udp, there.udp)) || (worker.tcp && is_elsewhere(*worker.tcp, there.tcp)))) {
-        placement.split.push_back(worker.process);
-      }
+      const bool is_split = IsElsewhere(worker.udp, there.udp) || IsElsewhere(worker.tcp, there.tcp);
+      if (is_split && worker.evidence != Evidence::kOrder) placement.split.push_back(worker.process);
       settle(*slot, worker);
     } else {
       homeless.push_back(&worker);
@@ -244,16 +253,16 @@ void AdoptedSlots::Take(Placement placement, std::vector<std::string>& lines) {
   }
   for (const Process& process : placement.waiting) {
     problems_.push_back(absl::StrCat("process ", ToString(process), " has sockets of the group, and no slot is free: it gets nothing until one is. "
-                                     "A daemon with more workers is adopted anew"));
+                                     "`hedgerow steer resize ", slots_.size() + placement.waiting.size(), "` makes room"));
   }
   for (const Process& process : placement.split) {
-    problems_.push_back(absl::StrCat("process ", ToString(process), " has its UDP socket in one slot and its TCP socket in another, because their order was a "
-                                     "wrong guess: a source meets two workers. Stop this group and adopt the daemon again"));
+    problems_.push_back(absl::StrCat("process ", ToString(process), " has its UDP socket in one slot and its TCP socket in another, because their "
+                                     "order was a wrong guess: a source meets two workers. Stop this group and adopt the daemon again"));
   }
   slots_ = std::move(placement.slots);
 }
 
-absl::Status AdoptedSlots::Follow(std::vector<std::string>& lines) {
+absl::Status AdoptedSlots::Follow(absl::Time now, std::vector<std::string>& lines) {
   const auto holders = HoldersOf(search_);
   if (!holders.ok()) return holders.status();
   SocketSearch search = search_;
@@ -269,7 +278,10 @@ absl::Status AdoptedSlots::Follow(std::vector<std::string>& lines) {
     problems_.push_back(absl::StrCat("process ", ToString(process), " has sockets of the group and is none of the daemon's: it gets nothing"));
   }
   Take(Place(slots_, found->workers), lines);
-  for (const AdoptedWorker& worker : found->workers) certain_ &= worker.evidence != Evidence::kOrder;
+  for (const AdoptedWorker& worker : found->workers) {
+    certain_ &= worker.evidence != Evidence::kOrder;
+    if (!worker.reads) next_look_ = now + kLookSoon;
+  }
   return absl::OkStatus();
 }
 
@@ -292,7 +304,7 @@ void AdoptedSlots::LookWhereNeeded(const std::set<uint64_t>& cookies, bool ended
   next_look_ = now + kLookAgain;
   cookies_ = cookies;
   certain_ = true;
-  const absl::Status status = Follow(lines);
+  const absl::Status status = Follow(now, lines);
   if (status.ok()) {
     failing_since_ = absl::InfiniteFuture();
     return;

@@ -81,7 +81,7 @@ class AdoptedSlots {
   void Close(const std::set<uint64_t>& cookies, std::vector<std::string>& lines);
   bool NoteEndedWorkers(std::vector<std::string>& lines);
   void LookWhereNeeded(const std::set<uint64_t>& cookies, bool ended, absl::Time now, std::vector<std::string>& lines);
-  absl::Status Follow(std::vector<std::string>& lines);
+  absl::Status Follow(absl::Time now, std::vector<std::string>& lines);
   void Take(Placement placement, std::vector<std::string>& lines);
 
   KernelGroup* group_;

@@ -135,6 +135,16 @@ TEST(Place, LetsAWorkerWaitWhileNoSlotIsFree) {
   EXPECT_EQ(after.waiting[0].pid, 11);
 }
 
+TEST(Place, ASocketThatNobodyReadsHasNoWorkerAndKeepsItsSlot) {
+  const Placement before = Place(std::vector<AdoptedSlot>(1), {Worker(10, 1, 2, Evidence::kPolled)});
+  AdoptedWorker unread = Worker(5, 1, 2, Evidence::kOrder);
+  unread.reads = false;
+  const Placement after = Place(before.slots, {unread});
+  EXPECT_THAT(Text(after.slots), ElementsAre("10: 1 2"));
+  EXPECT_FALSE(after.slots[0].has_worker);
+  EXPECT_TRUE(Place(after.slots, {Worker(11, 1, 2, Evidence::kPolled)}).slots[0].has_worker);
+}
+
 TEST(Place, SaysWhereAGuessHasPairedTheSocketsOfTwoWorkers) {
   const Placement before = Place(std::vector<AdoptedSlot>(2), {Worker(10, 1, 2, Evidence::kOrder), Worker(11, 3, 4, Evidence::kOrder)});
   EXPECT_TRUE(before.split.empty());

@@ -46,6 +46,7 @@ struct Candidate {
   std::vector<Holder> holders{};  // of the named family, oldest first
   Process worker{};
   Evidence evidence = Evidence::kAlone;
+  bool reads = true;
 
   int descriptor() const { return holders.front().descriptor; }
 };
@@ -224,7 +225,11 @@ void NameWorkers(std::vector<Candidate>& sockets) {
       if (!IsParentOfOthers(holder, candidate.holders)) possible.push_back(holder.process.pid);
     }
     unclear[{candidate.transport, possible}].push_back(&candidate);
+    candidate.reads = !readers.empty();
   }
+  // Of a daemon whose other sockets are polled, a socket that nobody polls waits for its next worker.
+  const bool uses_epoll = std::any_of(sockets.begin(), sockets.end(), [](const auto& each) { return each.evidence == Evidence::kPolled; });
+  for (Candidate& candidate : sockets) candidate.reads |= !uses_epoll;
   for (auto& [key, candidates] : unclear) {
     const std::vector<pid_t>& possible = key.second;
     if (possible.size() != candidates.size()) continue;  // stays with the oldest holder
@@ -271,6 +276,7 @@ absl::StatusOr<std::vector<AdoptedWorker>> Pair(const SocketSearch& search, cons
     AdoptedWorker worker{.process = process};
     if (i < udp.size()) {
       worker.udp = SocketFrom(*udp[i]);
+      worker.reads &= udp[i]->reads;
       worker.evidence = std::max(worker.evidence, udp[i]->evidence);
     }
     if (i < tcp.size()) {
@@ -284,6 +290,7 @@ absl::StatusOr<std::vector<AdoptedWorker>> Pair(const SocketSearch& search, cons
         if (!proven) worker.evidence = Evidence::kOrder;
       }
       worker.tcp = SocketFrom(*tcp[i]);
+      worker.reads &= tcp[i]->reads;
       worker.evidence = std::max(worker.evidence, tcp[i]->evidence);
     }
     workers.push_back(std::move(worker));

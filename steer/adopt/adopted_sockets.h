@@ -47,6 +47,7 @@ struct AdoptedWorker {
   Process process{};  // where the evidence is kOrder, perhaps the process that holds the sockets of all
   std::optional<AdoptedSocket> udp{}, tcp{};
   Evidence evidence = Evidence::kAlone;  // the weaker one of its sockets and of their pairing
+  bool reads = true;                     // false: its daemon's processes use epoll, and none has these sockets now
 };
 
 struct AdoptedWorkers {

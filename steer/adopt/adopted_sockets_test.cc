@@ -116,6 +116,23 @@ TEST_F(AdoptedSocketsTest, OfSocketsThatAllHoldTheEpollSetsTellTheWorker) {
   });
 }
 
+// The master of a daemon starts another worker a moment after one has died.
+TEST_F(AdoptedSocketsTest, ASocketThatNobodyPollsWaitsForItsWorker) {
+  InNamespace([&] {
+    const Child master([&] {
+      for (int i = 0; i < 2; ++i) {
+        if (MoveTo(100 + i, MakeUdp()) < 0 || MoveTo(110 + i, MakeTcp()) < 0) return false;
+      }
+      return ForkWorkers(1, [](size_t) { return AddToEpoll({101, 111}); });
+    });
+    ASSERT_TRUE(master.ready());
+    const auto found = FindWorkers(Search({master.pid()}));
+    ASSERT_THAT(found.status(), IsOk());
+    ASSERT_EQ(found->workers.size(), 2u);
+    for (const AdoptedWorker& worker : found->workers) EXPECT_EQ(worker.reads, worker.udp->descriptor == 101);
+  });
+}
+
 TEST_F(AdoptedSocketsTest, WithoutEpollSetsTheOrderIsTakenAndSaid) {
   InNamespace([&] {
     const Child master([&] {

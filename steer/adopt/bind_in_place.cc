@@ -190,8 +190,9 @@ class Monitor {
       if (CookieOf(given.fd.get()) != cookie) continue;
       tcp_info info{};
       socklen_t bytes = sizeof(info);
+      if (getsockopt(own->get(), IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return false;
       // Of a listener, tcpi_sacked is the longest queue.
-      return getsockopt(own->get(), IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 && static_cast<int>(call.data.args[1]) <= static_cast<int>(info.tcpi_sacked);
+      return static_cast<int>(call.data.args[1]) <= static_cast<int>(info.tcpi_sacked);
     }
     return false;
   }

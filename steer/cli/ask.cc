@@ -1,13 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The commands that ask the supervisor.
+#include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/time.h"
+#include "config/json.h"
+#include "operate/each_second.h"
 #include "steer/admin.h"
 #include "steer/cli/commands.h"
 #include "steer/cli/text.h"
@@ -43,6 +49,39 @@ absl::StatusOr<uint32_t> OneNumber(const Call& call, const std::string& what) {
   return NumberWord(words[1], what);
 }
 
+// `show --watch`. Asked anew each second, it outlives a supervisor that is exchanged.
+class GroupView : public operate::EachSecondView {
+ public:
+  GroupView(const Call& call, const v1::ShowRequest& request) : call_(call), request_(request) {}
+
+  absl::Status Read() override {
+    auto group = Ask(call_, &Stub::Show, request_);
+    if (!group.ok()) return group.status();
+    group_ = *std::move(group);
+    return absl::OkStatus();
+  }
+  std::vector<operate::Line> Lines(int) const override {
+    std::vector<operate::Line> lines;
+    for (const absl::string_view line : absl::StrSplit(GroupText(group_), '\n')) {
+      lines.push_back({{std::string(line), absl::StartsWith(line, "PROBLEM") ? operate::Mark::kAlarm : operate::Mark::kPlain}});
+    }
+    return lines;
+  }
+  void Print() const override { call_.out << (call_.arguments.json() ? ToJsonLine(group_) : GroupText(group_) + "\n"); }
+
+ private:
+  const Call& call_;
+  const v1::ShowRequest request_;
+  v1::Group group_{};
+};
+
+int Watch(const Call& call, const v1::ShowRequest& request) {
+  const operate::EachSecond each_second;
+  GroupView view(call, request);
+  if (const absl::Status first = view.Read(); !first.ok()) return call.FailOnALine(first);
+  return each_second.Run(call, view, false, "q ends  up, down scroll");
+}
+
 int Drain(const Call& call, bool drain) {
   const auto slot = OneNumber(call, "a slot's number");
   if (!slot.ok()) return call.UsageError(std::string(slot.status().message()));
@@ -58,6 +97,7 @@ int RunShow(const Call& call) {
   if (call.arguments.words.size() > 1) return call.UsageError("show takes no words");
   v1::ShowRequest request;
   request.set_buckets(call.arguments.Has("buckets"));
+  if (call.arguments.Has("watch")) return Watch(call, request);
   return AskAndPrint(call, &Stub::Show, request, GroupText);
 }
 

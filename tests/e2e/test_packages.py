@@ -22,12 +22,13 @@ from harness.product import BIN, wait_until
 ROOT = Path(__file__).resolve().parents[2]
 ARCHITECTURE = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True).stdout.strip()
 CONTENTS = {
-    "hedgerow": {"usr/bin/hedgerow", "usr/bin/hedgerowd", "usr/bin/hedgerow-steer", "man8/hedgerow-steer.8.gz", "completions/hedgerow-steer", "systemd/system/hedgerowd.service", "systemd/system/hedgerowd@.service", "sysusers.d/hedgerow.conf",
+    "hedgerow": {"usr/bin/hedgerow", "usr/bin/hedgerowd", "usr/bin/hedgerow-steer", "man8/hedgerow-steer.8.gz", "completions/hedgerow-steer", "systemd/system/hedgerowd.service", "systemd/system/hedgerowd@.service",
+                 "systemd/system/hedgerow-steer@.service", "hedgerow/examples/steer.conf", "sysusers.d/hedgerow.conf",
                  "tmpfiles.d/hedgerow.conf", "man8/hedgerow.8.gz", "man8/hedgerowd.8.gz", "completions/hedgerow"},
     "hedgerow-node": {"usr/bin/hedgerow-node", "systemd/system/hedgerow-node.service", "sysusers.d/hedgerow-node.conf",
                       "tmpfiles.d/hedgerow-node.conf", "man8/hedgerow-node.8.gz", "completions/hedgerow-node"},
     "hkv": {"usr/bin/hkv", "dist-packages/hkv.py", "man1/hkv.1.gz", "completions/hkv"},
-    "hedgerow-doc": {"doc/hedgerow/docs/tutorial.md", "hedgerow/hedgerow.rules.yml", "hedgerow/hedgerow-nodes.json"},
+    "hedgerow-doc": {"doc/hedgerow/docs/tutorial.md", "hedgerow/hedgerow.rules.yml", "hedgerow/hedgerow-nodes.json", "hedgerow/hedgerow-steer.json"},
 }
 # What dpkg, systemd and the users' database keep for themselves. A user stays, for a file of its number may.
 KEPT = re.compile(r"var/(lib/(dpkg|systemd|apt|misc)|log|cache|backups|tmp)\b|etc/(passwd|group|g?shadow|\.pwd\.lock|machine-id|ld\.so\.cache|mtab)"
@@ -186,6 +187,8 @@ def test_installed_configured_upgraded_under_load_and_removed(packages, root, sy
     assert system.run(page["serve"]).startswith("192.0.2.1\n")
     system.run("man hedgerow > /dev/null && python3 -c 'import hkv'")
 
+    check_steering(root[0], system, page)
+
     # Another instance beside it, which outlives a stop of the first.
     second = instance_of(page, "second", 1)
     write_config(system, root[0], "second", second)
@@ -221,11 +224,39 @@ def test_installed_configured_upgraded_under_load_and_removed(packages, root, sy
     assert system.run(ASK.replace(".53", ".55")).strip() == "192.0.2.1"
 
     system.run(with_dpkg(page["remove"]), timeout=120)
-    assert system.run("pgrep -x hedgerowd", check=False) == ""
+    assert system.run("for each in hedgerowd hedgerow-steer nfcapd; do pgrep -x $each; done", check=False) == ""
     system.run("dpkg --purge hedgerow-node hkv", timeout=120)
     assert system.run(ASK, check=False).strip() != "192.0.2.1"
-    assert system.run("ls /sys/fs/bpf/hedgerow 2>/dev/null; ip -brief link | grep ^hr", check=False) == ""
+    assert system.run("ls /sys/fs/bpf/hedgerow 2>/dev/null; ls -d /sys/fs/bpf/hedgerow-steer 2>/dev/null; ip -brief link | grep ^hr", check=False) == ""
     assert changes(root[1]) - before == set()
+
+
+def workers(system: Booted) -> dict[int, int]:
+    """Pids by slot."""
+    return {slot["slot"]: slot["pid"] for slot in json.loads(system.run("hedgerow steer show --json"))["slots"]}
+
+
+def check_steering(root: Path, system: Booted, page: dict[str, str]) -> None:
+    """The example of the package, as the page says; a supervisor that dies, and one that is stopped."""
+    refused = system.run("systemctl start hedgerow-steer@typo 2>&1 || journalctl --no-pager --unit=hedgerow-steer@typo", check=False)
+    assert "Failed to load environment files" in refused and "/etc/hedgerow/steer/typo.conf" in refused
+    assert "flows: 0.0.0.0:2055 (udp)" in system.run(page["steer"])
+    system.run("until [ $(ss -Hlunp sport = :2055 | grep -o nfcapd | wc -l) = 2 ]; do sleep 0.1; done")
+    before = workers(system)
+    for pid in before.values():
+        # Neither root nor able to become it again.
+        status = dict(re.findall(r"^(\w+):\s*(.*)$", system.run(f"cat /proc/$(pgrep -x nfcapd -P {pid} || echo {pid})/status"), re.MULTILINE))
+        assert "0" not in status["Uid"].split() and int(status["CapEff"], 16) == 0 and status["NoNewPrivs"] == "1", status
+    system.run("systemctl kill --kill-whom=main --signal=KILL hedgerow-steer@flows; sleep 0.1; "
+               "until systemctl is-active --quiet hedgerow-steer@flows; do sleep 0.1; done")
+    assert workers(system) == before, "the next supervisor took the workers over"
+    # Wrong options: it says so, and is not tried again.
+    (root / "etc/hedgerow/steer/wrong.conf").write_text('STEER_OPTIONS="--listen nowhere"\nSTEER_COMMAND="sleep 9"\n', encoding="utf-8")
+    system.run("systemctl start hedgerow-steer@wrong", check=False)
+    assert set(system.run("systemctl show --property=ExecMainStatus,NRestarts hedgerow-steer@wrong").split()) == {"ExecMainStatus=2", "NRestarts=0"}
+    system.run("systemctl reset-failed 'hedgerow-steer@*'; systemctl stop hedgerow-steer@flows")
+    assert system.run("pgrep -x nfcapd; ls /run/hedgerow-steer /sys/fs/bpf | grep -w flows", check=False) == ""
+    system.run("systemctl start hedgerow-steer@flows")  # it goes with the package
 
 
 def test_a_node_is_there_again_with_what_it_stored_after_a_reboot(packages, root):

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alert rules, dashboards and the list of metrics, against a Prometheus that scrapes a daemon and three nodes."""
+"""Alert rules, dashboards and the list of metrics, against a Prometheus that scrapes a daemon, three nodes and a group of `hedgerow steer`."""
 
 import contextlib
+import os
 import re
 import subprocess
 import time
@@ -16,8 +17,10 @@ from harness import prometheus
 from harness.dns import finish_dnsperf, start_dnsperf
 from harness.prometheus import Prometheus, Relay
 from harness.product import METRICS, PROJECT, VIP4, wait_until
+from harness.steer import Group, Netns, made_folder
 
 NODE_PORTS = (9471, 9472, 9473)
+STEER_METRICS = "127.0.0.1:9467"
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -28,7 +31,7 @@ def need_prometheus():
 
 @pytest.fixture(scope="module")
 def observed(stacks, need_prometheus):
-    """A proxy and a cluster at work, and the Prometheus that watches them."""
+    """A proxy, a cluster and a group of `hedgerow steer` at work, and the Prometheus that watches them."""
     stack = stacks.get({"replicas": 3}, {"a": "nsd", "b": "knot"})
     product = stack.product.up(metrics=METRICS)
     with contextlib.ExitStack() as running:
@@ -40,8 +43,11 @@ def observed(stacks, need_prometheus):
         cluster.wait_ready()
         for port, host in zip(NODE_PORTS, stack.lab.replicas, strict=True):
             running.enter_context(Relay(stack.lab.client, port, host, 9465))
+        group = Group(Netns(stack.lab.client.netns), running.enter_context(made_folder()), f"prometheus-{os.getpid()}")
+        running.callback(group.stop)
+        group.start("--metrics", STEER_METRICS)
         watcher = running.enter_context(Prometheus(stack.lab.client, {
-            "hedgerow": ["127.0.0.1:9464"], "hedgerow-node": [f"127.0.0.1:{port}" for port in NODE_PORTS]}))
+            "hedgerow": ["127.0.0.1:9464"], "hedgerow-steer": [STEER_METRICS], "hedgerow-node": [f"127.0.0.1:{port}" for port in NODE_PORTS]}))
         # A backend that a pause of this machine made suspect with the last request is tried by the next one only.
         for _ in range(10):
             finish_dnsperf(start_dnsperf(stack.lab.client, VIP4, seconds=2, rate=100))
@@ -140,8 +146,8 @@ def test_the_documentation_lists_what_is_exported_and_nothing_else(observed):
     stack, product, _ = observed
     fetch = "import sys, urllib.request as u; sys.stdout.write(u.urlopen(sys.argv[1], timeout=5).read().decode())"
     families = exported(product.metrics())
-    for replica in stack.lab.replicas:
-        families |= exported(replica.run(["/usr/bin/python3", "-c", fetch, "http://127.0.0.1:9465/metrics"]).stdout)
+    for host, listen in [(stack.lab.client, STEER_METRICS), *((replica, "127.0.0.1:9465") for replica in stack.lab.replicas)]:
+        families |= exported(host.run(["/usr/bin/python3", "-c", fetch, f"http://{listen}/metrics"]).stdout)
     rows = documented()
     assert sorted(set(families) - set(rows)) == [], "exported, but not documented"
     gone = [name for name, row in rows.items() if name not in families and "absent" not in row]

@@ -13,7 +13,8 @@ import time
 
 import pytest
 
-from harness.product import wait_until
+from harness.product import BIN, wait_until
+from harness.screen import LEAVE, Screen
 from harness.steer import IPV4, IPV6, PORT, Group, made_folder, made_netns, pid_of, slot_of
 
 SO_ATTACH_REUSEPORT_CBPF = 51
@@ -28,7 +29,7 @@ def _net():
 @pytest.fixture(name="group")
 def _group(net):
     with made_folder() as folder:
-        group = Group(net, folder, f"t{os.getpid()}")
+        group = Group(net, folder, f"run-{os.getpid()}")
         yield group
         group.stop()
         assert group.left() == []
@@ -55,6 +56,30 @@ def test_a_source_meets_one_worker_on_both_transports_and_explain_names_it(net, 
     group.process.terminate()
     assert group.process.wait(10) == 0
     assert group.left() == []
+
+
+def test_show_watch_draws_anew_each_second_and_leaves_the_terminal_as_it_was(net, group):
+    group.start()
+    watch = [BIN / "hedgerow-steer", "show", "--watch", "--run-dir", group.run_dir, "--name", group.name]
+
+    def selected() -> int:
+        """In the second column of counters: what the first slot was given by UDP."""
+        return sum(int(line.split()[6]) for line in screen.frame() if " serving " in line)
+
+    with Screen(watch, 120, 20) as screen:
+        wait_until(lambda: any("serving" in line for line in screen.frame()), 5, "the slots")
+        for source in IPV4[:3]:
+            net.udp(source)
+        wait_until(lambda: selected() == 3, 5, "the next second")
+        screen.press("q")
+        assert screen.process.wait(5) == 0
+        assert screen.read().rstrip().endswith(LEAVE) and screen.settings() == screen.before
+    with subprocess.Popen([*watch, "--json"], stdout=subprocess.PIPE, text=True) as piped:
+        assert json.loads(piped.stdout.readline())["name"] == group.name
+        piped.send_signal(signal.SIGINT)
+        assert piped.wait(5) == 0
+    group.stop()
+    assert group.cli("show", "--watch", "--name", group.name, ok=False).returncode == 3
 
 
 def test_the_workers_command_is_its_own(net, group):

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from harness.dns import who_answers
 from harness.product import BIN, VIP4, wait_until
+from harness.steer import Group, Netns
 
 KEY = "5eed" * 8
 
@@ -39,6 +40,25 @@ def test_it_has_what_a_reader_needs_and_neither_keys_nor_payloads(stack, tmp_pat
     assert KEY not in "".join(parts.values()) and "(hidden)" in parts["config.yaml"]
     assert "fastopen_key" not in parts["network-settings.txt"] and "tcp_fastopen" in parts["network-settings.txt"]
     assert "every backend is reached" in parts["doctor.txt"]
+
+
+def test_groups_of_steer_are_in_it(stack, tmp_path):
+    """Only those of the default folder, so the group has a name that no other one has."""
+    group = Group(Netns(stack.lab.client.netns), tmp_path, f"sysdump-{os.getpid()}")
+    group.run_dir = Path("/run/hedgerow-steer")
+    try:
+        group.start(workers=1)
+        archive = tmp_path / "dump.tar.gz"
+        done = stack.product.run("sysdump", "--socket", tmp_path / "none.sock", "--out", archive)
+        assert done.returncode == 0, done.stderr
+        text, shown = read(archive)["steer.json"], []
+        while text:
+            found, end = json.JSONDecoder().raw_decode(text)
+            shown.append(found)
+            text = text[end:].lstrip()
+        assert {"name": group.name, "slots": 1} in [{"name": each.get("name"), "slots": len(each.get("slots", []))} for each in shown]
+    finally:
+        group.stop()
 
 
 def test_without_a_daemon_it_says_so_in_the_part_and_packs_the_rest(stack, tmp_path):

@@ -2,16 +2,10 @@
 """`hedgerow top`: rates as they are, on a terminal and into a pipe, and a terminal as it was at every end."""
 
 import contextlib
-import fcntl
 import json
-import os
-import pty
 import re
-import select
 import signal
-import struct
 import subprocess
-import termios
 import threading
 import time
 from collections.abc import Iterator
@@ -20,9 +14,9 @@ import pytest
 
 from harness.dns import UdpClient
 from harness.product import BIN, DNS4, VIP4, wait_until
+from harness.screen import ENTER, LEAVE, Screen
 
 RATE = 200
-ENTER, LEAVE = "\033[?1049h", "\033[?1049l"
 
 
 @contextlib.contextmanager
@@ -47,52 +41,8 @@ def load(host) -> Iterator[None]:
         thread.join()
 
 
-class Screen:
-    """A terminal with `hedgerow top` in it."""
-
-    def __init__(self, product, columns: int, rows: int, *words: str, **environment: str):
-        self.master, self.slave = pty.openpty()
-        self.resize(columns, rows, None)
-        self.before = termios.tcgetattr(self.slave)
-        self.text = ""
-        self.process = product.lab.client.popen(
-            [BIN / "hedgerow", "top", *words, "--socket", product.socket], stdin=self.slave, stdout=self.slave,
-            stderr=self.slave, env={"TERM": "xterm", "NO_COLOR": "", **environment})
-
-    def __enter__(self) -> "Screen":
-        return self
-
-    def __exit__(self, *_exc) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            self.process.kill()
-        self.process.wait()
-        os.close(self.master)
-        os.close(self.slave)
-
-    def resize(self, columns: int, rows: int, process: subprocess.Popen | None) -> None:
-        fcntl.ioctl(self.slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        if process is not None:
-            process.send_signal(signal.SIGWINCH)
-
-    def press(self, keys: str) -> None:
-        os.write(self.master, keys.encode())
-
-    def read(self) -> str:
-        while select.select([self.master], [], [], 0)[0]:
-            self.text += os.read(self.master, 65536).decode()
-        return self.text
-
-    def frame(self) -> list[str]:
-        """The last frame that was drawn to its end, without colours."""
-        frames = self.read().split("\033[H")[1:]
-        whole = [frame for frame in frames if "\033[J" in frame]
-        if not whole:
-            return []
-        text = whole[-1].split("\033[J")[0]
-        return [line.rstrip("\r") for line in re.sub(r"\033\[[0-9;?]*[A-Za-z]", "", text).split("\n")]
-
-    def settings(self) -> list:
-        return termios.tcgetattr(self.slave)
+def hedgerow_top(product, columns: int, rows: int, *words: str, **environment: str) -> Screen:
+    return Screen([BIN / "hedgerow", "top", *words, "--socket", product.socket], columns, rows, product.lab.client.popen, **environment)
 
 
 def requests_in(frame: list[str]) -> float:
@@ -135,7 +85,7 @@ def test_into_a_pipe_it_prints_a_snapshot_a_second(lab, servers, proxy):
 
 
 def test_on_a_terminal_of_80_columns_everything_fits_and_moves(lab, servers, proxy):
-    with Screen(proxy, 80, 50) as screen, load(lab.client):
+    with hedgerow_top(proxy, 80, 50) as screen, load(lab.client):
         wait_until(lambda: requests_in(screen.frame()) > 0.5 * RATE, timeout_s=10, what="the load on the screen")
         frame = screen.frame()
         assert all(len(line) <= 80 for line in frame) and len(frame) <= 50
@@ -150,7 +100,7 @@ def test_on_a_terminal_of_80_columns_everything_fits_and_moves(lab, servers, pro
 
 
 def test_a_wide_terminal_shows_the_programs_beside(lab, servers, proxy):
-    with Screen(proxy, 160, 50) as screen:
+    with hedgerow_top(proxy, 160, 50) as screen:
         wait_until(lambda: any("ns/run" in line for line in screen.frame()), timeout_s=10, what="a frame")
         line = next(line for line in screen.frame() if "ns/run" in line)
         assert line.index("program") > 80
@@ -166,7 +116,7 @@ def test_a_wide_terminal_shows_the_programs_beside(lab, servers, proxy):
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGABRT,
                                  signal.SIGSEGV])
 def test_the_terminal_is_as_it_was_however_it_ends(proxy, end):
-    with Screen(proxy, 80, 24) as screen:
+    with hedgerow_top(proxy, 80, 24) as screen:
         wait_until(lambda: ENTER in screen.read() and screen.frame(), what="the screen")
         assert screen.settings() != screen.before, "or this test shows nothing"
         screen.process.send_signal(end)
@@ -176,7 +126,7 @@ def test_the_terminal_is_as_it_was_however_it_ends(proxy, end):
 
 
 def test_stopped_by_ctrl_z_it_gives_the_terminal_back_and_takes_it_again(proxy):
-    with Screen(proxy, 80, 24) as screen:
+    with hedgerow_top(proxy, 80, 24) as screen:
         wait_until(lambda: screen.frame(), what="the screen")
         screen.process.send_signal(signal.SIGTSTP)
         wait_until(lambda: LEAVE in screen.read(), what="the stop")
@@ -187,7 +137,7 @@ def test_stopped_by_ctrl_z_it_gives_the_terminal_back_and_takes_it_again(proxy):
 
 
 def test_without_colours_there_are_none(proxy):
-    with Screen(proxy, 80, 24, NO_COLOR="1") as screen:
+    with hedgerow_top(proxy, 80, 24, NO_COLOR="1") as screen:
         wait_until(lambda: any(DNS4 in line for line in screen.frame()), timeout_s=10, what="a frame")
         assert not re.search(r"\033\[[0-9;]*m", screen.read())
 
@@ -195,7 +145,7 @@ def test_without_colours_there_are_none(proxy):
 @pytest.mark.own
 def test_a_daemon_that_went_away_is_said_and_the_old_figures_are_called_old(lab, servers, product):
     product.up()
-    with Screen(product, 80, 50) as screen:
+    with hedgerow_top(product, 80, 50) as screen:
         wait_until(lambda: any(DNS4 in line for line in screen.frame()), timeout_s=10, what="a frame")
         product.down()
         wait_until(lambda: "NO ANSWER" in "\n".join(screen.frame()), timeout_s=10, what="the warning")

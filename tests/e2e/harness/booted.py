@@ -28,7 +28,7 @@ class Booted:
         self.process = subprocess.Popen(
             ["setpriv", "--pdeathsig", "TERM", "systemd-nspawn", "--boot", f"--directory={root}", f"--machine={name}", "--private-network",
              "--register=no", "--keep-unit", "--capability=all", "--system-call-filter=bpf perf_event_open landlock_create_ruleset "
-             "landlock_add_rule landlock_restrict_self", "--console=pipe", "--quiet", "systemd.unit=multi-user.target"],
+             "landlock_add_rule landlock_restrict_self pidfd_getfd", "--console=pipe", "--quiet", "systemd.unit=multi-user.target"],
             stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log, start_new_session=True)
         self._leader = 0
         try:

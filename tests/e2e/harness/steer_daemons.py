@@ -16,6 +16,8 @@ from harness.product import wait_until
 from harness.steer import PORT, Netns
 
 ADDRESS = "127.0.0.1"
+# Said by the plugin that prints, last of all. Before that nfacctd receives, and loses what it received.
+NFACCTD_READY = "JSON: setting object handlers"
 FLOWS = 12  # that one export of softflowd has
 
 

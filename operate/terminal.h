@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The terminal as `hedgerow top` uses it: a screen of its own, keys without Enter,
+// The terminal as screens that redraw themselves (each_second.h) use it: a screen of its own, keys without Enter,
 // and everything as it was at every end: return, signal, or a crash of this
 // program. A few ANSI sequences, which every terminal since the VT100 knows, in place of a
 // library. One at a time.
@@ -12,7 +12,7 @@
 
 #include "absl/status/statusor.h"
 
-namespace hedgerow::cli {
+namespace hedgerow::operate {
 
 class Terminal {
  public:
@@ -42,4 +42,4 @@ class Terminal {
   Terminal() = default;
 };
 
-}  // namespace hedgerow::cli
+}  // namespace hedgerow::operate

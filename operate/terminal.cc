@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "proxy/cli/terminal.h"
+#include "operate/terminal.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 
-namespace hedgerow::cli {
+namespace hedgerow::operate {
 namespace {
 
 // The other screen, no cursor, no wrapping; and back.
@@ -134,4 +134,4 @@ void Terminal::Suspend() {
   Begin();
 }
 
-}  // namespace hedgerow::cli
+}  // namespace hedgerow::operate
