@@ -6,6 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -27,7 +28,7 @@ std::string Number(uint64_t number) {
   return digits;
 }
 
-std::string Plural(uint64_t count, absl::string_view one) { return absl::StrCat(Number(count), " ", one, count == 1 ? "" : "s"); }
+std::string Plural(uint64_t count, absl::string_view one) { return absl::StrCat(Number(count), " ", one, count == 1 ? "" : absl::EndsWith(one, "s") ? "es" : "s"); }
 
 std::string Age(double seconds) {
   return seconds < 60 ? absl::StrFormat("%.1fs", seconds) : config::AgeText(static_cast<int64_t>(seconds * 1e9));
