@@ -89,10 +89,12 @@ absl::StatusOr<Listener> ListenOnPath(const std::string& listen, const std::stri
 
 }  // namespace
 
+bool IsListenText(const std::string& listen) { return !UnixPathOf(listen).empty() || ParseAddress(listen).bytes != 0; }
+
 absl::StatusOr<Listener> ListenOn(const std::string& listen, const std::string& setting, const std::string& group) {
   if (const std::string path = UnixPathOf(listen); !path.empty()) return ListenOnPath(listen, path, setting, group);
   const SocketAddress address = ParseAddress(listen);
-  if (address.bytes == 0) return absl::InvalidArgumentError(absl::StrCat(setting, ": ", listen));
+  if (address.bytes == 0) return absl::InvalidArgumentError(absl::StrCat(setting, ": got \"", listen, "\", expected ADDRESS:PORT or unix:/PATH"));
   net::UniqueFd fd = Listen(address);
   if (!fd.valid()) {
     return absl::UnavailableError(absl::StrCat("cannot listen on ", listen, ": ", strerror(errno),

@@ -51,6 +51,8 @@ absl::StatusOr<Listen> Listen::Parse(const std::string& text) {
   if (bracketed) host = host.substr(1, host.size() - 2);
   const auto address = net::IpAddress::Parse(host);
   if (!address.ok() || bracketed != (host.find(':') != std::string::npos)) return wrong("which is no address and port");
+  if (!address->is_v4() && address->wire()[0] == 0xfe && (address->wire()[1] & 0xc0) == 0x80)
+    return wrong("which is a link-local address, and means nothing without its interface");
   int port = 0;
   if (!absl::SimpleAtoi(text.substr(colon + 1), &port) || port < 1 || port > 65535) return wrong("whose port is not 1 to 65535");
   return Listen{*address, static_cast<uint16_t>(port)};

@@ -21,7 +21,7 @@ TEST(Listen, IsAnAddressAndAPort) {
   }
   EXPECT_TRUE(Listen::Parse("[::]:1")->wildcard());
   EXPECT_FALSE(Listen::Parse("[::1]:1")->wildcard());
-  for (const char* text : {"", "192.0.2.1", "192.0.2.1:", "192.0.2.1:0", "192.0.2.1:65536", "2001:db8::1:80", "[192.0.2.1]:80", "host:80", ":80"}) {
+  for (const char* text : {"", "192.0.2.1", "192.0.2.1:", "192.0.2.1:0", "192.0.2.1:65536", "2001:db8::1:80", "[192.0.2.1]:80", "host:80", ":80", "[fe80::1]:80"}) {
     const auto wrong = Listen::Parse(text);
     EXPECT_TRUE(absl::IsInvalidArgument(wrong.status())) << text;
     EXPECT_THAT(std::string(wrong.status().message()), HasSubstr("expected ADDRESS:PORT"));

@@ -11,6 +11,7 @@
 #include "config/json.h"
 #include "config/scalar.h"
 #include "net/bpffs.h"
+#include "operate/listen_address.h"
 #include "steer/cli/commands.h"
 #include "steer/record.h"
 #include "steer/run.h"
@@ -103,6 +104,7 @@ absl::StatusOr<Settings> CommonSettings(const Arguments& arguments) {
   if (settings.places.run_dir.empty() || settings.places.run_dir[0] != '/') return Wrong(arguments, "run-dir", "a path from /");
   settings.bpffs = arguments.Get("bpffs", net::kDefaultBpffs);
   settings.metrics = arguments.Get("metrics");
+  if (arguments.Has("metrics") && !operate::IsListenText(settings.metrics)) return Wrong(arguments, "metrics", "ADDRESS:PORT or unix:/PATH");
   if (const absl::Status read = ReadPolicy(arguments, settings); !read.ok()) return read;
   if (const absl::Status read = ReadNumbers(arguments, settings); !read.ok()) return read;
   if (const absl::Status read = ReadTimes(arguments, settings); !read.ok()) return read;

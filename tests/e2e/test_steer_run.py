@@ -438,7 +438,8 @@ REFUSALS = [
     (("--user", "nobody-here"), {}, "no user nobody-here"),
     (("--heartbeat", "soon"), {}, "--heartbeat: got \"soon\""),
     (("--gateway-field", "12:99"), {}, "--gateway-field"),
-    (("--metrics", "nowhere"), {}, "--metrics"),
+    (("--metrics", "nowhere"), {}, "--metrics: got \"nowhere\", expected ADDRESS:PORT or unix:/PATH"),
+    ((), {"listen": "[fe80::1]:2055"}, "a link-local address"),
     (("--devices", "/nonexistent"), {}, "cannot read /nonexistent"),
     (("--devices", "/tmp"), {}, "cannot read /tmp: it is no file"),
 ]
