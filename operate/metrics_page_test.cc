@@ -73,7 +73,7 @@ TEST(MetricsPage, RefusesWhatIsNoAddressWithPort) {
                              "[::1:9464", "[127.0.0.1]:9464", "localhost:9464"}) {
     const auto page = ServeMetricsPage(listen, "metrics_listen", [] { return Answer(1); });
     EXPECT_EQ(page.status().code(), absl::StatusCode::kInvalidArgument) << listen;
-    EXPECT_EQ(page.status().message(), absl::StrCat("metrics_listen: ", listen));
+    EXPECT_EQ(page.status().message(), absl::StrCat("metrics_listen: got \"", listen, "\", expected ADDRESS:PORT or unix:/PATH"));
   }
 }
 
