@@ -37,6 +37,7 @@ class Settings:
     mode: str = "memory"  # memory | disk
     replicas: int = 3
     hedge_delay: str = "10ms"  # of the proxy and of the application alike
+    idle_copies: str = "0%"  # of the proxy: load up to which two copies leave at once
     disks: DiskSettings | None = None  # that lose what was not synced when a node is killed
     ballast_bytes: int = 0  # resident memory of the first node beyond what it needs
     own_clocks: bool = False  # wall clocks of the nodes' own, which can jump
@@ -93,7 +94,8 @@ def running(system: str, lab: Lab, data: Path, settings: Settings) -> Iterator[R
         proxy = None
         if system == "hedgerow":
             proxy = stack.enter_context(
-                product.Product(lab.client, lab.tag, [kv_service(lab, cluster, delay=settings.hedge_delay)]))
+                product.Product(lab.client, lab.tag, [kv_service(lab, cluster, delay=settings.hedge_delay,
+                                                                  idle_copies=settings.idle_copies)]))
             _wait_until_announced(proxy)
         yield Running(cluster, load, final, _config(system, cluster, load, proxy, settings), proxy, joining,
                       stack)
