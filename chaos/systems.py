@@ -45,6 +45,7 @@ class Settings:
     joining: int = 0  # of the lab's replicas, beyond `replicas`: no members at first
     offloads: bool = True  # False: the kernel does nothing for the nodes
     key_files: bool = False  # keys stand in files, where they can be changed meanwhile
+    election: tuple[str, str] | None = None  # floor, cap; None: the nodes' own defaults
 
 
 @dataclasses.dataclass
@@ -79,7 +80,7 @@ def running(system: str, lab: Lab, data: Path, settings: Settings) -> Iterator[R
             proxies = ((PROXY_NAME, lab.client.ipv4),) if system == "hedgerow" else ()
             of_nodes = NodeSettings(durability=settings.mode, proxies=proxies, ballast_bytes=settings.ballast_bytes,
                                     own_clock=settings.own_clocks, offloads=() if settings.offloads else NO_OFFLOADS,
-                                    snapshots=_SHORT_LOGS if settings.short_logs else (), key_files=settings.key_files)
+                                    snapshots=_SHORT_LOGS if settings.short_logs else (), key_files=settings.key_files, election=settings.election)
             cluster = stack.enter_context(hedgerow_cluster(lab, data, of_nodes, settings.joining))
             joining = joining_nodes(lab, data, of_nodes, settings.joining)
             program, mode = "hr-kv-chaos", system
