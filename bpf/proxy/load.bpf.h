@@ -77,13 +77,24 @@ HR_GLOBAL int hr_flights_end(__u32 config_id, __u32 index) {
   return 0;
 }
 
-/* A backend's load now, in 256ths. */
+/* A backend's load at this moment, in 256ths. */
 HR_INLINE __u32 hr_load_of(__u32 backend_id, __u64 now_ns) {
   struct hr_backend_load *load = hr_backend_load_of(backend_id);
   struct hr_backend_tuning *tuning = bpf_map_lookup_elem(&backend_tuning, &backend_id);
 
   if (!load || !tuning) return 0;
-  return hr_load(hr_in_hand(load, tuning), READ_ONCE(tuning->slow_at), READ_ONCE(load->reported), READ_ONCE(load->reported_ns), now_ns);
+  return hr_load(hr_in_256ths(hr_in_hand(load, tuning)), READ_ONCE(tuning->slow_at), READ_ONCE(load->reported),
+                 READ_ONCE(load->reported_ns), now_ns);
+}
+
+/* The same as new requests have seen it lately, of which this is one. A lost update between two CPUs costs one of sixteen looks. */
+HR_INLINE __u32 hr_load_seen(__u32 backend_id, __u64 now_ns) {
+  struct hr_backend_load *load = hr_backend_load_of(backend_id);
+  struct hr_backend_tuning *tuning = bpf_map_lookup_elem(&backend_tuning, &backend_id);
+
+  if (!load || !tuning) return 0;
+  load->smoothed = hr_smooth(load->smoothed, hr_in_hand(load, tuning));
+  return hr_load(load->smoothed, READ_ONCE(tuning->slow_at), READ_ONCE(load->reported), READ_ONCE(load->reported_ns), now_ns);
 }
 
 /* An answer time that is a fair sample, of a request that still counts as in flight. A lost update costs one sample. */
