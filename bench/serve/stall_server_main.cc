@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // hr-stall-server: one replica of the published experiment. Echoes a request after its service time (2 ms); on
-// the first sight of certain ids, anywhere among the replicas, it stalls for 400 ms instead. Prints "ready",
-// stops after
-// --seconds or on SIGTERM and then prints its counters as JSON. Started by bench/seed_hedge.py.
+// the first sight of certain ids, anywhere among the replicas, it stalls for 400 ms instead. With --workers a queue
+// stands before them, and a stall takes a worker. Prints "ready", stops after --seconds or on SIGTERM and then prints
+// its counters as JSON. Started by bench/seed_hedge.py and bench/at_once.py.
 #include <array>
 #include <iostream>
 
@@ -14,10 +14,10 @@
 #include "absl/time/time.h"
 #include "bench/load/histogram.h"
 #include "bench/load/udp_socket.h"
-#include "bench/serve/delay_queue.h"
 #include "bench/serve/seen_table.h"
 #include "bench/serve/server_loop.h"
 #include "bench/serve/stall_rule.h"
+#include "bench/serve/worker_queue.h"
 
 ABSL_FLAG(std::string, listen, "127.0.0.1:9000", "address:port");
 ABSL_FLAG(absl::Duration, service, absl::Milliseconds(2), "service time of a request that does not stall");
@@ -27,6 +27,8 @@ ABSL_FLAG(double, fraction, 0.02, "share of ids that stall");
 ABSL_FLAG(uint64_t, seed, 1, "hash: seed");
 ABSL_FLAG(absl::Duration, ttl, absl::Seconds(1), "how long an id counts as seen");
 ABSL_FLAG(std::string, shared, "", "file that replicas share to know which ids were seen; private when empty");
+ABSL_FLAG(int32_t, workers, 0, "requests served at one time; the others wait. 0: as many as come");
+ABSL_FLAG(int32_t, load_offset, -1, "place in an answer for the load, in 1/255 of the workers; -1: nowhere");
 ABSL_FLAG(double, seconds, 600, "stops by itself after this time");
 
 namespace hedgerow::bench {
@@ -43,16 +45,18 @@ struct Counters {
   uint64_t short_datagrams = 0;
   uint64_t refused_full = 0;
   Histogram answer_error;  // Really answered - due.
+  int64_t served_ns = 0;   // Service times of all requests.
 };
 
 class StallServer {
  public:
-  StallServer(UdpSocket socket, StallRule rule, SeenTable seen)
+  StallServer(UdpSocket socket, StallRule rule, SeenTable seen, WorkerQueue queue)
       : socket_(std::move(socket)),
         rule_(rule),
         seen_(std::move(seen)),
         service_ns_(absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_service))),
-        stall_ns_(absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_stall))) {}
+        stall_ns_(absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_stall))),
+        queue_(std::move(queue)) {}
 
   const Counters& Run(int64_t end_ns) {
     const std::array<int, 1> fds{socket_.fd()};
@@ -64,6 +68,7 @@ class StallServer {
       if (readable[0]) TakeRequests();
       SendAnswers();
     }
+    counters_.served_ns = queue_.served_ns();
     return counters_;
   }
 
@@ -78,8 +83,7 @@ class StallServer {
         ++counters_.short_datagrams;
         continue;
       }
-      const int64_t due_ns = now_ns + ServiceTimeNs(bytes, now_ns);
-      if (!queue_.Push(due_ns, bytes, requests_.Peer(i))) ++counters_.refused_full;
+      if (!queue_.Push(now_ns, ServiceTimeNs(bytes, now_ns), bytes, requests_.Peer(i))) ++counters_.refused_full;
     }
   }
 
@@ -113,7 +117,7 @@ class StallServer {
   SeenTable seen_;
   int64_t service_ns_;
   int64_t stall_ns_;
-  DelayQueue queue_{kMaxHeld};
+  WorkerQueue queue_;
   Batch requests_;
   Batch answers_;
   Counters counters_;
@@ -128,18 +132,21 @@ absl::Status RunFromFlags() {
   absl::StatusOr<SeenTable> seen =
       SeenTable::Open(absl::GetFlag(FLAGS_shared), absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_ttl)));
   if (!seen.ok()) return seen.status();
+  absl::StatusOr<WorkerQueue> queue =
+      WorkerQueue::Make(kMaxHeld, absl::GetFlag(FLAGS_workers), absl::GetFlag(FLAGS_load_offset));
+  if (!queue.ok()) return queue.status();
   absl::StatusOr<UdpSocket> socket = UdpSocket::Listen(*local);
   if (!socket.ok()) return socket.status();
   StopOnSignals();
   AskForExactTimers();
-  StallServer server(*std::move(socket), *rule, *std::move(seen));
+  StallServer server(*std::move(socket), *rule, *std::move(seen), *std::move(queue));
   SayReady();
   const Counters& counters =
       server.Run(MonotonicNs() + static_cast<int64_t>(absl::GetFlag(FLAGS_seconds) * 1e9));
-  absl::PrintF(R"({"requests":%d,"stalled":%d,"spared":%d,"short":%d,"refused_full":%d,"answer_error":%s})"
+  absl::PrintF(R"({"requests":%d,"stalled":%d,"spared":%d,"short":%d,"refused_full":%d,"served_ns":%d,"answer_error":%s})"
                "\n",
                counters.requests, counters.stalled, counters.spared, counters.short_datagrams,
-               counters.refused_full, counters.answer_error.ToJson());
+               counters.refused_full, counters.served_ns, counters.answer_error.ToJson());
   return absl::OkStatus();
 }
 
