@@ -24,7 +24,8 @@ constexpr int64_t kProgressNs = 1'000'000'000;
 constexpr int64_t kStartDelayNs = 5'000'000;
 
 size_t WindowCapacity(const LoadOptions& options) {
-  if (options.loop == LoadOptions::Loop::kClosed) return kClosedWindow;
+  // Requests begin in order: one that waits long for its answer must not hold up those behind it.
+  if (options.loop == LoadOptions::Loop::kClosed) return std::max(kClosedWindow, options.in_flight * kClosedWindow / 16);
   // Everything that can be pending, twice over: a generator that was held up sends what it owes in one burst,
   // and a slot that is kept a little longer recognises more late answers.
   const double pending = options.rate_per_second * static_cast<double>(options.timeout_ns) / 1e9;
