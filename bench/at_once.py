@@ -36,7 +36,7 @@ IDLE = 0.3
 LOADS = (10, 20, 30, 50, 70, 80, 90, 95)  # percent of the highest rate
 QUICK_LOADS = (30, 80)
 WARM_UP_S = 1.0
-_HIGHEST_S, _MOST_UNDER_WAY = 4.0, 512
+_MOST_UNDER_WAY = 512
 _IDS = 1 << 20  # that the stall servers tell apart at one time
 _RAW = {"request_offset": 0, "request_length": 4, "reply_offset": 0, "reply_length": 4}
 _ADAPTIVE = {"floor": "1ms", "cap": "200ms"}
@@ -134,16 +134,16 @@ class Rig:
             "coordinator": middle.counters if made.coordinator else None})
         return record
 
-    def highest(self, workload: str, round_number: int) -> dict:
+    def highest(self, workload: str, seconds: float) -> dict:
         """What the servers answer while several times as many requests as workers are under way. Between the first second and the
         last of the sending, for at the end workers have nothing to do."""
-        of, seconds, seen = WORKLOADS[workload], max(_HIGHEST_S, self.seconds), []
+        of, seen = WORKLOADS[workload], []
         under_way = min(_MOST_UNDER_WAY, 8 * len(REPLICAS) * of.workers)
         argv = [str(binary("hr-load")), f"--target={','.join(self._addresses())}", "--mode=highest", "--loop=closed",
                 "--pause=0s", f"--in_flight={under_way}", f"--warmup={under_way}", "--timeout=10s", "--linger=0s",
                 f"--requests={round(of.highest * seconds)}", *self._payload()]
         with contextlib.ExitStack() as stack:
-            servers = self._servers(stack, of, round_number)
+            servers = self._servers(stack, of, 1)
             client = run_client(self.lab.client, argv, [], on_event=lambda event: seen.append((time.monotonic(), event)))
         served_ns = sum(server.counters["served_ns"] for server in servers)
         config = {"highest": workload, "client": argv[1:], "server": [of.program, *of.flags, f"--workers={of.workers}"]}
@@ -278,7 +278,7 @@ def measure(rig: Rig, arguments: argparse.Namespace) -> list[dict]:
     cells: dict[tuple[str, int, str], list[dict]] = {
         (workload, load, system): [] for workload in arguments.workloads for load in arguments.loads
         for system in arguments.systems}
-    rows = [rig.highest(workload, 1) for workload in arguments.workloads]
+    rows = [rig.highest(workload, arguments.highest_seconds) for workload in arguments.workloads if arguments.highest_seconds > 0]
     for row in rows:
         print(f"{row['workload']}: {row['rate']:.0f}/s with all workers taken; {row['wanted_rate']:.0f}/s computed", flush=True)
     progress = experiment.Progress(arguments.rounds * len(cells))
@@ -315,6 +315,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--workloads", type=experiment.some_of(WORKLOADS), default=list(WORKLOADS))
     parser.add_argument("--loads", type=_loads, help=f"percents of the highest rate, not {','.join(map(str, LOADS))}")
     parser.add_argument("--seconds", type=float, help="of each run, not 10")
+    parser.add_argument("--highest-seconds", type=float, default=5.0,
+                        help="of the check that the highest rate is reached, about; 0 leaves it out")
     parser.add_argument("--proxies", type=int, default=1, metavar="N", help=f"client hosts with a proxy each, 1 to {MOST_CLIENTS}")
     parser.add_argument("--quick", action="store_true",
                         help=f"one round, {' and '.join(map(str, QUICK_LOADS))} %%, a second each: too few runs")
