@@ -17,13 +17,14 @@ import signal
 import tempfile
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench import cpu_time, experiment, product, single_r
 from bench.client_run import Destinations, command, run_client
 from bench.manifest import add_config, manifest
 from bench.outcome import Check, Results, at_least, at_most, median, print_table
-from bench.replicas import BenchServer
+from bench.replicas import BenchServer, packets_received
 from bench.single_r import quantile
 from bench.stopping import run
 from deploy.lab import VIP_RAW, CommandFailed, Lab
@@ -56,30 +57,32 @@ class Sample:
     suspected: int
     delay_ms: float
     requests_to: str
+    received: dict[str, int] = dataclasses.field(default_factory=dict)  # packets, by replica
 
 
 class Conductor(threading.Thread):
-    """Changes the replicas by the clock, and asks the proxy once a second."""
+    """Changes the replicas by the clock, and asks the proxy once a second. `phases`: when each begins, in seconds, and the replicas
+    that are slow in it."""
 
-    def __init__(self, proxy: product.Product, servers: dict[str, BenchServer], phase_s: float):
+    def __init__(self, proxy: product.Product, servers: dict[str, BenchServer], phases: Sequence[tuple[float, str]]):
         super().__init__(daemon=True)
         self.samples: list[Sample] = []
         self.changes_s: list[float] = []
         self.failed: Exception | None = None
-        self._proxy, self._servers, self._phase_s = proxy, servers, phase_s
+        self._proxy, self._servers, self._phases = proxy, servers, phases
         self._end = threading.Event()
 
     def run(self) -> None:
-        started, phases = time.monotonic(), list(PHASES.values())
+        started, phases = time.monotonic(), self._phases
         try:
             while not self._end.is_set():
                 now_s = time.monotonic() - started
-                due = min(int(now_s / self._phase_s), len(phases) - 1)
-                while len(self.changes_s) <= due:
-                    self._set(phases[len(self.changes_s)])
+                while len(self.changes_s) < len(phases) and phases[len(self.changes_s)][0] <= now_s:
+                    self._set(phases[len(self.changes_s)][1])
                     self.changes_s.append(time.monotonic() - started)
                 self.samples.append(self._sample(now_s))
-                change_s = self._phase_s * (due + 1) if due + 1 < len(phases) else math.inf
+                due = len(self.changes_s)
+                change_s = phases[due][0] if due < len(phases) else math.inf
                 self._end.wait(max(0.0, started + min(int(now_s) + 1, change_s) - time.monotonic()))
         except (CommandFailed, OSError) as failed:
             self.failed = failed
@@ -99,7 +102,8 @@ class Conductor(threading.Thread):
         (service,) = self._proxy.status()["services"]
         figures = product.service_figures({"services": [service]}, "raw")
         return Sample(at_s, figures["requests"], figures["hedges"], figures["failover_sends"], figures["suspected"],
-                      product.number(service["delay_ns"]) / 1e6, service["requests_to"])
+                      product.number(service["delay_ns"]) / 1e6, service["requests_to"],
+                      {name: packets_received(server.host) for name, server in self._servers.items()})
 
 
 def extra_loads(samples: list[Sample], window_s: float = WINDOW_S) -> list[tuple[float, float]]:
@@ -169,7 +173,7 @@ class Rig:
                 f"--listen={host.ipv4}:{PORT}", f"--factor={SLOWER}", f"--seed={2 * round_number + number}"]))
                 for number, host in enumerate((a, b))}
             proxy = stack.enter_context(product.Product(self.lab.client, "bench-adapt", [service]))
-            conductor = Conductor(proxy, servers, self.phase_s)
+            conductor = Conductor(proxy, servers, [(place * self.phase_s, slow) for place, slow in enumerate(PHASES.values())])
             stack.callback(conductor.end)
             client = run_client(self.lab.client, [*argv, f"--csv={folder / 'requests.csv'}"],
                                 [host.netns for host in self.lab.hosts.values()],
