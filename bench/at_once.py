@@ -11,6 +11,7 @@ two minutes. `--proxies 8` puts eight client hosts with a proxy each before the 
 import argparse
 import concurrent.futures
 import contextlib
+import copy
 import dataclasses
 import time
 from collections.abc import Sequence
@@ -38,7 +39,9 @@ QUICK_LOADS = (30, 80)
 WARM_UP_S = 1.0
 _MOST_UNDER_WAY = 512
 _IDS = 1 << 20  # that the stall servers tell apart at one time
-_RAW = {"request_offset": 0, "request_length": 4, "reply_offset": 0, "reply_length": 4}
+_VIPS = tuple(VIP_RAW[0].rsplit(".", 1)[0] + f".{number}" for number in range(1, len(REPLICAS) + 1))
+_PORTS = tuple(range(PORT, PORT + len(REPLICAS)))
+_RAW = {"request_offset": 0, "request_length": 4, "reply_offset": 0, "reply_length": 4, "load": {"offset": LOAD_OFFSET}}
 _ADAPTIVE = {"floor": "1ms", "cap": "200ms"}
 _MEDIANS = ("p50_ms", "p99_ms", "p999_ms", "extra_load", "cpu_us_per_request")
 _SUMS = ("n", "lost")
@@ -79,12 +82,13 @@ class System:
     coordinator: bool = False
 
 
-_FASTEST = {"prefer": "fastest"}
+# Every client but the coordinator's sends a request's first copy where it has the fewest in flight: to a replica, or to the
+# virtual address of a service that this replica leads. So all workers are used, and systems differ in second copies alone.
 SYSTEMS = {
     "direct": System(),
-    "delay": System(service={**_FASTEST}),
-    "adaptive": System(service={**_FASTEST, "adaptive": _ADAPTIVE}),
-    "at-once": System(service={**_FASTEST, "adaptive": _ADAPTIVE, "idle_copies": f"{IDLE:.0%}"}),
+    "delay": System(service={}),
+    "adaptive": System(service={"adaptive": _ADAPTIVE}),
+    "at-once": System(service={"adaptive": _ADAPTIVE, "idle_copies": f"{IDLE:.0%}"}),
     "c-clone": System(client=("--copies=always",)),
     "coordinator": System(coordinator=True),
     "app": System(client=("--copies=idle", f"--idle_below={IDLE}", "--hedge", f"--hedge_delay={DELAY}")),
@@ -112,9 +116,9 @@ class Rig:
                 target = f"{host.ipv4}:{PORT}"
             proxies = []
             if made.service is not None:
-                proxies = [stack.enter_context(product.Product(host, f"bench-once{number}", [self._service(made)]))
+                proxies = [stack.enter_context(product.Product(host, f"bench-once{number}", self._services(made)))
                            for number, host in enumerate(clients)]
-                target = f"{VIP_RAW[0]}:{PORT}"
+                target = ",".join(f"{vip}:{port}" for vip, port in zip(_VIPS, _PORTS, strict=True))
             elif not made.coordinator:
                 target = ",".join(self._addresses())
             argvs = [self._client(made, of, target, rate / len(clients), round_number, number)
@@ -124,7 +128,7 @@ class Rig:
         # The servers' counters are there once they have ended.
         config = {"system": system, "workload": workload, "load": load, "proxies": len(clients), "seconds": self.seconds,
                   "client": [flag for flag in argvs[0][1:] if not flag.startswith("--seed")],
-                  "server": [of.program, *of.flags, f"--workers={of.workers}"], "service": self._service(made)}
+                  "server": [of.program, *of.flags, f"--workers={of.workers}"], "services": self._services(made)}
         record = figures(runs, [server.counters for server in servers], statuses)
         record["config_hash"] = add_config(self.configs, config)
         self.results.write_raw(f"{workload}-{load:02d}-{system}-{round_number:02d}", {
@@ -170,18 +174,21 @@ class Rig:
             host = self.lab.replica(name)
             own = [f"--shared={shared}", f"--seed={round_number}"] if of.shared else [f"--seed={10 * round_number + number}"]
             found.append(stack.enter_context(BenchServer(host, of.program, [
-                f"--listen={host.ipv4}:{PORT}", f"--workers={of.workers}", f"--load_offset={LOAD_OFFSET}", *own,
+                f"--listen={','.join(f'{host.ipv4}:{port}' for port in _PORTS)}", f"--workers={of.workers}", f"--load_offset={LOAD_OFFSET}", *own,
                 *of.flags])))
         return found
 
-    def _service(self, system: System) -> dict | None:
+    def _services(self, system: System) -> list[dict] | None:
+        """One led by each replica. A backend belongs to one service, so each has a port of its own at the servers."""
         if system.service is None:
             return None
-        backends = {name: self.lab.replica(name).ipv4 for name in REPLICAS}
-        settings = {"delay": DELAY, **system.service}
-        if "idle_copies" in settings:
-            settings["raw"] = {**_RAW, "load_offset": LOAD_OFFSET}
-        return product.service("raw", VIP_RAW[0], PORT, "raw", backends, **settings)
+        found = []
+        for place, (vip, port) in enumerate(zip(_VIPS, _PORTS, strict=True)):
+            order = (*REPLICAS[place:], *REPLICAS[:place])
+            backends = {name: self.lab.replica(name).ipv4 for name in order}
+            found.append(product.service(f"raw-{order[0]}", vip, port, "raw", backends, delay=DELAY,
+                                         **copy.deepcopy({"raw": _RAW, **system.service})))
+        return found
 
     def _client(self, system: System, of: Workload, target: str, rate: float, round_number: int, number: int) -> list[str]:
         clients = len(self.lab.clients)
@@ -213,7 +220,7 @@ def figures(clients: Sequence[ClientRun], servers: Sequence[dict], statuses: Seq
         merged.merge(Histogram.from_json(client.report["histograms"]["latency"]))
     n = sum(client.summary["n"] for client in clients)
     sent = n + sum(client.summary["warmup"] for client in clients)
-    seen = [product.service_figures(status, "raw") for status in statuses]
+    seen = [product.service_figures(status, service["name"]) for status in statuses for service in status["services"]]
     return {"n": n, "lost": sum(client.summary["lost"] for client in clients),
             **{f"{name}_ms": merged.quantile(share) / 1e6 for name, share in (("p50", .5), ("p99", .99), ("p999", .999))},
             "extra_load": sum(server["requests"] for server in servers) / sent - 1,

@@ -203,6 +203,15 @@ TEST(WorkerQueue, AnswersReportWhatIsLeftAsAShareOfTheWorkers) {
   EXPECT_EQ(PopText(queue, 101), "ab") << "an answer too short for it stays as it is";
 }
 
+TEST(WorkerQueue, AnAnswerLeavesByTheSocketOfItsRequest) {
+  WorkerQueue queue = WorkerQueue::Make(10, 1, 0).value();
+  const std::array<uint8_t, 1> request{1};
+  ASSERT_TRUE(queue.Push(0, 10, request, Address{}, 2));
+  ASSERT_TRUE(queue.Push(0, 10, request, Address{}, 1));
+  EXPECT_EQ(queue.PopDue(10)->socket, 2);
+  EXPECT_EQ(queue.PopDue(20)->socket, 1);
+}
+
 TEST(WorkerQueue, IsBoundedAndRefusesWhatCannotBe) {
   WorkerQueue queue = WorkerQueue::Make(1, 1, -1).value();
   EXPECT_TRUE(PushText(queue, 0, 10, "a"));

@@ -6,6 +6,7 @@
 // its counters as JSON. Started by bench/seed_hedge.py and bench/at_once.py.
 #include <array>
 #include <iostream>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
@@ -19,7 +20,7 @@
 #include "bench/serve/stall_rule.h"
 #include "bench/serve/worker_queue.h"
 
-ABSL_FLAG(std::string, listen, "127.0.0.1:9000", "address:port");
+ABSL_FLAG(std::string, listen, "127.0.0.1:9000", "address:port; several with commas between them, for the same workers");
 ABSL_FLAG(absl::Duration, service, absl::Milliseconds(2), "service time of a request that does not stall");
 ABSL_FLAG(absl::Duration, stall, absl::Milliseconds(400), "service time of one that does");
 ABSL_FLAG(std::string, rule, "mod", "which ids stall: mod (id % 100 < 100 * fraction) or hash (seeded)");
@@ -50,8 +51,8 @@ struct Counters {
 
 class StallServer {
  public:
-  StallServer(UdpSocket socket, StallRule rule, SeenTable seen, WorkerQueue queue)
-      : socket_(std::move(socket)),
+  StallServer(std::vector<UdpSocket> sockets, StallRule rule, SeenTable seen, WorkerQueue queue)
+      : sockets_(std::move(sockets)),
         rule_(rule),
         seen_(std::move(seen)),
         service_ns_(absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_service))),
@@ -59,13 +60,16 @@ class StallServer {
         queue_(std::move(queue)) {}
 
   const Counters& Run(int64_t end_ns) {
-    const std::array<int, 1> fds{socket_.fd()};
-    std::array<bool, 1> readable;
+    std::vector<int> fds;
+    for (const UdpSocket& socket : sockets_) fds.push_back(socket.fd());
+    std::array<bool, UINT8_MAX + 1> readable{};
     while (!MustStop(end_ns)) {
       WaitReadable(fds, std::min(queue_.NextDueNs(), end_ns), readable);
       // Requests first: their service time counts from here. Answers next, so that a busy socket cannot hold
       // them up.
-      if (readable[0]) TakeRequests();
+      for (size_t i = 0; i < sockets_.size(); ++i) {
+        if (readable[i]) TakeRequests(static_cast<uint8_t>(i));
+      }
       SendAnswers();
     }
     counters_.served_ns = queue_.served_ns();
@@ -73,8 +77,8 @@ class StallServer {
   }
 
  private:
-  void TakeRequests() {
-    socket_.Receive(requests_);
+  void TakeRequests(uint8_t socket) {
+    sockets_[socket].Receive(requests_);
     const int64_t now_ns = MonotonicNs();
     for (size_t i = 0; i < requests_.size(); ++i) {
       const auto bytes = requests_.Bytes(i);
@@ -83,7 +87,7 @@ class StallServer {
         ++counters_.short_datagrams;
         continue;
       }
-      if (!queue_.Push(now_ns, ServiceTimeNs(bytes, now_ns), bytes, requests_.Peer(i))) ++counters_.refused_full;
+      if (!queue_.Push(now_ns, ServiceTimeNs(bytes, now_ns), bytes, requests_.Peer(i), socket)) ++counters_.refused_full;
     }
   }
 
@@ -100,32 +104,33 @@ class StallServer {
 
   void SendAnswers() {
     const int64_t now_ns = MonotonicNs();
-    while (!answers_.full()) {
+    for (size_t answered = 0; answered < Batch::kCapacity; ++answered) {
       const int64_t due_ns = queue_.NextDueNs();
       const DelayQueue::Held* held = queue_.PopDue(now_ns);
       if (held == nullptr) break;
       counters_.answer_error.Record(static_cast<uint64_t>(now_ns - due_ns));
-      std::copy_n(held->data, held->bytes, answers_.Next().begin());
-      answers_.Commit(held->bytes, held->peer);
+      Batch& answers = answers_[held->socket];
+      std::copy_n(held->data, held->bytes, answers.Next().begin());
+      answers.Commit(held->bytes, held->peer);
     }
-    socket_.Send(answers_);
-    answers_.clear();
+    for (size_t i = 0; i < sockets_.size(); ++i) {
+      if (answers_[i].size() > 0) sockets_[i].Send(answers_[i]);
+      answers_[i].clear();
+    }
   }
 
-  UdpSocket socket_;
+  std::vector<UdpSocket> sockets_;
   StallRule rule_;
   SeenTable seen_;
   int64_t service_ns_;
   int64_t stall_ns_;
   WorkerQueue queue_;
   Batch requests_;
-  Batch answers_;
+  std::vector<Batch> answers_{sockets_.size()};  // By socket.
   Counters counters_;
 };
 
 absl::Status RunFromFlags() {
-  absl::StatusOr<Address> local = ParseAddress(absl::GetFlag(FLAGS_listen));
-  if (!local.ok()) return local.status();
   absl::StatusOr<StallRule> rule =
       StallRule::Make(absl::GetFlag(FLAGS_rule), absl::GetFlag(FLAGS_fraction), absl::GetFlag(FLAGS_seed));
   if (!rule.ok()) return rule.status();
@@ -135,11 +140,11 @@ absl::Status RunFromFlags() {
   absl::StatusOr<WorkerQueue> queue =
       WorkerQueue::Make(kMaxHeld, absl::GetFlag(FLAGS_workers), absl::GetFlag(FLAGS_load_offset));
   if (!queue.ok()) return queue.status();
-  absl::StatusOr<UdpSocket> socket = UdpSocket::Listen(*local);
-  if (!socket.ok()) return socket.status();
+  absl::StatusOr<std::vector<UdpSocket>> sockets = ListenOnAll(absl::GetFlag(FLAGS_listen));
+  if (!sockets.ok()) return sockets.status();
   StopOnSignals();
   AskForExactTimers();
-  StallServer server(*std::move(socket), *rule, *std::move(seen), *std::move(queue));
+  StallServer server(*std::move(sockets), *rule, *std::move(seen), *std::move(queue));
   SayReady();
   const Counters& counters =
       server.Run(MonotonicNs() + static_cast<int64_t>(absl::GetFlag(FLAGS_seconds) * 1e9));

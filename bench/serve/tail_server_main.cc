@@ -8,6 +8,7 @@
 #include <cmath>
 #include <csignal>
 #include <iostream>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
@@ -19,7 +20,7 @@
 #include "bench/serve/service_tail.h"
 #include "bench/serve/worker_queue.h"
 
-ABSL_FLAG(std::string, listen, "127.0.0.1:9000", "address:port");
+ABSL_FLAG(std::string, listen, "127.0.0.1:9000", "address:port; several with commas between them, for the same workers");
 ABSL_FLAG(absl::Duration, base, absl::Milliseconds(1), "what every answer takes");
 ABSL_FLAG(absl::Duration, tail, absl::Microseconds(500), "mean of what comes on top");
 ABSL_FLAG(double, pareto, 0, "above 0: service times of a bounded Pareto distribution of this shape");
@@ -50,26 +51,29 @@ struct Counters {
 
 class TailServer {
  public:
-  TailServer(UdpSocket socket, ServiceTail tail, WorkerQueue queue)
-      : socket_(std::move(socket)), tail_(tail), factor_(absl::GetFlag(FLAGS_factor)), queue_(std::move(queue)) {}
+  TailServer(std::vector<UdpSocket> sockets, ServiceTail tail, WorkerQueue queue)
+      : sockets_(std::move(sockets)), tail_(tail), factor_(absl::GetFlag(FLAGS_factor)), queue_(std::move(queue)) {}
 
   const Counters& Run(int64_t end_ns) {
-    const std::array<int, 1> fds{socket_.fd()};
-    std::array<bool, 1> readable;
+    std::vector<int> fds;
+    for (const UdpSocket& socket : sockets_) fds.push_back(socket.fd());
+    std::array<bool, UINT8_MAX + 1> readable{};
     while (!MustStop(end_ns)) {
       WaitReadable(fds, std::min(queue_.NextDueNs(), end_ns), readable);
-      if (readable[0]) TakeRequests();
+      for (size_t i = 0; i < sockets_.size(); ++i) {
+        if (readable[i]) TakeRequests(static_cast<uint8_t>(i));
+      }
       const int64_t now_ns = MonotonicNs();
       while (const DelayQueue::Held* held = queue_.PopDue(now_ns))
-        socket_.SendOne(held->datagram(), held->peer);
+        sockets_[held->socket].SendOne(held->datagram(), held->peer);
     }
     counters_.served_ns = queue_.served_ns();
     return counters_;
   }
 
  private:
-  void TakeRequests() {
-    socket_.Receive(requests_);
+  void TakeRequests(uint8_t socket) {
+    sockets_[socket].Receive(requests_);
     const int64_t now_ns = MonotonicNs();
     for (size_t i = 0; i < requests_.size(); ++i) {
       const auto bytes = requests_.Bytes(i);
@@ -84,12 +88,12 @@ class TailServer {
         ++counters_.slow_requests;
         service_ns *= factor_;
       }
-      if (!queue_.Push(now_ns, static_cast<int64_t>(service_ns), bytes, requests_.Peer(i)))
+      if (!queue_.Push(now_ns, static_cast<int64_t>(service_ns), bytes, requests_.Peer(i), socket))
         ++counters_.refused;
     }
   }
 
-  UdpSocket socket_;
+  std::vector<UdpSocket> sockets_;
   ServiceTail tail_;
   double factor_;
   WorkerQueue queue_;
@@ -109,15 +113,13 @@ absl::StatusOr<ServiceTail> TailFromFlags() {
 }
 
 absl::Status RunFromFlags() {
-  absl::StatusOr<Address> local = ParseAddress(absl::GetFlag(FLAGS_listen));
-  if (!local.ok()) return local.status();
   absl::StatusOr<ServiceTail> tail = TailFromFlags();
   if (!tail.ok()) return tail.status();
   absl::StatusOr<WorkerQueue> queue =
       WorkerQueue::Make(kMaxHeld, absl::GetFlag(FLAGS_workers), absl::GetFlag(FLAGS_load_offset));
   if (!queue.ok()) return queue.status();
-  absl::StatusOr<UdpSocket> socket = UdpSocket::Listen(*local);
-  if (!socket.ok()) return socket.status();
+  absl::StatusOr<std::vector<UdpSocket>> sockets = ListenOnAll(absl::GetFlag(FLAGS_listen));
+  if (!sockets.ok()) return sockets.status();
   StopOnSignals();
   struct sigaction action = {};
   action.sa_handler = MakeSlow;
@@ -125,7 +127,7 @@ absl::Status RunFromFlags() {
   sigaction(SIGUSR1, &action, nullptr);
   sigaction(SIGUSR2, &action, nullptr);
   AskForExactTimers();
-  TailServer server(*std::move(socket), *tail, *std::move(queue));
+  TailServer server(*std::move(sockets), *tail, *std::move(queue));
   SayReady();
   const Counters& counters =
       server.Run(MonotonicNs() + static_cast<int64_t>(absl::GetFlag(FLAGS_seconds) * 1e9));

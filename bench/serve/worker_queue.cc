@@ -28,10 +28,11 @@ WorkerQueue::WorkerQueue(size_t capacity, size_t workers, int32_t load_offset)
   for (size_t i = 0; i < workers; ++i) free_at_ns_.push(0);
 }
 
-bool WorkerQueue::Push(int64_t now_ns, int64_t service_ns, std::span<const uint8_t> request, const Address& peer) {
+bool WorkerQueue::Push(int64_t now_ns, int64_t service_ns, std::span<const uint8_t> request, const Address& peer,
+                       uint8_t socket) {
   int64_t begin_ns = now_ns;
   if (workers_ > 0) begin_ns = std::max(now_ns, free_at_ns_.top());
-  if (!answers_.Push(begin_ns + service_ns, request, peer)) return false;
+  if (!answers_.Push(begin_ns + service_ns, request, peer, socket)) return false;
   served_ns_ += service_ns;
   if (workers_ > 0) {
     free_at_ns_.pop();
@@ -44,6 +45,7 @@ const DelayQueue::Held* WorkerQueue::PopDue(int64_t now_ns) {
   const DelayQueue::Held* held = answers_.PopDue(now_ns);
   if (held == nullptr || load_offset_ < 0 || load_offset_ >= held->bytes) return held;
   marked_.peer = held->peer;
+  marked_.socket = held->socket;
   marked_.bytes = held->bytes;
   std::copy_n(held->data, held->bytes, marked_.data);
   marked_.data[load_offset_] = Load();

@@ -23,7 +23,8 @@ class WorkerQueue {
   static absl::StatusOr<WorkerQueue> Make(size_t capacity, int32_t workers, int32_t load_offset);
 
   // False when `capacity` requests are being served or wait.
-  bool Push(int64_t now_ns, int64_t service_ns, std::span<const uint8_t> request, const Address& peer);
+  bool Push(int64_t now_ns, int64_t service_ns, std::span<const uint8_t> request, const Address& peer,
+            uint8_t socket = 0);
 
   // The next answer that is ready at `now_ns` or nullptr, with the load without it written into it. Valid until
   // the next Push().
