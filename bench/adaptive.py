@@ -24,6 +24,7 @@ from bench import cpu_time, experiment, product, single_r
 from bench.client_run import Destinations, command, run_client
 from bench.manifest import add_config, manifest
 from bench.outcome import Check, Results, at_least, at_most, median, print_table
+from bench.pinning import hurry
 from bench.replicas import BenchServer, packets_received
 from bench.single_r import quantile
 from bench.stopping import run
@@ -206,9 +207,10 @@ class Rig:
                 server = stack.enter_context(BenchServer(host, "hr-tail-server", [
                     f"--listen={host.ipv4}:{PORT}", f"--factor={SLOWER}", f"--seed={2 * round_number + 'ab'.index(name)}"]))
                 os.kill(server.pid, signal.SIGUSR1 if slow else signal.SIGUSR2)
+                hurry(server.pid)
                 run_client(self.lab.client, command("baseline", Destinations(f"{host.ipv4}:{PORT}", "", ""), [
                     "--workload=raw", "--loop=open", f"--rate={RATE}", f"--seconds={self.settle_s:g}", f"--timeout={TIMEOUT_S}s",
-                    "--linger=0s", "--warmup=200", f"--csv={folder / 'requests.csv'}"], DELAY), [])
+                    "--linger=0s", "--warmup=200", f"--csv={folder / 'requests.csv'}"], DELAY), [], hurried=True)
                 found[name, slow] = [took_ms for _, took_ms in read_latencies(folder / "requests.csv")]
         self.results.write_raw(f"alone-{round_number:02d}", {
             "mode": "alone", "round": round_number,

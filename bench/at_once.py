@@ -22,6 +22,7 @@ from bench.client_run import ClientRun, run_client
 from bench.histogram import Histogram
 from bench.manifest import add_config, binary, manifest
 from bench.outcome import Check, Results, at_least, at_most, median
+from bench.pinning import hurry
 from bench.replicas import BenchServer
 from bench.stopping import run
 from deploy.lab import VIP_RAW, Host, Lab
@@ -123,6 +124,9 @@ class Rig:
                 target = ",".join(self._addresses())
             argvs = [self._client(made, of, target, rate / len(clients), round_number, number)
                      for number in range(len(clients))]
+            # In truth they have processors of their own, ahead of everything else there.
+            for server in [*servers, *([middle] if made.coordinator else [])]:
+                hurry(server.pid)
             runs = self._run_clients(clients, argvs)
             statuses = [proxy.status_at_rest() for proxy in proxies]
         # The servers' counters are there once they have ended.
@@ -201,7 +205,8 @@ class Rig:
     def _run_clients(self, hosts: Sequence[Host], argvs: Sequence[list[str]]) -> list[ClientRun]:
         everything = [host.netns for host in self.lab.hosts.values()]
         with concurrent.futures.ThreadPoolExecutor(len(hosts)) as pool:
-            begun = [pool.submit(run_client, host, argv, everything) for host, argv in zip(hosts, argvs, strict=True)]
+            begun = [pool.submit(run_client, host, argv, everything, hurried=True)
+                     for host, argv in zip(hosts, argvs, strict=True)]
             return [each.result() for each in begun]
 
 
