@@ -183,7 +183,7 @@ struct hr_service_config {
   __u8 primary;  /* place of the configured leader */
   __u8 switches; /* enum hr_switch, as configured; hr_service_policy has what holds */
   __u8 idle_share; /* load up to which a backend is idle, in 256ths: then a second copy leaves with the first; 0 = none do */
-  __u8 pad0;
+  __u8 spreads; /* 1 = `prefer: fastest`: a new request goes to another backend while its target's load is full */
   __u64 deadline_ns;
   __u64 retention_ns;
   __u16 backends[HR_MAX_BACKENDS_PER_SERVICE]; /* place -> backend id, also of a removed backend that may still answer */

@@ -325,8 +325,11 @@ HR_GLOBAL __u32 hr_take_pushback(struct __sk_buff *skb, __u32 config_id, __u32 p
     wait_ns = (__u64)said * 1000000;
     if (wait_ns > HR_PUSHBACK_HOLD_NS) wait_ns = HR_PUSHBACK_HOLD_NS;
   }
-  WRITE_ONCE(state->pushback_ns, wait_ns);
-  WRITE_ONCE(state->pushback_until_ns, hr_now_ns() + HR_PUSHBACK_HOLD_NS);
+  /* What another backend asks may be less: the longest wait holds until nobody has asked for it for a second. */
+  if (hr_now_ns() >= READ_ONCE(state->pushback_until_ns) || wait_ns >= READ_ONCE(state->pushback_ns)) {
+    WRITE_ONCE(state->pushback_ns, wait_ns);
+    WRITE_ONCE(state->pushback_until_ns, hr_now_ns() + HR_PUSHBACK_HOLD_NS);
+  }
   hr_count(hr_stats_of(service_id), HR_PUSHBACKS);
   return said;
 }

@@ -163,6 +163,21 @@ HR_INLINE __u32 hr_place_of_backend(const struct hr_service_config *config, __u3
   return backend->index;
 }
 
+/*
+ * Where a new request goes that may go to any backend: to its healthy target, or while that one's load is full to the best of the others, if
+ * its load is not. A global function: it has a stack of its own.
+ */
+HR_GLOBAL __u32 hr_cold_place(__u32 config_id, __u32 target, __u32 client, __u64 now_ns) {
+  struct hr_service_config *config = hr_config_of(config_id);
+  struct hr_choice choice;
+
+  if (!config || hr_load_of(hr_backend_id(config, target), now_ns) < HR_LOAD_FULL) return target;
+  choice = hr_unpack_choice(
+      hr_choose_now(config_id, 1u << (target & (HR_MAX_BACKENDS_PER_SERVICE - 1)), HR_EXPLORE_NEVER, client, now_ns));
+  if (!hr_choice_is_fair(&choice) || hr_load_of(hr_backend_id(config, choice.first), now_ns) >= HR_LOAD_FULL) return target;
+  return choice.first;
+}
+
 /* A new request's choice. Nearly all go to a healthy target, which asks about no other backend. */
 HR_INLINE struct hr_choice hr_choose_first(__u32 config_id, const struct hr_service_config *config,
                                            const struct hr_service_policy *policy, __u32 client, __u64 now_ns) {
@@ -177,6 +192,8 @@ HR_INLINE struct hr_choice hr_choose_first(__u32 config_id, const struct hr_serv
   if (hr_has_standby(config) &&
       ((drained >> target & 1) || hr_health_of(config_id, hr_backend_id(config, target), client, now_ns) != HR_HEALTHY))
     packed = hr_choose_steered(config_id, target, explore_tick, client, now_ns);
+  else if (config->spreads && !hr_is_dry(policy) && (preferred = hr_cold_place(config_id, target, client, now_ns)) != target)
+    packed = HR_PACKED_CHOICE(preferred, HR_NO_BACKEND, HR_CHOSE_STANDBY, 0);
   return hr_unpack_choice(packed);
 }
 

@@ -200,5 +200,25 @@ TEST_F(IdleCopiesTest, AHotStandbyIsPassedOverForAColdOne) {
   EXPECT_EQ(Read(Clones(HR_MARK_HEDGE, 1)[0].packet).destination, kC4);
 }
 
+TEST_F(IdleCopiesTest, WithPreferFastestANewRequestPassesOverAFullBackend) {
+  ServiceConfig(kRaw4Service).spreads = 1;
+  BackendState(kRaw4B).answer_ewma_ns = kMillisecond;
+  BackendState(kRaw4C).answer_ewma_ns = 2 * kMillisecond;
+  auto goes_to = [this, id = uint8_t{0}]() mutable {
+    return Read(Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {++id, 0, 0, 0}).Build()).packet).destination;
+  };
+  MakeLoaded(kRaw4A, 0.9);
+  EXPECT_EQ(goes_to(), kA4);
+  MakeLoaded(kRaw4A, 1.1);
+  EXPECT_EQ(goes_to(), kB4);
+  MakeLoaded(kRaw4B, 1.0);
+  EXPECT_EQ(goes_to(), kC4);
+  MakeLoaded(kRaw4C, 1.0);
+  EXPECT_EQ(goes_to(), kA4) << "all are full: the target keeps its requests";
+  ServiceConfig(kRaw4Service).spreads = 0;
+  MakeLoaded(kRaw4B, 0);
+  EXPECT_EQ(goes_to(), kA4) << "a leader gets what is for the leader";
+}
+
 }  // namespace
 }  // namespace hedgerow::packets

@@ -106,6 +106,7 @@ absl::StatusOr<hr_service_config> MakeConfig(const DataPlaneSpec& all, const Ser
   config.delay_ns = spec.delay_ns;
   config.budget_ppm = spec.budget_ppm;
   config.budget_burst = spec.budget_burst;
+  config.spreads = spec.prefer_fastest ? 1 : 0;
   config.idle_share = IdleShare(spec.idle_copies_ppm);
   config.request_share = ShareOf(all.max_requests, all.services.size());
   config.parked_share = ShareOf(all.max_parked, all.services.size());

@@ -93,11 +93,12 @@ absl::StatusOr<ServiceSnapshot> KernelReader::ReadService(const ServiceSpec& spe
   snapshot.stats = *stats;
   const volatile hr_service_state* state = memory_.service_states.At<hr_service_state>(spec.id);
   snapshot.budget_tokens = static_cast<double>(state->budget_micros) / static_cast<double>(kMicrosPerHedge);
-  snapshot.pushed_back = NowNs() < state->pushback_until_ns;
   const volatile hr_service_policy& policy = memory_.Policy(spec.id);
   snapshot.bypass = (policy.switches & HR_SWITCH_BYPASS) != 0;
   snapshot.dry_run = (policy.switches & HR_SWITCH_DRY_RUN) != 0;
   snapshot.delay_ns = policy.delay_ns;
+  // A shorter wait than the delay holds back copies at once only.
+  snapshot.pushed_back = NowNs() < state->pushback_until_ns && state->pushback_ns > policy.delay_ns;
   const uint32_t preferred = policy.preferred;
   const uint8_t position = preferred == 0 ? uint8_t{HR_NO_BACKEND} : PositionOf(spec, preferred - 1);
   snapshot.preferred = position == HR_NO_BACKEND ? 0 : position + 1u;
