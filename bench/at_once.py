@@ -327,8 +327,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--workloads", type=experiment.some_of(WORKLOADS), default=list(WORKLOADS))
     parser.add_argument("--loads", type=_loads, help=f"percents of the highest rate, not {','.join(map(str, LOADS))}")
     parser.add_argument("--seconds", type=float, help="of each run, not 10")
-    parser.add_argument("--highest-seconds", type=float, default=5.0,
-                        help="of the check that the highest rate is reached, about; 0 leaves it out")
+    parser.add_argument("--highest-seconds", type=float, help="of the check that the highest rate is reached, about 10; 0: no check")
     parser.add_argument("--proxies", type=int, default=1, metavar="N", help=f"client hosts with a proxy each, 1 to {MOST_CLIENTS}")
     parser.add_argument("--quick", action="store_true",
                         help=f"one round, {' and '.join(map(str, QUICK_LOADS))} %%, a second each: too few runs")
@@ -336,8 +335,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
     arguments = parser.parse_args(argv)
     if not 1 <= arguments.proxies <= MOST_CLIENTS:
         parser.error(f"--proxies is 1 to {MOST_CLIENTS}, not {arguments.proxies}")
-    quick, whole = (1, 0.0, list(QUICK_LOADS), 1.0), (3, 30.0, list(LOADS), 10.0)
-    for name, value in zip(("rounds", "quiet_wait", "loads", "seconds"), quick if arguments.quick else whole, strict=True):
+    quick, whole = (1, 0.0, list(QUICK_LOADS), 1.0, 3.5), (3, 30.0, list(LOADS), 10.0, 10.0)
+    for name, value in zip(("rounds", "quiet_wait", "loads", "seconds", "highest_seconds"), quick if arguments.quick else whole, strict=True):
         if getattr(arguments, name) is None:
             setattr(arguments, name, value)
     return arguments

@@ -20,6 +20,7 @@ from bench.adaptive import BUDGET, SLOWER, Conductor, Sample, per_second, read_l
 from bench.client_run import Destinations, command, run_client
 from bench.manifest import add_config, manifest
 from bench.outcome import Check, Results, at_least, at_most, median
+from bench.pinning import hurry
 from bench.replicas import BenchServer
 from bench.single_r import quantile
 from bench.stopping import run
@@ -100,12 +101,14 @@ class Rig:
                 for number, (name, address) in enumerate(backends.items())}
             for server in servers.values():
                 os.kill(server.pid, signal.SIGUSR2)
+                hurry(server.pid)  # in truth it has processors of its own
             proxy = stack.enter_context(product.Product(self.lab.client, "bench-choice", [service]))
             conductor = Conductor(proxy, servers, [(begin_s, PHASES[name][1]) for name, begin_s, _ in phases])
             stack.callback(conductor.end)
             client = run_client(self.lab.client, [*argv, f"--csv={folder / 'requests.csv'}"],
                                 [host.netns for host in self.lab.hosts.values()],
-                                on_event=lambda event: conductor.start() if event["event"] == "measuring" else None)
+                                on_event=lambda event: conductor.start() if event["event"] == "measuring" else None,
+                                hurried=True)
             conductor.end()
             latencies = read_latencies(folder / "requests.csv")
             identity_ok = product.service_figures(proxy.status_at_rest(), "raw")["identity_ok"]
