@@ -81,6 +81,7 @@ class System:
     client: tuple[str, ...] = ()  # how hr-load hedges
     service: dict | None = None  # of the proxy
     coordinator: bool = False
+    while_idle: bool = False  # and copies at once
 
 
 # Every client but the coordinator's sends a request's first copy where it has the fewest in flight: to a replica, or to the
@@ -89,16 +90,16 @@ SYSTEMS = {
     "direct": System(),
     "delay": System(service={}),
     "adaptive": System(service={"adaptive": _ADAPTIVE}),
-    "at-once": System(service={"adaptive": _ADAPTIVE, "idle_copies": f"{IDLE:.0%}"}),
+    "at-once": System(service={"adaptive": _ADAPTIVE}, while_idle=True),
     "c-clone": System(client=("--copies=always",)),
     "coordinator": System(coordinator=True),
-    "app": System(client=("--copies=idle", f"--idle_below={IDLE}", "--hedge", f"--hedge_delay={DELAY}")),
+    "app": System(client=("--copies=idle", "--hedge", f"--hedge_delay={DELAY}"), while_idle=True),
 }
 
 
 class Rig:
-    def __init__(self, lab: Lab, results: Results, seconds: float):
-        self.lab, self.results, self.seconds = lab, results, seconds
+    def __init__(self, lab: Lab, results: Results, seconds: float, idle: float = IDLE):
+        self.lab, self.results, self.seconds, self.idle = lab, results, seconds, idle
         self.configs: dict[str, dict] = {}
         self._warm_up_s = min(WARM_UP_S, seconds / 2)
 
@@ -186,21 +187,22 @@ class Rig:
         """One led by each replica. A backend belongs to one service, so each has a port of its own at the servers."""
         if system.service is None:
             return None
+        own = {**system.service, **({"idle_copies": f"{self.idle:.0%}"} if system.while_idle else {})}
         found = []
         for place, (vip, port) in enumerate(zip(_VIPS, _PORTS, strict=True)):
             order = (*REPLICAS[place:], *REPLICAS[:place])
             backends = {name: self.lab.replica(name).ipv4 for name in order}
             found.append(product.service(f"raw-{order[0]}", vip, port, "raw", backends, delay=DELAY,
-                                         **copy.deepcopy({"raw": _RAW, **system.service})))
+                                         **copy.deepcopy({"raw": _RAW, **own})))
         return found
 
     def _client(self, system: System, of: Workload, target: str, rate: float, round_number: int, number: int) -> list[str]:
         clients = len(self.lab.clients)
-        hedging = [*system.client, f"--workers={of.workers}"] if system.client else []
+        idle = [f"--idle_below={self.idle:g}", f"--workers={of.workers}"] if system.while_idle and system.client else []
         return [str(binary("hr-load")), f"--target={target}", "--mode=at-once", "--loop=open", "--arrivals=poisson",
                 f"--rate={rate:.3f}", f"--seconds={self.seconds:g}", f"--warmup={round(rate * self._warm_up_s)}",
                 f"--seed={100 * round_number + number}", f"--first_id={number * (_IDS // clients)}", "--timeout=1s",
-                "--linger=500ms", *self._payload(), *hedging]
+                "--linger=500ms", *self._payload(), *system.client, *idle]
 
     def _run_clients(self, hosts: Sequence[Host], argvs: Sequence[list[str]]) -> list[ClientRun]:
         everything = [host.netns for host in self.lab.hosts.values()]
@@ -328,11 +330,15 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--loads", type=_loads, help=f"percents of the highest rate, not {','.join(map(str, LOADS))}")
     parser.add_argument("--seconds", type=float, help="of each run, not 10")
     parser.add_argument("--highest-seconds", type=float, help="of the check that the highest rate is reached, about 10; 0: no check")
+    parser.add_argument("--idle", type=float, default=IDLE, metavar="SHARE",
+                        help=f"of a replica's load, up to which at-once and app take it for idle, not {IDLE}")
     parser.add_argument("--proxies", type=int, default=1, metavar="N", help=f"client hosts with a proxy each, 1 to {MOST_CLIENTS}")
     parser.add_argument("--quick", action="store_true",
                         help=f"one round, {' and '.join(map(str, QUICK_LOADS))} %%, a second each: too few runs")
     parser.add_argument("--lab", default=TAG, help=argparse.SUPPRESS)
     arguments = parser.parse_args(argv)
+    if not 0.01 <= arguments.idle <= 1:
+        parser.error(f"--idle is a share from 0.01 to 1, not {arguments.idle:g}")
     if not 1 <= arguments.proxies <= MOST_CLIENTS:
         parser.error(f"--proxies is 1 to {MOST_CLIENTS}, not {arguments.proxies}")
     quick, whole = (1, 0.0, list(QUICK_LOADS), 1.0, 3.5), (3, 30.0, list(LOADS), 10.0, 10.0)
@@ -352,7 +358,7 @@ def main(argv: list[str]) -> int:
     arguments = parse(argv)
     results = Results(NAME, folder_of(arguments))
     with Lab(arguments.lab, replicas=len(REPLICAS) + 1, clients=arguments.proxies) as lab:
-        rig = Rig(lab, results, arguments.seconds)
+        rig = Rig(lab, results, arguments.seconds, arguments.idle)
         rows = measure(rig, arguments)
     return experiment.conclude(
         results, manifest(rig.configs, ("hr-load", "hr-stall-server", "hr-tail-server", "hr-coordinator", "hedgerowd"),
