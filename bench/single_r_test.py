@@ -9,6 +9,12 @@ from bench import single_r
 from bench.single_r import Times
 
 
+def test_quantiles_are_values_that_were_measured():
+    ordered = [float(value) for value in range(1, 101)]
+    assert single_r.quantile(ordered, 0.99) == 99 and single_r.quantile(ordered, 0.5) == 50
+    assert single_r.quantile([7.0], 0.99) == 7
+
+
 def test_the_tail_is_the_better_of_both_copies():
     """Copies at once, always: P(both slower) is the square."""
     values = [float(value) for value in range(1, 1001)]

@@ -25,7 +25,8 @@ constexpr int64_t kStartDelayNs = 5'000'000;
 
 size_t WindowCapacity(const LoadOptions& options) {
   // Requests begin in order: one that waits long for its answer must not hold up those behind it.
-  if (options.loop == LoadOptions::Loop::kClosed) return std::max(kClosedWindow, options.in_flight * kClosedWindow / 16);
+  if (options.loop == LoadOptions::Loop::kClosed)
+    return std::max(kClosedWindow, options.in_flight * kClosedWindow / 16);
   // Everything that can be pending, twice over: a generator that was held up sends what it owes in one burst,
   // and a slot that is kept a little longer recognises more late answers.
   const double pending = options.rate_per_second * static_cast<double>(options.timeout_ns) / 1e9;
@@ -276,9 +277,8 @@ void LoadEngine::SendBatch(uint64_t first, uint64_t end) {
     for (uint64_t seq = first + flow; seq < begun; seq += flows) {
       Request& request = *window_.Find(seq);
       const size_t first_place = choice_.First();
-      const std::optional<size_t> other = options_.copies.at_once == CopyAtOnce::kNever
-                                              ? std::nullopt
-                                              : choice_.Other(first_place);
+      const std::optional<size_t> other =
+          options_.copies.at_once == CopyAtOnce::kNever ? std::nullopt : choice_.Other(first_place);
       const bool at_once = other.has_value() && choice_.AtOnce(first_place, *other);
       AddToBatch(request, first_place);
       if (!at_once) continue;

@@ -36,9 +36,9 @@ struct LoadOptions {
   uint64_t requests = 0;       // Measured requests.
   double rate_per_second = 0;  // Open loop.
   std::optional<uint64_t> poisson_seed =
-      std::nullopt;  // Open loop: exponential gaps between requests, not equal ones.
-  int64_t pause_ns = 0;        // Closed loop: between an answer and the next request.
-  uint64_t in_flight = 1;      // Closed loop: requests that wait for an answer at one time.
+      std::nullopt;        // Open loop: exponential gaps between requests, not equal ones.
+  int64_t pause_ns = 0;    // Closed loop: between an answer and the next request.
+  uint64_t in_flight = 1;  // Closed loop: requests that wait for an answer at one time.
   int64_t timeout_ns = 1'000'000'000;
   int64_t linger_ns = 0;  // How long to listen on for late and duplicate answers after the last request.
   uint64_t flows = 1;     // Sockets; request i uses socket i % flows.
@@ -123,7 +123,9 @@ class LoadEngine {
   void SendDue();
   void SendBatch(uint64_t first, uint64_t end);
   void Finish(const Request& request, bool answered, int64_t now_ns);
-  const Address& TargetAt(size_t place) const { return place == 0 ? options_.target : options_.others[place - 1]; }
+  const Address& TargetAt(size_t place) const {
+    return place == 0 ? options_.target : options_.others[place - 1];
+  }
   std::optional<size_t> PlaceOf(const Address& peer) const;
   // Requests for one send call, with both copies of each.
   uint64_t MostInBatch() const;

@@ -220,14 +220,13 @@ TEST(LoadEngine, TwoCopiesAtOnceHaveTheAnswerOfTheBetterReplica) {
 TEST(LoadEngine, CopiesAtOnceEndWhereAReplicaIsNotIdle) {
   TestServer silent(Silence);  // What is sent there stays in flight.
   TestServer quick(Echo);
-  const LoadResult result =
-      RunRaw({.target = silent.address(),
-              .others = {quick.address()},
-              .spread = true,
-              .copies = {.at_once = CopyAtOnce::kIdle, .idle_below = 0.3, .workers = 10},
-              .hedges = true,
-              .hedge_delay_ns = 2'000'000,
-              .requests = 50});
+  const LoadResult result = RunRaw({.target = silent.address(),
+                                    .others = {quick.address()},
+                                    .spread = true,
+                                    .copies = {.at_once = CopyAtOnce::kIdle, .idle_below = 0.3, .workers = 10},
+                                    .hedges = true,
+                                    .hedge_delay_ns = 2'000'000,
+                                    .requests = 50});
   EXPECT_EQ(result.counters.answered, 50u);
   EXPECT_EQ(result.counters.copies, 3u) << "then 3 of its 10 workers are taken";
 }
@@ -241,10 +240,8 @@ TEST(LoadEngine, RequestsSpreadOverAllReplicas) {
     };
   };
   TestServer a(counting(0)), b(counting(1)), c(counting(2));
-  const LoadResult result = RunRaw({.target = a.address(),
-                                    .others = {b.address(), c.address()},
-                                    .spread = true,
-                                    .requests = 90});
+  const LoadResult result =
+      RunRaw({.target = a.address(), .others = {b.address(), c.address()}, .spread = true, .requests = 90});
   EXPECT_EQ(result.counters.answered, 90u);
   for (const auto& count : seen) EXPECT_EQ(count, 30);
 }
@@ -252,7 +249,8 @@ TEST(LoadEngine, RequestsSpreadOverAllReplicas) {
 TEST(LoadEngine, RefusesWhatCannotWork) {
   auto workload = MakeRawWorkload(0, 4).value();
   const Address target = ParseAddress("127.0.0.1:9").value();
-  EXPECT_FALSE(LoadEngine::Make({.target = target, .hedges = true, .requests = 1}, workload.get(), nullptr).ok());
+  EXPECT_FALSE(
+      LoadEngine::Make({.target = target, .hedges = true, .requests = 1}, workload.get(), nullptr).ok());
   EXPECT_FALSE(LoadEngine::Make({.target = target,
                                  .others = {target},
                                  .copies = {.at_once = CopyAtOnce::kIdle, .workers = 0},

@@ -26,16 +26,20 @@
 #include "bench/load/workload.h"
 
 ABSL_FLAG(std::string, target, "",
-          "where requests go, address:port (IPv6: [address]:port); of several with commas between them, each goes to the "
+          "where requests go, address:port (IPv6: [address]:port); of several with commas between them, each "
+          "goes to the "
           "one with the fewest in flight");
 ABSL_FLAG(std::string, hedge_target, "",
           "hedge in the application: send a second copy there after --hedge_delay");
-ABSL_FLAG(bool, hedge, false, "several targets: hedge in the application, to another of them after --hedge_delay");
+ABSL_FLAG(bool, hedge, false,
+          "several targets: hedge in the application, to another of them after --hedge_delay");
 ABSL_FLAG(absl::Duration, hedge_delay, absl::Milliseconds(10), "from the send to the hedge");
 ABSL_FLAG(std::string, copies, "never",
-          "several targets: send a second copy with the request never, always, or while both replicas are idle (idle)");
+          "several targets: send a second copy with the request never, always, or while both replicas are idle "
+          "(idle)");
 ABSL_FLAG(double, idle_below, 0.3,
-          "--copies=idle: a replica with a smaller share of its workers taken is idle, in the client's own view and by "
+          "--copies=idle: a replica with a smaller share of its workers taken is idle, in the client's own "
+          "view and by "
           "the load in its answers");
 ABSL_FLAG(uint64_t, workers, 32, "--copies=idle: workers of a replica");
 ABSL_FLAG(std::string, loop, "closed", "closed or open");
@@ -98,7 +102,8 @@ absl::Status AddTargets(LoadOptions& options) {
   options.spread = targets.size() > 1;
   options.hedges = absl::GetFlag(FLAGS_hedge);
   if (const std::string hedge_target = absl::GetFlag(FLAGS_hedge_target); !hedge_target.empty()) {
-    if (options.spread) return absl::InvalidArgumentError("--hedge_target is for one --target; of several: --hedge");
+    if (options.spread)
+      return absl::InvalidArgumentError("--hedge_target is for one --target; of several: --hedge");
     targets.push_back(hedge_target);
     options.hedges = true;
   }

@@ -61,8 +61,8 @@ class RequestWindow {
   // not been asked yet: the deadline decides, not the order of polling.
   AnswerVerdict OnAnswer(uint64_t seq, uint8_t source, int64_t now_ns);
 
-  // The next request whose hedge is due, which is still unanswered and has not been sent twice already, or nullptr.
-  // The caller sends it and notes hedge_sent_ns through MarkHedged().
+  // The next request whose hedge is due, which is still unanswered and has not been sent twice already, or
+  // nullptr. The caller sends it and notes hedge_sent_ns through MarkHedged().
   Request* TakeDueHedge(int64_t now_ns);
   void MarkHedged(Request& request, int64_t sent_ns) {
     request.hedge_sent_ns = sent_ns;

@@ -48,8 +48,8 @@ class Workload {
   virtual uint64_t IdsPerFlow() const = 0;
 };
 
-// Request ids are `first_id + seq`; `request_bytes` (4 to 1,472) includes the id, the rest is a fixed pattern. In
-// answers the byte at `load_offset`, behind the id, is the server's load.
+// Request ids are `first_id + seq`; `request_bytes` (4 to 1,472) includes the id, the rest is a fixed pattern.
+// In answers the byte at `load_offset`, behind the id, is the server's load.
 absl::StatusOr<std::unique_ptr<Workload>> MakeRawWorkload(uint32_t first_id, size_t request_bytes,
                                                           std::optional<size_t> load_offset = std::nullopt);
 

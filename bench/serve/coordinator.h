@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// LAEDGE's rule for requests that are done twice (Primorac, Argyraki, Bugnion, NSDI 2021, as NetClone describes it): a
-// coordinator before the servers knows what each of them still owes. With two idle servers a request goes to both and
-// the first answer to the client; with one it goes there; with none it waits, and leaves when a server is idle again. A
-// server is idle while it has fewer requests than workers, so that nothing ever waits at a server. What is sent goes
-// through two functions, no socket is known here. Used by hr-coordinator.
+// LAEDGE's rule for requests that are done twice (Primorac, Argyraki, Bugnion, NSDI 2021, as NetClone describes
+// it): a coordinator before the servers knows what each of them still owes. With two idle servers a request
+// goes to both and the first answer to the client; with one it goes there; with none it waits, and leaves when
+// a server is idle again. A server is idle while it has fewer requests than workers, so that nothing ever waits
+// at a server. What is sent goes through two functions, no socket is known here. Used by hr-coordinator.
 #pragma once
 
 #include <array>
@@ -24,9 +24,9 @@ class Coordinator {
  public:
   struct Options {
     size_t servers = 0;
-    size_t workers = 1;                  // Of each server.
-    size_t most_queued = 200'000;        // Beyond, a request is dropped and counted.
-    int64_t forget_ns = 2'000'000'000;   // A copy without an answer for so long is lost, and its worker free.
+    size_t workers = 1;                 // Of each server.
+    size_t most_queued = 200'000;       // Beyond, a request is dropped and counted.
+    int64_t forget_ns = 2'000'000'000;  // A copy without an answer for so long is lost, and its worker free.
   };
   struct Counters {
     uint64_t requests = 0;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// hr-coordinator: LAEDGE's coordinator (bench/serve/coordinator.h) between clients and servers of raw requests. One
-// thread, as many datagrams for each system call as there are. Prints "ready", stops after --seconds or on SIGTERM
-// and then prints its counters as JSON. Started by bench/at_once.py.
+// hr-coordinator: LAEDGE's coordinator (bench/serve/coordinator.h) between clients and servers of raw requests.
+// One thread, as many datagrams for each system call as there are. Prints "ready", stops after --seconds or on
+// SIGTERM and then prints its counters as JSON. Started by bench/at_once.py.
 #include <array>
 #include <iostream>
 #include <optional>
@@ -114,10 +114,11 @@ absl::Status RunFromFlags() {
   const Coordinator::Counters counters =
       Run(*std::move(clients), *std::move(upstream), servers,
           MonotonicNs() + static_cast<int64_t>(absl::GetFlag(FLAGS_seconds) * 1e9));
-  absl::PrintF("{\"requests\":%d,\"copies\":%d,\"queued\":%d,\"losers\":%d,\"forgotten\":%d,\"refused\":%d,"
-               "\"stray\":%d}\n",
-               counters.requests, counters.copies, counters.queued, counters.losers, counters.forgotten,
-               counters.refused, counters.stray);
+  absl::PrintF(
+      "{\"requests\":%d,\"copies\":%d,\"queued\":%d,\"losers\":%d,\"forgotten\":%d,\"refused\":%d,"
+      "\"stray\":%d}\n",
+      counters.requests, counters.copies, counters.queued, counters.losers, counters.forgotten,
+      counters.refused, counters.stray);
   return absl::OkStatus();
 }
 

@@ -31,8 +31,10 @@ ServiceTail::ServiceTail(int64_t base_ns, int64_t tail_mean_ns, uint64_t seed)
 absl::StatusOr<ServiceTail> ServiceTail::BoundedPareto(int64_t mean_ns, double shape, int64_t longest_ns,
                                                        uint64_t seed) {
   if (!(shape > 1 && shape <= 10)) {
-    return absl::InvalidArgumentError(absl::StrCat("the shape of a Pareto distribution with a mean is above 1 and at "
-                                                   "most 10, not ", shape));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the shape of a Pareto distribution with a mean is above 1 and at "
+                     "most 10, not ",
+                     shape));
   }
   if (mean_ns <= 0 || longest_ns <= mean_ns) {
     return absl::InvalidArgumentError("the longest time is longer than the mean, which is positive");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // hr-stall-server: one replica of the published experiment. Echoes a request after its service time (2 ms); on
-// the first sight of certain ids, anywhere among the replicas, it stalls for 400 ms instead. With --workers a queue
-// stands before them, and a stall takes a worker. Prints "ready", stops after --seconds or on SIGTERM and then prints
-// its counters as JSON. Started by bench/seed_hedge.py and bench/at_once.py.
+// the first sight of certain ids, anywhere among the replicas, it stalls for 400 ms instead. With --workers a
+// queue stands before them, and a stall takes a worker. Prints "ready", stops after --seconds or on SIGTERM and
+// then prints its counters as JSON. Started by bench/seed_hedge.py and bench/at_once.py.
 #include <array>
 #include <iostream>
 #include <vector>
@@ -20,7 +20,8 @@
 #include "bench/serve/stall_rule.h"
 #include "bench/serve/worker_queue.h"
 
-ABSL_FLAG(std::string, listen, "127.0.0.1:9000", "address:port; several with commas between them, for the same workers");
+ABSL_FLAG(std::string, listen, "127.0.0.1:9000",
+          "address:port; several with commas between them, for the same workers");
 ABSL_FLAG(absl::Duration, service, absl::Milliseconds(2), "service time of a request that does not stall");
 ABSL_FLAG(absl::Duration, stall, absl::Milliseconds(400), "service time of one that does");
 ABSL_FLAG(std::string, rule, "mod", "which ids stall: mod (id % 100 < 100 * fraction) or hash (seeded)");
@@ -87,7 +88,8 @@ class StallServer {
         ++counters_.short_datagrams;
         continue;
       }
-      if (!queue_.Push(now_ns, ServiceTimeNs(bytes, now_ns), bytes, requests_.Peer(i), socket)) ++counters_.refused_full;
+      if (!queue_.Push(now_ns, ServiceTimeNs(bytes, now_ns), bytes, requests_.Peer(i), socket))
+        ++counters_.refused_full;
     }
   }
 
@@ -148,10 +150,11 @@ absl::Status RunFromFlags() {
   SayReady();
   const Counters& counters =
       server.Run(MonotonicNs() + static_cast<int64_t>(absl::GetFlag(FLAGS_seconds) * 1e9));
-  absl::PrintF(R"({"requests":%d,"stalled":%d,"spared":%d,"short":%d,"refused_full":%d,"served_ns":%d,"answer_error":%s})"
-               "\n",
-               counters.requests, counters.stalled, counters.spared, counters.short_datagrams,
-               counters.refused_full, counters.served_ns, counters.answer_error.ToJson());
+  absl::PrintF(
+      R"({"requests":%d,"stalled":%d,"spared":%d,"short":%d,"refused_full":%d,"served_ns":%d,"answer_error":%s})"
+      "\n",
+      counters.requests, counters.stalled, counters.spared, counters.short_datagrams, counters.refused_full,
+      counters.served_ns, counters.answer_error.ToJson());
   return absl::OkStatus();
 }
 

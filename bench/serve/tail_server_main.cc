@@ -2,7 +2,8 @@
 //
 // hr-tail-server: one replica whose answer times have a tail, as real ones do: an echo after --base and an
 // exponential part of mean --tail, or after a time of a bounded Pareto distribution (--pareto), drawn from the
-// request's id and the seed, so that every run meets the same times. With --workers a queue stands before them. SIGUSR1 makes it --factor times slower, SIGUSR2 as it was. Prints "ready", stops after --seconds or on
+// request's id and the seed, so that every run meets the same times. With --workers a queue stands before them.
+// SIGUSR1 makes it --factor times slower, SIGUSR2 as it was. Prints "ready", stops after --seconds or on
 // SIGTERM and then prints its counters as JSON. Started by bench/adaptive.py and bench/at_once.py.
 #include <array>
 #include <cmath>
@@ -20,7 +21,8 @@
 #include "bench/serve/service_tail.h"
 #include "bench/serve/worker_queue.h"
 
-ABSL_FLAG(std::string, listen, "127.0.0.1:9000", "address:port; several with commas between them, for the same workers");
+ABSL_FLAG(std::string, listen, "127.0.0.1:9000",
+          "address:port; several with commas between them, for the same workers");
 ABSL_FLAG(absl::Duration, base, absl::Milliseconds(1), "what every answer takes");
 ABSL_FLAG(absl::Duration, tail, absl::Microseconds(500), "mean of what comes on top");
 ABSL_FLAG(double, pareto, 0, "above 0: service times of a bounded Pareto distribution of this shape");
@@ -45,14 +47,17 @@ void MakeSlow(int signal) { slow = signal == SIGUSR1; }
 struct Counters {
   uint64_t requests = 0;
   uint64_t slow_requests = 0;
-  uint64_t refused = 0;  // Too short, or too many held.
+  uint64_t refused = 0;   // Too short, or too many held.
   int64_t served_ns = 0;  // Service times of all requests.
 };
 
 class TailServer {
  public:
   TailServer(std::vector<UdpSocket> sockets, ServiceTail tail, WorkerQueue queue)
-      : sockets_(std::move(sockets)), tail_(tail), factor_(absl::GetFlag(FLAGS_factor)), queue_(std::move(queue)) {}
+      : sockets_(std::move(sockets)),
+        tail_(tail),
+        factor_(absl::GetFlag(FLAGS_factor)),
+        queue_(std::move(queue)) {}
 
   const Counters& Run(int64_t end_ns) {
     std::vector<int> fds;

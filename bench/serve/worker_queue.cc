@@ -28,8 +28,8 @@ WorkerQueue::WorkerQueue(size_t capacity, size_t workers, int32_t load_offset)
   for (size_t i = 0; i < workers; ++i) free_at_ns_.push(0);
 }
 
-bool WorkerQueue::Push(int64_t now_ns, int64_t service_ns, std::span<const uint8_t> request, const Address& peer,
-                       uint8_t socket) {
+bool WorkerQueue::Push(int64_t now_ns, int64_t service_ns, std::span<const uint8_t> request,
+                       const Address& peer, uint8_t socket) {
   int64_t begin_ns = now_ns;
   if (workers_ > 0) begin_ns = std::max(now_ns, free_at_ns_.top());
   if (!answers_.Push(begin_ns + service_ns, request, peer, socket)) return false;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A server with a fixed number of workers and a queue before them: a request waits for the first worker that is
-// free, which then sleeps for its service time. All times are known when a request arrives, so that the queue is
-// a DelayQueue of answers and no worker needs a thread. With 0 workers each request is served at once. Used by
-// the bench servers.
+// free, which then sleeps for its service time. All times are known when a request arrives, so that the queue
+// is a DelayQueue of answers and no worker needs a thread. With 0 workers each request is served at once. Used
+// by the bench servers.
 #pragma once
 
 #include <cstdint>
