@@ -185,7 +185,7 @@ std::vector<Metric> OtherMetrics() {
       {kHedging, kGauge, "hedge_delay_seconds", "how long a request that arrives now waits before it is hedged",
        OfServices([](Service service) { return static_cast<double>(service.delay_ns) / kNsPerSecond; })},
       {kHedging, kGauge, "pushed_back",
-       "1 while a backend's request for later hedges, or none, holds (a second at most)",
+       "1 while a backend's request for hedges later than the delay, or none, holds (a second at most)",
        OfServices(&ServiceSnapshot::pushed_back)},
       {kHedging, kGauge, "bypass", "1 while hedging is switched off", OfServices(&ServiceSnapshot::bypass)},
       {kHedging, kHistogram, "fire_error_seconds", "how late hedges left after they fell due",
