@@ -34,7 +34,7 @@ REPLICAS = ("a", "b", "c")
 COORDINATOR = "d"  # its host
 PORT, DELAY = 9000, "10ms"
 REQUEST_BYTES, LOAD_OFFSET = 8, 4  # behind the id, the load that a server reports
-IDLE = 0.3
+IDLE, BUDGET = 0.3, 0.05  # the proxy's default budget
 LOADS = (10, 20, 30, 50, 70, 80, 90, 95)  # percent of the highest rate
 QUICK_LOADS = (30, 80)
 WARM_UP_S = 1.0
@@ -93,7 +93,7 @@ SYSTEMS = {
     "at-once": System(service={"adaptive": _ADAPTIVE}, while_idle=True),
     "c-clone": System(client=("--copies=always",)),
     "coordinator": System(coordinator=True),
-    "app": System(client=("--copies=idle", "--hedge", f"--hedge_delay={DELAY}"), while_idle=True),
+    "app": System(client=("--copies=idle", "--hedge", f"--hedge_delay={DELAY}", f"--hedge_budget={BUDGET}"), while_idle=True),
 }
 
 

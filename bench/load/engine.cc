@@ -55,6 +55,9 @@ absl::Status CheckOptions(const LoadOptions& options, const Workload& workload) 
   if (options.copies.workers == 0 || !(options.copies.idle_below > 0 && options.copies.idle_below <= 1)) {
     return absl::InvalidArgumentError("a replica has workers, and is idle below a share of them, 0 to 1");
   }
+  if (!(options.hedge_budget >= 0 && options.hedge_budget <= 1)) {
+    return absl::InvalidArgumentError(absl::StrCat("the hedge budget is 0 to 1, not ", options.hedge_budget));
+  }
   if (options.hedges && options.hedge_delay_ns <= 0) {
     return absl::InvalidArgumentError("the hedge delay must be positive");
   }
@@ -215,6 +218,7 @@ void LoadEngine::OnAnswerFrom(Request& request, size_t place) {
 void LoadEngine::FireHedges() {
   std::array<uint8_t, kMaxRequestBytes> bytes;
   while (Request* request = window_.TakeDueHedge(MonotonicNs())) {
+    if (!TakeHedgeToken()) continue;
     const size_t size = workload_->Encode(request->seq, bytes);
     // Not where the first copy is, of which no answer came.
     const size_t first = static_cast<size_t>(std::countr_zero(request->outstanding));
@@ -234,6 +238,13 @@ void LoadEngine::FireHedges() {
     ++result_.counters.hedges;
     result_.fire_error.Record(static_cast<uint64_t>(fired_ns - window_.HedgeDueNs(*request)));
   }
+}
+
+bool LoadEngine::TakeHedgeToken() {
+  if (options_.hedge_budget == 0) return true;
+  if (hedge_tokens_ < 1) return false;
+  hedge_tokens_ -= 1;
+  return true;
 }
 
 void LoadEngine::TakeTimeouts() {
@@ -269,6 +280,7 @@ void LoadEngine::SendBatch(uint64_t first, uint64_t end) {
     // False when the window is full, which takes a generator held up for longer than the time-out: later then.
     if (!window_.Begin(begun, intended_ns, now_ns)) break;
     choice_.OnForgotten(forgotten);
+    hedge_tokens_ = std::min(kHedgeBurst, hedge_tokens_ + options_.hedge_budget);
     if (IsMeasured(begun)) result_.send_lag.Record(static_cast<uint64_t>(now_ns - intended_ns));
   }
   const uint64_t flows = options_.flows;

@@ -22,6 +22,9 @@
 
 namespace hedgerow::bench {
 
+// As the proxy's default budget_burst.
+inline constexpr double kHedgeBurst = 50;
+
 struct LoadOptions {
   enum class Loop { kClosed, kOpen };
 
@@ -32,6 +35,9 @@ struct LoadOptions {
   CopyRule copies{};              // Whether the client sends two copies at once.
   bool hedges = false;            // The client sends a second copy after `hedge_delay_ns` without an answer.
   int64_t hedge_delay_ns = 10'000'000;
+  // A hedge costs a token; each request brings this many, and at most kHedgeBurst are kept, of none at first.
+  // 0: hedges cost nothing.
+  double hedge_budget = 0;
   uint64_t warmup = 0;         // Requests sent first and left out of all figures.
   uint64_t requests = 0;       // Measured requests.
   double rate_per_second = 0;  // Open loop.
@@ -119,6 +125,7 @@ class LoadEngine {
   void ReceiveFrom(size_t flow);
   void OnDatagram(size_t flow, std::span<const uint8_t> datagram, const Address& peer, int64_t now_ns);
   void FireHedges();
+  bool TakeHedgeToken();
   void TakeTimeouts();
   void SendDue();
   void SendBatch(uint64_t first, uint64_t end);
@@ -143,6 +150,7 @@ class LoadEngine {
   std::vector<int> fds_;
   RequestWindow window_;
   ReplicaChoice choice_;
+  double hedge_tokens_ = 0;
   Batch receive_batch_;
   Batch send_batch_;
   LoadResult result_;

@@ -231,6 +231,22 @@ TEST(LoadEngine, CopiesAtOnceEndWhereAReplicaIsNotIdle) {
   EXPECT_EQ(result.counters.copies, 3u) << "then 3 of its 10 workers are taken";
 }
 
+TEST(LoadEngine, HedgesEndWhereTheirBudgetDoes) {
+  TestServer silent(Silence);
+  TestServer standby(Echo);
+  const LoadResult result = RunRaw({.loop = LoadOptions::Loop::kOpen,
+                                    .target = silent.address(),
+                                    .others = {standby.address()},
+                                    .hedges = true,
+                                    .hedge_delay_ns = 1'000'000,
+                                    .hedge_budget = 0.125,
+                                    .requests = 80,
+                                    .rate_per_second = 1'000,
+                                    .timeout_ns = 50'000'000});
+  EXPECT_EQ(result.counters.hedges, 10u);
+  EXPECT_EQ(result.counters.answered, 10u);
+}
+
 TEST(LoadEngine, RequestsSpreadOverAllReplicas) {
   std::array<std::atomic<int>, 3> seen{};
   auto counting = [&seen](size_t place) {

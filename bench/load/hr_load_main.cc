@@ -34,6 +34,8 @@ ABSL_FLAG(std::string, hedge_target, "",
 ABSL_FLAG(bool, hedge, false,
           "several targets: hedge in the application, to another of them after --hedge_delay");
 ABSL_FLAG(absl::Duration, hedge_delay, absl::Milliseconds(10), "from the send to the hedge");
+ABSL_FLAG(double, hedge_budget, 0,
+          "hedge in the application: extra load that hedges may cause, as a share of the requests; 0: any");
 ABSL_FLAG(std::string, copies, "never",
           "several targets: send a second copy with the request never, always, or while both replicas are idle "
           "(idle)");
@@ -138,6 +140,7 @@ absl::StatusOr<LoadOptions> OptionsFromFlags() {
   options.loop = loop == "open" ? LoadOptions::Loop::kOpen : LoadOptions::Loop::kClosed;
   if (absl::Status status = AddTargets(options); !status.ok()) return status;
   options.hedge_delay_ns = absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_hedge_delay));
+  options.hedge_budget = absl::GetFlag(FLAGS_hedge_budget);
   options.rate_per_second = absl::GetFlag(FLAGS_rate);
   const std::string arrivals = absl::GetFlag(FLAGS_arrivals);
   if (arrivals == "poisson") {
