@@ -164,6 +164,23 @@ TEST_F(IdleCopiesTest, WhatIsInFlightEndsWithTheAnswerTheNackTheDeadlineOrTheRet
   EXPECT_EQ(InFlight(kDns4B), 0) << "the retention";
 }
 
+TEST_F(IdleCopiesTest, RequestsThatWereLostAreNoLoad) {
+  Split(DnsRequest4(1));
+  Copies(1);
+  Advance(3 * kMillisecond);
+  MakeExpired(FindDns(1));
+  VisitAll();
+  EXPECT_GT(BackendLoad(kDns4A).lost_ns, 3 * kMillisecond);
+  EXPECT_EQ(BackendLoad(kDns4A).lost_ns, BackendLoad(kDns4B).lost_ns);
+  BackendTuning(kDns4A).slow_at = 10;
+  BackendLoad(kDns4A).in_flight = 40;
+  EXPECT_THAT(Split(DnsRequest4(2)).changes, Not(Contains(Key("dns4.idle_copies"))));
+  BackendTuning(kDns4A).lost = 39;
+  EXPECT_THAT(Split(DnsRequest4(3)).changes, Contains(Pair("dns4.idle_copies", 1)));
+  Copies(1);
+  BackendLoad(kDns4A).in_flight = 2;
+}
+
 TEST_F(IdleCopiesTest, AnAnswersTimeIsNotedAtTheLevelOfWhatWasInFlight) {
   ServiceConfig(kDns4Service).idle_share = 0;
   for (uint16_t id = 1; id <= 4; ++id) Split(DnsRequest4(id));
