@@ -35,7 +35,7 @@ def draw(folder: Path) -> Path:
     share.set_ylabel("share of the requests (%)")
     share.set_xlabel("seconds")
     share.set_ylim(0, None)
-    share.legend(loc="upper left", ncols=5)
+    share.legend(loc="lower right", ncols=5, bbox_to_anchor=(1, 0.98))
     for number, (name, begin_s, end_s) in enumerate(run["begins"]):
         for axis in (latency, share):
             if number % 2:
