@@ -197,13 +197,30 @@ HR_INLINE struct hr_choice hr_choose_first(__u32 config_id, const struct hr_serv
   return hr_unpack_choice(packed);
 }
 
-/* Is this backend idle now? One that is being drained never is. The functions here are global because the splitter's frame is full: each has a stack of its own. */
-HR_GLOBAL int hr_is_idle(__u32 config_id, __u32 place, __u64 now_ns) {
+/*
+ * The load by which a backend is idle or not; one that is being drained never is. The functions here are global because the splitter's
+ * frame is full: each has a stack of its own.
+ */
+#define HR_NEVER_IDLE (~0u)
+HR_GLOBAL __u32 hr_load_at(__u32 config_id, __u32 place, __u64 now_ns) {
+  struct hr_service_state *state = hr_service_state_of(HR_CONFIG_SERVICE(config_id));
   struct hr_service_policy *policy = hr_policy_of(HR_CONFIG_SERVICE(config_id));
   struct hr_service_config *config = hr_config_of(config_id);
 
-  return config && policy && !hr_is_drained(policy, place) &&
-         hr_load_is_idle(hr_load_seen(hr_backend_id(config, place), now_ns), config->idle_share, bpf_get_prandom_u32());
+  if (!config || !policy || !state || hr_is_drained(policy, place)) return HR_NEVER_IDLE;
+  return hr_load_seen(hr_backend_id(config, place), READ_ONCE(state->copied), now_ns);
+}
+
+/* Does a copy leave at this load? The share that does is noted, for what servers report has those copies in it. */
+HR_GLOBAL int hr_is_idle(__u32 config_id, __u32 load) {
+  struct hr_service_state *state = hr_service_state_of(HR_CONFIG_SERVICE(config_id));
+  struct hr_service_config *config = hr_config_of(config_id);
+  int idle;
+
+  if (!config || !state) return 0;
+  idle = load != HR_NEVER_IDLE && hr_load_is_idle(load, config->idle_share, bpf_get_prandom_u32());
+  state->copied = hr_smooth(state->copied, idle ? 65536 : 0, 6);
+  return idle;
 }
 
 /* Both backends of a new request are idle: may a copy leave with its first send? A dry run counts it, and nothing leaves. */
@@ -226,11 +243,12 @@ HR_GLOBAL int hr_owe_copy(__u32 service_id, __u32 client, __u64 now_ns) {
  * idle. HR_NO_BACKEND: there is none.
  */
 HR_GLOBAL __u32 hr_idle_place(__u32 config_id, __u32 first, __u32 client, __u64 now_ns) {
+  __u32 load = hr_load_at(config_id, first, now_ns), other;
   struct hr_choice choice;
 
-  if (!hr_is_idle(config_id, first, now_ns)) return HR_NO_BACKEND;
   choice = hr_unpack_choice(
       hr_choose_now(config_id, 1u << (first & (HR_MAX_BACKENDS_PER_SERVICE - 1)), HR_EXPLORE_NEVER, client, now_ns));
-  if (!hr_choice_is_fair(&choice) || !hr_is_idle(config_id, choice.first, now_ns)) return HR_NO_BACKEND;
+  other = hr_choice_is_fair(&choice) ? hr_load_at(config_id, choice.first, now_ns) : HR_NEVER_IDLE;
+  if (!hr_is_idle(config_id, load > other ? load : other)) return HR_NO_BACKEND;
   return hr_owe_copy(HR_CONFIG_SERVICE(config_id), client, now_ns) ? choice.first : HR_NO_BACKEND;
 }

@@ -77,24 +77,34 @@ HR_GLOBAL int hr_flights_end(__u32 config_id, __u32 index) {
   return 0;
 }
 
-/* A backend's load at this moment, in 256ths. */
-HR_INLINE __u32 hr_load_of(__u32 backend_id, __u64 now_ns) {
-  struct hr_backend_load *load = hr_backend_load_of(backend_id);
-  struct hr_backend_tuning *tuning = bpf_map_lookup_elem(&backend_tuning, &backend_id);
-
-  if (!load || !tuning) return 0;
-  return hr_load(hr_in_256ths(hr_in_hand(load, tuning)), READ_ONCE(tuning->slow_at), READ_ONCE(load->reported),
-                 READ_ONCE(load->reported_ns), now_ns);
+/* What it has reported within the last second. */
+HR_INLINE __u32 hr_reported_lately(const struct hr_backend_load *load, __u64 now_ns) {
+  return now_ns > READ_ONCE(load->reported_ns) + HR_REPORT_LASTS_NS ? 0 : READ_ONCE(load->reported);
 }
 
-/* The same as new requests have seen it lately, of which this is one. A lost update between two CPUs costs one of sixteen looks. */
-HR_INLINE __u32 hr_load_seen(__u32 backend_id, __u64 now_ns) {
+/* A backend's load at this moment, in 256ths. A global function: its callers' frames are full. */
+HR_GLOBAL __u32 hr_load_of(__u32 backend_id, __u64 now_ns) {
   struct hr_backend_load *load = hr_backend_load_of(backend_id);
   struct hr_backend_tuning *tuning = bpf_map_lookup_elem(&backend_tuning, &backend_id);
 
   if (!load || !tuning) return 0;
-  load->smoothed = hr_smooth(load->smoothed, hr_in_hand(load, tuning));
-  return hr_load(load->smoothed, READ_ONCE(tuning->slow_at), READ_ONCE(load->reported), READ_ONCE(load->reported_ns), now_ns);
+  return hr_load(hr_in_hand(load, tuning), READ_ONCE(tuning->slow_at), hr_reported_lately(load, now_ns));
+}
+
+/*
+ * Its load without copies at once, as new requests have seen it lately, of which this is one: a server of few workers has none or all of
+ * them at work at any moment. A lost update between two CPUs costs one of sixteen looks.
+ */
+HR_INLINE __u32 hr_load_seen(__u32 backend_id, __u32 copied, __u64 now_ns) {
+  struct hr_backend_load *load = hr_backend_load_of(backend_id);
+  struct hr_backend_tuning *tuning = bpf_map_lookup_elem(&backend_tuning, &backend_id);
+  __u32 reported, now;
+
+  if (!load || !tuning) return 0;
+  reported = hr_reported_without_copies(hr_reported_lately(load, now_ns), copied);
+  now = hr_load(hr_in_hand(load, tuning), READ_ONCE(tuning->slow_at), reported);
+  load->smoothed = hr_smooth(load->smoothed, now < (1u << 24) ? now << 8 : ~0u, 4);
+  return load->smoothed >> 8;
 }
 
 /* An answer time that is a fair sample, of a request that still counts as in flight. A lost update costs one sample. */

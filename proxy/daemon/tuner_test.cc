@@ -384,7 +384,7 @@ TEST(Tuner, WritesWhereABackendsAnswersAreSlow) {
   }
   Tuner tuner(config);
   ASSERT_TRUE(tuner.Tune(plane.snapshot, plane).ok());
-  EXPECT_EQ(plane.snapshot.services[0].backends[0].learned.slow_at, 6u) << "the fifth level begins with 6 in flight";
+  EXPECT_EQ(plane.snapshot.services[0].backends[0].learned.slow_at, 5u) << "the fifth level is 5 in flight";
   EXPECT_EQ(plane.snapshot.services[0].backends[1].learned.slow_at, 0u);
 }
 
