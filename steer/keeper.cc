@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <utility>
 
@@ -180,9 +179,8 @@ absl::StatusOr<sockaddr_un> AddressOf(const std::string& path) {
 }  // namespace
 
 bool IsKeeper(pid_t pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/comm"));
-  std::string name;
-  return std::getline(file, name) && name == kName;
+  const auto stat = ReadProcessStat(pid);
+  return stat.has_value() && stat->name == kName;
 }
 
 absl::StatusOr<KeeperClient> KeeperClient::Start(const std::string& path) {

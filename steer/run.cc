@@ -76,7 +76,7 @@ class BpffsMount {
 
 }  // namespace
 
-absl::Status RunGroup(const Settings& settings, const StartGroup& start, const std::function<void(Control&, const std::string&)>& ready) {
+absl::Status RunGroup(const Settings& settings, const StartGroup& start, const std::function<void(Group&)>& ready) {
   if (const absl::Status allowed = net::RequireCapabilities(kNeeded); !allowed.ok()) return allowed;
   const net::UniqueFd signals = BlockSignals();
   if (!signals.valid()) return absl::ErrnoToStatus(errno, "wait for signals");
@@ -89,22 +89,21 @@ absl::Status RunGroup(const Settings& settings, const StartGroup& start, const s
   if (!loop.ok()) return loop.status();
   auto group = start(loop->get(), bpffs->mounted());
   if (!group.ok()) return group.status();
-  Control& control = *group->control;
   const absl::Status watched = (*loop)->Watch(signals.get(), [&] {
     signalfd_siginfo info;
-    while (read(signals.get(), &info, sizeof(info)) == sizeof(info)) group->begin_stop();
+    while (read(signals.get(), &info, sizeof(info)) == sizeof(info)) (*group)->BeginStop();
   });
   if (!watched.ok()) return watched;
   std::unique_ptr<operate::HttpServer> metrics;
   if (!settings.metrics.empty()) {
-    auto served = ServeMetrics(settings.metrics, **loop, control);
+    auto served = ServeMetrics(settings.metrics, **loop, **group);
     if (!served.ok()) return served.status();
     metrics = *std::move(served);
     LogInfo("metrics: ", operate::PageText(metrics->address(), "/metrics"));
   }
-  const auto admin = ServeAdmin(settings.places, **loop, control);
+  const auto admin = ServeAdmin(settings.places, **loop, **group);
   if (!admin.ok()) return admin.status();
-  ready(control, group->text);
+  ready(**group);
   operate::NotifyServiceManager("READY=1");
   (*loop)->Run();
   operate::NotifyServiceManager("STOPPING=1");

@@ -8,11 +8,13 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "net/ip_address.h"
 #include "steer/kernel_group.h"
 #include "steer/settings.h"
@@ -48,6 +50,9 @@ std::set<pid_t> ProcessesWith(const std::set<uint32_t>& inodes, const std::funct
 
 // "pid 4711 (nginx)"
 std::string ProcessText(pid_t pid);
+
+// Of what a descriptor's link in /proc says: "socket:[4711]".
+std::optional<uint32_t> SocketInode(absl::string_view link);
 
 // The inode of a socket of this process.
 uint32_t InodeOf(int socket);

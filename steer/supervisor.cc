@@ -24,7 +24,6 @@ namespace {
 constexpr int64_t kMs = 1'000'000;
 constexpr int64_t kFast_ms = 20;
 constexpr int64_t kSlow_ms = 1000;
-constexpr int64_t kPins_ms = 250;
 constexpr int64_t kLook_ms = 300;  // at the most often; with each turn of the slow timer, so that a takeover is seen within 1.3 s
 constexpr int kEnd_ms = 1000;  // of a process that was killed
 constexpr int64_t kProven_ms = 1000;
@@ -218,12 +217,7 @@ void Supervisor::Tick() {
     }
     for (const int number : leaving) TickLeaving(slots_.at(number), now);
     ApplyEmpty();
-    if (table_->pins() > 0 && now >= next_pins_ns_) {
-      if (const absl::Status polled = table_->Poll(); !polled.ok()) LogError("sources with open connections: ", polled.message());
-      // With tens of thousands of connections a look takes some 50 ms.
-      const int64_t end = MonotonicNs();
-      next_pins_ns_ = end + std::max(kPins_ms * kMs, 20 * (end - now));
-    }
+    PollPins(now);
     if (now >= next_look_ns_) LookAround();
   }
   Pace();
@@ -277,28 +271,10 @@ bool Supervisor::Proven(const Slot& slot, int64_t now) const {
   return slot.heard || (settings_.heartbeat == absl::ZeroDuration() && now - slot.started_ns >= kProven_ms * kMs);
 }
 
-void Supervisor::ApplyEmpty() {
-  const int64_t now = MonotonicNs();
-  const int64_t after = absl::ToInt64Nanoseconds(settings_.empty_after);
-  std::vector<bool> empty(HR_STEER_SLOTS);
-  bool changed = false;
-  for (auto& [number, slot] : slots_) {
-    const bool is_empty = slot.has_worker() ? slot.is_silent || (slot.empty && !Proven(slot, now)) : slot.empty || now - slot.down_since_ns >= after;
-    changed |= is_empty != slot.empty;
-    empty[static_cast<size_t>(number)] = is_empty;
-  }
-  if (!changed) return;
-  const absl::Status applied = table_->SetEmpty(empty);
-  const std::string problem = applied.ok() ? "" : absl::StrCat("the table could not be changed: ", applied.message());
-  if (problem != table_problem_ && !problem.empty()) LogError(problem);
-  table_problem_ = problem;
-  if (!applied.ok()) return;
-  for (auto& [number, slot] : slots_) {
-    const bool is_empty = empty[static_cast<size_t>(number)];
-    if (is_empty == slot.empty) continue;
-    slot.empty = is_empty;
-    LogInfo("slot ", number, is_empty ? absl::StrCat(" is empty: ", settings_.EmptyText()) : " is served again");
-  }
+bool Supervisor::IsEmpty(int number, int64_t now_ns) const {
+  const Slot& slot = slots_.at(number);
+  if (slot.has_worker()) return slot.is_silent || (slot.empty && !Proven(slot, now_ns));
+  return slot.empty || now_ns - slot.down_since_ns >= absl::ToInt64Nanoseconds(settings_.empty_after);
 }
 
 void Supervisor::LookAround() {

@@ -118,9 +118,9 @@ absl::StatusOr<Settings> CommonSettings(const Arguments& arguments) {
 }
 
 int ServeGroup(const Call& call, const Settings& settings, const StartGroup& start) {
-  const absl::Status ended = RunGroup(settings, start, [&call](Control& control, const std::string& text) {
-    const auto group = control.Show(false);
-    call.out << (call.arguments.json() && group.ok() ? ToJsonLine(*group) : absl::StrCat("ready: ", text, "\n"));
+  const absl::Status ended = RunGroup(settings, start, [&call](Group& running) {
+    const auto group = running.Show(false);
+    call.out << (call.arguments.json() && group.ok() ? ToJsonLine(*group) : absl::StrCat("ready: ", running.Text(), "\n"));
     call.out.flush();
   });
   return ended.ok() ? kExitOk : call.Fail(ended);
@@ -133,13 +133,9 @@ int RunRun(const Call& call) {
   if (call.arguments.command.empty()) return call.UsageError("which command? It stands behind --");
   const auto settings = SettingsOfRun(call.arguments);
   if (!settings.ok()) return call.Fail(settings.status());
-  const auto start = [&settings](EventLoop* loop, bool mounted_bpffs) -> absl::StatusOr<RunningGroup> {
-    auto supervisor = Supervisor::Start(loop, *settings, mounted_bpffs);
-    if (!supervisor.ok()) return supervisor.status();
-    Supervisor* const group = supervisor->get();
-    return RunningGroup{*std::move(supervisor), [group] { group->BeginStop(); }, group->Text()};
-  };
-  return ServeGroup(call, *settings, start);
+  return ServeGroup(call, *settings, [&settings](EventLoop* loop, bool mounted_bpffs) -> absl::StatusOr<std::unique_ptr<Group>> {
+    return Supervisor::Start(loop, *settings, mounted_bpffs);
+  });
 }
 
 }  // namespace hedgerow::steer::cli
