@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers of a steered group (`hedgerow steer run`) come and go 100 times at random under load, by UDP and TCP: killed, killed with a full
 queue, stopped, restarted, upgraded; and their supervisor is killed and followed by another. Sources of other workers must lose nothing and
-wait no longer; the sources of a worker that comes back must lose nothing either, and nobody may meet a second worker.
+wait no longer. Sources of a restarted worker must lose nothing. No source may meet a second worker.
 
-The same for a group that is a backend behind a Hedgerow VIP (`--behind vip`): the proxy must not take the backend for suspect.
+The same for a group that is a backend behind a Hedgerow VIP (`--behind vip`): the proxy must not make the backend suspect.
 
 `--plant plain` does it to workers with SO_REUSEPORT sockets of their own, without steering; `--plant all-stop` stops all workers of the
 backend at once. The run then succeeds if its checks find that.
@@ -44,7 +44,7 @@ _VIP_PORT = 7055  # no well-known one-way port, where the profile would expect n
 _SETTLE_S = 0.5
 _AT_LEAST_S = 0.7  # an event's window
 _LINGER_S = 15
-# A worker that ends again and again is started after a pause of up to 5 s, and what is asked here is whether its packets wait.
+# A worker that ends repeatedly is started after a pause of up to 5 s. Its packets must wait meanwhile, so the slot must not become empty.
 _PATIENT = ("--empty-after", "20s")
 
 
@@ -109,7 +109,7 @@ class Disturber:
         return Event(kind, slot, begin_ns, time.monotonic_ns(), happened, self.suspected() - suspected)
 
     def rest(self, seconds: float) -> None:
-        """Undisturbed, but for the questions that the runner asks during events, too: what they take is in both."""
+        """Without an event. The runner polls the group as it does during events, so that its own load is in both."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             self.group.pid_of(0)
@@ -212,8 +212,8 @@ def row_of(behind: str, scenario: Scenario, done: Churned, seed: int, settings: 
 
 
 def suspicions(done: Churned, total: int) -> dict:
-    """On a machine whose processes wait for processors a backend is silent now and then, whatever happens to its workers: what the
-    events are to blame for is beyond that."""
+    """On a busy machine a backend becomes suspect now and then without any event. The events account for the suspicions beyond the
+    undisturbed rate."""
     in_events, events_s = sum(event.suspected for event in done.events), sum(event.end_ns - event.begin_ns for event in done.events) / 1e9
     others = total - in_events
     return {"suspected_in_events": in_events, "suspected_undisturbed": others,
@@ -244,7 +244,7 @@ def must_show(row: dict, scenario: Scenario, wanted: int, quick: bool) -> list[C
 
 
 def planted_is_found(checks: list[Check], plant: str) -> list[Check]:
-    """Sources without steering meet second workers and lose what was queued; a backend without any worker is silent."""
+    """Without steering, sources meet second workers and lose their queue; a backend without workers is silent."""
     signs, least = {PLAIN: (("second worker", "messages lost"), 2), ALL_STOP: (("suspect",), 1)}[plant]
     found = [check.what for check in checks if not check.met and any(sign in check.what for sign in signs)]
     return [at_least("checks that found the mistake", len(found), least)]
@@ -306,7 +306,7 @@ def direct(lab: Lab, scenario: Scenario, arguments: argparse.Namespace, results:
         done = churn(lab, group, steer_rig.target(server), scenario, arguments)
         settings = {"behind": "nothing", **dataclasses.asdict(scenario), "settings": group.system.config(), "seconds": done.seconds}
         row = row_of("nothing", scenario, done, arguments.seed, settings)
-        # By what the workers counted themselves, over both transports and all their successors.
+        # By the workers' own counts, over both transports and all restarts.
         met = steer_rig.workers_met(group.system.counts(), scenario.sources)
         row["of_two_workers"] = max(row["of_two_workers"], sum(len(slots) > 1 for slots in met))
         results.write_raw("nothing", {**row, "each": [dataclasses.asdict(event) for event in done.events], "load": done.summary,

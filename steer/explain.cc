@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernel would choose, by the functions that it runs. bpf/steer/source.bpf.h and steer.bpf.c are the
-// same in the kernel; group_choice_test.cc compares the two.
+// The kernel's choice, computed natively by the same functions (bpf/steer/). group_choice_test.cc compares it with
+// the kernel's.
 #include <sys/random.h>
 
 #include <algorithm>

@@ -45,13 +45,13 @@ std::string Group::Text() {
   return absl::StrCat("group ", settings_.places.name, ": ", settings_.listen.ToString(), " (", absl::StrJoin(transports, ", "), "), ", WorkersText());
 }
 
-// Making it, and taking it over.
+// Creation and takeover.
 
 absl::Status Group::MakeFolder() const {
   const std::string folder = settings_.places.folder();
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  // Workers reach their notify socket through it, and nothing else.
+  // Workers may pass through it to their notify socket, and list nothing.
   if (error || chmod(folder.c_str(), 0711) != 0) {
     return absl::FailedPreconditionError(absl::StrCat("cannot make ", folder, ": ", error ? error.message() : strerror(errno)));
   }
@@ -126,7 +126,7 @@ absl::Status Group::Save() {
   return saved;
 }
 
-// What time brings.
+// Timers.
 
 void Group::ApplyEmpty() {
   const int64_t now = MonotonicNs();
@@ -152,12 +152,12 @@ void Group::ApplyEmpty() {
 void Group::PollPins(int64_t now_ns) {
   if (table_->pins() == 0 || now_ns < next_pins_ns_) return;
   if (const absl::Status polled = table_->Poll(); !polled.ok()) LogError("sources with open connections: ", polled.message());
-  // With tens of thousands of connections a look takes some 50 ms.
+  // With tens of thousands of connections a dump takes some 50 ms.
   const int64_t end_ns = MonotonicNs();
   next_pins_ns_ = end_ns + std::max(kPins_ns, 20 * (end_ns - now_ns));
 }
 
-// Changes that are asked for.
+// Operations.
 
 Weights Group::WeightsNow() {
   Weights weights(HR_STEER_SLOTS);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What groups have in common, whether the supervisor made their sockets (supervisor.h) or a daemon did (adopt/adopted_group.h): the
-// kernel part, the table and its changes, the record, the report, and what becomes of empty slots. Everything runs on the event
+// kernel part, the table and its changes, the record, the report, and the handling of empty slots. Everything runs on the event
 // loop's thread.
 #pragma once
 
@@ -31,14 +31,14 @@ struct Share {
   double weight = 1;
   bool stand_in = false;
   bool drained = false;
-  bool leaving = false;       // its buckets have gone; it goes when its worker ends
+  bool leaving = false;       // its buckets have moved; it is removed when its worker ends
   bool empty = false;         // as the table has it
   int64_t down_since_ns = 0;  // without a worker (CLOCK_MONOTONIC)
 };
 
 class Group : public Control {
  public:
-  // Begins the end; the loop stops when it is reached.
+  // Begins the shutdown, at whose end the loop stops. A second call shortens it.
   virtual void BeginStop() = 0;
   // "group port-2055: 192.0.2.1:2055 (udp, tcp), 4 workers"
   std::string Text();
@@ -68,7 +68,7 @@ class Group : public Control {
   // The folder for sockets and record, and the kernel part with its pins.
   absl::Status MakeFolder() const;
   absl::Status CreateKernel(const Weights& weights);
-  // What of the group cannot be changed by another start and differs from `settings_`: "address (192.0.2.1:2055)"; empty: nothing.
+  // The first property that a takeover cannot change and that differs from `settings_`: "address (192.0.2.1:2055)"; empty: nothing.
   absl::StatusOr<std::string> Difference(const v1::Record& record, const KernelGroup& kernel) const;
   absl::Status OpenTable();
   void RemoveKernel();
@@ -76,12 +76,12 @@ class Group : public Control {
   // Writes the record. A failure is a problem of the report, and the group goes on.
   absl::Status Save();
   void ApplyEmpty();
-  // While there are pinned sources; looks at most every 250 ms, and less often where a look takes long.
+  // Ends pins of closed connections: every 250 ms while there are pins, less often where a dump takes long.
   void PollPins(int64_t now_ns);
   Weights WeightsNow();
   int CountWorkers();  // slots but the stand-in and those that leave
   absl::StatusOr<Share*> FindShare(uint32_t slot);
-  // The shares say what is wanted, and the table follows; `undo` takes that back where it cannot be had.
+  // Makes the table follow the shares. `undo` restores the shares where the change is refused.
   absl::StatusOr<v1::Change> ChangeTable(const std::function<void()>& undo);
   absl::Status ShowSlots(google::protobuf::RepeatedPtrField<v1::Slot>* slots);
   v1::Slot ShowSlot(int slot, const Share& share, const GroupCounts& counts) const;

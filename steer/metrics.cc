@@ -69,7 +69,7 @@ constexpr GroupValue kGroupValues[] = {
        }
        return 0.0;
      }},
-    {"hedgerow_steer_problems", MetricType::Gauge, "what `hedgerow steer show` has to say",
+    {"hedgerow_steer_problems", MetricType::Gauge, "problems that `hedgerow steer show` lists",
      [](const v1::Group& group) { return static_cast<double>(group.problems_size()); }},
 };
 

@@ -35,10 +35,11 @@ net::UniqueFd BlockSignals() {
   return net::UniqueFd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
-// Of root's capabilities the supervisor keeps those that it uses; a worker that it starts as root has root's again. Before any
-// thread starts: each has its own.
+// Keeps the capabilities that the supervisor uses; a worker that it starts as root has root's. Before any thread starts, because
+// capabilities are a thread's.
 void DropCapabilities(bool mounted_bpffs) {
-  // Signals, users and the socket of workers, a low port of a new slot, whose process holds a socket, maps and programs, the group's place.
+  // KILL, SETUID, SETGID: workers. CHOWN, DAC_OVERRIDE: their notify socket. NET_BIND_SERVICE: a low port of a new slot. SYS_PTRACE: /proc
+  // of the holders of a socket. BPF, NET_ADMIN, PERFMON: maps, programs, HOLDER (bpf/steer).
   uint64_t kept = 1ull << CAP_KILL | 1ull << CAP_CHOWN | 1ull << CAP_SETUID | 1ull << CAP_SETGID | 1ull << CAP_NET_BIND_SERVICE | 1ull << CAP_SYS_PTRACE |
                   1ull << CAP_DAC_OVERRIDE | 1ull << CAP_NET_ADMIN | 1ull << 38 /* CAP_PERFMON */ | 1ull << 39 /* CAP_BPF */;
   if (mounted_bpffs) kept |= 1ull << CAP_SYS_ADMIN;  // to unmount it

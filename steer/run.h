@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The life of a supervisor's process: its rights and signals, the group, where operators ask, and the end. Called by the commands
+// The process of a supervisor from start to end: capabilities, signals, the group, administration and metrics. Called by the commands
 // `run` and `adopt`.
 #pragma once
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `hedgerow steer run` and `adopt` were asked for, and the places that follow from a group's name. Filled by cli/.
+// The settings of `hedgerow steer run` and `adopt`, and the paths that follow from a group's name. Filled by cli/.
 #pragma once
 
 #include <cstdint>
@@ -59,7 +59,7 @@ struct Settings {
   bool tcp = true;
   int workers = 1;
   hr_steer_empty empty = HR_STEER_REJECT;
-  bool stand_in = false;  // with HR_STEER_OTHER: the stand-in takes it, else the next slot
+  bool stand_in = false;  // with HR_STEER_OTHER: the stand-in takes the packets, otherwise the next slot
   absl::Duration empty_after = absl::Seconds(1);
   absl::Duration heartbeat = absl::ZeroDuration();  // none
   absl::Duration stop_timeout = absl::Seconds(10);  // from SIGTERM to SIGKILL
@@ -73,7 +73,7 @@ struct Settings {
   std::string bpffs{};
   std::vector<std::string> command{};
 
-  // By which shares, restarts and reports name the policy: "reject", "drop", "next", "stand-in".
+  // The policy's name in options and reports: "reject", "drop", "next", "stand-in".
   std::string EmptyText() const;
   // The transports in the order of LISTEN_FDS.
   std::vector<Transport> transports() const;

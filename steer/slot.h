@@ -25,8 +25,8 @@ struct Slot : Share {
   bool heard = false;        // since this worker started
   bool is_silent = false;
   int64_t start_at_ns = 0;   // the next one
-  int64_t leave_by_ns = 0;   // a leaving worker is asked to end when its queue is read, at the latest then
-  int64_t terminated_ns = 0; // it was asked to end
+  int64_t leave_by_ns = 0;   // deadline of a leaving worker for reading its queue
+  int64_t terminated_ns = 0; // of its SIGTERM
   bool restart_asked = false;
   int failures = 0;
   uint32_t restarts = 0;

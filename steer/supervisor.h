@@ -27,9 +27,9 @@ namespace hedgerow::steer {
 
 class Supervisor final : public Group {
  public:
-  // Before the loop runs. The group's lock is the caller's. On an error nothing is left behind, unless it was there before.
+  // Before the loop runs; the caller holds the group's lock. A failed start removes what it made; a group that it took over stays.
   static absl::StatusOr<std::unique_ptr<Supervisor>> Start(EventLoop* loop, const Settings& settings, bool mounted_bpffs);
-  // After BeginStop() and the loop's end, everything is removed.
+  // After BeginStop() and the loop's end, it removes sockets, pins and folder.
   ~Supervisor() override;
 
   // Workers are asked to end; the loop stops when the last one has. Again: they are killed.
@@ -57,13 +57,13 @@ class Supervisor final : public Group {
   absl::Status StartKeeper();
   void RemoveEverything();
 
-  // supervisor.cc: workers, and what time brings
+  // supervisor.cc: workers and timers
   void StartWorker(Slot& slot);
   void MendListener(Slot& slot);
   void MendUdp(Slot& slot);
   void EndLeftBehind(const Slot& slot, const v1::Process& worker);
   void ForgiveOwnPause(int64_t now);
-  void ReapStrangers();
+  void ReapOrphans();
   void Follow(Slot& slot);
   void OnExit(int number);
   void OnNotice(const Notice& notice);
@@ -93,7 +93,7 @@ class Supervisor final : public Group {
   std::string StateOf(const Slot& slot) const;
 
   Launcher launcher_;
-  bool remove_at_end_ = false;  // a group that was taken over stays where a start fails
+  bool remove_at_end_ = false;  // false: the group was taken over, and stays if the start fails
   std::optional<KeeperClient> keeper_;
   v1::Process keeper_process_{};
   std::optional<NotifySocket> notify_;

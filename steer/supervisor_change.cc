@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What operators ask a supervisor to change: its slots say what is wanted, and the table follows.
+// The operations of an operator on a supervisor: resize, restart, reattach and stop.
 #include <signal.h>
 #include <unistd.h>
 
@@ -17,7 +17,7 @@
 namespace hedgerow::steer {
 namespace {
 
-constexpr int64_t kQueue_ns = 1'000'000'000;  // a leaving worker may read its queue for so long before it is asked to end
+constexpr int64_t kQueue_ns = 1'000'000'000;  // time for a leaving worker to read its queue, before SIGTERM
 
 }  // namespace
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a supervisor comes to its group: makes it, or takes over what a dead one has left; and how it removes it.
+// Making a group, taking over the group of a dead supervisor, and removing it.
 #include <errno.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -42,7 +42,7 @@ absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Start(EventLoop* loop, c
 absl::Status Supervisor::Make() {
   if (const absl::Status free = RefuseHolders(settings_); !free.ok()) return free;
   if (const absl::Status folder = MakeFolder(); !folder.ok()) return folder;
-  // A start that is cut short is found by its record.
+  // By this record the next start finds what an interrupted one made.
   if (const absl::Status saved = Save(); !saved.ok()) return saved;
   Weights weights(HR_STEER_SLOTS);
   std::fill_n(weights.begin(), settings_.workers, 1.0);
@@ -73,7 +73,7 @@ absl::Status Supervisor::AddSlot(int number, bool stand_in) {
   return filled;
 }
 
-// Makes what the slot lacks of sockets, and inserts them.
+// Makes the sockets that the slot lacks, and inserts them.
 absl::Status Supervisor::FillSlot(Slot& slot) {
   for (const Transport transport : settings_.transports()) {
     if (!slot.socket(transport).valid()) {
@@ -155,7 +155,7 @@ absl::Status Supervisor::TakeOver(const v1::Record& record) {
   mounted_bpffs_ = mounted_bpffs_ || record.mounted_bpffs();
   if (const absl::Status made = MakeSinks(); !made.ok()) return made;
   if (const absl::Status opened = OpenTable(); !opened.ok()) return opened;
-  // A change that was cut short may have written the table, and not the record.
+  // An interrupted change may have written the table but not the record.
   return table_->SetWeights(WeightsNow()).status();
 }
 
@@ -183,7 +183,7 @@ absl::Status Supervisor::TakeSlots(const v1::Record& record) {
     }
     slot.down_since_ns = now;
     if (recorded.worker().pid() != 0) slot.last_exit = "unknown: it ended while there was no supervisor";
-    // Under the table that it finds.
+    // As the table in the kernel says.
     slot.empty = std::any_of(entries->begin(), entries->end(), [number](const auto& each) { return each.is_vacant && each.slot == number; });
   }
   auto kept = keeper_->Take();
@@ -215,7 +215,7 @@ std::set<uint32_t> Supervisor::InodesOf(const Slot& slot) const {
   return inodes;
 }
 
-// A supervisor that was killed between starting a worker and recording it: the slot must not get a second one.
+// A supervisor that was killed between fork and record left a worker that the record lacks. The slot must not get a second one.
 void Supervisor::FindUnrecordedWorker(Slot& slot) {
   std::set<pid_t> holders = ProcessesWith(InodesOf(slot));
   holders.erase(getpid());
@@ -234,7 +234,7 @@ absl::Status Supervisor::BeginWatching() {
   auto notify = NotifySocket::Open(settings_.places.notify());
   if (!notify.ok()) return notify.status();
   notify_ = *std::move(notify);
-  // The workers' alone: a socket that everyone may fill is one through which nobody is heard.
+  // Writable for the workers' user alone: other users could fill its queue.
   const std::string path = settings_.places.notify();
   if (settings_.user.set && (chmod(path.c_str(), 0600) != 0 || chown(path.c_str(), settings_.user.uid, settings_.user.gid) != 0)) {
     return absl::ErrnoToStatus(errno, absl::StrCat("give the workers their socket ", path));
@@ -246,7 +246,7 @@ absl::Status Supervisor::BeginWatching() {
   const auto timer = loop_->StartTimer(std::max(period, absl::Milliseconds(10)), [this] { Tick(); });
   if (!timer.ok()) return timer.status();
   slow_timer_ = *timer;
-  // Before the first worker: one that is not recorded yet is found by its slot's sockets.
+  // Before the first worker: a worker without a record is found by the sockets of the recorded slot.
   (void)Save();
   for (auto& [number, slot] : slots_) {
     if (slot.has_worker()) {
@@ -274,7 +274,7 @@ void Supervisor::RemoveEverything() {
   if (keeper_.has_value()) {
     (void)keeper_->End();
     if (keeper_->pid() > 0) {
-      kill(keeper_->pid(), SIGKILL);  // one that was stopped does not hear
+      kill(keeper_->pid(), SIGKILL);  // a stopped process does not read kEnd
       waitpid(keeper_->pid(), nullptr, 0);
     }
   }

@@ -31,7 +31,7 @@ HR_INLINE void hr_steer_device_source(const struct hr_steer_device *device, stru
   source->words[1] = 0;
 }
 
-/* SipHash-2-4 of the 24 bytes. The seed is secret: who does not know it cannot aim at one worker. */
+/* SipHash-2-4 of the 24 bytes. The seed is secret, so that a sender cannot choose its worker. */
 HR_INLINE __u32 hr_steer_bucket(const struct hr_steer_config *config, const struct hr_steer_source *source) {
   struct hr_siphash_state state;
 

@@ -26,10 +26,10 @@ namespace {
 
 // How often the daemon's sockets are listed: two dumps of sock_diag, which cost some 50 us where nothing has changed.
 constexpr absl::Duration kLook = absl::Milliseconds(100);
-// How long workers are looked for that are known by more than their order.
+// How long the start waits for evidence that is better than the order of sockets.
 constexpr absl::Duration kSettle = absl::Seconds(1);
 
-// As the user whose sockets the group has: the kernel lets no other into it.
+// Acts as the owner of the group's sockets: the kernel refuses sockets of another user.
 class AsUser {
  public:
   // The kernel takes the effective capabilities with the user id; a low port and a map still ask for them.
@@ -61,7 +61,7 @@ absl::StatusOr<AdoptedWorkers> FindSettled(const SocketSearch& search) {
   return found;
 }
 
-// Sources with open connections keep their worker until these close: so UDP follows them from the first packet on.
+// Pins sources with open connections to the workers that hold these, so that their UDP follows from the first packet on.
 absl::StatusOr<int> PinConnections(KernelGroup& kernel, const Listen& listen, const AdoptedWorkers& found) {
   auto connections = ListSockets(Transport::kTcp, listen.port, ~(1u << TCP_LISTEN));
   if (!connections.ok()) return connections.status();
@@ -131,7 +131,7 @@ absl::Status AdoptedGroup::Adopt(SocketSearch search) {
     }
   }
   if (left.any()) {
-    // Without a record that can be read, what is pinned still tells whether the daemon's sockets have these programs.
+    // Without a readable record the pins show whether the daemon's sockets have these programs.
     if (left.has_pins && left.record.mode() != "adopt") {
       if (const auto former = KernelGroup::Open(left.bpffs, settings_.places.name); former.ok()) GiveBack(**former, search);
     }
@@ -159,7 +159,7 @@ absl::Status AdoptedGroup::Begin(const SocketSearch& search, const AdoptedWorker
   return OpenTable();
 }
 
-// False: what the dead supervisor left is another group than the one that is asked for.
+// False: the dead supervisor's group differs from the wanted one, and its programs are detached.
 absl::StatusOr<bool> AdoptedGroup::Resume(const v1::Record& record, const SocketSearch& search, const AdoptedWorkers& found) {
   auto kernel = KernelGroup::Open(settings_.bpffs, settings_.places.name);
   if (!kernel.ok()) return kernel.status();
@@ -278,9 +278,9 @@ v1::RecordedSlot AdoptedGroup::RecordWorker(int number) const {
   return out;
 }
 
-// Changes that are asked for.
+// Operations.
 
-// The daemon's own number of workers has changed before.
+// The daemon's number of workers is changed first, by its own means.
 absl::StatusOr<v1::Change> AdoptedGroup::Resize(uint32_t workers) {
   if (workers < 1 || workers > HR_STEER_SLOTS) {
     return absl::InvalidArgumentError(absl::StrCat("got ", workers, " workers, expected 1 to ", HR_STEER_SLOTS));

@@ -29,7 +29,7 @@ class AdoptedGroup final : public Group {
   // Before the loop runs. `search.transports` empty: those that the daemon has. On an error nothing has changed.
   static absl::StatusOr<std::unique_ptr<AdoptedGroup>> Start(EventLoop* loop, const Settings& settings, const SocketSearch& search,
                                                              bool mounted_bpffs);
-  // After the loop's end: the daemon's sockets are as they were before.
+  // After the loop's end: the programs are detached from the daemon's sockets.
   ~AdoptedGroup() override;
 
   void BeginStop() override;

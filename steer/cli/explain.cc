@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `explain` and `simulate`: what the kernel chooses, natively and by the same function (bpf/steer/bucket.h), from the group's pins.
-// The seed is secret, so they need the right to open the pins.
+// `explain` and `simulate`: the kernel's choice, computed natively by the same function (bpf/steer/bucket.h) from the group's pinned
+// maps. The seed is secret, so they need the right to open the pins.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -27,7 +27,7 @@ namespace {
 
 constexpr std::array kNeeded = {net::Capability::kBpf};
 
-// What Explain() asks for.
+// The arguments of Explain().
 struct View {
   hr_steer_config config{};
   std::vector<Device> devices{};
