@@ -64,6 +64,7 @@ absl::Status Group::CreateKernel(const Weights& weights) {
   config->ipv6_prefix = settings_.ipv6_prefix;
   config->field_offset = settings_.field_offset;
   config->field_bytes = settings_.field_bytes;
+  config->located = settings_.located;
   const auto entries = GroupTable::Initial(weights, policy());
   if (!entries.ok()) return entries.status();
   auto kernel = KernelGroup::Create(settings_.bpffs, settings_.places.name,
@@ -81,6 +82,7 @@ absl::StatusOr<std::string> Group::Difference(const v1::Record& record, const Ke
   if (config.field_offset != settings_.field_offset || config.field_bytes != settings_.field_bytes) {
     return absl::StrCat("--gateway-field (", config.field_offset, ":", config.field_bytes, ")");
   }
+  if (memcmp(&config.located, &settings_.located, sizeof(config.located)) != 0) return "--gateway-field";
   const auto devices = kernel.Devices();
   if (!devices.ok()) return devices.status();
   return SetOf(*devices) == SetOf(settings_.devices) ? "" : "list of --devices";

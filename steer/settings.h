@@ -68,7 +68,8 @@ struct Settings {
   uint32_t ipv6_prefix = 128;
   std::vector<Device> devices{};
   uint32_t field_offset = 0;
-  uint32_t field_bytes = 0;
+  uint32_t field_bytes = 0;      // 0: no fixed field
+  hr_steer_located located{};    // a field whose place or length varies (gateway_field.h)
   std::string metrics{};  // empty: none
   std::string bpffs{};
   std::vector<std::string> command{};

@@ -27,7 +27,7 @@ std::vector<operate::Option> OptionsOfGroup(std::vector<operate::Option> own) {
   const std::vector<operate::Option> shared = {
       {"ipv6-prefix", "BITS", "IPv6 addresses that share so many bits are one source (default 128)"},
       {"devices", "FILE", "lines \"NETWORK NUMBER\": the addresses of a device that has several; \"NETWORK NUMBER gateway\": the field names the device"},
-      {"gateway-field", "OFFSET:BYTES", "where the datagrams of gateways name their device: 12:4"},
+      {"gateway-field", "FIELD", "where the datagrams of gateways name their device: 12:4 (OFFSET:BYTES), or a profile's words, as '{tokens: [{header: from}]}'"},
       {"metrics", "LISTEN", "serve /metrics there: 127.0.0.1:9467, unix:/PATH (default: nowhere)"},
       {"bpffs", "PATH", absl::StrCat("where maps and programs are pinned (default ", net::kDefaultBpffs, ")")},
       {"run-dir", "DIR", absl::StrCat("the folder of all groups (default ", kDefaultRunDir, ")")}};
