@@ -271,6 +271,10 @@ class Steer(System):
     def show(self) -> dict:
         return json.loads(self.call("show", "--json"))
 
+    def record(self) -> dict:
+        """The group as its supervisor has recorded it for its successor."""
+        return json.loads((self.run_dir / self.group / "record.json").read_text(encoding="utf-8"))
+
     def _owns(self, pid: int) -> bool:
         # A worker or the keeper whose first supervisor is gone.
         command = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")

@@ -31,7 +31,7 @@ from bench.outcome import Check, Results, at_least, at_most
 from bench.steer_records import Record, quantile, read, slots_met
 from bench.steer_systems import Reuseport, Wanted
 from bench.stopping import run
-from chaos.churn_groups import Group, PlainGroup, SteeredGroup
+from chaos.churn_groups import POLL_S, Group, PlainGroup, SteeredGroup
 from deploy.lab import VIP_RAW, Lab, LabInUse
 
 NAME = "chaos-worker-churn"
@@ -113,7 +113,7 @@ class Disturber:
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             self.group.pid_of(0)
-            time.sleep(min(0.25, left))
+            time.sleep(min(POLL_S, left))
 
     def _stopped(self) -> None:
         time.sleep(self.rng.uniform(*self.scenario.stopped_s))
@@ -181,6 +181,7 @@ def figures(records: Sequence[Record], events: Sequence[Event], first_ns: int) -
     quiet_begins, event_begins = [begin for begin, _ in quiet], [event.begin_ns for event in events]
     lost = {"others": 0, "own": 0, "outside": 0}
     others_us, own_us, quiet_us = [], [], []
+    by_kind: dict[str, list[float]] = {event.kind: [] for event in events}
     for record in records:
         at = bisect.bisect_right(event_begins, record.intended_ns) - 1
         event = events[at] if at >= 0 and record.intended_ns < events[at].end_ns else None
@@ -189,6 +190,8 @@ def figures(records: Sequence[Record], events: Sequence[Event], first_ns: int) -
             lost[whose] += 1
         elif event is not None:
             (own_us if whose == "own" else others_us).append(record.latency_us)
+            if whose == "others":
+                by_kind[event.kind].append(record.latency_us)
         else:
             at = bisect.bisect_right(quiet_begins, record.intended_ns) - 1
             if at >= 0 and record.intended_ns < quiet[at][1]:
@@ -197,8 +200,13 @@ def figures(records: Sequence[Record], events: Sequence[Event], first_ns: int) -
     return {"lost_of_others": lost["others"], "lost_of_own": lost["own"], "lost_outside": lost["outside"],
             "of_two_workers": sum(len(slots) > 1 for slots in met.values()), "sources_met": len(met),
             "p50_us": quantile(others_us, 0.5), "quiet_p50_us": quantile(quiet_us, 0.5), "p99_us": p99, "quiet_p99_us": quiet_p99,
-            "p99_factor": p99 / quiet_p99 if p99 is not None and quiet_p99 else None, "others_n": len(others_us), "quiet_n": len(quiet_us),
+            "p99_factor": _ratio(p99, quiet_p99), "p99_factor_by_kind": {kind: _ratio(quantile(each, 0.99), quiet_p99) for kind, each in by_kind.items()},
+            "others_n": len(others_us), "quiet_n": len(quiet_us),
             "own_n": len(own_us), "own_max_ms": max(own_us, default=0) / 1e3, "sent_again": sum(record.sent_again > 0 for record in records)}
+
+
+def _ratio(of: float | None, by: float | None) -> float | None:
+    return of / by if of is not None and by else None
 
 
 def row_of(behind: str, scenario: Scenario, done: Churned, seed: int, settings: dict) -> dict:

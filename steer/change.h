@@ -78,7 +78,7 @@ class GroupTable {
   Listen listen_;
   bool tcp_;
   Policy policy_;
-  std::vector<Device> devices_{};
+  DeviceIndex devices_{};
   Home home_{};
   Weights weights_{};
   std::vector<bool> empty_{};

@@ -105,7 +105,7 @@ absl::Status RemoveLeftovers(const Places& places, const Leftovers& found, std::
 }
 
 void RemoveFolder(const Places& places) {
-  for (const std::string& file : {places.admin(), places.keeper(), places.notify(), places.record(), places.record() + ".new"}) {
+  for (const std::string& file : {places.admin(), places.monitor(), places.keeper(), places.notify(), places.record(), places.record() + ".new"}) {
     unlink(file.c_str());
   }
   rmdir(places.folder().c_str());

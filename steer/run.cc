@@ -104,6 +104,8 @@ absl::Status RunGroup(const Settings& settings, const StartGroup& start, const s
   }
   const auto admin = ServeAdmin(settings.places, **loop, **group);
   if (!admin.ok()) return admin.status();
+  const auto monitor = ServeMonitor(settings.places, **loop, **group);
+  if (!monitor.ok()) return monitor.status();
   ready(**group);
   operate::NotifyServiceManager("READY=1");
   (*loop)->Run();

@@ -17,6 +17,7 @@
 namespace hedgerow::steer {
 
 inline constexpr char kDefaultRunDir[] = "/run/hedgerow-steer";
+inline constexpr char kMonitorGroup[] = "hedgerow-monitor";  // its members may use monitor.sock, as those of hedgerowd
 inline constexpr int kStandIn = HR_STEER_SLOTS - 1;  // the slot of the stand-in, where there is one
 
 struct Listen {
@@ -37,6 +38,7 @@ struct Places {
 
   std::string folder() const { return absl::StrCat(run_dir, "/", name); }
   std::string admin() const { return folder() + "/admin.sock"; }
+  std::string monitor() const { return folder() + "/monitor.sock"; }
   std::string keeper() const { return folder() + "/keeper.sock"; }
   std::string notify() const { return folder() + "/notify.sock"; }
   std::string record() const { return folder() + "/record.json"; }

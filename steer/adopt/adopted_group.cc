@@ -68,8 +68,9 @@ absl::StatusOr<int> PinConnections(KernelGroup& kernel, const Listen& listen, co
   std::erase_if(*connections, [](const InetSocket& each) { return each.inode == 0; });
   std::set<uint32_t> inodes;
   for (const InetSocket& each : *connections) inodes.insert(each.inode);
-  const auto devices = kernel.Devices();
-  if (!devices.ok()) return devices.status();
+  const auto listed = kernel.Devices();
+  if (!listed.ok()) return listed.status();
+  const DeviceIndex devices(*listed);
   const auto table = kernel.ReadTable();
   if (!table.ok()) return table.status();
   int pinned = 0;
@@ -82,7 +83,7 @@ absl::StatusOr<int> PinConnections(KernelGroup& kernel, const Listen& listen, co
       uint8_t address[16] = {};
       const auto wire = each.peer.wire();
       memcpy(address, wire.data(), wire.size());
-      const Choice choice = Explain(kernel.config(), *devices, {}, *table, each.peer.is_v4() ? 4 : 6, address, {});
+      const Choice choice = Explain(kernel.config(), devices, {}, *table, each.peer.is_v4() ? 4 : 6, address, {});
       if (choice.slot == slot) continue;
       if (const absl::Status done = kernel.Pin(choice.source, static_cast<uint8_t>(slot)); !done.ok()) return done;
       ++pinned;

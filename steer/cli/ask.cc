@@ -14,7 +14,7 @@
 #include "absl/time/time.h"
 #include "config/json.h"
 #include "operate/each_second.h"
-#include "steer/admin.h"
+#include "steer/admin_client.h"
 #include "steer/cli/commands.h"
 #include "steer/cli/text.h"
 #include "steer/process.h"
