@@ -238,7 +238,7 @@ class Steer(System):
                          f"--receive-buffer {self.wanted.receive_buffer}", *self.more])
 
     def command(self) -> list[str]:
-        return [str(binary("hedgerow")), "steer", "run", "--listen", self.listen, "--transport", self.wanted.transport, "--name", self.group,
+        return [str(binary("hedgerow-steer")), "run", "--listen", self.listen, "--transport", self.wanted.transport, "--name", self.group,
                 "--workers", str(self.wanted.workers), "--receive-buffer", str(self.wanted.receive_buffer), "--run-dir", str(self.run_dir),
                 *self.more, "--", *self.collector_command("%s")]
 
@@ -265,7 +265,8 @@ class Steer(System):
             time.sleep(0.05)
 
     def call(self, *words: str, check: bool = True, timeout: float = 30) -> str:
-        return self.host.run([binary("hedgerow"), "steer", words[0], *words[1:], "--name", self.group, "--run-dir", str(self.run_dir)],
+        # Not `hedgerow steer`, which would load one program for finding the other: their processor time is the measured workers'.
+        return self.host.run([binary("hedgerow-steer"), words[0], *words[1:], "--name", self.group, "--run-dir", str(self.run_dir)],
                              check=check, timeout=timeout).stdout
 
     def show(self) -> dict:
