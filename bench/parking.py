@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What parking costs: the same service with every request parked (`wheel`, the default), with every request cloned
 into a queueing discipline (`qdisc-htb`, the published technique on a kernel without netem, by bench/delay_line) and
-with none of it (`none`, attempts: 1), at 1,000/s, at 20,000/s and at the highest rate without loss.
+with none of it (`none`, attempts: 1), and with a second copy at once (`copies`, idle_copies: 30%; the splitter then sends that copy,
+too), at 1,000/s, at 20,000/s and at the highest rate without loss.
 
 Answers come at once from an echo server, so parking and the clock are pure overhead. Time per run of each kernel
 program, CPU per request, laps of the clock. Run by `./dev bench parking`; writes results/parking/ and exits 1 when
@@ -23,7 +24,7 @@ from deploy.lab import VIP_RAW, Lab
 
 NAME = "parking"
 PORT = 9000
-MODES = ("none", "wheel", "qdisc-htb")
+MODES = ("none", "wheel", "copies", "qdisc-htb")
 RATES = {"1000": 1_000, "20000": 20_000}
 HIGHEST = "highest"
 PROGRAMS = ("hr_splitter", "hr_reply", "hr_clock", "hr_rescuer")
@@ -44,8 +45,8 @@ class Rig:
         self.backends = {"a": a.ipv4, "b": b.ipv4}
 
     def service(self, mode: str) -> dict:
-        never = {"attempts": 1} if mode == "none" else {}
-        return product.service("raw", VIP_RAW[0], PORT, "raw", self.backends, **never)
+        keys = {"none": {"attempts": 1}, "copies": {"idle_copies": "30%"}}.get(mode, {})
+        return product.service("raw", VIP_RAW[0], PORT, "raw", self.backends, **keys)
 
     def servers(self, stack: contextlib.ExitStack) -> None:
         for host in self.lab.replicas:
@@ -74,7 +75,7 @@ def measure_at(rig: Rig, proxy: delay_line.Hedger, mode: str, rate: float, secon
     return {"rate": rate, "n": summary["n"], "lost": summary["lost"], "send_lag_p99_us": summary["send_lag_p99_us"],
             "achieved_rate": summary["rate_per_second"], "p50_ms": summary["p50_ms"], "p99_ms": summary["p99_ms"],
             "programs": programs, "laps": laps, "laps_per_second": laps / passed_s,
-            "passed_through": seen["passed_through"], "delay_line_full": seen["delay_line_full"],
+            "passed_through": seen["passed_through"], "delay_line_full": seen["delay_line_full"], "idle_copies": seen["idle_copies"],
             "identity_ok": seen["identity_ok"],
             "cpu_us_per_request": client.spent.experiment_us / summary["n"],
             "core_share": client.spent.experiment_us / client.spent.wall_us,
@@ -135,6 +136,7 @@ def row_of(mode: str, variant: str, runs: list[dict]) -> dict:
         row[key] = middle(lambda run, k=key: run[k])
     rest = [run["laps_at_rest"] for run in runs if "laps_at_rest" in run]
     row["laps_at_rest"] = max(rest) if rest else None
+    row["idle_copies"] = sum(run["idle_copies"] for run in runs)
     row["delay_line_full"] = sum(run["delay_line_full"] for run in runs)
     row["passed_through"] = sum(run["passed_through"] for run in runs)
     row["config_hash"] = runs[0]["config_hash"]
@@ -149,6 +151,9 @@ def must_show(rows: list[dict]) -> list:
         without_ns = found.get(("none", variant), {}).get("hr_splitter_ns")
         factor = with_ns / without_ns if with_ns and without_ns else None
         checks.append(at_most(f"{variant}/s: splitter with parking / without", factor, 1.5))
+    copies_ns, wheel_ns = (found.get((mode, "20000"), {}).get("hr_splitter_ns") for mode in ("copies", "wheel"))
+    if copies_ns is not None:
+        checks.append(at_most("20000/s: splitter with copies at once, beyond parking", copies_ns - wheel_ns, 150, "ns"))
     # All that the machine spends more with the wheel than without: laps, and parking itself.
     shares = [found.get((mode, "1000"), {}).get("core_share") for mode in ("wheel", "none")]
     more = max(0.0, shares[0] - shares[1]) if None not in shares else None
@@ -217,7 +222,7 @@ def main(argv: list[str]) -> int:
         {"variant": "rate", "mode": "mode", "runs": "runs", "rate": "requests/s", "lost": "lost",
          "hr_splitter_ns": "splitter ns", "hr_reply_ns": "reply ns", "hr_clock_ns": "clock ns",
          "laps_per_second": "laps/s", "cpu_us_per_request": "cpu us", "core_share": "core share",
-         "laps_at_rest": "laps at rest", "delay_line_full": "line full"}, "parking")
+         "laps_at_rest": "laps at rest", "idle_copies": "copies", "delay_line_full": "line full"}, "parking")
 
 
 if __name__ == "__main__":

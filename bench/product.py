@@ -103,7 +103,7 @@ def service_figures(status: Mapping, name: str) -> dict:
     fire_error = entry.get("fire_error_ns", {})
     counters = {key: number(value) for key, value in entry.get("counters", {}).items()}
     return {"requests": number(entry.get("requests")), "hedges": number(entry.get("hedges")),
-            "identity_ok": bool(entry.get("identity_ok")),
+            "identity_ok": bool(entry.get("identity_ok")), "idle_copies": number(entry.get("idle_copies")),
             "fire_error_p50_us": number(fire_error.get("p50")) / 1e3,
             "fire_error_p99_us": number(fire_error.get("p99")) / 1e3,
             "fire_error_max_us": number(fire_error.get("max")) / 1e3,

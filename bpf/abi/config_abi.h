@@ -147,7 +147,9 @@ struct hr_profile {
   __u16 hint_offset; /* of the leader's node id in them, little-endian; id 0 = no leader is named */
   __u8 hint_bytes;   /* 4, or 0: this protocol's nacks name no leader */
   __u8 token_count;  /* HR_PAIR_TOKENS */
-  __u8 pad2[4];
+  __u8 load_bytes;   /* 1 or 2: replies report their server's load; 0 = they do not */
+  __u8 pad2;
+  __u16 load_offset; /* of it, big-endian; all ones are a full load */
   struct hr_path request_path; /* HR_PAIR_PATH */
   struct hr_path reply_path;
   struct hr_token tokens[HR_TOKENS]; /* the same in requests and replies */
@@ -180,7 +182,8 @@ struct hr_service_config {
   __u8 present;  /* mask of places that requests may go to; 0 = the id stands for no service */
   __u8 primary;  /* place of the configured leader */
   __u8 switches; /* enum hr_switch, as configured; hr_service_policy has what holds */
-  __u8 pad0[2];
+  __u8 idle_share; /* load up to which a backend is idle, in 256ths: then a second copy leaves with the first; 0 = none do */
+  __u8 spreads; /* 1 = `prefer: fastest`: a new request goes to another backend while its target's load is full */
   __u64 deadline_ns;
   __u64 retention_ns;
   __u16 backends[HR_MAX_BACKENDS_PER_SERVICE]; /* place -> backend id, also of a removed backend that may still answer */
@@ -276,6 +279,8 @@ HR_STATIC_ASSERT(sizeof(struct hr_backend) == 32, "hr_backend is 32 bytes");
 /* Map `backend_tuning`, index = backend id. Written by the daemon's merge of the histograms. */
 struct hr_backend_tuning {
   __u64 p95_ns; /* of answers that no pause held back, and of pauses, one sample each (ADR 26); 0 = not known */
+  __u32 slow_at; /* requests in flight at which its answers are slow (ADR 53); 0 = not known */
+  __u32 pad;
 };
 
 /*

@@ -58,7 +58,7 @@
     "dry runs: requests that would have been steered around a backend that is silent or sends negative replies") \
   X(28, HR_PUSHBACKS, pushbacks, hedging, "answers that asked for later hedges, or for none") \
   X(29, HR_EXTRA_SENDS, extra_sends, hedging, \
-    "datagrams beyond the first of each request: hedges, second copies around a suspect backend, probes, handovers. " \
+    "datagrams beyond the first of each request: hedges, second copies around a suspect backend or to an idle one, probes, handovers. " \
     "The whole extra load: divide by `hedgerow_requests_total`") \
   X(30, HR_REFUSALS, refusals, packets, "TCP resets and port unreachables that answered for a VIP's ports without a service") \
   X(31, HR_SELF_TESTS, self_tests, packets, \
@@ -68,5 +68,8 @@
   X(33, HR_FLOWS, flows, packets, "profile `flow`: flows that began") \
   X(34, HR_FLOWS_MOVED, flows_moved, packets, "profile `flow`: flows that went on with another backend, because theirs was down or removed") \
   X(35, HR_SEGMENTED, segmented, packets, \
-    "packets of several datagrams (UDP_SEGMENT, UDP GRO) that were made single ones, so that each is judged for itself")
+    "packets of several datagrams (UDP_SEGMENT, UDP GRO) that were made single ones, so that each is judged for itself") \
+  X(36, HR_IDLE_COPIES, idle_copies, hedging, \
+    "second copies that left with the first, because both backends were idle (`idle_copies`). Paid by answers, not from the budget") \
+  X(37, HR_WOULD_COPY, would_copy, hedging, "dry runs: second copies that would have left with the first")
 /* clang-format on */

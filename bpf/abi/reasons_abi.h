@@ -104,6 +104,9 @@
     "list the network that the packets have when they leave this host ([config.md](config.md#who-may-use-a-vip)), or find out what sends them") \
   X(44, HR_REASON_HEDGE_TEST, hedge_test, dropped, \
     "the first datagram of a request by which `hedgerow check` tests the hedge", "nothing") \
+  X(45, HR_REASON_NO_COPY_BUDGET, no_copy_budget, not_hedged, \
+    "both backends were idle, and yet no copy left with the first: 1,024 of them, or with half of that a client's 64, are not paid by answers yet", \
+    "nothing, unless it lasts: then backends do not answer") \
   X(48, HR_REASON_NO_FLOW, no_flow, untouched, \
     "sent by a backend, but to no client that asked through the proxy", \
     "nothing; if clients miss late replies, raise `limits.flows`, with TCP `limits.connections`") \

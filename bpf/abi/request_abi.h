@@ -76,6 +76,7 @@ enum hr_request_flags {
   HR_REQUEST_PUSHED_BACK = 1u << 3, /* a hedge was already held back because a backend asked for it (counted once) */
   HR_REQUEST_ONLY_DRAINED = 1u << 4, /* a hedge was already not made, for only drained backends were left (counted once) */
   /* 1u << 5 and 6: the way by which it came */
+  HR_REQUEST_IPV6 = 1u << 7, /* the parked copy begins with an IPv6 header */
 };
 /* enum hr_way (bpf/proxy/way.bpf.h), in an hr_request's flags. */
 #define HR_REQUEST_BY(way) ((way) << 5)
@@ -105,7 +106,7 @@ struct hr_request {
   __u8 flags;     /* enum hr_request_flags; written before publication and by the clock */
   __u8 first;     /* backend of the first send */
   __u8 rechecks;  /* times the clock looked and did not send */
-  __u8 l3_header_bytes; /* of the parked copy: 20 or 40 */
+  __u8 in_flight;  /* mask of the backends at which it counts as in flight; changed by atomic and/or of its word (load.bpf.h) */
   __u32 masks; /* four masks of 8 bits, see below; changed by atomic and/or */
   __u32 outstanding; /* replies to an older request with this key that may still come, see below; changed by atomic and */
   __u16 handed_tick; /* when the last handover was, in ticks of 2^20 ns; wraps after 69 s */
@@ -280,18 +281,46 @@ HR_INLINE int hr_error_is_old(const volatile struct hr_service_config *config,
          now_ns > state->health_since_ns + HR_ERROR_COUNTS * config->election_timeout_ns;
 }
 
+/*
+ * Map `backend_loads`, index = backend id: what a choice by load needs (bpf/proxy/load.h). The first line is written by each send
+ * and answer, the others by measured answers.
+ */
+#define HR_LOAD_LEVELS 28 /* half octaves of requests in flight: up to 16,384 and more */
+struct hr_backend_load {
+  __s32 in_flight; /* requests that were sent to it, and that it has not answered, up to their deadline or retention */
+  __u32 reported;  /* load that it reported, in 256ths */
+  __u64 reported_ns;
+  __u64 pad[6];
+  __u32 median[HR_LOAD_LEVELS];  /* of answer times, by requests in flight when the answer came; in units of 1,024 ns, 0 = none */
+  __u32 samples[HR_LOAD_LEVELS]; /* how many answers; wraps */
+  __u64 pad2[4];
+};
+HR_STATIC_ASSERT(sizeof(struct hr_backend_load) == 320, "hr_backend_load is five cache lines");
+
+/*
+ * Sends that answers pay for: each is owed, and at most so many are owed at once, so they end where nothing is answered. They begin
+ * with nothing owed.
+ *
+ * Retries, the attempts that negative replies cause: an answer pays for as many as a request may have. So a backend that refuses is
+ * masked for as long as another answers, and where all refuse, clients get their refusals and the backends no more load than without
+ * a proxy. Copies, the second sends to idle backends: an answer pays for one.
+ */
+enum hr_debt { HR_DEBT_RETRIES = 0, HR_DEBT_COPIES = 1, HR_DEBTS = 2 };
+#define HR_RETRIES_MAX 100
+#define HR_COPIES_MAX 1024
+
 /* Map `service_states`, index = service id. */
 struct hr_service_state {
   __s64 budget_micros; /* tokens in the bucket, in millionths of a hedge */
   __u64 pushback_until_ns; /* until then a backend's pushback holds; 0 = there was none */
   __u64 pushback_ns;       /* earliest time of a hedge after its request came; ~0 = no hedge at all */
   __u32 explored;          /* requests sent while a backend is preferred: one in HR_EXPLORE_ONE_IN goes to the leader */
-  __s32 retries_owed;      /* see HR_RETRIES_MAX */
+  __u32 compared;          /* choices among the backends: one in HR_EXPLORE_ONE_IN asks the one that was heard least lately */
   __u64 held;              /* requests and parked copies of this service */
   __u64 mixed_ns;          /* when a request last came from another client than the one before it; 0 = never */
   __u32 last_client;       /* the last request's client + 1; 0 = there was none */
-  __u32 compared;          /* choices among the backends: one in HR_EXPLORE_ONE_IN asks the one that was heard least lately */
-  __u64 pad1;
+  __s32 owed[HR_DEBTS];
+  __u32 pad1;
 };
 HR_STATIC_ASSERT(sizeof(struct hr_service_state) == 64, "one cache line");
 
@@ -309,19 +338,12 @@ HR_STATIC_ASSERT(sizeof(struct hr_service_state) == 64, "one cache line");
 struct hr_client {
   __u64 held;
   __s64 budget_micros; /* hedges earned and not paid; negative: it has used what others earned */
-  __s32 retries_owed;
+  __s32 owed[HR_DEBTS];
   __u32 flows_tick; /* the time in which `flows_made` is counted, see HR_FLOW_TICK_SHIFT */
   __u32 flows_made;
-  __u32 pad0;
 };
 HR_STATIC_ASSERT(sizeof(struct hr_client) == 32, "two in a cache line");
 
-/*
- * The budget of attempts that negative replies cause: each of them is owed, each answer pays for as many as a request may have,
- * and at most so many are owed at once. So a backend that refuses is masked for as long as another answers, and where all
- * refuse, clients get their refusals and the backends no more load than without a proxy. It begins full (0 owed).
- */
-#define HR_RETRIES_MAX 100
 
 /*
  * The timing wheel. Fine slots of 2^15 ns (32.8 us), 8192 of them: 268 ms. Coarse slots of 2^23 ns (8.4 ms), 2048 of

@@ -31,6 +31,7 @@ enum hr_trace_flags {
   HR_TRACE_HINTED = 1u << 1,   /* it goes to the backend that a nack named as the leader */
   HR_TRACE_RELEASED = 1u << 2, /* this nack is on its way to become the next attempt */
   HR_TRACE_ICMP = 1u << 3,     /* this nack is an ICMP "unreachable" */
+  HR_TRACE_IDLE = 1u << 4,     /* this copy left with the first send, because both backends were idle */
 };
 
 /* One event, in the tracer's ring. The request's own fields are as they were right after it. */

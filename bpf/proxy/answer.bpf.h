@@ -7,6 +7,7 @@
 #pragma once
 
 #include "bpf/proxy/choose.bpf.h"
+#include "bpf/proxy/load.bpf.h"
 #include "bpf/proxy/profile.bpf.h"
 #include "bpf/proxy/scoreboard.bpf.h"
 #include "bpf/proxy/wheel.bpf.h"
@@ -171,7 +172,7 @@ HR_GLOBAL int hr_echoes_bytes(struct __sk_buff *skb, __u32 request_index, __u32 
   slot = request->parked;
   parked = slot ? bpf_map_lookup_elem(&pool, &slot) : 0;
   if (!config || !parked) return 1;
-  if (hr_parked_correlation(parked, request->parked_bytes - request->l3_header_bytes - sizeof(struct udphdr),
+  if (hr_parked_correlation(parked, request->parked_bytes - hr_l3_header_bytes(request) - sizeof(struct udphdr),
                             &config->profile.echo_request, (__u8 *)asked))
     return 1; /* this request has nothing to echo */
   if (hr_read_correlation(skb, payload, &config->profile.echo_reply, (__u8 *)echoed)) return 0;
@@ -229,6 +230,7 @@ HR_INLINE void hr_sample(const struct hr_request *request, const struct hr_reply
    * own, every answer ends one and counts.
    */
   if (about == HR_ANSWER_HELD_BACK) return;
+  hr_load_note(reply->backend_id, took_ns);
   /* A lost update between two CPUs costs one sample of an average. */
   reply->backend_state->answer_ewma_ns = ewma_ns ? ewma_ns - (ewma_ns >> 3) + (took_ns >> 3) : took_ns;
 }
@@ -242,7 +244,7 @@ HR_INLINE void hr_count_win(const struct hr_request *request, const struct hr_re
     hr_count(reply->service_stats, HR_WON_BY_FIRST);
   else
     hr_count(reply->service_stats, HR_WON_BY_HEDGE);
-  hr_retries_earn(reply->service_id, request->client, reply->config->attempts);
+  hr_debts_earn(reply->service_id, request->client, reply->config->attempts);
   hr_record_service(reply->service_id, HR_HISTOGRAM_LATENCY, reply->now_ns - request->sent_ns);
   hr_count_backend_win(reply->backend_id);
 }
@@ -323,8 +325,11 @@ HR_GLOBAL __u32 hr_take_pushback(struct __sk_buff *skb, __u32 config_id, __u32 p
     wait_ns = (__u64)said * 1000000;
     if (wait_ns > HR_PUSHBACK_HOLD_NS) wait_ns = HR_PUSHBACK_HOLD_NS;
   }
-  WRITE_ONCE(state->pushback_ns, wait_ns);
-  WRITE_ONCE(state->pushback_until_ns, hr_now_ns() + HR_PUSHBACK_HOLD_NS);
+  /* What another backend asks may be less: the longest wait holds until nobody has asked for it for a second. */
+  if (hr_now_ns() >= READ_ONCE(state->pushback_until_ns) || wait_ns >= READ_ONCE(state->pushback_ns)) {
+    WRITE_ONCE(state->pushback_ns, wait_ns);
+    WRITE_ONCE(state->pushback_until_ns, hr_now_ns() + HR_PUSHBACK_HOLD_NS);
+  }
   hr_count(hr_stats_of(service_id), HR_PUSHBACKS);
   return said;
 }
@@ -353,6 +358,15 @@ HR_INLINE int hr_was_passed_over(const struct hr_request *request, const struct 
   return request->sent_ns < since_ns;
 }
 
+/* The backend has refused the request: what its masks were before. */
+HR_INLINE __u32 hr_take_nack(struct hr_request *request, const struct hr_reply *reply) {
+  __u32 bit = 1u << reply->index;
+  __u32 before = __sync_fetch_and_or(&request->masks, HR_MASKS_NOT_AWAITED(bit) | HR_MASKS_ANSWERED(bit));
+
+  hr_flight_end(request, reply->index, reply->backend_id);
+  return before;
+}
+
 /*
  * A nack is consumed while another backend can still answer: a copy is under way, or an attempt is left for a backend that
  * was not asked and is healthy. A backend that a nack named as the leader counts whatever its health. The last nack goes to
@@ -374,8 +388,7 @@ HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_reque
   __u32 everybody = reply->config->present;
   /* Read before the masks, which a claim sets first: an attempt that is counted here is under way in the masks. */
   __u32 attempts = READ_ONCE(request->attempts);
-  __u32 masks = __sync_fetch_and_or(&request->masks, HR_MASKS_NOT_AWAITED(bit) | HR_MASKS_ANSWERED(bit)) |
-                HR_MASKS_NOT_AWAITED(bit);
+  __u32 masks = hr_take_nack(request, reply) | HR_MASKS_NOT_AWAITED(bit);
   struct hr_service_policy *policy = hr_policy_of(reply->service_id);
   int dry = policy && hr_is_dry(policy);
   int passed_over = leaderless && !dry && wheel && hr_was_passed_over(request, reply);
@@ -389,7 +402,7 @@ HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_reque
 
   /* The nack's bit in the masks is already set, so the lap sees it. */
   if (passed_over) __sync_fetch_and_or(&wheel->handover, 1ull << (reply->service_id & (HR_MAX_SERVICES - 1)));
-  if (follows && !leaderless && !hr_retry_pay(reply->service_id, request->client)) {
+  if (follows && !leaderless && !hr_debt_owe(reply->service_id, request->client, HR_DEBT_RETRIES)) {
     hr_reason(reply->service_stats, HR_REASON_NO_RETRY_BUDGET);
     follows = 0;
   }
@@ -421,7 +434,7 @@ HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_reque
 HR_INLINE struct hr_answer hr_judge_late_nack(struct hr_request *request, const struct hr_reply *reply) {
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = HR_REFERENCE_REQUEST(reply->reference)};
   __u32 bit = 1u << reply->index;
-  __u32 masks = __sync_fetch_and_or(&request->masks, HR_MASKS_NOT_AWAITED(bit) | HR_MASKS_ANSWERED(bit));
+  __u32 masks = hr_take_nack(request, reply);
 
   if (!(HR_SENT_MASK(masks) & ~HR_NOT_AWAITED_MASK(masks) & ~bit)) return answer;
   answer.verdict = HR_VERDICT_DROP;
@@ -469,6 +482,8 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
   }
   about = hr_note_answer(reply->config, reply->config_id, reply->backend_state, reply->backend_id, request->client,
                          hr_asked_ns(request, reply), reply->now_ns);
+  if (reply->config->profile.load_bytes)
+    hr_load_reported(skb, reply->config_id, reply->backend_id, payload.offset, payload.bytes);
   pushback = reply->config->profile.pushback_offset
                  ? hr_take_pushback(skb, reply->config_id, payload.offset, payload.bytes)
                  : 0;
@@ -483,6 +498,7 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
     return hr_judge_late_nack(request, reply);
   before = __sync_fetch_and_or(&request->masks, HR_MASKS_ANSWERED(bit));
   if (!(HR_ANSWERED_MASK(before) & bit) && !is_nack) hr_sample(request, reply, about);
+  hr_flight_end(request, reply->index, reply->backend_id);
   if (HR_WORD_STATE(word) == HR_STATE_PENDING) {
     if (hr_finish(wheel, request, word, reply, HR_STATE_ANSWERED)) {
       hr_count_win(request, reply);

@@ -10,6 +10,7 @@
 #include "bpf/proxy/build.bpf.h"
 #include "bpf/proxy/choose.bpf.h"
 #include "bpf/proxy/flow.bpf.h"
+#include "bpf/proxy/load.bpf.h"
 #include "bpf/proxy/trace.bpf.h"
 #include "bpf/proxy/wheel.bpf.h"
 
@@ -18,6 +19,7 @@ enum hr_attempt_flags {
   HR_ATTEMPT_PAID = 1u << 1,    /* a hedge, from the budget; every other send is a failover, and free */
   HR_ATTEMPT_PROBE = 1u << 2,   /* of a down backend */
   HR_ATTEMPT_HINTED = 1u << 3,  /* it goes to the backend that a nack named as the leader */
+  HR_ATTEMPT_IDLE = 1u << 4,    /* beside the first send, because both backends are idle: paid by answers (HR_DEBT_COPIES) */
 };
 
 enum hr_outcome { HR_OUTCOME_SENT, HR_OUTCOME_NOT_NEEDED, HR_OUTCOME_FAILED };
@@ -65,18 +67,25 @@ HR_GLOBAL int hr_settle(struct hr_attempt *attempt, __u32 outcome) {
   service_id = request->key.service;
   service_stats = hr_stats_of(service_id);
   if (outcome == HR_OUTCOME_SENT) {
-    hr_count(service_stats, attempt->flags & HR_ATTEMPT_PAID ? HR_HEDGES : HR_FAILOVER_SENDS);
+    hr_count(service_stats, attempt->flags & HR_ATTEMPT_PAID   ? HR_HEDGES
+                            : attempt->flags & HR_ATTEMPT_IDLE ? HR_IDLE_COPIES
+                                                               : HR_FAILOVER_SENDS);
     hr_count(service_stats, HR_EXTRA_SENDS);
     if (attempt->flags & HR_ATTEMPT_PROBE) hr_count(service_stats, HR_PROBES);
     if (attempt->flags & HR_ATTEMPT_HINTED) hr_count(service_stats, HR_HINTED);
     if (attempt->kind == HR_TRACE_HANDOVER) hr_count(service_stats, HR_HANDED_OVER);
     hr_note_send(attempt->backend_id, request->client, hr_now_ns());
+    if (HR_WORD_GENERATION(READ_ONCE(request->word)) == HR_WORD_GENERATION(attempt->word))
+      hr_flight_begin(request, attempt->index, attempt->backend_id);
     hr_trace_note(attempt->request, attempt->config_id, attempt->kind, HR_REASON_NONE, attempt->index,
-                  (attempt->flags & HR_ATTEMPT_PAID ? 0 : HR_TRACE_FAILOVER) |
+                  (attempt->flags & HR_ATTEMPT_PAID   ? 0
+                   : attempt->flags & HR_ATTEMPT_IDLE ? HR_TRACE_IDLE
+                                                      : HR_TRACE_FAILOVER) |
                       (attempt->flags & HR_ATTEMPT_HINTED ? HR_TRACE_HINTED : 0));
     return 0;
   }
   if (attempt->flags & HR_ATTEMPT_PAID) hr_budget_refund(service_id, request->client);
+  if (attempt->flags & HR_ATTEMPT_IDLE) hr_debt_pay(service_id, request->client, HR_DEBT_COPIES, 1);
   /* Unless the request has ended since, and its entry serves another one by now. */
   if (HR_WORD_GENERATION(READ_ONCE(request->word)) == HR_WORD_GENERATION(attempt->word)) {
     if (attempt->flags & HR_ATTEMPT_COUNTED) __sync_fetch_and_sub(&request->attempts, 1);
@@ -111,7 +120,7 @@ HR_GLOBAL int hr_note_attempt(struct hr_attempt *attempt, __u32 index, __u64 now
   first = request->first & (HR_MAX_BACKENDS_PER_SERVICE - 1);
   first_id = hr_backend_id(config, first);
   masks = HR_MASKS_SENT(bit);
-  if (!(attempt->flags & HR_ATTEMPT_PAID)) masks |= HR_MASKS_FAILOVER(bit);
+  if (!(attempt->flags & (HR_ATTEMPT_PAID | HR_ATTEMPT_IDLE))) masks |= HR_MASKS_FAILOVER(bit);
   if (attempt->flags & HR_ATTEMPT_PROBE) masks |= HR_MASKS_NOT_AWAITED(bit);
   if (attempt->cleared) __sync_fetch_and_and(&request->masks, ~attempt->cleared);
   before = __sync_fetch_and_or(&request->masks, masks);
@@ -145,8 +154,11 @@ HR_GLOBAL int hr_claim_beside(struct hr_attempt *attempt, __u32 packed, __u64 no
     attempt->flags = HR_ATTEMPT_PROBE;
     if (choice.why != HR_CHOSE_PROBE && !hr_take_retry(config, hr_backend_id(config, choice.second), now_ns)) return 0;
   } else {
-    attempt->flags = HR_ATTEMPT_COUNTED;
-    if (__sync_val_compare_and_swap(&request->attempts, 1, 2) != 1) return 0;
+    attempt->flags = choice.why == HR_CHOSE_IDLE ? HR_ATTEMPT_COUNTED | HR_ATTEMPT_IDLE : HR_ATTEMPT_COUNTED;
+    if (__sync_val_compare_and_swap(&request->attempts, 1, 2) != 1) {
+      if (choice.why == HR_CHOSE_IDLE) hr_debt_pay(request->key.service, request->client, HR_DEBT_COPIES, 1);
+      return 0;
+    }
   }
   hr_note_attempt(attempt, choice.second, now_ns);
   return 0;

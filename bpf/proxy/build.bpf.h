@@ -110,7 +110,7 @@ HR_GLOBAL int hr_build(struct __sk_buff *skb, __u32 request_index, __u32 backend
   parked = slot ? bpf_map_lookup_elem(&pool, &slot) : 0;
   if (!parked) return -1;
   destination = backend->address;
-  l3_bytes = request->l3_header_bytes == HR_IPV6_HEADER_BYTES ? HR_IPV6_HEADER_BYTES : HR_IPV4_HEADER_BYTES;
+  l3_bytes = hr_l3_header_bytes(request);
   l4_bytes = request->parked_bytes - l3_bytes;
   HR_KEEP_BOUND(l4_bytes);
   if (l4_bytes < sizeof(struct udphdr) || l4_bytes > HR_PARKED_L4_BYTES - 8) return -1;

@@ -8,6 +8,7 @@
 
 #include "bpf/proxy/choose.h"
 #include "bpf/proxy/health.bpf.h"
+#include "bpf/proxy/load.bpf.h"
 
 /* A choice in one word: what a global function can take and return. */
 #define HR_PACKED_CHOICE(first, second, why, probe) \
@@ -64,7 +65,8 @@ HR_GLOBAL __u32 hr_choose_now(__u32 config_id, __u32 exclude, __u32 explore_tick
       view->suspect |= 1u << i;
     else if (state->health == HR_DOWN && now_ns >= state->health_since_ns + HR_STANDBY_RETRY * config->election_timeout_ns)
       view->retry_due |= 1u << i;
-    view->answer_us[i] = view->least_heard ? hr_choice_least_heard(state->last_receive_ns, now_ns) : (__u32)(state->answer_ewma_ns >> 10);
+    view->answer_us[i] = view->least_heard ? hr_choice_least_heard(state->last_receive_ns, now_ns)
+                                           : hr_choice_by_load(hr_load_of(backend_id, now_ns), state->answer_ewma_ns);
     if (i == target) view->probe_tick = state->probe_counter;
   }
   choice = hr_choose(view);
@@ -161,6 +163,21 @@ HR_INLINE __u32 hr_place_of_backend(const struct hr_service_config *config, __u3
   return backend->index;
 }
 
+/*
+ * Where a new request goes that may go to any backend: to its healthy target, or while that one's load is full to the best of the others, if
+ * its load is not. A global function: it has a stack of its own.
+ */
+HR_GLOBAL __u32 hr_cold_place(__u32 config_id, __u32 target, __u32 client, __u64 now_ns) {
+  struct hr_service_config *config = hr_config_of(config_id);
+  struct hr_choice choice;
+
+  if (!config || hr_load_of(hr_backend_id(config, target), now_ns) < HR_LOAD_FULL) return target;
+  choice = hr_unpack_choice(
+      hr_choose_now(config_id, 1u << (target & (HR_MAX_BACKENDS_PER_SERVICE - 1)), HR_EXPLORE_NEVER, client, now_ns));
+  if (!hr_choice_is_fair(&choice) || hr_load_of(hr_backend_id(config, choice.first), now_ns) >= HR_LOAD_FULL) return target;
+  return choice.first;
+}
+
 /* A new request's choice. Nearly all go to a healthy target, which asks about no other backend. */
 HR_INLINE struct hr_choice hr_choose_first(__u32 config_id, const struct hr_service_config *config,
                                            const struct hr_service_policy *policy, __u32 client, __u64 now_ns) {
@@ -175,5 +192,45 @@ HR_INLINE struct hr_choice hr_choose_first(__u32 config_id, const struct hr_serv
   if (hr_has_standby(config) &&
       ((drained >> target & 1) || hr_health_of(config_id, hr_backend_id(config, target), client, now_ns) != HR_HEALTHY))
     packed = hr_choose_steered(config_id, target, explore_tick, client, now_ns);
+  else if (config->spreads && !hr_is_dry(policy) && (preferred = hr_cold_place(config_id, target, client, now_ns)) != target)
+    packed = HR_PACKED_CHOICE(preferred, HR_NO_BACKEND, HR_CHOSE_STANDBY, 0);
   return hr_unpack_choice(packed);
+}
+
+/* Is this backend idle now? One that is being drained never is. The functions here are global because the splitter's frame is full: each has a stack of its own. */
+HR_GLOBAL int hr_is_idle(__u32 config_id, __u32 place, __u64 now_ns) {
+  struct hr_service_policy *policy = hr_policy_of(HR_CONFIG_SERVICE(config_id));
+  struct hr_service_config *config = hr_config_of(config_id);
+
+  return config && policy && !hr_is_drained(policy, place) &&
+         hr_load_is_idle(hr_load_of(hr_backend_id(config, place), now_ns), config->idle_share, bpf_get_prandom_u32());
+}
+
+/* Both backends of a new request are idle: may a copy leave with its first send? A dry run counts it, and nothing leaves. */
+HR_GLOBAL int hr_owe_copy(__u32 service_id, __u32 client, __u64 now_ns) {
+  struct hr_service_policy *policy = hr_policy_of(service_id);
+  __u64 open_ns = 0;
+
+  if (!policy || hr_held_back(service_id, now_ns, now_ns, &open_ns)) return 0;
+  if (hr_is_dry(policy)) {
+    hr_count(hr_stats_of(service_id), HR_WOULD_COPY);
+    return 0;
+  }
+  if (hr_debt_owe(service_id, client, HR_DEBT_COPIES)) return 1;
+  hr_reason(hr_stats_of(service_id), HR_REASON_NO_COPY_BUDGET);
+  return 0;
+}
+
+/*
+ * Where a second copy of a new request goes, which leaves with the first: to the best of the other backends, if that one and `first` are
+ * idle. HR_NO_BACKEND: there is none.
+ */
+HR_GLOBAL __u32 hr_idle_place(__u32 config_id, __u32 first, __u32 client, __u64 now_ns) {
+  struct hr_choice choice;
+
+  if (!hr_is_idle(config_id, first, now_ns)) return HR_NO_BACKEND;
+  choice = hr_unpack_choice(
+      hr_choose_now(config_id, 1u << (first & (HR_MAX_BACKENDS_PER_SERVICE - 1)), HR_EXPLORE_NEVER, client, now_ns));
+  if (!hr_choice_is_fair(&choice) || !hr_is_idle(config_id, choice.first, now_ns)) return HR_NO_BACKEND;
+  return hr_owe_copy(HR_CONFIG_SERVICE(config_id), client, now_ns) ? choice.first : HR_NO_BACKEND;
 }

@@ -6,7 +6,7 @@
  */
 #pragma once
 
-#include "bpf/abi/request_abi.h"
+#include "bpf/proxy/load.h"
 
 /* While the target is down, one request in so many is copied to it as a probe. */
 #define HR_PROBE_ONE_IN 16
@@ -30,12 +30,13 @@ enum hr_choice_why {
   HR_CHOSE_PROBE = 6,       /* the same, and the target gets a copy as a probe */
   HR_CHOSE_LAST_RESORT = 7, /* the best of those left, none of which is healthy */
   HR_CHOSE_DRY_RUN = 8,     /* a dry run: the target, where else it would have been BOTH, AROUND or PROBE */
+  HR_CHOSE_IDLE = 10,       /* the leader or the preferred backend, and a copy to another, because both are idle */
   HR_CHOSE_TEST = 9,        /* the place that the request would have gone to: a test of the hedge (bpf/proxy/splitter.bpf.c) */
 };
 
 /* Masks and indices are of places within the service. */
 struct hr_choice_view {
-  __u32 answer_us[HR_MAX_BACKENDS_PER_SERVICE]; /* smoothed answer times, in units of 1,024 ns, or hr_choice_least_heard() */
+  __u32 answer_us[HR_MAX_BACKENDS_PER_SERVICE]; /* hr_choice_by_load() of smoothed answer times, or hr_choice_least_heard() */
   __u32 explore_tick; /* requests so far that had a preferred backend */
   __u32 probe_tick;   /* requests so far that went around the target */
   __u8 leader;
@@ -61,6 +62,18 @@ HR_INLINE __u32 hr_choice_least_heard(__u64 last_receive_ns, __u64 now_ns) {
   const __u64 age = (now_ns - last_receive_ns) >> 20;
 
   return ~(age > 0xfffffffe ? 0xfffffffe : (__u32)age);
+}
+
+/*
+ * In place of an answer time: the hot-cold rule of Prequal (section 3). The backends whose load is not full come first, by
+ * answer time; the others by load.
+ */
+#define HR_CHOICE_HOT 0x80000000u
+HR_INLINE __u32 hr_choice_by_load(__u32 load, __u64 answer_ns) {
+  const __u64 answer_us = answer_ns >> 10;
+
+  if (load >= HR_LOAD_FULL) return HR_CHOICE_HOT | (load < HR_CHOICE_HOT ? load : HR_CHOICE_HOT - 2);
+  return answer_us < HR_CHOICE_HOT ? (__u32)answer_us : HR_CHOICE_HOT - 1;
 }
 
 /* What of `mask` is in `wanted`, or all of it where nothing is. */

@@ -73,6 +73,7 @@ HR_LRU_HASH(connections, 1, struct hr_flow_key, struct hr_flow);
 HR_LRU_HASH(fragments, 1, struct hr_fragment_key, struct hr_fragment);
 
 HR_MAPPED_ARRAY(backend_states, HR_MAX_BACKENDS, struct hr_backend_state);
+HR_MAPPED_ARRAY(backend_loads, HR_MAX_BACKENDS, struct hr_backend_load);
 HR_MAPPED_ARRAY(service_states, HR_MAX_SERVICES, struct hr_service_state);
 HR_ARRAY(clients, HR_CLIENTS, struct hr_client);
 HR_PER_CPU(stats, HR_MAX_SERVICES + 1, struct hr_stats);

@@ -288,6 +288,7 @@ HR_GLOBAL int hr_note_undelivered(__u32 request_index, __u32 backend_id) {
   place = backend->index & (HR_MAX_BACKENDS_PER_SERVICE - 1);
   if (!(HR_SENT_MASK(request->masks) & (1u << place))) return 0;
   __sync_fetch_and_or(&request->masks, HR_MASKS_ANSWERED(1u << place));
+  hr_flight_end(request, place, backend_id);
   if (place == request->first) hr_forgive(state, request->client, request->sent_ns);
   return 0;
 }

@@ -195,6 +195,11 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
       choice.second = hr_place_to_probe(config_id, READ_ONCE(policy->unhealthy) & ~READ_ONCE(policy->drained), now_ns);
       choice.probe = 1;
     }
+    if (choice.second == HR_NO_BACKEND && config->idle_share && hr_choice_is_fair(&choice)) {
+      choice.second = hr_idle_place(config_id, choice.first, client, now_ns);
+      choice.why = HR_CHOSE_IDLE;
+    }
+    hr_track_flight(tracking.request, hr_backend_id(config, choice.first));
     if (choice.second != HR_NO_BACKEND)
       hr_claim_beside(&beside, HR_PACKED_CHOICE(choice.first, choice.second, choice.why, choice.probe), now_ns);
     if (beside.index != HR_NO_BACKEND) hr_send_beside(skb, packet, &beside);

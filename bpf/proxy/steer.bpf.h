@@ -67,40 +67,49 @@ HR_GLOBAL int hr_budget_pay(__u32 config_id, __u32 client_index) {
 }
 
 /*
- * ---- Retries: attempts after negative replies, owed by them and paid for by answers (HR_RETRIES_MAX) ----------------
+ * ---- Debts: sends that answers pay for (enum hr_debt) --------------------------------------------------------------
  *
- * Any client may owe until half of them are owed; then each may owe a sixteenth.
+ * Any client may owe until half of what may be owed is; then each may owe a sixteenth.
  */
 
-#define HR_RETRY_CREDIT (HR_RETRIES_MAX / 16)
+#define HR_DEBT_CREDIT_PARTS 16
 
-HR_GLOBAL int hr_client_earns_retries(__u32 client_index, __s32 retries) {
+HR_INLINE __s32 hr_debt_most(__u32 debt) { return debt == HR_DEBT_RETRIES ? HR_RETRIES_MAX : HR_COPIES_MAX; }
+
+/* Pays for `count` of what is owed, if anything is. As with the budget, CPUs that see the same debt may each pay. */
+HR_GLOBAL int hr_debt_pay(__u32 service_id, __u32 client_index, __u32 debt, __s32 count) {
+  struct hr_service_state *state = hr_service_state_of(service_id);
   struct hr_client *client = hr_client_at(client_index);
 
-  if (client && READ_ONCE(client->retries_owed) > 0) __sync_fetch_and_sub(&client->retries_owed, retries);
+  if (!state || !client || debt >= HR_DEBTS) return 0;
+  if (READ_ONCE(state->owed[debt]) > 0) __sync_fetch_and_sub(&state->owed[debt], count);
+  if (READ_ONCE(client->owed[debt]) > 0) __sync_fetch_and_sub(&client->owed[debt], count);
   return 0;
 }
 
-HR_INLINE void hr_retries_earn(__u32 service_id, __u32 client_index, __u32 attempts) {
+/* An answered request. */
+HR_INLINE void hr_debts_earn(__u32 service_id, __u32 client_index, __u32 attempts) {
   struct hr_service_state *state = hr_service_state_of(service_id);
 
-  /* As with the budget, CPUs that see the same debt may pay too much of it, by one answer each. */
-  if (!state || READ_ONCE(state->retries_owed) <= 0) return;
-  __sync_fetch_and_sub(&state->retries_owed, (__s32)attempts - 1);
-  hr_client_earns_retries(client_index, (__s32)attempts - 1);
+  if (!state) return;
+  if (READ_ONCE(state->owed[HR_DEBT_RETRIES]) > 0) hr_debt_pay(service_id, client_index, HR_DEBT_RETRIES, (__s32)attempts - 1);
+  if (READ_ONCE(state->owed[HR_DEBT_COPIES]) > 0) hr_debt_pay(service_id, client_index, HR_DEBT_COPIES, 1);
 }
 
-HR_GLOBAL int hr_retry_pay(__u32 service_id, __u32 client_index) {
+/* One more send: 0 = not now. */
+HR_GLOBAL int hr_debt_owe(__u32 service_id, __u32 client_index, __u32 debt) {
   struct hr_service_state *state = hr_service_state_of(service_id);
   struct hr_client *client = hr_client_at(client_index);
 
-  if (!state || !client) return 0;
-  if (READ_ONCE(state->retries_owed) >= HR_RETRIES_MAX / 2 && READ_ONCE(client->retries_owed) >= HR_RETRY_CREDIT) return 0;
-  if (__sync_fetch_and_add(&state->retries_owed, 1) >= HR_RETRIES_MAX) {
-    __sync_fetch_and_sub(&state->retries_owed, 1);
+  if (!state || !client || debt >= HR_DEBTS) return 0;
+  if (READ_ONCE(state->owed[debt]) >= hr_debt_most(debt) / 2 &&
+      READ_ONCE(client->owed[debt]) >= hr_debt_most(debt) / HR_DEBT_CREDIT_PARTS)
+    return 0;
+  if (__sync_fetch_and_add(&state->owed[debt], 1) >= hr_debt_most(debt)) {
+    __sync_fetch_and_sub(&state->owed[debt], 1);
     return 0;
   }
-  __sync_fetch_and_add(&client->retries_owed, 1);
+  __sync_fetch_and_add(&client->owed[debt], 1);
   return 1;
 }
 

@@ -9,6 +9,7 @@
 #include "bpf/proxy/choose.bpf.h"
 #include "bpf/proxy/flow.bpf.h"
 #include "bpf/proxy/free_list.bpf.h"
+#include "bpf/proxy/load.bpf.h"
 #include "bpf/proxy/operation.bpf.h"
 #include "bpf/proxy/profile.bpf.h"
 #include "bpf/proxy/scoreboard.bpf.h"
@@ -92,9 +93,8 @@ HR_GLOBAL int hr_same_payload(__u32 a, __u32 b, __u32 l4_bytes) {
 }
 
 HR_INLINE int hr_is_retransmission(const struct hr_request *old, const struct hr_request *fresh) {
-  if (old->parked_bytes != fresh->parked_bytes || old->l3_header_bytes != fresh->l3_header_bytes || !old->parked)
-    return 0;
-  return hr_same_payload(old->parked, fresh->parked, fresh->parked_bytes - fresh->l3_header_bytes);
+  if (old->parked_bytes != fresh->parked_bytes || ((old->flags ^ fresh->flags) & HR_REQUEST_IPV6) || !old->parked) return 0;
+  return hr_same_payload(old->parked, fresh->parked, fresh->parked_bytes - hr_l3_header_bytes(fresh));
 }
 
 /*
@@ -198,10 +198,11 @@ HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb
   request->armed = 0;
   request->parked_bytes = packet->l3_bytes;
   request->mark = skb->mark;
-  request->flags = (hr_choice_is_measured(choice) ? HR_REQUEST_FIRST_HEALTHY : 0) | HR_REQUEST_BY(packet->way);
+  request->flags = (hr_choice_is_measured(choice) ? HR_REQUEST_FIRST_HEALTHY : 0) | HR_REQUEST_BY(packet->way) |
+                   (packet->version == 4 ? 0 : HR_REQUEST_IPV6);
   request->first = choice->first;
   request->rechecks = 0;
-  request->l3_header_bytes = packet->version == 4 ? HR_IPV4_HEADER_BYTES : HR_IPV6_HEADER_BYTES;
+  request->in_flight = 0;
   request->masks = HR_MASKS_SENT(1u << choice->first);
   if (hr_choice_goes_around(choice)) request->masks |= HR_MASKS_FAILOVER(1u << choice->first);
   if (choice->why == HR_CHOSE_TEST) request->masks |= HR_MASKS_NOT_AWAITED(1u << choice->first); /* so the next attempt is free */

@@ -8,6 +8,7 @@
  */
 #pragma once
 
+#include "bpf/net/parse.bpf.h"
 #include "bpf/proxy/stats.bpf.h"
 
 #define HR_PUSH_TRIES 16
@@ -18,6 +19,11 @@
 HR_INLINE struct hr_request *hr_request_at(__u32 index) {
   if (!index) return 0;
   return bpf_map_lookup_elem(&requests, &index);
+}
+
+/* Of the parked copy. */
+HR_INLINE __u32 hr_l3_header_bytes(const struct hr_request *request) {
+  return request->flags & HR_REQUEST_IPV6 ? HR_IPV6_HEADER_BYTES : HR_IPV4_HEADER_BYTES;
 }
 
 /* Takes back a request's claim on its slot's `live`: once, by the program that exchanges the non-zero value out. */

@@ -129,6 +129,23 @@ void CheckHeld(const StateView& state, Faults& faults) {
       faults.push_back(absl::StrCat("held: ", state.held_by_client[i], " of client ", i, ", but ", by_client[i]));
 }
 
+// A backend has as many requests in flight as say so, and none that it has answered.
+void CheckFlights(const StateView& state, Faults& faults) {
+  std::map<std::pair<uint32_t, uint32_t>, int32_t> flights;
+  for (uint32_t i = 1; i < state.requests.size(); ++i) {
+    const hr_request& request = state.requests[i];
+    if (HR_WORD_STATE(request.word) == HR_STATE_FREE) continue;
+    const uint32_t wrong = request.in_flight & (HR_ANSWERED_MASK(request.masks) | ~HR_SENT_MASK(request.masks));
+    if (wrong != 0) faults.push_back(absl::StrCat("flights: request ", i, " at backends ", wrong, ", which have answered it, or never got it"));
+    for (uint32_t place = 0; place < HR_MAX_BACKENDS_PER_SERVICE; ++place)
+      flights[{request.key.service, place}] += request.in_flight >> place & 1;
+  }
+  for (const StateView::Backend& backend : state.backends)
+    if (backend.in_flight != flights[{backend.service, backend.place}])
+      faults.push_back(absl::StrCat("flights: ", backend.in_flight, " at place ", backend.place, " of service ", backend.service, ", but ",
+                                    flights[{backend.service, backend.place}]));
+}
+
 void CheckScoreboard(const StateView& state, Faults& faults) {
   std::set<uint32_t> referred;
   for (const auto& [set, reference] : state.scoreboard) {
@@ -162,6 +179,7 @@ std::vector<std::string> BrokenInvariants(const StateView& state) {
   CheckWheel(state, faults);
   CheckPools(state, faults);
   CheckHeld(state, faults);
+  CheckFlights(state, faults);
   CheckScoreboard(state, faults);
   return faults;
 }

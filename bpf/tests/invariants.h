@@ -28,6 +28,11 @@ struct StateView {
   std::vector<std::pair<uint32_t, uint64_t>> scoreboard;  // set, reference
   std::vector<uint32_t> free_requests;
   std::vector<uint32_t> free_parked;
+  struct Backend {
+    uint32_t service, place;
+    int32_t in_flight;
+  };
+  std::vector<Backend> backends;
   std::vector<uint64_t> held_by_service, held_by_client;  // those that there are
 };
 

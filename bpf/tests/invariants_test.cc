@@ -39,6 +39,12 @@ StateView GoodState() {
   fill(2, 20, HR_STATE_PENDING, 1, 2);
   fill(3, 30, HR_STATE_ANSWERED, 0, 0);
   fill(4, 40, HR_STATE_FREE, 0, 0);
+  state.requests[1].masks = HR_MASKS_SENT(0b01);
+  state.requests[2].masks = HR_MASKS_SENT(0b11);
+  state.requests[3].masks = HR_MASKS_SENT(0b11) | HR_MASKS_ANSWERED(0b10);
+  state.requests[1].in_flight = state.requests[3].in_flight = 0b01;
+  state.requests[2].in_flight = 0b11;
+  state.backends = {{0, 0, 2}, {0, 1, 0}, {1, 0, 1}, {1, 1, 1}};
   state.requests[1].armed = state.requests[2].armed = 100 + 1;
   state.wheel.fine[100].head = 1;
   state.wheel.fine[100].live = 2;
@@ -190,6 +196,16 @@ TEST(InvariantsTest, AnEntryInTheWrongSet) {
   StateView state = GoodState();
   state.scoreboard[0].first = 8;
   ExpectFault(state, "scoreboard: request 1 is in the wrong set");
+}
+
+TEST(InvariantsTest, ARequestThatIsCountedNowhereOrTwiceIsFound) {
+  StateView state = GoodState();
+  state.backends[0].in_flight = 3;
+  ExpectFault(state, "flights: 3 at place 0 of service 0, but 2");
+  state = GoodState();
+  state.requests[3].in_flight = 0b11;
+  state.backends[1].in_flight = 1;
+  ExpectFault(state, "flights: request 3 at backends 2, which have answered it");
 }
 
 }  // namespace

@@ -194,6 +194,7 @@ void PacketTest::Start(const DataPlaneSpec& spec) {
   loaded->backend_states = Open(maps.backend_states);
   loaded->service_states = Open(maps.service_states);
   loaded->tuning = Open(maps.backend_tuning);
+  loaded->backend_loads = Open(maps.backend_loads);
   for (uint32_t i = 0; i < HR_GENERATIONS * HR_MAX_SERVICES; ++i)
     loaded->first_configs.push_back(Copy(loaded->configs.At<hr_service_config>(i)));
   for (uint32_t i = 0; i < HR_MAX_SERVICES; ++i)
@@ -221,6 +222,7 @@ void PacketTest::Reset() {
   clear(loaded_->backend_states, sizeof(hr_backend_state));
   clear(loaded_->service_states, sizeof(hr_service_state));
   clear(loaded_->tuning, sizeof(hr_backend_tuning));
+  clear(loaded_->backend_loads, sizeof(hr_backend_load));
   for (uint32_t i = 0; i < HR_GENERATIONS * HR_MAX_SERVICES; ++i)
     memcpy(const_cast<hr_service_config*>(loaded_->configs.At<hr_service_config>(i)), &loaded_->first_configs[i],
            sizeof(hr_service_config));
@@ -469,6 +471,10 @@ StateView PacketTest::View() {
       if (reference != 0) view.scoreboard.emplace_back(set, reference);
   }
   for (uint32_t i = 0; i < HR_MAX_SERVICES; ++i) view.held_by_service.push_back(ServiceState(i).held);
+  uint32_t backend_id = 0;  // a fresh load numbers them in the order of the specification
+  for (uint32_t i = 0; i < loaded_->spec.services.size(); ++i)
+    for (uint32_t place = 0; place < loaded_->spec.services[i].backends.size(); ++place, ++backend_id)
+      view.backends.push_back({i, place, loaded_->backend_loads.At<hr_backend_load>(backend_id)->in_flight});
   view.free_requests = ReadFreeList(skeleton(), HR_FREE_REQUESTS);
   view.free_parked = ReadFreeList(skeleton(), HR_FREE_PARKED);
   return view;

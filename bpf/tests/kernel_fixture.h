@@ -120,7 +120,7 @@ inline constexpr hr_siphash_key kKey6 = {0x1716151413121110, 0x1f1e1d1c1b1a1918}
 struct LoadedPlane {
   DataPlaneSpec spec;
   std::unique_ptr<KernelDataPlane> plane;
-  MappedArray configs, live, policies, requests, wheel, backend_states, service_states, tuning;
+  MappedArray configs, live, policies, requests, wheel, backend_states, service_states, backend_loads, tuning;
   std::vector<hr_service_config> first_configs;  // of both generations
   std::vector<hr_service_policy> first_policies;
   std::vector<hr_backend> first_backends;
@@ -176,6 +176,8 @@ class PacketTest : public ::testing::Test {
   volatile hr_backend_state& BackendState(uint32_t id) {
     return *loaded_->backend_states.At<hr_backend_state>(id);
   }
+  volatile hr_backend_load& BackendLoad(uint32_t id) { return *loaded_->backend_loads.At<hr_backend_load>(id); }
+  volatile hr_backend_tuning& BackendTuning(uint32_t id) { return *loaded_->tuning.At<hr_backend_tuning>(id); }
   // Two clients wait in vain for an answer of the backend since `ns` ago.
   void Silence(uint32_t backend, uint64_t ns) {
     BackendState(backend).wait_since = HR_WAIT(NowNs() - ns, 1);

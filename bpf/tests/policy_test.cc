@@ -454,5 +454,17 @@ TEST_F(PolicyTest, OnlyABackendsOwnAnswerSaysAnything) {
   EXPECT_EQ(ServiceState(kDns4Service).pushback_until_ns, 0u) << "dns has no word for it";
 }
 
+TEST_F(PolicyTest, OfSeveralPushbacksTheLongestHolds) {
+  AskHkv(1);
+  Reply(HkvReply4(1, kA4, /*status=*/0, /*hint=*/500));
+  AskHkv(2);
+  Reply(HkvReply4(2, kA4, /*status=*/0, /*hint=*/1));
+  EXPECT_EQ(ServiceState(kHkv4Service).pushback_ns, 500 * kMillisecond);
+  Advance(HR_PUSHBACK_HOLD_NS + 1);
+  AskHkv(3);
+  Reply(HkvReply4(3, kA4, /*status=*/0, /*hint=*/1));
+  EXPECT_EQ(ServiceState(kHkv4Service).pushback_ns, kMillisecond);
+}
+
 }  // namespace
 }  // namespace hedgerow::packets

@@ -78,7 +78,7 @@ class RaceTest : public PacketTest {
     service.retention_ns = 1;
     service.budget_ppm = 0;
     ServiceState(kDns4Service).budget_micros = kBudget;
-    ServiceState(kDns4Service).retries_owed = -1'000'000;  // the budget of attempts after nacks ends no request
+    ServiceState(kDns4Service).owed[HR_DEBT_RETRIES] = -1'000'000;  // the budget of attempts after nacks ends no request
     const TestLinks& links = TestLinks::Get();
     const auto spin = [this](uint64_t ns) {
       for (const uint64_t until = NowNs() + ns; NowNs() < until;) {
@@ -169,6 +169,24 @@ TEST_F(RaceTest, ANackDoesNotEndARequestWhoseHedgeIsBeingClaimed) {
   EXPECT_GT(stats.counters[HR_HEDGES], 0u);
   EXPECT_GT(stats.counters[HR_NACKS_SWALLOWED], 0u);
   EXPECT_EQ(stats.counters[HR_NACKED], 0u) << "b never answered, so every nack of a had another copy or attempt to wait for";
+}
+
+TEST_F(RaceTest, NorWhereCopiesLeaveWithTheFirstSends) {
+  volatile hr_service_config& service = ServiceConfig(kDns4Service);
+  ServicePolicy(kDns4Service).delay_ns = 300'000;
+  service.deadline_ns = 3 * kMillisecond;
+  service.retention_ns = 2 * kMillisecond;
+  service.attempts = 3;
+  service.idle_share = 255;
+  const auto seed = std::random_device{}();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  RunAll(seed);
+  const StateView busy = View();
+  EXPECT_THAT(BrokenInvariants(busy), IsEmpty());
+  EXPECT_GT(busy.services[kDns4Service].stats.counters[HR_IDLE_COPIES], 0u);
+  ExpectRest();
+  EXPECT_EQ(BackendLoad(kDns4A).in_flight, 0);
+  EXPECT_EQ(BackendLoad(kDns4B).in_flight, 0);
 }
 
 TEST_F(RaceTest, NothingIsLostWhenPlacesAreShort) {

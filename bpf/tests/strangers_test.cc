@@ -331,17 +331,17 @@ class RetryBudgetTest : public StrangersTest {
 
 TEST_F(RetryBudgetTest, WhereAllBackendsRefuseTheClientsGetTheirRefusals) {
   for (uint16_t id = 1; id <= 20; ++id) ASSERT_TRUE(IsRetried(id)) << id;
-  EXPECT_EQ(ServiceState(kDns4Service).retries_owed, 20);
-  ServiceState(kDns4Service).retries_owed = HR_RETRIES_MAX;
+  EXPECT_EQ(ServiceState(kDns4Service).owed[HR_DEBT_RETRIES], 20);
+  ServiceState(kDns4Service).owed[HR_DEBT_RETRIES] = HR_RETRIES_MAX;
   EXPECT_FALSE(IsRetried(99));
   EXPECT_EQ(last_.verdict, kRedirected) << "to the client";
   EXPECT_EQ(Read(last_.packet).source, kDns4);
   EXPECT_THAT(last_.changes, UnorderedElementsAre(Pair("dns4.nacked", 1), Pair("dns4.replies", 1), Pair("dns4:no_retry_budget", 1)));
-  EXPECT_EQ(ServiceState(kDns4Service).retries_owed, HR_RETRIES_MAX) << "what is not sent is not owed";
+  EXPECT_EQ(ServiceState(kDns4Service).owed[HR_DEBT_RETRIES], HR_RETRIES_MAX) << "what is not sent is not owed";
 }
 
 TEST_F(RetryBudgetTest, ABackendThatRefusesIsMaskedForAsLongAsAnotherAnswers) {
-  ServiceState(kDns4Service).retries_owed = HR_RETRIES_MAX - 1;
+  ServiceState(kDns4Service).owed[HR_DEBT_RETRIES] = HR_RETRIES_MAX - 1;
   for (uint16_t id = 1; id <= 200; ++id) {
     ASSERT_TRUE(IsRetried(id)) << id;
     Clock(last_.packet, {.mark = last_.mark});
@@ -350,7 +350,7 @@ TEST_F(RetryBudgetTest, ABackendThatRefusesIsMaskedForAsLongAsAnotherAnswers) {
     EndRetention(request);
     VisitAll();
   }
-  EXPECT_EQ(ServiceState(kDns4Service).retries_owed, HR_RETRIES_MAX - 1);
+  EXPECT_EQ(ServiceState(kDns4Service).owed[HR_DEBT_RETRIES], HR_RETRIES_MAX - 1);
 }
 
 TEST_F(RetryBudgetTest, AnswersPayNoMoreThanIsOwed) {
@@ -358,23 +358,23 @@ TEST_F(RetryBudgetTest, AnswersPayNoMoreThanIsOwed) {
     Split(DnsRequest4(id));
     Reply(DnsReply4(id, kA4));
   }
-  EXPECT_EQ(ServiceState(kDns4Service).retries_owed, 0);
+  EXPECT_EQ(ServiceState(kDns4Service).owed[HR_DEBT_RETRIES], 0);
 }
 
 TEST_F(RetryBudgetTest, ARefusalThatForbidsAnotherAttemptOwesNone) {
   Split(HkvRequest4(1));
   const RunResult nack = Reply(HkvReply4(1, kA4, kHkvOverloaded, kHkvNeverHedge));
   EXPECT_EQ(nack.changes.at("hkv4.nacked"), 1) << "it goes to the client";
-  EXPECT_EQ(ServiceState(kHkv4Service).retries_owed, 0);
+  EXPECT_EQ(ServiceState(kHkv4Service).owed[HR_DEBT_RETRIES], 0);
 }
 
 // An election refuses everything for a while: those requests wait for the next leader, and are not to be used up.
 TEST_F(RetryBudgetTest, RefusalsForWantOfALeaderAreNotCounted) {
-  ServiceState(kHkv4Service).retries_owed = HR_RETRIES_MAX;
+  ServiceState(kHkv4Service).owed[HR_DEBT_RETRIES] = HR_RETRIES_MAX;
   Split(HkvRequest4(1));
   const RunResult nack = Reply(HkvReply4(1, kA4, kHkvNotLeader));
   EXPECT_THAT(nack.changes, Contains(Pair("hkv4.nacks_swallowed", 1)));
-  EXPECT_EQ(ServiceState(kHkv4Service).retries_owed, HR_RETRIES_MAX);
+  EXPECT_EQ(ServiceState(kHkv4Service).owed[HR_DEBT_RETRIES], HR_RETRIES_MAX);
 }
 
 }  // namespace

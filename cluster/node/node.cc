@@ -271,6 +271,7 @@ void Node::RequestStop() {
 void Node::RunTurn() {
   ++turns_;
   now_ns_ = Monotonic_ns();
+  busy_.Works(now_ns_);
   incidents_.TurnBegins(now_ns_);
   sources_->TurnBegins(now_ns_);
   if (turn_.Run(now_ns_)) worked_ns_ = now_ns_;
@@ -369,7 +370,7 @@ void Node::Send(kv::Answer answer) {
   } else if (IsMemcacheds(answer.reply_to)) {
     memcached_->Answer(now_ns_, answer);
   } else {
-    front_end_.Answer(answer, pushback_.ForAnswer(now_ns_, replica_.router().waiting()));
+    front_end_.Answer(answer, pushback_.ForAnswer(now_ns_, replica_.router().waiting(), busy_.share()));
   }
 }
 
@@ -414,6 +415,7 @@ int Node::Spin(uint64_t now_ns, uint64_t until_ns, epoll_event* events, int size
 // Until something has come, or time demands something.
 int Node::Sleep(epoll_event* events, int size) {
   const uint64_t now_ns = Monotonic_ns();
+  busy_.Rests(now_ns);
   uint64_t until_ns =
       std::min({replica_.next_deadline_ns(), peers_.next_greeting_ns(), snapshots_->next_deadline_ns()});
   offload::KernelBridge* const bridge = offloads_->bridge();

@@ -40,6 +40,7 @@
 #include "cluster/node/front_end/memcached_front_end.h"
 #include "cluster/node/offloads.h"
 #include "cluster/node/peers/peers.h"
+#include "cluster/node/front_end/busy_share.h"
 #include "cluster/node/front_end/pushback.h"
 #include "cluster/node/snapshots/snapshots.h"
 #include "cluster/node/status/status.h"
@@ -181,6 +182,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   Peers peers_;
   FrontEnd front_end_;
   Pushback pushback_;
+  BusyShare busy_;
   Announcer announcer_;
   kv::Replica replica_;
   Turn turn_;

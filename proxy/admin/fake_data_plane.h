@@ -162,6 +162,12 @@ class FakeDataPlane final : public LivePolicy, public DataPlaneReader {
     hedge_tests.push_back({service, hr_test_client(&client), port});
     return absl::OkStatus();
   }
+  absl::Status SetBackendSlowAt(const std::string& service, size_t backend, uint32_t slow_at) override {
+    for (ServiceSnapshot& candidate : snapshot.services) {
+      if (candidate.name == service) candidate.backends.at(backend).slow_at = slow_at;
+    }
+    return absl::OkStatus();
+  }
   absl::Status SetBackendP95(const std::string& service, size_t backend, uint64_t p95_ns) override {
     for (ServiceSnapshot& candidate : snapshot.services) {
       if (candidate.name == service) candidate.backends.at(backend).p95_ns = p95_ns;

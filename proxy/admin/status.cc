@@ -73,6 +73,9 @@ v1::BackendStatus BuildBackend(const v1::Service& service, const v1::Backend& co
                                                std::max(service.suspect_max_ns(), service.suspect_min_ns())));
   out.set_drained(snapshot.drained);
   out.set_unanswered(snapshot.unanswered);
+  out.set_in_flight(std::max(snapshot.load_state.in_flight, 0));
+  out.set_slow_at(snapshot.slow_at);
+  out.set_load(LoadShare(snapshot));
   out.set_last_answer_age_ns(AgeNs(snapshot.last_receive_ns, now_ns));
   return out;
 }
@@ -156,6 +159,7 @@ v1::ServiceStatus BuildService(const v1::Service& service, const ServiceSnapshot
   out.set_extra_load(Share(out.hedges(), out.requests()));
   out.set_extra_sends(snapshot.stats.counters[HR_EXTRA_SENDS]);
   out.set_extra_sends_share(Share(out.extra_sends(), out.requests()));
+  out.set_idle_share(service.idle_copies_ppm() / 1e6);
   out.set_suspect_min_ns(service.suspect_min_ns());
   out.set_suspect_max_ns(service.suspect_max_ns());
   out.set_budget_tokens(snapshot.budget_tokens);
@@ -172,6 +176,8 @@ v1::ServiceStatus BuildService(const v1::Service& service, const ServiceSnapshot
 }
 
 }  // namespace
+
+double LoadShare(const BackendSnapshot& snapshot) { return static_cast<double>(snapshot.load) / HR_LOAD_FULL; }
 
 std::string HealthWord(hr_health health) {
   constexpr std::array kWords = {"healthy", "suspect", "down"};
@@ -195,7 +201,7 @@ size_t RequestsTo(const ServiceSnapshot& snapshot) {
   for (size_t i = 0; i < backends; ++i) {
     const BackendSnapshot& backend = snapshot.backends[i];
     const auto set_if = [i](bool is, __u8& mask) { mask = static_cast<uint8_t>(mask | (is ? 1u << i : 0u)); };
-    view.answer_us[i] = static_cast<uint32_t>(backend.answer_ewma_ns >> 10);
+    view.answer_us[i] = hr_choice_by_load(backend.load, backend.answer_ewma_ns);
     set_if(backend.drained, view.drained);
     set_if(backend.health == HR_HEALTHY, view.healthy);
     set_if(backend.health == HR_SUSPECT, view.suspect);

@@ -94,6 +94,9 @@ v1::Quantiles ToQuantiles(const Histogram& histogram);
 // requests = sum of where they went, for one service.
 bool IdentityHolds(const ServiceSnapshot& snapshot);
 
+// A backend's load; 1 is full.
+double LoadShare(const BackendSnapshot& snapshot);
+
 // "healthy", "suspect", or "down" while requests go to a standby.
 std::string HealthWord(hr_health health);
 

@@ -86,7 +86,11 @@ std::string Summary(const v1::Service& service) {
   return absl::StrCat(service.vip(), " port ", service.port(), ", ", service.profile(), ", hedge after ",
                       config::FormatDurationNs(service.delay_ns()), Adaptive(service), ", deadline ",
                       config::FormatDurationNs(service.deadline_ns()), ", ", service.attempts(),
-                      " attempts, budget ", config::FormatPercentPpm(service.budget_ppm()), ", suspect after ",
+                      " attempts, budget ", config::FormatPercentPpm(service.budget_ppm()),
+                      service.idle_copies_ppm() > 0
+                          ? absl::StrCat(", two copies at once up to a load of ", config::FormatPercentPpm(service.idle_copies_ppm()))
+                          : "",
+                      ", suspect after ",
                       config::FormatDurationNs(service.suspect_min_ns()), " to ",
                       config::FormatDurationNs(service.suspect_max_ns()), " of silence", cluster,
                       service.prefer() == v1::PREFER_FASTEST ? ", the fastest is asked first" : "",

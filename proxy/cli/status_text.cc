@@ -96,6 +96,15 @@ std::string Paths(const v1::ServiceStatus& service) {
   return absl::StrCat("from ", service.source(), "; ", absl::StrJoin(words, ", "));
 }
 
+// "two at once up to a load of 30%: a 12% (3 in flight, slow from 26), b 0% (0 in flight)"
+std::string Loads(const v1::ServiceStatus& service) {
+  std::vector<std::string> words;
+  for (const v1::BackendStatus& backend : service.backends())
+    words.push_back(absl::StrFormat("%s %.0f%% (%d in flight%s)", backend.name(), 100 * backend.load(), backend.in_flight(),
+                                    backend.slow_at() > 0 ? absl::StrCat(", slow from ", backend.slow_at()) : ""));
+  return absl::StrFormat("two at once up to a load of %.0f%%: %s", 100 * service.idle_share(), absl::StrJoin(words, ", "));
+}
+
 void Backends(const v1::ServiceStatus& service, std::string& out) {
   absl::StrAppendFormat(&out, "  %-12s %-24s %-8s %-8s %10s %10s %9s %9s\n", "backend", "address", "role",
                         "state", "sent", "won", "p50", "p99");
@@ -126,9 +135,10 @@ void Service(const v1::Accounting& accounting, const v1::ServiceStatus& service,
     absl::StrAppendFormat(&out, "  extra        %d datagrams beyond the first of each request, %.2f%%\n",
                           service.extra_sends(), 100 * service.extra_sends_share());
   }
-  if (service.would_hedge() + service.would_fail_over() > 0) {
+  if (service.idle_share() > 0) absl::StrAppend(&out, "  copies       ", service.idle_copies(), ", ", Loads(service), "\n");
+  if (service.would_hedge() + service.would_fail_over() + service.would_copy() > 0) {
     absl::StrAppend(&out, "  dry runs     would have hedged ", service.would_hedge(), ", failed over ",
-                    service.would_fail_over(), "\n");
+                    service.would_fail_over(), ", sent two copies at once of ", service.would_copy(), "\n");
   }
   absl::StrAppend(&out, "  delay        ", Duration(service.delay_ns()), service.adaptive() ? ", adaptive" : "",
                   service.pushed_back() ? "; A BACKEND ASKS for later hedges, or none" : "", "\n");

@@ -67,7 +67,7 @@ std::string StepText(const v1::TraceEvent& event) {
     return absl::StrCat("to ", backend, event.failover() ? " (around the leader)" : "", ", parked for ",
                         config::FormatDurationNs(event.due_ns()));
   if (kind == "passed") return absl::StrCat("to ", backend, ", not parked", Because(event.reason()));
-  if (kind == "copy") return absl::StrCat("copy at once to ", backend);
+  if (kind == "copy") return absl::StrCat("copy at once to ", backend, event.idle() ? " (both are idle)" : "");
   if (kind == "due") return "due, no answer yet";
   if (kind == "hedge")
     return absl::StrCat(event.failover() ? "failover to " : "hedge to ", backend,

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "bpf/proxy/load.h"
+
 namespace hedgerow {
 namespace {
 
@@ -101,6 +103,7 @@ absl::Status Tuner::TuneService(uint64_t now_ns, const ServiceSnapshot& snapshot
     Backend& backend = service.backends[i];
     const BackendSnapshot& seen = snapshot.backends[i];
     first.Update(policy.SetBackendP95(snapshot.name, i, backend.ordinary.P95Ns(now_ns, seen.ordinary_times)));
+    first.Update(policy.SetBackendSlowAt(snapshot.name, i, hr_slow_at(&seen.load_state)));
     const Histogram all = WithUnanswered(seen, deadline_ns);
     recent[i] = backend.windows.Recent(now_ns, all);
     const uint64_t samples = all.Count();

@@ -368,5 +368,25 @@ TEST_F(FastestTest, WhoIsSilentDrainedOrUnknownIsNotPreferred) {
   EXPECT_EQ(Look(3), std::nullopt) << "and loses them again";
 }
 
+// What a load is a share of: the daemon tells the programs where each backend's answers become slow.
+TEST(Tuner, WritesWhereABackendsAnswersAreSlow) {
+  v1::Config config;
+  config.add_services()->set_name("dns");
+  for (const char* name : {"a", "b"}) config.mutable_services(0)->add_backends()->set_name(name);
+  FakeDataPlane plane;
+  plane.snapshot.services.resize(1);
+  plane.snapshot.services[0].name = "dns";
+  plane.snapshot.services[0].backends.resize(2);
+  hr_backend_load& a = plane.snapshot.services[0].backends[0].load_state;
+  for (uint32_t level = 0; level < 6; ++level) {
+    a.samples[level] = 1000;
+    a.median[level] = level < 4 ? 100 : 300;
+  }
+  Tuner tuner(config);
+  ASSERT_TRUE(tuner.Tune(plane.snapshot, plane).ok());
+  EXPECT_EQ(plane.snapshot.services[0].backends[0].slow_at, 6u) << "the fifth level begins with 6 in flight";
+  EXPECT_EQ(plane.snapshot.services[0].backends[1].slow_at, 0u);
+}
+
 }  // namespace
 }  // namespace hedgerow

@@ -61,6 +61,7 @@ struct ServiceSpec {
   uint32_t attempts = 2;
   uint32_t budget_ppm = 50'000;
   uint32_t budget_burst = 50;
+  uint32_t idle_copies_ppm = 0;  // load up to which a backend is idle
   uint32_t primary = 0;  // service-local index of the configured leader
   bool dry_run = false;
   bool adaptive = false;        // its delay is written by SetDelay from time to time
@@ -147,6 +148,9 @@ struct BackendSnapshot {
   uint64_t last_receive_ns = 0;
   uint64_t health_since_ns = 0;  // the last change for the worse; 0: there was none
   uint64_t p95_ns = 0;           // as last written by SetBackendP95
+  hr_backend_load load_state{};  // requests in flight, and answer times by them
+  uint32_t slow_at = 0;          // as last written by SetBackendSlowAt
+  uint32_t load = 0;             // hr_load() of both, as of the snapshot
   uint64_t unanswered = 0;  // first sends that got no answer while they were waited for
   bool drained = false;
   bool retry_due = false;  // it is down, and may be probed again
@@ -225,6 +229,8 @@ class LivePolicy {
   virtual absl::Status TestHedge(const std::string& service, const hr_address& client, uint16_t port, uint64_t until_ns) = 0;
   // p95 of a backend's ordinary answer times, 0 = unknown: a third of its suspicion timeout.
   virtual absl::Status SetBackendP95(const std::string& service, size_t backend, uint64_t p95_ns) = 0;
+  // Requests in flight at which a backend's answers are slow (hr_slow_at), 0 = unknown: what its load is a share of.
+  virtual absl::Status SetBackendSlowAt(const std::string& service, size_t backend, uint32_t slow_at) = 0;
 };
 
 // What the programs have counted and decided.

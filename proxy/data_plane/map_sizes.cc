@@ -67,6 +67,7 @@ std::vector<MapSize> MapSizes(const MapBounds& bounds, uint32_t cpus) {
       Array("backends", HR_MAX_BACKENDS, sizeof(hr_backend)),
       Array("backend_states", HR_MAX_BACKENDS, sizeof(hr_backend_state)),
       Array("backend_tuning", HR_MAX_BACKENDS, sizeof(hr_backend_tuning)),
+      Array("backend_loads", HR_MAX_BACKENDS, sizeof(hr_backend_load)),
       Hash("vips", HR_MAX_SERVICES, sizeof(hr_endpoint), sizeof(uint32_t)),
       Hash("vip_addresses", HR_MAX_SERVICES, sizeof(hr_address), sizeof(uint32_t)),
       Hash("backend_ids", HR_MAX_BACKENDS, sizeof(hr_endpoint), sizeof(uint32_t)),

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
+#include "bpf/proxy/load.h"
 #include "proxy/data_plane/endpoint.h"
 
 namespace hedgerow {
@@ -82,6 +83,12 @@ uint32_t ShareOf(uint32_t limit, size_t services) {
 
 }  // namespace
 
+// In 256ths of a load. A share above 0 is not rounded to 0, which is off.
+static uint8_t IdleShare(uint32_t ppm) {
+  const uint32_t share = static_cast<uint32_t>(uint64_t{ppm} * HR_LOAD_FULL / 1'000'000);
+  return static_cast<uint8_t>(std::clamp<uint32_t>(share, ppm > 0 ? 1 : 0, 255));
+}
+
 absl::StatusOr<hr_service_config> MakeConfig(const DataPlaneSpec& all, const ServiceSpec& spec, const hr_service_config& before) {
   const auto vip = ParseEndpoint(spec.vip, spec.port);
   if (!vip.ok()) return vip.status();
@@ -99,6 +106,8 @@ absl::StatusOr<hr_service_config> MakeConfig(const DataPlaneSpec& all, const Ser
   config.delay_ns = spec.delay_ns;
   config.budget_ppm = spec.budget_ppm;
   config.budget_burst = spec.budget_burst;
+  config.spreads = spec.prefer_fastest ? 1 : 0;
+  config.idle_share = IdleShare(spec.idle_copies_ppm);
   config.request_share = ShareOf(all.max_requests, all.services.size());
   config.parked_share = ShareOf(all.max_parked, all.services.size());
   config.profile = spec.profile;

@@ -91,6 +91,7 @@ absl::Status KernelObject::MapMemory() {
                       {skeleton_->maps.backend_states, &memory_.backend_states},
                       {skeleton_->maps.service_states, &memory_.service_states},
                       {skeleton_->maps.backend_tuning, &memory_.tuning},
+                      {skeleton_->maps.backend_loads, &memory_.backend_loads},
                       {skeleton_->maps.data_live, memory_.live.get()}};
   for (const auto& [map, array] : mapped) {
     auto opened = MappedArray::Open(map);

@@ -33,7 +33,7 @@ struct KernelMemory {
   uint32_t Published() const { return static_cast<uint32_t>(live->At<hr_live>(0)->published) & 1; }
   hr_service_config Config(uint32_t generation, uint32_t service) const;
 
-  MappedArray configs, policies, requests, wheels, backend_states, service_states, tuning;
+  MappedArray configs, policies, requests, wheels, backend_states, service_states, backend_loads, tuning;
   std::shared_ptr<MappedArray> live;  // shared with the open trace
 };
 

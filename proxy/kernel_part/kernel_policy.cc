@@ -95,6 +95,14 @@ absl::Status KernelPolicy::SetBackendP95(const std::string& service, size_t back
   return absl::OkStatus();
 }
 
+absl::Status KernelPolicy::SetBackendSlowAt(const std::string& service, size_t backend, uint32_t slow_at) {
+  const auto found = FindService(service);
+  if (!found.ok()) return found.status();
+  if (backend >= (*found)->backends.size()) return absl::NotFoundError("no such backend");
+  memory_.tuning.At<hr_backend_tuning>((*found)->backends[backend].id)->slow_at = slow_at;
+  return absl::OkStatus();
+}
+
 absl::Status KernelPolicy::SetUnhealthy(const std::string& service, const std::vector<size_t>& backends) {
   const auto found = FindService(service);
   if (!found.ok()) return found.status();

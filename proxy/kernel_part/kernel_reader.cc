@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <utility>
 
@@ -92,11 +93,12 @@ absl::StatusOr<ServiceSnapshot> KernelReader::ReadService(const ServiceSpec& spe
   snapshot.stats = *stats;
   const volatile hr_service_state* state = memory_.service_states.At<hr_service_state>(spec.id);
   snapshot.budget_tokens = static_cast<double>(state->budget_micros) / static_cast<double>(kMicrosPerHedge);
-  snapshot.pushed_back = NowNs() < state->pushback_until_ns;
   const volatile hr_service_policy& policy = memory_.Policy(spec.id);
   snapshot.bypass = (policy.switches & HR_SWITCH_BYPASS) != 0;
   snapshot.dry_run = (policy.switches & HR_SWITCH_DRY_RUN) != 0;
   snapshot.delay_ns = policy.delay_ns;
+  // A shorter wait than the delay holds back copies at once only.
+  snapshot.pushed_back = NowNs() < state->pushback_until_ns && state->pushback_ns > policy.delay_ns;
   const uint32_t preferred = policy.preferred;
   const uint8_t position = preferred == 0 ? uint8_t{HR_NO_BACKEND} : PositionOf(spec, preferred - 1);
   snapshot.preferred = position == HR_NO_BACKEND ? 0 : position + 1u;
@@ -141,6 +143,10 @@ absl::StatusOr<BackendSnapshot> KernelReader::ReadBackend(const ServiceSpec& ser
   backend.retry_due = state->health == HR_DOWN &&
                       NowNs() >= state->health_since_ns + HR_STANDBY_RETRY * config.election_timeout_ns;
   backend.p95_ns = memory_.tuning.At<hr_backend_tuning>(spec.id)->p95_ns;
+  backend.slow_at = memory_.tuning.At<hr_backend_tuning>(spec.id)->slow_at;
+  memcpy(&backend.load_state, const_cast<const hr_backend_load*>(memory_.backend_loads.At<hr_backend_load>(spec.id)),
+         sizeof(backend.load_state));
+  backend.load = hr_load(backend.load_state.in_flight, backend.slow_at, backend.load_state.reported, backend.load_state.reported_ns, NowNs());
   // As the programs will find when something is sent to it.
   if (backend.health != HR_HEALTHY &&
       (hr_has_rested(state, hr_suspicion_timeout_ns(&config, backend.p95_ns), NowNs()) ||

@@ -185,7 +185,7 @@ std::vector<Metric> OtherMetrics() {
       {kHedging, kGauge, "hedge_delay_seconds", "how long a request that arrives now waits before it is hedged",
        OfServices([](Service service) { return static_cast<double>(service.delay_ns) / kNsPerSecond; })},
       {kHedging, kGauge, "pushed_back",
-       "1 while a backend's request for later hedges, or none, holds (a second at most)",
+       "1 while a backend's request for hedges later than the delay, or none, holds (a second at most)",
        OfServices(&ServiceSnapshot::pushed_back)},
       {kHedging, kGauge, "bypass", "1 while hedging is switched off", OfServices(&ServiceSnapshot::bypass)},
       {kHedging, kHistogram, "fire_error_seconds", "how late hedges left after they fell due",
@@ -201,6 +201,17 @@ std::vector<Metric> OtherMetrics() {
       {kBackends, kCounter, "backend_sent_total", "datagrams sent to it", OfBackends(&BackendSnapshot::sends)},
       {kBackends, kCounter, "backend_unanswered_total",
        "first sends that it left unanswered while they were waited for", OfBackends(&BackendSnapshot::unanswered)},
+      {kBackends, kGauge, "backend_in_flight",
+       "requests that it was sent and has not answered, up to their deadline, or retention where another backend won",
+       EachBackend([](MetricFamily& family, const ServiceSnapshot& service, size_t i) {
+         Add(family, BackendLabels(service, i), std::max(service.backends[i].load_state.in_flight, 0));
+       })},
+      {kBackends, kGauge, "backend_load_ratio",
+       "its load as copies at once and the choice of a standby see it: in flight, of how many are when its answers are slow, or what it "
+       "reports. 1 is full; 0 also while nothing has slowed it yet",
+       EachBackend([](MetricFamily& family, const ServiceSnapshot& service, size_t i) {
+         Add(family, BackendLabels(service, i), LoadShare(service.backends[i]));
+       })},
       {kBackends, kGauge, "backend_drained", "1 while it is being drained", OfBackends(&BackendSnapshot::drained)},
       {kBackends, kGauge, "requests_to", "1 for the backend that gets the next request",
        Chosen(&RequestsTo)},

@@ -181,6 +181,10 @@ hr_profile ProfileOf(const v1::Service& service) {
   AddOperations(service, words, profile);
   AddNegativeReplies(service, words, profile);
   profile.pushback_offset = static_cast<uint16_t>(words.pushback_offset());
+  if (words.has_load()) {
+    profile.load_offset = static_cast<uint16_t>(words.load().offset());
+    profile.load_bytes = static_cast<uint8_t>(words.load().length());
+  }
   profile.one_datagram = words.one_datagram() ? 1 : 0;
   if (words.echo_dns_question()) profile.echo = HR_ECHO_DNS_QUESTION;
   if (words.has_echo()) {

@@ -49,6 +49,7 @@ ServiceSpec MakeService(const v1::Service& service, const Topology::ServicePath&
   spec.attempts = service.attempts();
   spec.budget_ppm = service.budget_ppm();
   spec.budget_burst = service.budget_burst();
+  spec.idle_copies_ppm = service.idle_copies_ppm();
   spec.dry_run = service.dry_run() == v1::SWITCH_ON;
   spec.adaptive = service.has_adaptive();
   spec.prefer_fastest = service.prefer() == v1::PREFER_FASTEST;

@@ -93,6 +93,7 @@ v1::TraceEvent DescribeTraceEvent(const v1::Config& config, const hr_trace_event
   const bool reached_so =
       event.backend < HR_MAX_BACKENDS_PER_SERVICE && (HR_FAILOVER_MASK(event.masks) >> event.backend & 1);
   out.set_failover((event.flags & HR_TRACE_FAILOVER) != 0 || reached_so);
+  out.set_idle((event.flags & HR_TRACE_IDLE) != 0);
   out.set_hinted((event.flags & HR_TRACE_HINTED) != 0);
   out.set_released((event.flags & HR_TRACE_RELEASED) != 0);
   out.set_icmp((event.flags & HR_TRACE_ICMP) != 0);

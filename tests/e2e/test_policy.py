@@ -53,6 +53,33 @@ def test_the_delay_follows_the_answer_times_once_there_are_enough(lab, servers, 
     assert "hedge after 500ms at first, then adaptive between 3ms and 900ms" in planned
 
 
+# -- two copies at once --------------------------------------------------------------------------------------
+
+
+@pytest.mark.own
+def test_two_copies_leave_at_once_while_servers_are_idle_and_each_client_gets_one_answer(lab, servers, product):
+    services = product.services("dns", delay="1s", suspect_min="2s", suspect_max="2s", idle_copies="30%")
+    proxy = product.up(services=services, metrics=METRICS)
+    with UdpClient(lab.client, VIP4) as client:
+        ask(client, 50)
+        assert proxy.figure("idle_copies") == 50 == proxy.figure("extra_sends")
+        servers["a"].stall()
+        started = time.monotonic()
+        ask(client, 20, first=51)
+        assert time.monotonic() - started < 1, "no request has waited for its delay"
+        servers["a"].resume()
+        wait_until(lambda: proxy.figure("losers_dropped") == 70, what="the losers' answers")
+        assert client.receive_all(quiet_s=0.1) == [], "each answer once"
+    wait_until(lambda: sum(int(each["in_flight"]) for each in proxy.service_status()["backends"]) == 0, what="that all have answered")
+    assert proxy.metric("hedgerow_backend_in_flight", service=DNS4, backend="a") == 0
+    assert proxy.service_status()["identity_ok"]
+    assert "two at once up to a load of 30%" in proxy.admin("status").stdout
+    proxy.admin("dry-run", DNS4, "on")
+    with UdpClient(lab.client, VIP4) as client:
+        ask(client, 10)
+    assert proxy.figure("would_copy") == 10 and proxy.figure("idle_copies") == 70
+
+
 # -- draining ----------------------------------------------------------------------------------------------
 
 
