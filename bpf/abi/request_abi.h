@@ -290,7 +290,10 @@ struct hr_backend_load {
   __s32 in_flight; /* requests that were sent to it, and that it has not answered, up to their deadline or retention */
   __u32 reported;  /* load that it reported, in 256ths */
   __u64 reported_ns;
-  __u64 pad[6];
+  __u64 lost_ns; /* for how long requests counted as in flight that it never answered, all together */
+  __u32 smoothed; /* in flight without those that were lost, as new requests saw it lately; in 256ths */
+  __u32 pad0;
+  __u64 pad[4];
   __u32 median[HR_LOAD_LEVELS];  /* of answer times, by requests in flight when the answer came; in units of 1,024 ns, 0 = none */
   __u32 samples[HR_LOAD_LEVELS]; /* how many answers; wraps */
   __u64 pad2[4];

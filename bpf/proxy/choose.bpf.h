@@ -203,7 +203,7 @@ HR_GLOBAL int hr_is_idle(__u32 config_id, __u32 place, __u64 now_ns) {
   struct hr_service_config *config = hr_config_of(config_id);
 
   return config && policy && !hr_is_drained(policy, place) &&
-         hr_load_is_idle(hr_load_of(hr_backend_id(config, place), now_ns), config->idle_share, bpf_get_prandom_u32());
+         hr_load_is_idle(hr_load_seen(hr_backend_id(config, place), now_ns), config->idle_share, bpf_get_prandom_u32());
 }
 
 /* Both backends of a new request are idle: may a copy leave with its first send? A dry run counts it, and nothing leaves. */

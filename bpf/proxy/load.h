@@ -77,11 +77,26 @@ HR_INLINE __u32 hr_slow_at(const struct hr_backend_load *load) {
   return slow_at;
 }
 
-/* A backend's load. `slow_at`: in flight when its answers are slow; 0 = not known, so it counts for none. */
-HR_INLINE __u32 hr_load(__s32 in_flight, __u32 slow_at, __u32 reported, __u64 reported_ns, __u64 now_ns) {
-  __u32 own = 0;
+/* In 256ths of a request. */
+HR_INLINE __u32 hr_in_256ths(__s32 in_hand) { return in_hand <= 0 ? 0 : in_hand < (1 << 23) ? (__u32)in_hand << 8 : ~0u; }
 
-  if (slow_at && in_flight > 0) own = in_flight < 65536 ? (__u32)in_flight * HR_LOAD_FULL / slow_at : ~0u;
+/*
+ * The average of what the last new requests saw (weight 1/16). A server with few workers has none or all of them at work at any
+ * moment; how loaded it is, several moments show.
+ */
+HR_INLINE __u32 hr_smooth(__u32 smoothed, __s32 in_hand) {
+  const __u32 now = hr_in_256ths(in_hand);
+
+  return now > smoothed ? smoothed + ((now - smoothed + 15) >> 4) : smoothed - ((smoothed - now + 15) >> 4);
+}
+
+/*
+ * A backend's load. `in_hand`: requests in 256ths, now or smoothed. `slow_at`: how many there are when its answers are slow; 0 = not known,
+ * so they count for none.
+ */
+HR_INLINE __u32 hr_load(__u32 in_hand, __u32 slow_at, __u32 reported, __u64 reported_ns, __u64 now_ns) {
+  const __u32 own = slow_at ? in_hand / slow_at : 0;
+
   if (now_ns > reported_ns + HR_REPORT_LASTS_NS || reported <= own) return own;
   return reported;
 }

@@ -77,11 +77,11 @@ TEST_F(IdleCopiesTest, RequestsInFlightMakeABackendBusyAgainstWhatSlowsIt) {
   BackendTuning(kDns4A).slow_at = 10;
   BackendTuning(kDns4B).slow_at = 10;
   int copies = 0;
-  for (uint16_t id = 1; id <= 20; ++id) copies += Split(DnsRequest4(id)).changes.contains("dns4.idle_copies") ? 1 : 0;
-  EXPECT_GE(copies, 4) << "up to 3 of 10 in flight";
-  EXPECT_LE(copies, 7) << "never from 6 of 10 on";
+  for (uint16_t id = 1; id <= 30; ++id) copies += Split(DnsRequest4(id)).changes.contains("dns4.idle_copies") ? 1 : 0;
+  EXPECT_GE(copies, 8) << "up to 3 of 10 in flight, as the last requests saw it";
+  EXPECT_LE(copies, 19) << "never from 6 of 10 on";
   Copies(static_cast<size_t>(copies));
-  EXPECT_EQ(InFlight(kDns4A), 20);
+  EXPECT_EQ(InFlight(kDns4A), 30);
   EXPECT_EQ(InFlight(kDns4B), copies);
 }
 
@@ -162,6 +162,25 @@ TEST_F(IdleCopiesTest, WhatIsInFlightEndsWithTheAnswerTheNackTheDeadlineOrTheRet
   EndRetention(request);
   VisitAll();
   EXPECT_EQ(InFlight(kDns4B), 0) << "the retention";
+}
+
+TEST_F(IdleCopiesTest, RequestsThatWereLostAreNoLoad) {
+  Split(DnsRequest4(1));
+  Copies(1);
+  Advance(3 * kMillisecond);
+  MakeExpired(FindDns(1));
+  VisitAll();
+  EXPECT_GT(BackendLoad(kDns4A).lost_ns, 3 * kMillisecond);
+  EXPECT_EQ(BackendLoad(kDns4A).lost_ns, BackendLoad(kDns4B).lost_ns);
+  BackendTuning(kDns4A).slow_at = 10;
+  BackendLoad(kDns4A).in_flight = 40;
+  BackendLoad(kDns4A).smoothed = hr_in_256ths(40);
+  EXPECT_THAT(Split(DnsRequest4(2)).changes, Not(Contains(Key("dns4.idle_copies"))));
+  BackendTuning(kDns4A).lost = 39;
+  BackendLoad(kDns4A).smoothed = hr_in_256ths(1);
+  EXPECT_THAT(Split(DnsRequest4(3)).changes, Contains(Pair("dns4.idle_copies", 1)));
+  Copies(1);
+  BackendLoad(kDns4A).in_flight = 2;
 }
 
 TEST_F(IdleCopiesTest, AnAnswersTimeIsNotedAtTheLevelOfWhatWasInFlight) {

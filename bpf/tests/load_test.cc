@@ -101,7 +101,7 @@ TEST(SlowAt, IsFoundNearTheNumberOfWorkersOnceTheyWereAllBusy) {
 TEST(SlowAt, IsNotKnownWhereNothingEverWaited) {
   const hr_backend_load load = Simulate(256, 0.1, 60'000);
   EXPECT_EQ(hr_slow_at(&load), 0u);
-  EXPECT_EQ(hr_load(load.in_flight, 0, 0, 0, kSecondNs), 0u) << "and such a backend is idle";
+  EXPECT_EQ(hr_load(hr_in_256ths(load.in_flight), 0, 0, 0, kSecondNs), 0u) << "and such a backend is idle";
 }
 
 TEST(SlowAt, AHigherLevelThatIsFastTakesItBack) {
@@ -118,11 +118,26 @@ TEST(SlowAt, AHigherLevelThatIsFastTakesItBack) {
 }
 
 TEST(Load, IsWhatIsMore) {
-  EXPECT_EQ(hr_load(8, 32, 0, 0, 10 * kSecondNs), 64u);
-  EXPECT_EQ(hr_load(8, 32, 100, 10 * kSecondNs, 10 * kSecondNs), 100u);
-  EXPECT_EQ(hr_load(8, 32, 100, 9 * kSecondNs - 1, 10 * kSecondNs), 64u) << "an old report counts for nothing";
-  EXPECT_EQ(hr_load(-1, 32, 0, 0, 10 * kSecondNs), 0u);
-  EXPECT_GT(hr_load(1 << 30, 1, 0, 0, 10 * kSecondNs), 1u << 20) << "no overflow";
+  const uint32_t eight = hr_in_256ths(8);
+  EXPECT_EQ(hr_load(eight, 32, 0, 0, 10 * kSecondNs), 64u);
+  EXPECT_EQ(hr_load(eight, 32, 100, 10 * kSecondNs, 10 * kSecondNs), 100u);
+  EXPECT_EQ(hr_load(eight, 32, 100, 9 * kSecondNs - 1, 10 * kSecondNs), 64u) << "an old report counts for nothing";
+  EXPECT_EQ(hr_in_256ths(-1), 0u);
+  EXPECT_EQ(hr_in_256ths(1 << 30), ~0u) << "no overflow";
+}
+
+TEST(Smooth, IsTheAverageOfWhatManyRequestsSawAndFallsToNothing) {
+  std::mt19937 random(5);
+  std::bernoulli_distribution busy(0.3);
+  uint32_t smoothed = 0;
+  double sum = 0;
+  for (int i = 0; i < 10'000; ++i) sum += smoothed = hr_smooth(smoothed, busy(random) ? 1 : 0);
+  EXPECT_NEAR(sum / 10'000, 0.3 * 256, 8);
+  for (int i = 0; i < 100; ++i) smoothed = hr_smooth(smoothed, 5);
+  EXPECT_EQ(smoothed, 5u * 256);
+  for (int i = 0; i < 100; ++i) smoothed = hr_smooth(smoothed, -3);
+  EXPECT_EQ(smoothed, 0u);
+  EXPECT_EQ(hr_smooth(~0u, 1 << 30), ~0u);
 }
 
 TEST(Idle, SurelyUpToTheShareNeverFromTwiceThatAndLessOftenBetween) {
