@@ -216,6 +216,7 @@ HR_INLINE void hr_sample(const struct hr_request *request, const struct hr_reply
   /* The backend lost its earlier copy and answers the handover's, whose send time is not known. */
   if (request->sent_again & (1u << reply->index)) return;
   if (reply->index == request->first) {
+    hr_load_note(reply->backend_id, took_ns); /* whatever held it back: a queue that is too long is a pause, too */
     if (!(request->flags & HR_REQUEST_FIRST_HEALTHY)) return;
     hr_record_backend(reply->backend_id, HR_HISTOGRAM_ANSWERS, took_ns);
     if (about & HR_ANSWER_HELD_BACK) hr_record_backend(reply->backend_id, HR_HISTOGRAM_HELD_BACK, took_ns);
@@ -224,13 +225,13 @@ HR_INLINE void hr_sample(const struct hr_request *request, const struct hr_reply
 
     /* fire_ns belongs to one further attempt only, and another CPU may be making that just now. */
     if ((others & (others - 1)) || reply->now_ns < sent_ns) return;
+    hr_load_note(reply->backend_id, took_ns);
   }
   /*
    * Of the answers that a pause held back, only the one that ends the pause counts. Where each request meets a pause of its
    * own, every answer ends one and counts.
    */
   if (about == HR_ANSWER_HELD_BACK) return;
-  hr_load_note(reply->backend_id, took_ns);
   /* A lost update between two CPUs costs one sample of an average. */
   reply->backend_state->answer_ewma_ns = ewma_ns ? ewma_ns - (ewma_ns >> 3) + (took_ns >> 3) : took_ns;
 }
