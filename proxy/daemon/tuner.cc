@@ -62,6 +62,22 @@ std::optional<size_t> FastestChoice::Look(const ServiceSnapshot& service) {
   return chosen_;
 }
 
+uint32_t SlowAt::Look(uint64_t now_ns, const hr_backend_load& load) {
+  hr_backend_load known = load;
+  size_t recent = 0;  // levels up to the highest recent one
+  for (size_t i = 0; i < levels_.size(); ++i) {
+    Level& level = levels_.at(i);
+    if (load.samples[i] != level.samples || level.reached_ns == 0) level = {load.samples[i], now_ns};
+    if (now_ns - level.reached_ns <= kRecentNs && load.samples[i] > 0) recent = i + 1;
+  }
+  for (size_t i = recent; i < levels_.size(); ++i)
+    if (now_ns - levels_.at(i).reached_ns > kRememberNs) known.samples[i] = 0;
+  const uint32_t by_all = hr_slow_at(&known);
+  for (size_t i = recent; i < levels_.size(); ++i) known.samples[i] = 0;
+  const uint32_t lately = hr_slow_at(&known);
+  return lately > 0 ? lately : by_all;
+}
+
 Tuner::Tuner(const v1::Config& config) {
   for (const v1::Service& service : config.services()) {
     services_.push_back({.config = &service,
@@ -103,7 +119,7 @@ absl::Status Tuner::TuneService(uint64_t now_ns, const ServiceSnapshot& snapshot
     Backend& backend = service.backends[i];
     const BackendSnapshot& seen = snapshot.backends[i];
     first.Update(policy.SetBackendP95(snapshot.name, i, backend.ordinary.P95Ns(now_ns, seen.ordinary_times)));
-    first.Update(policy.SetBackendSlowAt(snapshot.name, i, hr_slow_at(&seen.load_state)));
+    first.Update(policy.SetBackendSlowAt(snapshot.name, i, backend.slow_at.Look(now_ns, seen.load_state)));
     const Histogram all = WithUnanswered(seen, deadline_ns);
     recent[i] = backend.windows.Recent(now_ns, all);
     const uint64_t samples = all.Count();
