@@ -168,13 +168,15 @@ HR_INLINE __u32 hr_place_of_backend(const struct hr_service_config *config, __u3
  * its load is not. A global function: it has a stack of its own.
  */
 HR_GLOBAL __u32 hr_cold_place(__u32 config_id, __u32 target, __u32 client, __u64 now_ns) {
+  struct hr_service_policy *policy = hr_policy_of(HR_CONFIG_SERVICE(config_id));
   struct hr_service_config *config = hr_config_of(config_id);
   struct hr_choice choice;
 
-  if (!config || hr_load_of(hr_backend_id(config, target), now_ns) < HR_LOAD_FULL) return target;
+  if (!config || !policy || hr_load_of(hr_backend_id(config, target), now_ns) < HR_LOAD_FULL) return target;
   choice = hr_unpack_choice(
       hr_choose_now(config_id, 1u << (target & (HR_MAX_BACKENDS_PER_SERVICE - 1)), HR_EXPLORE_NEVER, client, now_ns));
-  if (!hr_choice_is_fair(&choice) || hr_load_of(hr_backend_id(config, choice.first), now_ns) >= HR_LOAD_FULL) return target;
+  /* Where all others are drained, the choice is one of those. */
+  if (!hr_choice_is_fair(&choice) || hr_is_drained(policy, choice.first) || hr_load_of(hr_backend_id(config, choice.first), now_ns) >= HR_LOAD_FULL) return target;
   return choice.first;
 }
 
@@ -206,31 +208,45 @@ HR_GLOBAL int hr_is_idle(__u32 config_id, __u32 place, __u64 now_ns) {
          hr_load_is_idle(hr_load_of(hr_backend_id(config, place), now_ns), config->idle_share, bpf_get_prandom_u32());
 }
 
+/* A copied request may be known until its retention ends. From this part of all requests on copies would keep others from being tracked. */
+#define HR_COPIES_PART 4
+
 /* Both backends of a new request are idle: may a copy leave with its first send? A dry run counts it, and nothing leaves. */
 HR_GLOBAL int hr_owe_copy(__u32 service_id, __u32 client, __u64 now_ns) {
   struct hr_service_policy *policy = hr_policy_of(service_id);
+  struct hr_wheel *wheel = hr_the_wheel();
   __u64 open_ns = 0;
 
-  if (!policy || hr_held_back(service_id, now_ns, now_ns, &open_ns)) return 0;
+  if (!policy || !wheel || hr_held_back(service_id, now_ns, now_ns, &open_ns)) return 0;
   if (hr_is_dry(policy)) {
     hr_count(hr_stats_of(service_id), HR_WOULD_COPY);
     return 0;
   }
-  if (hr_debt_owe(service_id, client, HR_DEBT_COPIES)) return 1;
+  if (HR_HELD_REQUESTS(READ_ONCE(wheel->held)) < load_config.max_requests / HR_COPIES_PART &&
+      hr_debt_owe(service_id, client, HR_DEBT_COPIES))
+    return 1;
   hr_reason(hr_stats_of(service_id), HR_REASON_NO_COPY_BUDGET);
   return 0;
 }
 
 /*
  * Where a second copy of a new request goes, which leaves with the first: to the best of the other backends, if that one and `first` are
- * idle. HR_NO_BACKEND: there is none.
+ * idle. HR_NO_BACKEND: there is none. A suspect backend gets it too, since it may only have missed a datagram: its answer shows that at
+ * once. A request whose key is owed replies that look like its own gets none: two backends that each owe several could not be told apart.
  */
-HR_GLOBAL __u32 hr_idle_place(__u32 config_id, __u32 first, __u32 client, __u64 now_ns) {
+HR_GLOBAL __u32 hr_idle_place(__u32 config_id, __u32 index, __u32 first, __u64 now_ns) {
+  struct hr_service_config *config = hr_config_of(config_id);
+  struct hr_request *request = hr_request_at(index);
   struct hr_choice choice;
+  __u32 client;
 
-  if (!hr_is_idle(config_id, first, now_ns)) return HR_NO_BACKEND;
+  if (!config || !request || !hr_is_idle(config_id, first, now_ns)) return HR_NO_BACKEND;
+  if (config->profile.echo == HR_ECHO_NONE && HR_OUTSTANDING_NOW(READ_ONCE(request->outstanding))) return HR_NO_BACKEND;
+  client = request->client;
   choice = hr_unpack_choice(
       hr_choose_now(config_id, 1u << (first & (HR_MAX_BACKENDS_PER_SERVICE - 1)), HR_EXPLORE_NEVER, client, now_ns));
-  if (!hr_choice_is_fair(&choice) || !hr_is_idle(config_id, choice.first, now_ns)) return HR_NO_BACKEND;
+  if (choice.first >= HR_MAX_BACKENDS_PER_SERVICE || !hr_is_idle(config_id, choice.first, now_ns) ||
+      hr_health_of(config_id, hr_backend_id(config, choice.first), client, now_ns) == HR_DOWN)
+    return HR_NO_BACKEND;
   return hr_owe_copy(HR_CONFIG_SERVICE(config_id), client, now_ns) ? choice.first : HR_NO_BACKEND;
 }

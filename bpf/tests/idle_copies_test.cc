@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // Second copies that leave with the first send while both backends are idle, and what is in flight at each backend.
-#include "bpf/tests/kernel_fixture.h"
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
 #include "bpf/proxy/load.h"
+#include "bpf/tests/kernel_fixture.h"
+#include "proxy.skel.h"
 
 namespace hedgerow::packets {
 namespace {
@@ -218,6 +222,156 @@ TEST_F(IdleCopiesTest, WithPreferFastestANewRequestPassesOverAFullBackend) {
   ServiceConfig(kRaw4Service).spreads = 0;
   MakeLoaded(kRaw4B, 0);
   EXPECT_EQ(goes_to(), kA4) << "a leader gets what is for the leader";
+}
+
+// ---- What attacks found ---------------------------------------------------------------------------------------------------
+
+class IdleCopiesRawTest : public IdleCopiesTest {
+ protected:
+  void SetUp() override {
+    IdleCopiesTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    ServiceConfig(kRaw4Service).idle_share = 77;
+    ServiceConfig(kRaw4Service).suspect_min_ns = 5 * kMillisecond;
+    ServiceConfig(kDns4Service).suspect_min_ns = 5 * kMillisecond;
+  }
+  RunResult Ask(uint8_t id, uint8_t version = 0) {
+    return Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {id, 0, 0, 0, version}).Build());
+  }
+  RunResult Answer(uint8_t id, const char* backend, uint8_t version = 0) {
+    return Reply(PacketBuilder(backend, kClient4).Udp(kRawPort, kClientPort, {id, 0, 0, 0, version}).Build());
+  }
+  uint32_t Find(uint8_t id) { return FindRequest(kRaw4Service, kClient4, kClientPort, {id, 0, 0, 0}); }
+};
+
+// The daemon names unhealthy backends, so that requests probe those that are down. Most requests have none to probe.
+TEST_F(IdleCopiesRawTest, ABackendThatIsDownKeepsNoCopyFromTheOthers) {
+  BackendState(kRaw4C).health = HR_DOWN;
+  BackendState(kRaw4C).health_since_ns = NowNs();
+  ServicePolicy(kRaw4Service).unhealthy = 0b100;
+  for (uint8_t id = 1; id <= 5; ++id) {
+    EXPECT_THAT(Ask(id).changes, IsSupersetOf({Pair("raw4.idle_copies", 1)})) << int{id};
+    EXPECT_EQ(SentTo(Find(id)), 0b011u);
+  }
+  Copies(5);
+  EXPECT_EQ(ServiceState(kRaw4Service).owed[HR_DEBT_COPIES], 5);
+}
+
+TEST_F(IdleCopiesRawTest, WithPreferFastestADrainedBackendGetsNothingWhereTheOthersAreFull) {
+  ServiceConfig(kRaw4Service).idle_share = 0;
+  ServiceConfig(kRaw4Service).spreads = 1;
+  EXPECT_TRUE(plane().policy().SetDrained("raw4", "b", true).ok());
+  EXPECT_TRUE(plane().policy().SetDrained("raw4", "c", true).ok());
+  MakeLoaded(kRaw4A, 1.5);
+  EXPECT_EQ(Read(Ask(1).packet).destination, kA4);
+}
+
+TEST_F(IdleCopiesRawTest, ALostCopyOfALoneClientDoesNotEndTheNext) {
+  Split(DnsRequest4(1));
+  Reply(DnsReply4(1, kA4));
+  Advance(2 * kSecond);
+  EXPECT_THAT(Split(DnsRequest4(2)).changes, Contains(Pair("dns4.idle_copies", 1)));
+  Reply(DnsReply4(2, kA4));
+  Reply(DnsReply4(2, kB4));
+  EXPECT_EQ(BackendState(kDns4B).health, uint32_t{HR_HEALTHY});
+  EXPECT_THAT(Split(DnsRequest4(3)).changes, Contains(Pair("dns4.idle_copies", 1)));
+  Copies(3);
+}
+
+// One socket's requests, one after the other, that nothing but the order of their replies tells apart.
+TEST_F(IdleCopiesRawTest, NoAnswerOfALaggingBackendIsTakenForAnotherRequests) {
+  for (uint8_t version = 1; version <= 2; ++version) {
+    Ask(7, version);
+    EXPECT_EQ(Answer(7, kA4, version).verdict, kRedirected);
+  }
+  Ask(7, 3);
+  for (uint8_t version = 1; version <= 2; ++version)
+    EXPECT_EQ(Answer(7, kB4, version).verdict, kDropped) << "b answers request " << int{version} << " late";
+  EXPECT_EQ(Answer(7, kA4, 3).verdict, kRedirected);
+}
+
+TEST_F(IdleCopiesRawTest, NorOneOfALaggingLeader) {
+  BackendState(kRaw4C).answer_ewma_ns = kSecond;  // so the copies go to b
+  Ask(7, 1);
+  EXPECT_EQ(Answer(7, kB4, 1).verdict, kRedirected);
+  EXPECT_THAT(Ask(7, 2).changes, Not(Contains(Key("raw4.idle_copies")))) << "a still owes the reply to request 1";
+  EXPECT_EQ(Answer(7, kA4, 1).verdict, kDropped);
+  EXPECT_EQ(Answer(7, kA4, 2).verdict, kRedirected);
+  EXPECT_THAT(Ask(7, 3).changes, Contains(Pair("raw4.idle_copies", 1))) << "nothing is owed any more";
+  EXPECT_EQ(Answer(7, kB4, 3).verdict, kRedirected);
+  Copies(2);
+}
+
+// A reply of a backend that was not sent the request in hand is the one that was owed.
+TEST_F(IdleCopiesRawTest, CopiesGoOnOnceTheLaggingBackendHasAnswered) {
+  Ask(7, 1);
+  Answer(7, kA4, 1);
+  EXPECT_THAT(Ask(7, 2).changes, Not(Contains(Key("raw4.idle_copies"))));
+  EXPECT_EQ(Answer(7, kB4, 1).verdict, kDropped);
+  EXPECT_EQ(Answer(7, kA4, 2).verdict, kRedirected);
+  EXPECT_THAT(Ask(7, 3).changes, Contains(Pair("raw4.idle_copies", 1)));
+  Copies(2);
+}
+
+TEST_F(IdleCopiesRawTest, AKeyIsInFlightOnceAtEachBackendHoweverOftenItIsUsed) {
+  for (uint8_t version = 1; version <= 10; ++version) {
+    Ask(7, version);
+    Answer(7, kA4, version);
+  }
+  EXPECT_LE(InFlight(kRaw4B), 1);
+  EXPECT_EQ(InFlight(kRaw4A), 0);
+}
+
+TEST_F(IdleCopiesRawTest, AnErrorAboutTheLosersCopyEndsItsFlight) {
+  Split(DnsRequest4(1));
+  Reply(DnsReply4(1, kA4));
+  ASSERT_EQ(InFlight(kDns4B), 1);
+  const Bytes sent = Layer3(PacketBuilder(kClient4, kB4).Udp(kClientPort, kDnsPort, DnsQuery(1, "www.example.org")).Build());
+  EXPECT_EQ(Reply(PacketBuilder(kB4, kClient4).IcmpError(3, 3, sent).Build()).verdict, kDropped);
+  EXPECT_EQ(InFlight(kDns4B), 0);
+  Copies(1);
+}
+
+TEST_F(IdleCopiesRawTest, RetainedCopiesDoNotKeepRequestsFromBeingHedged) {
+  const auto ask = [this](uint16_t id, bool both) {
+    const Changes changes = Split(DnsRequest4(id)).changes;
+    EXPECT_FALSE(changes.contains("dns4.passed_through")) << id;
+    Reply(DnsReply4(id, kA4));
+    if (both) Reply(DnsReply4(id, kB4));
+    return changes;
+  };
+  for (uint16_t id = 1; id <= 100; ++id) {
+    EXPECT_THAT(ask(id, true), Contains(Pair("dns4.idle_copies", 1))) << id;
+    if (id % 20 != 0) continue;
+    Advance(2 * kMillisecond);
+    VisitAll();
+    EXPECT_EQ(HR_HELD_REQUESTS(Wheel().held), 0u) << "both have answered: no loser can come";
+  }
+  EXPECT_THAT(Reply(DnsReply4(100, kB4)).changes, Contains(Pair("dns4:late", 1))) << "and one that comes twice is known for that";
+  int copies = 0;
+  for (uint16_t id = 1001; id <= 1250; ++id) {
+    copies += ask(id, false).contains("dns4.idle_copies") ? 1 : 0;
+    VisitAll();
+  }
+  EXPECT_EQ(copies, 256 / 4 - 1) << "a quarter of limits.requests, the one in hand included";
+  EXPECT_THAT(Split(DnsRequest4(2000)).changes, Contains(Pair("dns4:no_copy_budget", 1)));
+}
+
+TEST_F(IdleCopiesRawTest, AClientsDebtIsPaidWithTheServices) {
+  // The client's own copies were unanswered, others' answers have paid for all of them.
+  const uint32_t request = (Split(DnsRequest4(1)), FindDns(1));
+  const uint32_t client = Request(request).client;
+  hr_client mine{};
+  ASSERT_EQ(bpf_map_lookup_elem(bpf_map__fd(skeleton()->maps.clients), &client, &mine), 0);
+  EXPECT_EQ(mine.owed[HR_DEBT_COPIES], 1);
+  mine.owed[HR_DEBT_COPIES] = 300;
+  ASSERT_EQ(bpf_map_update_elem(bpf_map__fd(skeleton()->maps.clients), &client, &mine, 0), 0);
+  Reply(DnsReply4(1, kA4));
+  ASSERT_EQ(ServiceState(kDns4Service).owed[HR_DEBT_COPIES], 0);
+  Split(DnsRequest4(2));
+  Reply(DnsReply4(2, kA4));
+  ASSERT_EQ(bpf_map_lookup_elem(bpf_map__fd(skeleton()->maps.clients), &client, &mine), 0);
+  EXPECT_EQ(mine.owed[HR_DEBT_COPIES], 0) << "no client owes more than all";
 }
 
 }  // namespace
