@@ -39,12 +39,6 @@ def test_the_first_seconds_of_a_phase_do_not_count_for_its_percentiles():
     assert adaptive.phase_figures(latencies, samples([10] * 10), 0, 10, settle_s=4)["p99_ms"] == 100.0
 
 
-def test_quantiles_are_values_that_were_measured():
-    ordered = [float(value) for value in range(1, 101)]
-    assert adaptive.quantile(ordered, 0.99) == 99 and adaptive.quantile(ordered, 0.5) == 50
-    assert adaptive.quantile([7.0], 0.99) == 7
-
-
 def rows(**changes) -> list[dict]:
     sound = {"runs": 3, "n": 60_000, "lost": 0, "hedges": 3000, "suspected": 0, "failovers": 0, "p50_ms": 1.4,
              "p95_ms": 2.4, "p99_ms": 3.2, "delay_ms": 2.5, "extra_load_max": 0.052}

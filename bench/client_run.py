@@ -15,7 +15,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench import cpu_time
+from bench import cpu_time, pinning
 from bench.manifest import ROOT, binary
 from deploy.lab import CommandFailed, Host, netns
 
@@ -53,13 +53,16 @@ def command(mode: str, to: Destinations, flags: Sequence[str], hedge_delay: str)
 
 
 def run_client(host: Host, argv: Sequence[str], lab_netns: Sequence[str], *, stress: Sequence[int] = (),
-               on_event: EventHook | None = None) -> ClientRun:
-    """Runs the client to its end. `lab_netns` are the namespaces whose processes make up the experiment."""
+               on_event: EventHook | None = None, hurried: bool = False) -> ClientRun:
+    """Runs the client to its end. `lab_netns` are the namespaces whose processes make up the experiment. `hurried`: ahead of
+    everything else on this machine."""
     samples: dict[str, cpu_time.Sample] = {}
     with tempfile.TemporaryDirectory(prefix="hedgerow-bench-") as folder:
         out = Path(folder, "report.json")
         child = host.popen([*argv, f"--out={out}", "--progress"], stdout=subprocess.DEVNULL,
                            stderr=subprocess.PIPE, text=True, cwd=ROOT)
+        if hurried:
+            pinning.hurry(child.pid)
         other_lines = []
         try:
             for line in child.stderr:

@@ -37,10 +37,14 @@ class Results:
 
     def __init__(self, name: str, folder: Path | None = None):
         self.name = name
-        self.folder = folder or ROOT / "results" / name
+        self.folder = folder or self.folder_named(name)
         self.raw = self.folder / "raw"
         shutil.rmtree(self.raw, ignore_errors=True)
         self.raw.mkdir(parents=True)
+
+    @staticmethod
+    def folder_named(name: str) -> Path:
+        return ROOT / "results" / name
 
     def write_raw(self, name: str, content: Mapping) -> None:
         (self.raw / f"{name}.json").write_text(json.dumps(content) + "\n", encoding="ascii")

@@ -101,7 +101,7 @@ class Meter:
 
 
 def cpu_of(summary: dict, workers: Used, others: Used, kernel_us: float) -> dict:
-    """Microseconds for each message. The sources' own user time is nobody's cost; their system time is the same for all systems but
+    """Microseconds for each message. The sources' own user time is left out; their system time is the same for all systems but
     for the packet's way to the socket, which a veth's sender walks."""
     n = summary["n"]
     user, system = workers.user + others.user, workers.system + others.system + summary["system_us"] + kernel_us

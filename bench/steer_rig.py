@@ -72,7 +72,7 @@ def counted(by_slot: Sequence[Sequence[Counts]]) -> int:
 
 
 def counted_when_settled(read, at_least: int, within_s: float = 2.0) -> int:
-    """What has been counted, once it is all there or nothing has come for the time: a worker may still have a queue."""
+    """The count once it reaches `at_least` or has not grown for the time: a worker may still have a queue."""
     deadline, last = time.monotonic() + within_s, -1
     while True:
         now = counted(read())

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What may stand between sources and the workers of a collector: one shared socket, SO_REUSEPORT by itself, Hedgerow's steering, HAProxy
-and nginx. Each is configured as somebody who knows it would for this task: every source meets one worker where the system can do that.
+"""The systems between sources and the workers of a collector: one shared socket, SO_REUSEPORT by itself, Hedgerow's steering, HAProxy
+and nginx. Each has an expert's configuration for this task: every source meets one worker where the system can do that.
 docs/benchmarks.md gives the reasons. Used by bench/steer.py and chaos/.
 """
 
@@ -91,7 +91,7 @@ class System:
         raise NotImplementedError
 
     def config(self) -> str:
-        """What defines a row, beside what is wanted."""
+        """The part of a row's configuration that `Wanted` lacks."""
         raise NotImplementedError
 
     def __enter__(self) -> "System":
@@ -143,7 +143,7 @@ class System:
         self._started.clear()
 
     def pids(self) -> dict[str, list[int]]:
-        """Of the workers, and of everything else that stands before them."""
+        """Of the workers, and of all other processes of the system."""
         found = {"workers": [], "others": []}
         groups = {child.pid for child in self._started}
         for pid in self.host.pids():
@@ -160,7 +160,7 @@ class System:
         return [counts_of(self.folder / f"slot-{slot}.counts") for slot in range(self.wanted.workers)]
 
     def reports(self) -> list[dict]:
-        """What the workers wrote when they ended."""
+        """The reports that the workers wrote at their end."""
         return [json.loads(file.read_text(encoding="ascii")) for file in sorted(self.folder.glob("slot-*.json"))]
 
     def memory(self) -> dict:
@@ -173,7 +173,7 @@ class System:
 
 
 class OneSocket(System):
-    """One socket of each transport, which all workers have: whoever wakes first takes what is there."""
+    """One socket of each transport, which all workers have: the first worker to wake takes the message."""
 
     name = "one"
 
@@ -238,12 +238,12 @@ class Steer(System):
                          f"--receive-buffer {self.wanted.receive_buffer}", *self.more])
 
     def command(self) -> list[str]:
-        return [str(binary("hedgerow")), "steer", "run", "--listen", self.listen, "--transport", self.wanted.transport, "--name", self.group,
+        return [str(binary("hedgerow-steer")), "run", "--listen", self.listen, "--transport", self.wanted.transport, "--name", self.group,
                 "--workers", str(self.wanted.workers), "--receive-buffer", str(self.wanted.receive_buffer), "--run-dir", str(self.run_dir),
                 *self.more, "--", *self.collector_command("%s")]
 
     def start(self) -> None:
-        self.call("clean", check=False)  # what a run that was killed left
+        self.call("clean", check=False)  # the remains of a killed run
         self._popen(self.command())
 
     def kill_supervisor(self) -> None:
@@ -265,11 +265,16 @@ class Steer(System):
             time.sleep(0.05)
 
     def call(self, *words: str, check: bool = True, timeout: float = 30) -> str:
-        return self.host.run([binary("hedgerow"), "steer", words[0], *words[1:], "--name", self.group, "--run-dir", str(self.run_dir)],
+        # Not `hedgerow steer`, which would load one program for finding the other: their processor time is the measured workers'.
+        return self.host.run([binary("hedgerow-steer"), words[0], *words[1:], "--name", self.group, "--run-dir", str(self.run_dir)],
                              check=check, timeout=timeout).stdout
 
     def show(self) -> dict:
         return json.loads(self.call("show", "--json"))
+
+    def record(self) -> dict:
+        """The group as its supervisor has recorded it for its successor."""
+        return json.loads((self.run_dir / self.group / "record.json").read_text(encoding="utf-8"))
 
     def _owns(self, pid: int) -> bool:
         # A worker or the keeper whose first supervisor is gone.

@@ -128,13 +128,22 @@ def _bound_s(scenario: Scenario, events: int) -> float:
     return 10 + events * (scenario.lasts_s + scenario.pause_s[1] + 2 * READY_WITHIN_S)
 
 
-def _hand_over(cluster: Cluster, to: StoreNode) -> None:
-    """Until that node, which alone has the ballast, leads."""
-    deadline = time.monotonic() + READY_WITHIN_S
-    while (leader := cluster.wait_ready()) is not to:
+def _leader_after_the_pause(site: Site) -> StoreNode:
+    """The node that leads when the pause ends; with ballast the first node, which alone has it. A busy machine may let
+    another node take the lead meanwhile: then it is handed over again, and the pause begins anew."""
+    cluster, deadline = site.up.cluster, time.monotonic() + READY_WITHIN_S
+    wanted = cluster.nodes[0] if site.settings.ballast_bytes else None
+    leader = cluster.wait_ready()
+    while True:
+        if wanted in (None, leader):
+            time.sleep(site.rng.uniform(*site.scenario.pause_s))
+            leader = cluster.leader() or cluster.wait_ready()
+            if wanted in (None, leader):
+                return leader
         if time.monotonic() > deadline:
-            raise CommandFailed(f"node {to.number} does not become the leader: {cluster.states()}")
-        leader.transfer(to.number)
+            raise CommandFailed(f"node {wanted.number} does not lead, or not for long enough: {cluster.states()}")
+        leader.transfer(wanted.number)
+        leader = cluster.wait_ready()
 
 
 def _faults(site: Site, count: int, load: subprocess.Popen, plant: str | None) -> list[dict]:
@@ -150,13 +159,9 @@ def _faults(site: Site, count: int, load: subprocess.Popen, plant: str | None) -
 
 
 def _event(site: Site, plant: str | None) -> dict:
-    cluster, scenario, settings = site.up.cluster, site.scenario, site.settings
-    cluster.wait_ready()
-    if settings.ballast_bytes:
-        _hand_over(cluster, cluster.nodes[0])
-    time.sleep(site.rng.uniform(*scenario.pause_s))
-    leader = cluster.leader() or cluster.wait_ready()
-    resident = leader.resident_bytes() if settings.ballast_bytes else None
+    scenario = site.scenario
+    leader = _leader_after_the_pause(site)
+    resident = leader.resident_bytes() if site.settings.ballast_bytes else None
     time.sleep(_AFTER_ASKING_S)
     several = make([] if plant == plants.NO_FAULT else scenario.faults, site.world(leader))
     try:

@@ -15,6 +15,7 @@ from bench.steer_systems import COLLECTOR, Reuseport, Steer, System, Wanted
 from deploy.lab import Host
 
 _WITHIN_S = 10.0
+POLL_S = 0.1
 
 
 class Replaceable:
@@ -77,7 +78,7 @@ class Group:
             self.recover()
             if (pid := self.pid_of(slot)) not in (0, former):
                 return pid
-            time.sleep(0.1)
+            time.sleep(POLL_S)
         return former
 
 
@@ -87,8 +88,10 @@ class SteeredGroup(Group):
         super().__init__(self.steer)
 
     def pid_of(self, slot: int) -> int:
-        entry = next(each for each in self.steer.show()["slots"] if each.get("slot", 0) == slot)
-        return int(entry.get("pid", 0)) if entry["state"] == "serving" else 0
+        """From the supervisor's record, which it writes before a new worker counts as started: `show` would start a program for each
+        question, on the processors of the workers that are measured."""
+        worker = next(each for each in self.steer.record()["slots"] if each.get("slot", 0) == slot).get("worker", {})
+        return int(worker.get("pid", 0))
 
     def restart(self, slot: int) -> None:
         self.steer.call("restart", str(slot))

@@ -32,6 +32,7 @@ TAG = "chaosrotk"
 WANTED_CHANGES = 20
 RATE = 2_000  # two sockets with a request each millisecond
 CUT_OFF = "cut-off"
+_ELECTION_CAP = "4s"
 _WARM_UP_S = 1.0
 _CHANGE_S = 30.0  # what one takes at most, for the length of the load
 _SEEN_WITHIN_S = 5.0  # an election that a node without the others' key begins
@@ -151,6 +152,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="chaos rotate-keys", description=__doc__)
     parser.add_argument("--changes", type=int, default=WANTED_CHANGES, help=f"of all keys; {WANTED_CHANGES} are wanted")
     parser.add_argument("--mode", type=experiment.some_of(MODES), default=["memory"], help="memory, disk, or both")
+    parser.add_argument("--election-floor", metavar="TIME", help="for a busy machine, which lets a leader stand still for longer "
+                        "than the nodes' own floor: no leader is taken for dead before")
     parser.add_argument("--plant", choices=(CUT_OFF,), help="a mistake on purpose, which the checks must find")
     experiment.add_run_options(parser, NAME, TAG)
     arguments = parser.parse_args(argv)
@@ -166,7 +169,8 @@ def main(argv: list[str]) -> int:
         with Lab(arguments.lab, replicas=3) as lab:
             results = Results(NAME, arguments.into)
             for mode in arguments.mode:
-                row, config = one_mode(lab, Settings(mode, key_files=True), arguments, results)
+                election = (arguments.election_floor, _ELECTION_CAP) if arguments.election_floor else None
+                row, config = one_mode(lab, Settings(mode, key_files=True, election=election), arguments, results)
                 rows.append(row)
                 configs[row["config_hash"]] = config
     except LabInUse:

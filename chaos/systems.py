@@ -37,6 +37,7 @@ class Settings:
     mode: str = "memory"  # memory | disk
     replicas: int = 3
     hedge_delay: str = "10ms"  # of the proxy and of the application alike
+    idle_copies: str = "0%"  # of the proxy: load up to which two copies leave at once
     disks: DiskSettings | None = None  # that lose what was not synced when a node is killed
     ballast_bytes: int = 0  # resident memory of the first node beyond what it needs
     own_clocks: bool = False  # wall clocks of the nodes' own, which can jump
@@ -44,6 +45,7 @@ class Settings:
     joining: int = 0  # of the lab's replicas, beyond `replicas`: no members at first
     offloads: bool = True  # False: the kernel does nothing for the nodes
     key_files: bool = False  # keys stand in files, where they can be changed meanwhile
+    election: tuple[str, str] | None = None  # floor, cap; None: the nodes' own defaults
 
 
 @dataclasses.dataclass
@@ -78,7 +80,7 @@ def running(system: str, lab: Lab, data: Path, settings: Settings) -> Iterator[R
             proxies = ((PROXY_NAME, lab.client.ipv4),) if system == "hedgerow" else ()
             of_nodes = NodeSettings(durability=settings.mode, proxies=proxies, ballast_bytes=settings.ballast_bytes,
                                     own_clock=settings.own_clocks, offloads=() if settings.offloads else NO_OFFLOADS,
-                                    snapshots=_SHORT_LOGS if settings.short_logs else (), key_files=settings.key_files)
+                                    snapshots=_SHORT_LOGS if settings.short_logs else (), key_files=settings.key_files, election=settings.election)
             cluster = stack.enter_context(hedgerow_cluster(lab, data, of_nodes, settings.joining))
             joining = joining_nodes(lab, data, of_nodes, settings.joining)
             program, mode = "hr-kv-chaos", system
@@ -93,7 +95,8 @@ def running(system: str, lab: Lab, data: Path, settings: Settings) -> Iterator[R
         proxy = None
         if system == "hedgerow":
             proxy = stack.enter_context(
-                product.Product(lab.client, lab.tag, [kv_service(lab, cluster, delay=settings.hedge_delay)]))
+                product.Product(lab.client, lab.tag, [kv_service(lab, cluster, delay=settings.hedge_delay,
+                                                                  idle_copies=settings.idle_copies)]))
             _wait_until_announced(proxy)
         yield Running(cluster, load, final, _config(system, cluster, load, proxy, settings), proxy, joining,
                       stack)

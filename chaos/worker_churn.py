@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Workers of a steered group (`hedgerow steer run`) come and go 100 times at random under load, by UDP and TCP: killed, killed with a full
 queue, stopped, restarted, upgraded; and their supervisor is killed and followed by another. Sources of other workers must lose nothing and
-wait no longer; the sources of a worker that comes back must lose nothing either, and nobody may meet a second worker.
+wait no longer. Sources of a restarted worker must lose nothing. No source may meet a second worker.
 
-The same for a group that is a backend behind a Hedgerow VIP (`--behind vip`): the proxy must not take the backend for suspect.
+The same for a group that is a backend behind a Hedgerow VIP (`--behind vip`): the proxy must not make the backend suspect.
 
 `--plant plain` does it to workers with SO_REUSEPORT sockets of their own, without steering; `--plant all-stop` stops all workers of the
 backend at once. The run then succeeds if its checks find that.
@@ -31,7 +31,7 @@ from bench.outcome import Check, Results, at_least, at_most
 from bench.steer_records import Record, quantile, read, slots_met
 from bench.steer_systems import Reuseport, Wanted
 from bench.stopping import run
-from chaos.churn_groups import Group, PlainGroup, SteeredGroup
+from chaos.churn_groups import POLL_S, Group, PlainGroup, SteeredGroup
 from deploy.lab import VIP_RAW, Lab, LabInUse
 
 NAME = "chaos-worker-churn"
@@ -44,7 +44,7 @@ _VIP_PORT = 7055  # no well-known one-way port, where the profile would expect n
 _SETTLE_S = 0.5
 _AT_LEAST_S = 0.7  # an event's window
 _LINGER_S = 15
-# A worker that ends again and again is started after a pause of up to 5 s, and what is asked here is whether its packets wait.
+# A worker that ends repeatedly is started after a pause of up to 5 s. Its packets must wait meanwhile, so the slot must not become empty.
 _PATIENT = ("--empty-after", "20s")
 
 
@@ -109,11 +109,11 @@ class Disturber:
         return Event(kind, slot, begin_ns, time.monotonic_ns(), happened, self.suspected() - suspected)
 
     def rest(self, seconds: float) -> None:
-        """Undisturbed, but for the questions that the runner asks during events, too: what they take is in both."""
+        """Without an event. The runner polls the group as it does during events, so that its own load is in both."""
         deadline = time.monotonic() + seconds
         while (left := deadline - time.monotonic()) > 0:
             self.group.pid_of(0)
-            time.sleep(min(0.25, left))
+            time.sleep(min(POLL_S, left))
 
     def _stopped(self) -> None:
         time.sleep(self.rng.uniform(*self.scenario.stopped_s))
@@ -181,6 +181,7 @@ def figures(records: Sequence[Record], events: Sequence[Event], first_ns: int) -
     quiet_begins, event_begins = [begin for begin, _ in quiet], [event.begin_ns for event in events]
     lost = {"others": 0, "own": 0, "outside": 0}
     others_us, own_us, quiet_us = [], [], []
+    by_kind: dict[str, list[float]] = {event.kind: [] for event in events}
     for record in records:
         at = bisect.bisect_right(event_begins, record.intended_ns) - 1
         event = events[at] if at >= 0 and record.intended_ns < events[at].end_ns else None
@@ -189,6 +190,8 @@ def figures(records: Sequence[Record], events: Sequence[Event], first_ns: int) -
             lost[whose] += 1
         elif event is not None:
             (own_us if whose == "own" else others_us).append(record.latency_us)
+            if whose == "others":
+                by_kind[event.kind].append(record.latency_us)
         else:
             at = bisect.bisect_right(quiet_begins, record.intended_ns) - 1
             if at >= 0 and record.intended_ns < quiet[at][1]:
@@ -197,8 +200,13 @@ def figures(records: Sequence[Record], events: Sequence[Event], first_ns: int) -
     return {"lost_of_others": lost["others"], "lost_of_own": lost["own"], "lost_outside": lost["outside"],
             "of_two_workers": sum(len(slots) > 1 for slots in met.values()), "sources_met": len(met),
             "p50_us": quantile(others_us, 0.5), "quiet_p50_us": quantile(quiet_us, 0.5), "p99_us": p99, "quiet_p99_us": quiet_p99,
-            "p99_factor": p99 / quiet_p99 if p99 is not None and quiet_p99 else None, "others_n": len(others_us), "quiet_n": len(quiet_us),
+            "p99_factor": _ratio(p99, quiet_p99), "p99_factor_by_kind": {kind: _ratio(quantile(each, 0.99), quiet_p99) for kind, each in by_kind.items()},
+            "others_n": len(others_us), "quiet_n": len(quiet_us),
             "own_n": len(own_us), "own_max_ms": max(own_us, default=0) / 1e3, "sent_again": sum(record.sent_again > 0 for record in records)}
+
+
+def _ratio(of: float | None, by: float | None) -> float | None:
+    return of / by if of is not None and by else None
 
 
 def row_of(behind: str, scenario: Scenario, done: Churned, seed: int, settings: dict) -> dict:
@@ -212,8 +220,8 @@ def row_of(behind: str, scenario: Scenario, done: Churned, seed: int, settings: 
 
 
 def suspicions(done: Churned, total: int) -> dict:
-    """On a machine whose processes wait for processors a backend is silent now and then, whatever happens to its workers: what the
-    events are to blame for is beyond that."""
+    """On a busy machine a backend becomes suspect now and then without any event. The events account for the suspicions beyond the
+    undisturbed rate."""
     in_events, events_s = sum(event.suspected for event in done.events), sum(event.end_ns - event.begin_ns for event in done.events) / 1e9
     others = total - in_events
     return {"suspected_in_events": in_events, "suspected_undisturbed": others,
@@ -244,7 +252,7 @@ def must_show(row: dict, scenario: Scenario, wanted: int, quick: bool) -> list[C
 
 
 def planted_is_found(checks: list[Check], plant: str) -> list[Check]:
-    """Sources without steering meet second workers and lose what was queued; a backend without any worker is silent."""
+    """Without steering, sources meet second workers and lose their queue; a backend without workers is silent."""
     signs, least = {PLAIN: (("second worker", "messages lost"), 2), ALL_STOP: (("suspect",), 1)}[plant]
     found = [check.what for check in checks if not check.met and any(sign in check.what for sign in signs)]
     return [at_least("checks that found the mistake", len(found), least)]
@@ -306,7 +314,7 @@ def direct(lab: Lab, scenario: Scenario, arguments: argparse.Namespace, results:
         done = churn(lab, group, steer_rig.target(server), scenario, arguments)
         settings = {"behind": "nothing", **dataclasses.asdict(scenario), "settings": group.system.config(), "seconds": done.seconds}
         row = row_of("nothing", scenario, done, arguments.seed, settings)
-        # By what the workers counted themselves, over both transports and all their successors.
+        # By the workers' own counts, over both transports and all restarts.
         met = steer_rig.workers_met(group.system.counts(), scenario.sources)
         row["of_two_workers"] = max(row["of_two_workers"], sum(len(slots) > 1 for slots in met))
         results.write_raw("nothing", {**row, "each": [dataclasses.asdict(event) for event in done.events], "load": done.summary,

@@ -16,7 +16,8 @@ _BUDGET = 0.05
 
 def draw(folder: Path) -> Path:
     summary = style.load_summary(folder)
-    runs = {run["mode"]: run for run in reversed(style.load_raw(folder))}  # the first round's
+    # The first round's, without the answer times that are only computed with.
+    runs = {run["mode"]: run for run in reversed(style.load_raw(folder)) if run["mode"] in _MODES}
     figure, (latency, delay, load) = plt.subplots(3, 1, figsize=(9, 8.4), sharex=True, height_ratios=(3, 2, 2))
     for mode, (label, colour, line) in _MODES.items():
         if mode not in runs:

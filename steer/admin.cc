@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "steer/admin.h"
 
+#include <grp.h>
+
 #include <functional>
+#include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "operate/audit.h"
+#include "operate/grpc_status.h"
 #include "operate/log.h"
+#include "steer/api/steer.grpc.pb.h"
 
 namespace hedgerow::steer {
 namespace {
@@ -15,13 +21,32 @@ constexpr absl::Duration kCallTimeout = absl::Seconds(10);
 constexpr int kThreadsMax = 8;
 constexpr int kRequestMax_bytes = 64 * 1024;
 
-class Administration final : public v1::Steer::Service {
+// The call that changes nothing; gRPC answers the others with UNIMPLEMENTED.
+class Monitor : public v1::Steer::Service {
  public:
-  Administration(EventLoop& loop, Control& control) : loop_(loop), control_(control) {}
+  Monitor(EventLoop& loop, Control& control) : loop_(loop), control_(control) {}
 
   grpc::Status Show(grpc::ServerContext*, const v1::ShowRequest* request, v1::Group* reply) override {
     return OnLoop(reply, [&] { return control_.Show(request->buckets()); });
   }
+
+ protected:
+  template <typename T>
+  grpc::Status OnLoop(T* reply, std::type_identity_t<std::function<absl::StatusOr<T>()>> body) {
+    absl::StatusOr<T> result = loop_.Call<T>(kCallTimeout, std::move(body));
+    if (!result.ok()) return operate::ToGrpc(result.status());
+    *reply = *std::move(result);
+    return grpc::Status::OK;
+  }
+
+  EventLoop& loop_;
+  Control& control_;
+};
+
+class Administration final : public Monitor {
+ public:
+  using Monitor::Monitor;
+
   grpc::Status Resize(grpc::ServerContext* context, const v1::ResizeRequest* request, v1::Change* reply) override {
     return Change(*context, *request, reply, [&] { return control_.Resize(request->workers()); });
   }
@@ -44,38 +69,30 @@ class Administration final : public v1::Steer::Service {
 
  private:
   template <typename T>
-  grpc::Status OnLoop(T* reply, std::type_identity_t<std::function<absl::StatusOr<T>()>> body) {
-    absl::StatusOr<T> result = loop_.Call<T>(kCallTimeout, std::move(body));
-    if (!result.ok()) return operate::ToGrpc(result.status());
-    *reply = *std::move(result);
-    return grpc::Status::OK;
-  }
-  template <typename T>
   grpc::Status Change(const grpc::ServerContext& context, const google::protobuf::Message& request, T* reply,
                       std::type_identity_t<std::function<absl::StatusOr<T>()>> body) {
     return operate::Audited([](const std::string& line) { LogInfo(line); }, context, request, OnLoop(reply, std::move(body)));
   }
-
-  EventLoop& loop_;
-  Control& control_;
 };
+
+operate::AdminSocket::Options OptionsFor(const std::string& group) {
+  return {.threads_max = kThreadsMax,
+          .request_max_bytes = kRequestMax_bytes,
+          .hint = "give this group its own --name or --run-dir",
+          .group = group,
+          .log = [](const std::string& line) { LogWarning(line); }};
+}
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeAdmin(const Places& places, EventLoop& loop, Control& control) {
-  return operate::AdminSocket::Listen(places.admin(), std::make_unique<Administration>(loop, control),
-                                      {.threads_max = kThreadsMax,
-                                       .request_max_bytes = kRequestMax_bytes,
-                                       .hint = "give this group its own --name or --run-dir",
-                                       .log = [](const std::string& line) { LogWarning(line); }});
+  return operate::AdminSocket::Listen(places.admin(), std::make_unique<Administration>(loop, control), OptionsFor(""));
 }
 
-absl::StatusOr<AdminClient> AdminClient::Connect(const Places& places) {
-  const auto channel = operate::OpenAdminChannel(places.admin(), {.program = "hedgerow-steer",
-                                                                  .who_may = "the supervisor's own user and root may",
-                                                                  .hint = "Start it with `hedgerow steer run`, or name another group with --name"});
-  if (!channel.ok()) return channel.status();
-  return AdminClient(v1::Steer::NewStub(*channel));
+absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeMonitor(const Places& places, EventLoop& loop, Control& control,
+                                                                   const std::string& group) {
+  if (getgrnam(group.c_str()) == nullptr) return nullptr;
+  return operate::AdminSocket::Listen(places.monitor(), std::make_unique<Monitor>(loop, control), OptionsFor(group));
 }
 
 }  // namespace hedgerow::steer

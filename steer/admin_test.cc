@@ -3,6 +3,7 @@
 // The administration service over a real socket and loop, in front of a group that is none.
 #include "steer/admin.h"
 
+#include <grp.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -11,7 +12,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/match.h"
 #include "operate/call_each_test.h"
+#include "steer/admin_client.h"
 
 namespace hedgerow::steer {
 namespace {
@@ -78,6 +81,34 @@ TEST(SteerAdmin, ServesEveryCallToItsOwnerAlone) {
   const auto channel = operate::OpenAdminChannel(places.admin(), {});
   for (const auto& [name, status] : operate::CallEach(*channel, *v1::Group::descriptor()->file()->FindServiceByName("Steer"))) {
     EXPECT_FALSE(operate::IsMissing(status)) << name;
+  }
+  loop->Stop();
+  runner.join();
+  server->reset();
+  std::filesystem::remove_all(folder);
+}
+
+TEST(SteerAdmin, TheMonitorServesShowAloneToItsGroup) {
+  char pattern[] = "/tmp/hedgerow-steer-test.XXXXXX";
+  const std::string folder = mkdtemp(pattern);
+  const Places places{.run_dir = folder, .name = "x"};
+  const auto loop = *EventLoop::Create();
+  FakeControl control;
+  const auto absent = ServeMonitor(places, *loop, control, "no-such-group");
+  ASSERT_TRUE(absent.ok());
+  EXPECT_EQ(*absent, nullptr);
+  const group* own = getgrgid(getegid());
+  ASSERT_NE(own, nullptr);
+  auto server = ServeMonitor(places, *loop, control, own->gr_name);
+  ASSERT_TRUE(server.ok()) << server.status();
+  EXPECT_EQ(std::filesystem::status(places.monitor()).permissions(), std::filesystem::perms(0660));
+  std::thread runner([&] { loop->Run(); });
+  const auto client = AdminClient::ConnectToMonitor(places);
+  ASSERT_TRUE(client.ok()) << client.status();
+  EXPECT_EQ(client->Ask(&Stub::Show)->name(), "without");
+  const auto channel = operate::OpenAdminChannel(places.monitor(), {});
+  for (const auto& [name, status] : operate::CallEach(*channel, *v1::Group::descriptor()->file()->FindServiceByName("Steer"))) {
+    EXPECT_EQ(operate::IsMissing(status), !absl::EndsWith(name, "Show")) << name;
   }
   loop->Stop();
   runner.join();

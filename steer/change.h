@@ -25,7 +25,7 @@ using TableEntries = std::array<hr_steer_entry, HR_STEER_BUCKETS>;
 
 // The slot that takes a bucket's packets now; -1: none does.
 int SlotOf(const hr_steer_entry& entry);
-// As many as there are slots that may be asked for (the stand-in included), with 0 where there is none.
+// HR_STEER_SLOTS weights; 0 for a number without a slot, and for the stand-in.
 using Weights = std::vector<double>;
 
 class GroupTable {
@@ -36,19 +36,19 @@ class GroupTable {
   };
   struct Moved {
     uint32_t buckets = 0;
-    uint32_t fewest = 0;  // that any way to the new shares moves
+    uint32_t fewest = 0;  // the lower bound for any change to the new shares
     uint32_t pinned = 0;
   };
 
-  // The table of a group that is about to be made.
+  // The first table of a new group.
   static absl::StatusOr<TableEntries> Initial(const Weights& weights, const Policy& policy);
 
-  // Reads what the kernel has; `weights` and `empty` are those by which it was made. Ends a change that was cut short. `kernel`
-  // outlives it. `tcp`: the group has connections.
+  // Reads the kernel's table, which was made from `weights` and `empty`. Completes a change that a dead supervisor began. `kernel`
+  // must outlive the result. `tcp`: the group has connections.
   static absl::StatusOr<GroupTable> Open(KernelGroup* kernel, const Listen& listen, bool tcp, const Policy& policy, Weights weights,
                                          std::vector<bool> empty);
 
-  // InvalidArgument: there is no such table (NewHome). Nothing has changed then.
+  // InvalidArgument: no table has these shares (NewHome), and the present one stays.
   absl::StatusOr<Moved> SetWeights(const Weights& weights);
   // Slots without a worker, by number. Pins to a slot that becomes empty end.
   absl::Status SetEmpty(const std::vector<bool>& empty);
@@ -78,13 +78,13 @@ class GroupTable {
   Listen listen_;
   bool tcp_;
   Policy policy_;
-  std::vector<Device> devices_{};
+  DeviceIndex devices_{};
   Home home_{};
   Weights weights_{};
   std::vector<bool> empty_{};
   TableEntries entries_{};
   uint32_t pins_ = 0;
-  // A connection that has just been made may miss one look.
+  // A new connection may be absent from one dump: a pin ends after two dumps without a connection.
   std::set<std::array<uint64_t, 3>> closed_before_{};
 };
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the administration service and the metrics page ask of a group that runs, on the event loop's thread: of one whose sockets
-// the supervisor made, and of one that it adopted.
+// A running group as the administration service and the metrics page see it. Called on the event loop's thread.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +21,7 @@ class Control {
   virtual absl::StatusOr<v1::Slot> RestartWorker(uint32_t slot) = 0;
   // Puts the group's programs back where a foreign one took their place.
   virtual absl::StatusOr<v1::Group> Reattach() = 0;
-  // Begins the end; the process ends later.
+  // Begins the shutdown and returns before it is complete.
   virtual absl::StatusOr<v1::StopReply> Stop() = 0;
 };
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the kernel would choose, by the functions that it runs. bpf/steer/source.bpf.h and steer.bpf.c are the
-// same in the kernel; group_choice_test.cc compares the two.
+// The kernel's choice, computed natively by the same functions (bpf/steer/). group_choice_test.cc compares it with
+// the kernel's.
 #include <sys/random.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <memory>
 
 #include "bpf/steer/bucket.h"
 #include "steer/kernel_group.h"
@@ -14,45 +15,65 @@
 namespace hedgerow::steer {
 namespace {
 
-bool Contains(const hr_steer_network& network, uint32_t family, const uint64_t (&words)[2]) {
-  if (network.family != family || network.prefix_bits < 32) return false;
-  uint64_t cut[2] = {words[0], words[1]};
-  uint64_t net[2] = {network.words[0], network.words[1]};
-  static_assert(sizeof(uint64_t) == sizeof(__u64));
-  hr_steer_cut(reinterpret_cast<__u64*>(cut), network.prefix_bits - 32);
-  hr_steer_cut(reinterpret_cast<__u64*>(net), network.prefix_bits - 32);
-  return cut[0] == net[0] && cut[1] == net[1];
+// Family and network: the first `bits` of the address.
+std::array<uint64_t, 3> NetworkKey(uint32_t family, const __u64 (&words)[2], uint32_t bits) {
+  __u64 cut[2] = {words[0], words[1]};
+  hr_steer_cut(cut, bits);
+  return {family, cut[0], cut[1]};
 }
 
-// The longest of the prefixes, as an LPM trie finds it.
-const Device* DeviceOf(absl::Span<const Device> devices, uint32_t family, const uint64_t (&words)[2]) {
-  const Device* found = nullptr;
-  for (const Device& device : devices) {
-    if (!Contains(device.network, family, words)) continue;
-    if (found == nullptr || device.network.prefix_bits > found->network.prefix_bits) found = &device;
+// As hr_steer_locate() of bpf/steer/source.bpf.h.
+bool Locate(const hr_steer_located& wanted, absl::Span<const uint8_t> payload, hr_located* located) {
+  const auto in = std::make_unique<hr_locating>();
+  const auto bytes = static_cast<__u32>(std::min<size_t>(payload.size(), HR_LOCATE_LAST - HR_UDP_HEADER_BYTES));
+  if (bytes == 0) return false;
+  memcpy(in->copy.l4 + HR_UDP_HEADER_BYTES, payload.data(), bytes);
+  if (wanted.field.pairing == HR_PAIR_PATH) return hr_follow_path(&in->copy, bytes, &wanted.path, &wanted.field, located) == 0;
+  hr_scan_begin(&in->scan, wanted.token_count);
+  for (__u32 at = 0; at < std::min<__u32>(bytes, HR_SCAN_BYTES); ++at) {
+    if (hr_scan_byte(&in->scan, wanted.tokens, in->copy.l4[HR_UDP_HEADER_BYTES + at]) != 0) break;
   }
-  return found;
+  return hr_scan_result(&in->scan, located) == 0;
 }
 
-hr_steer_source SourceOf(const hr_steer_config& config, absl::Span<const Device> devices, uint32_t family,
+hr_steer_source SourceOf(const hr_steer_config& config, const DeviceIndex& devices, uint32_t family,
                          const uint64_t (&words)[2], absl::Span<const uint8_t> payload) {
   hr_steer_source source{};
-  const Device* const device = DeviceOf(devices, family, words);
+  hr_located located{};
+  const hr_steer_device* const device = devices.Find(family, words);
   if (device == nullptr) {
     const __u64 address[2] = {words[0], words[1]};
     hr_steer_address(&config, family, address, &source);
-  } else if (device->device.is_gateway != 0 && config.field_bytes != 0 &&
+  } else if (device->is_gateway != 0 && config.field_bytes != 0 &&
              payload.size() >= config.field_offset &&
              payload.size() - config.field_offset >= config.field_bytes) {
     source.kind = HR_STEER_FIELD;
     memcpy(source.words, payload.data() + config.field_offset, config.field_bytes);
+  } else if (device->is_gateway != 0 && config.located.field.pairing != HR_PAIR_BYTES && Locate(config.located, payload, &located)) {
+    hr_steer_field_source(&located, &source);
   } else {
-    hr_steer_device_source(&device->device, &source);
+    hr_steer_device_source(device, &source);
   }
   return source;
 }
 
 }  // namespace
+
+DeviceIndex::DeviceIndex(const std::vector<Device>& devices) {
+  for (const Device& each : devices) {
+    const __u64 words[2] = {each.network.words[0], each.network.words[1]};
+    by_length_[each.network.prefix_bits][NetworkKey(each.network.family, words, each.network.prefix_bits - 32)] = each.device;
+  }
+}
+
+const hr_steer_device* DeviceIndex::Find(uint32_t family, const uint64_t (&words)[2]) const {
+  const __u64 address[2] = {words[0], words[1]};
+  for (const auto& [prefix_bits, networks] : by_length_) {
+    const auto found = networks.find(NetworkKey(family, address, prefix_bits - 32));
+    if (found != networks.end()) return &found->second;
+  }
+  return nullptr;
+}
 
 absl::StatusOr<hr_steer_config> NewConfig() {
   hr_steer_config config{};
@@ -63,7 +84,7 @@ absl::StatusOr<hr_steer_config> NewConfig() {
   return config;
 }
 
-Choice Explain(const hr_steer_config& config, absl::Span<const Device> devices,
+Choice Explain(const hr_steer_config& config, const DeviceIndex& devices,
                absl::Span<const std::pair<hr_steer_source, uint8_t>> pins,
                const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table, int family,
                const uint8_t (&address)[16], absl::Span<const uint8_t> payload) {

@@ -280,8 +280,31 @@ TEST_F(GroupLife, AnotherLayoutIsRefused) {
     ASSERT_EQ(bpf_map_update_elem(later.get(), &zero, constants.data(), BPF_ANY), 0);
     replace("config", later.get());
     EXPECT_THAT(refused(),
-                FailsWith(absl::StatusCode::kFailedPrecondition, "its layout is 2, and this build's is 1"));
+                FailsWith(absl::StatusCode::kFailedPrecondition, "its layout is 3, and this build's is 2"));
     EXPECT_THAT(refused(), FailsWith(absl::StatusCode::kFailedPrecondition, "hedgerow steer clean"));
+  });
+}
+
+// Version 0.2.0's constants end before `located`.
+TEST_F(GroupLife, AGroupOfTheShorterLayoutIsTakenOver) {
+  InGroupNamespace([&] {
+    GroupSpec spec = SpecOf(kSlots);
+    spec.config.field_offset = 12;
+    spec.config.field_bytes = 4;
+    const auto made = MakeGroup(spec);
+    ASSERT_NE(made, nullptr);
+    hr_steer_config constants = made->config();
+    constants.layout = HR_STEER_LAYOUT_SHORT;
+    const UniqueFd former(bpf_map_create(BPF_MAP_TYPE_ARRAY, "former", 4, offsetof(hr_steer_config, located), 1, nullptr));
+    const uint32_t zero = 0;
+    ASSERT_EQ(bpf_map_update_elem(former.get(), &zero, &constants, BPF_ANY), 0);
+    ASSERT_EQ(unlink(PinPath("config").c_str()), 0);
+    ASSERT_EQ(bpf_obj_pin(former.get(), PinPath("config").c_str()), 0) << strerror(errno);
+    const auto opened = KernelGroup::Open(bpffs(), "test");
+    ASSERT_THAT(opened.status(), IsOk());
+    EXPECT_EQ((*opened)->config().seed.k0, constants.seed.k0);
+    EXPECT_EQ((*opened)->config().field_bytes, 4u);
+    EXPECT_EQ((*opened)->config().located.field.pairing, HR_PAIR_BYTES);
   });
 }
 

@@ -112,9 +112,10 @@ absl::StatusOr<hr_steer_config> ReadConfig(const std::string& folder, const net:
   std::vector<char> value(std::max<size_t>(info.value_size, sizeof(hr_steer_config)));
   if (bpf_map_lookup_elem(map.get(), &kZero, value.data()) != 0)
     return absl::ErrnoToStatus(errno, "reading the constants");
+  // What an older build's constants lack is 0 here, which is what they mean.
   hr_steer_config config{};
   memcpy(&config, value.data(), sizeof(config));
-  if (config.layout != HR_STEER_LAYOUT)
+  if (config.layout != HR_STEER_LAYOUT && config.layout != HR_STEER_LAYOUT_SHORT)
     return OtherLayout(
         folder, absl::StrCat("its layout is ", config.layout, ", and this build's is ", HR_STEER_LAYOUT));
   return config;
@@ -154,6 +155,8 @@ absl::Status CheckSpec(const GroupSpec& spec) {
   if (config.field_bytes > 16)
     return absl::InvalidArgumentError(
         absl::StrCat("a gateway's field has at most 16 bytes, not ", config.field_bytes));
+  if (config.field_bytes != 0 && config.located.field.pairing != HR_PAIR_BYTES)
+    return absl::InvalidArgumentError("a gateway's field has one place: fixed, or located by a path or tokens");
   if (config.field_bytes != 0 && config.field_offset > 0xffff)
     return absl::InvalidArgumentError(absl::StrCat("no datagram has a field at offset ", config.field_offset));
   if (spec.devices.size() > HR_STEER_DEVICES)
@@ -199,14 +202,12 @@ absl::StatusOr<GroupObject> OpenGroupObject(const std::string& folder) {
   group.config = *constants;
 
   const auto& maps = (*skeleton)->maps;
-  net::UniqueFd rodata;
   for (const auto& [map, fd] :
        {std::pair(maps.steer_udp_sockets, &group.sockets[0]),
         std::pair(maps.steer_tcp_sockets, &group.sockets[1]), std::pair(maps.steer_table, &group.table),
         std::pair(maps.steer_state, &group.state), std::pair(maps.steer_devices, &group.devices),
         std::pair(maps.steer_pins, &group.pins), std::pair(maps.steer_slot_counts, &group.slot_counts),
-        std::pair(maps.steer_bucket_counts, &group.bucket_counts), std::pair(maps.steer_counts, &group.counts),
-        std::pair(maps.rodata, &rodata)}) {
+        std::pair(maps.steer_bucket_counts, &group.bucket_counts), std::pair(maps.steer_counts, &group.counts)}) {
     auto opened = OpenMap(**skeleton, map, folder);
     if (!opened.ok()) return opened.status();
     *fd = *std::move(opened);

@@ -19,7 +19,7 @@ struct Program {
   uint32_t id = 0;
 };
 
-// What is pinned, by descriptor. By transport: UDP first.
+// Descriptors of the pinned objects; arrays by transport, UDP first.
 struct GroupObject {
   hr_steer_config config{};
   std::array<net::UniqueFd, 2> sockets{};

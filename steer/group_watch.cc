@@ -52,7 +52,7 @@ std::string GroupWatch::Strangers(Transport transport, const std::vector<int>& s
 void GroupWatch::Look(Transport transport, const std::vector<int>& sockets) {
   if (sockets.empty()) return;
   const auto index = static_cast<size_t>(transport);
-  // A socket that its worker has spoilt is in no group.
+  // A connected or shut-down UDP socket is in no reuseport group.
   const auto socket = std::find_if(sockets.begin(), sockets.end(), [transport](int each) { return transport == Transport::kTcp || !IsSpoilt(each); });
   Replace(takeovers_[index], socket == sockets.end() ? "" : Takeover(transport, *socket));
   Replace(strangers_[index], Strangers(transport, sockets));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Whether the group is still ours: which program the kernel asks, and who else has sockets on the address. Looked at once a second
-// by whatever runs a group.
+// Checks that the kernel still runs the group's program, and that no other process has sockets on the address. The supervisor calls
+// it once a second.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ class GroupWatch {
  public:
   GroupWatch(const KernelGroup* kernel, const Settings& settings) : kernel_(kernel), settings_(settings) {}
 
-  // `sockets`: all of the group's. What is wrong now, a sentence each; what is new or over is logged.
+  // `sockets`: all of the group's. Updates problems(); begin and end of each are logged.
   void Look(Transport transport, const std::vector<int>& sockets);
   std::vector<std::string> problems() const;
   bool taken_over(Transport transport) const { return !takeovers_[static_cast<size_t>(transport)].empty(); }
@@ -31,7 +31,7 @@ class GroupWatch {
   Settings settings_;
   std::string takeovers_[2] = {};
   std::string strangers_[2] = {};
-  std::set<uint32_t> stranger_inodes_[2] = {};  // whose text is in strangers_: to find their processes takes long
+  std::set<uint32_t> stranger_inodes_[2] = {};  // described by strangers_: finding their processes takes long
 };
 
 }  // namespace hedgerow::steer

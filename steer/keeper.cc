@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <utility>
 
@@ -59,7 +58,7 @@ bool Send(int fd, const Message& message, int socket) {
   return sent == sizeof(message);
 }
 
-// False: the other side has gone, or says what is no message. `socket` is -1 without one.
+// False: the peer has closed, or sent no message of this protocol. `socket` is -1 without one.
 bool Receive(int fd, Message& message, int& socket) {
   iovec part{.iov_base = &message, .iov_len = sizeof(message)};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
@@ -108,7 +107,7 @@ bool Answer(int peer, const Message& message, int socket, Kept& kept) {
       }
     }
   } else if (message.operation == kEnd) {
-    // Before the answer: the next start looks whether the address is free.
+    // Before the answer: the next start checks that the address is free.
     for (auto& sockets : kept.sockets) {
       for (const int held : sockets) {
         if (held >= 0) close(held);
@@ -180,9 +179,8 @@ absl::StatusOr<sockaddr_un> AddressOf(const std::string& path) {
 }  // namespace
 
 bool IsKeeper(pid_t pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/comm"));
-  std::string name;
-  return std::getline(file, name) && name == kName;
+  const auto stat = ReadProcessStat(pid);
+  return stat.has_value() && stat->name == kName;
 }
 
 absl::StatusOr<KeeperClient> KeeperClient::Start(const std::string& path) {

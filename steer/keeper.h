@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The keeper: a process that holds a second reference to each socket of a group, so that a supervisor that dies leaves them and
-// what is queued in them, and the next one takes them (SCM_RIGHTS over a unix socket of the same user). It does nothing else, and
-// has no capabilities. The supervisor has it started, and talks to it by KeeperClient.
+// The keeper: a process that holds a second reference to each socket of a group. Sockets and their queues therefore survive the
+// supervisor, and the next supervisor takes them (SCM_RIGHTS over a unix socket of the same user). The keeper has no capabilities. The
+// supervisor starts it and talks to it by KeeperClient.
 #pragma once
 
 #include <cstdint>
@@ -39,9 +39,9 @@ class KeeperClient {
   // It closes all and ends.
   absl::Status End();
 
-  // Readable when the keeper has gone.
+  // Readable when the keeper has ended.
   int fd() const { return fd_.get(); }
-  pid_t pid() const { return pid_; }  // of one that Start() made, a child of this process; else 0
+  pid_t pid() const { return pid_; }  // of a keeper that Start() made, a child of this process; otherwise 0
 
  private:
   KeeperClient() = default;

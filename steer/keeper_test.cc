@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A socket that nothing else holds any more, and what is queued in it, come back from the keeper.
+// The keeper returns a socket that no other process holds, with its queue.
 #include "steer/keeper.h"
 
 #include <poll.h>

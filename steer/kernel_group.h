@@ -7,6 +7,8 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -87,6 +89,19 @@ class KernelGroup {
 // A configuration with a seed of getrandom(2).
 absl::StatusOr<hr_steer_config> NewConfig();
 
+// The devices by network, as the kernel's LPM trie has them.
+class DeviceIndex {
+ public:
+  DeviceIndex() = default;
+  DeviceIndex(const std::vector<Device>& devices);  // NOLINT(google-explicit-constructor): it is the same list
+  // Of the longest prefix; null without one. `words`: as in hr_steer_network.
+  const hr_steer_device* Find(uint32_t family, const uint64_t (&words)[2]) const;
+
+ private:
+  // By the prefix's bits, the longest first, then by family and network.
+  std::map<uint32_t, std::map<std::array<uint64_t, 3>, hr_steer_device>, std::greater<>> by_length_{};
+};
+
 // What the kernel would choose, natively (bpf/steer/bucket.h): device ids by `devices`, then the bucket, pins
 // and the table.
 struct Choice {
@@ -98,7 +113,7 @@ struct Choice {
 };
 // `address`: family 4 or 6, network order, 16 bytes (IPv4: the first 4). `payload`: of a UDP datagram, for
 // gateways; may be empty.
-Choice Explain(const hr_steer_config& config, absl::Span<const Device> devices,
+Choice Explain(const hr_steer_config& config, const DeviceIndex& devices,
                absl::Span<const std::pair<hr_steer_source, uint8_t>> pins,
                const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table, int family,
                const uint8_t (&address)[16], absl::Span<const uint8_t> payload);

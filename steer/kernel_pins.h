@@ -16,9 +16,9 @@ absl::Status CheckGroupName(const std::string& name);
 // <bpffs>/hedgerow-steer/<name>.
 std::string GroupPinDir(const std::string& bpffs, const std::string& name);
 
-// Makes the folder of what `pin` pins below the path that it is given. The folder has the group's name only
-// when all is pinned: what a process left that died before is no group, and goes here. AlreadyExists: the name
-// is taken. Mounts the bpffs where none is.
+// Makes the folder with all that `pin` pins below its path argument. The folder gets the group's name when every
+// object is pinned; remains of an interrupted creation are removed. AlreadyExists: the name is taken. Mounts the
+// bpffs where none is.
 absl::Status MakeGroupPins(const std::string& bpffs, const std::string& name,
                            const std::function<absl::Status(const std::string&)>& pin);
 

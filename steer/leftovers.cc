@@ -33,7 +33,7 @@ absl::Status EndProcess(const v1::Process& process) {
   return WaitForEnd(*pidfd, kEnd_ms) ? absl::OkStatus() : absl::DeadlineExceededError(absl::StrCat("pid ", process.pid(), " does not end"));
 }
 
-// Where the record cannot be read, the keeper's sockets tell.
+// Without a readable record the keeper's sockets show the workers.
 std::vector<v1::Process> WorkersOf(const Places& places) {
   auto keeper = KeeperClient::Connect(places.keeper());
   if (!keeper.ok()) return {};
@@ -55,11 +55,11 @@ Leftovers LookForLeftovers(const Places& places, const std::string& bpffs) {
   found.has_record = record.ok() || std::filesystem::exists(places.record(), error);
   if (record.ok()) found.record = *record;
   found.bpffs = record.ok() && !record->bpffs().empty() ? record->bpffs() : bpffs;
-  // Of another layout they are pins all the same.
+  // Pins of another layout count as well.
   found.has_pins = std::filesystem::exists(absl::StrCat(found.bpffs, "/hedgerow-steer/", places.name), error);
   found.has_keeper = KeeperClient::Connect(places.keeper()).ok();
   for (const v1::RecordedSlot& slot : found.record.slots()) {
-    // An adopted daemon's processes are its own.
+    // The processes of an adopted daemon are not the group's to end.
     if (found.record.mode() != "adopt" && OpenProcess(slot.worker()).ok()) found.workers.push_back(slot.worker());
   }
   if (found.has_record && !record.ok()) found.workers = WorkersOf(places);
@@ -105,7 +105,7 @@ absl::Status RemoveLeftovers(const Places& places, const Leftovers& found, std::
 }
 
 void RemoveFolder(const Places& places) {
-  for (const std::string& file : {places.admin(), places.keeper(), places.notify(), places.record(), places.record() + ".new"}) {
+  for (const std::string& file : {places.admin(), places.monitor(), places.keeper(), places.notify(), places.record(), places.record() + ".new"}) {
     unlink(file.c_str());
   }
   rmdir(places.folder().c_str());

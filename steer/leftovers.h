@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a dead supervisor has left of a group: whether the next one can take it over, and how it is removed. Called at each start
-// and by `hedgerow steer clean`, with the group's lock in hand.
+// Pins, keeper, workers and files of a group whose supervisor died: whether the next supervisor can take it over, and how it is
+// removed. Called at each start and by `hedgerow steer clean`; the caller holds the group's lock.
 #pragma once
 
 #include <string>
@@ -27,10 +27,9 @@ struct Leftovers {
   bool any() const { return has_record || has_pins || has_keeper; }
 };
 
-// FailedPrecondition, saying what to do: there is something that can neither be taken over nor be removed without harm to workers
-// that run.
+// FailedPrecondition, with advice: the group cannot be taken over, and removing it would end workers that run.
 absl::StatusOr<Leftovers> FindLeftovers(const Places& places, const std::string& bpffs);
-// The same without judgement.
+// The same without that check.
 Leftovers LookForLeftovers(const Places& places, const std::string& bpffs);
 
 // Ends workers and keeper, and removes pins and folder. `removed` gets a line for each.

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "steer/metrics.h"
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "operate/metric_family.h"
@@ -45,6 +47,11 @@ constexpr SlotValue kSlotValues[] = {
      [](const v1::Slot& slot) { return slot.pid() != 0 && slot.state() != "silent" ? 1.0 : 0.0; }},
 };
 
+// 1 where the group has a problem of the kind.
+double HasProblem(const v1::Group& group, absl::string_view kind) {
+  return std::any_of(group.problems().begin(), group.problems().end(), [kind](const std::string& each) { return absl::StartsWith(each, kind); }) ? 1 : 0;
+}
+
 // Of the group.
 struct GroupValue {
   const char* name;
@@ -63,13 +70,10 @@ constexpr GroupValue kGroupValues[] = {
     {"hedgerow_steer_unreadable_total", MetricType::Counter, "packets whose source could not be read: rejected",
      [](const v1::Group& group) { return static_cast<double>(group.unreadable()); }},
     {"hedgerow_steer_taken_over", MetricType::Gauge, "1 while a foreign program chooses the sockets of the group",
-     [](const v1::Group& group) {
-       for (const std::string& problem : group.problems()) {
-         if (absl::StartsWith(problem, "takeover:")) return 1.0;
-       }
-       return 0.0;
-     }},
-    {"hedgerow_steer_problems", MetricType::Gauge, "what `hedgerow steer show` has to say",
+     [](const v1::Group& group) { return HasProblem(group, "takeover:"); }},
+    {"hedgerow_steer_keeper_missing", MetricType::Gauge, "1 while no process keeps the sockets of the group for the next supervisor (`run` only)",
+     [](const v1::Group& group) { return HasProblem(group, "keeper:"); }},
+    {"hedgerow_steer_problems", MetricType::Gauge, "problems that `hedgerow steer show` lists",
      [](const v1::Group& group) { return static_cast<double>(group.problems_size()); }},
 };
 

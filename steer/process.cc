@@ -20,16 +20,6 @@ namespace {
 
 constexpr int kClonePidfd = 0x1000;  // CLONE_PIDFD
 
-// proc_pid_stat(5), what stands behind the name, which may contain anything: state, parent, ... Empty: there is no such process.
-std::vector<std::string> StatOf(pid_t pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
-  std::string line;
-  std::getline(file, line);
-  const size_t name_end = line.rfind(')');
-  if (name_end == std::string::npos || name_end + 2 > line.size()) return {};
-  return absl::StrSplit(line.substr(name_end + 2), ' ');
-}
-
 }  // namespace
 
 absl::StatusOr<Forked> Fork() {
@@ -51,14 +41,30 @@ void ResetSignals() {
 
 void CloseFrom(unsigned first) { syscall(SYS_close_range, first, ~0u, 0); }
 
+// The name stands in parentheses and may contain any character, so the fields are counted from the last one.
+std::optional<ProcessStat> ReadProcessStat(pid_t pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
+  std::string line;
+  std::getline(file, line);
+  const size_t open = line.find('('), close = line.rfind(')');
+  if (open == std::string::npos || close == std::string::npos || close < open) return std::nullopt;
+  const std::vector<std::string> fields = absl::StrSplit(absl::string_view(line).substr(close + 1), ' ', absl::SkipEmpty());
+  constexpr size_t kState = 0, kParent = 1, kGroup = 2, kStart = 19;  // behind the name: fields 3, 4, 5 and 22
+  ProcessStat stat{.name = line.substr(open + 1, close - open - 1)};
+  if (fields.size() <= kStart || !absl::SimpleAtoi(fields[kParent], &stat.parent) || !absl::SimpleAtoi(fields[kGroup], &stat.group) ||
+      !absl::SimpleAtoi(fields[kStart], &stat.start_ticks)) {
+    return std::nullopt;
+  }
+  stat.state = fields[kState][0];
+  return stat;
+}
+
 v1::Process Identify(pid_t pid) {
   v1::Process process;
-  const std::vector<std::string> fields = pid > 0 ? StatOf(pid) : std::vector<std::string>{};
-  uint64_t ticks = 0;
-  constexpr size_t kStart = 19;
-  if (fields.size() <= kStart || fields[0] == "Z" || fields[0] == "X" || !absl::SimpleAtoi(fields[kStart], &ticks)) return process;
+  const auto stat = pid > 0 ? ReadProcessStat(pid) : std::nullopt;
+  if (!stat.has_value() || stat->state == 'Z' || stat->state == 'X') return process;
   process.set_pid(pid);
-  process.set_start_ticks(ticks);
+  process.set_start_ticks(stat->start_ticks);
   return process;
 }
 
@@ -74,15 +80,13 @@ absl::StatusOr<net::UniqueFd> OpenProcess(const v1::Process& process) {
 }
 
 pid_t ParentOf(pid_t pid) {
-  const std::vector<std::string> fields = StatOf(pid);
-  pid_t parent = 0;
-  return fields.size() > 1 && absl::SimpleAtoi(fields[1], &parent) ? parent : 0;
+  const auto stat = ReadProcessStat(pid);
+  return stat.has_value() ? stat->parent : 0;
 }
 
 pid_t GroupOf(pid_t pid) {
-  const std::vector<std::string> fields = StatOf(pid);
-  pid_t group = 0;
-  return fields.size() > 2 && absl::SimpleAtoi(fields[2], &group) ? group : 0;
+  const auto stat = ReadProcessStat(pid);
+  return stat.has_value() ? stat->group : 0;
 }
 
 absl::Status Signal(const net::UniqueFd& pidfd, int signal) {

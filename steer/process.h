@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -25,6 +26,16 @@ absl::StatusOr<Forked> Fork();
 // In a child: signals as a new program expects them, and no descriptor from `first` on.
 void ResetSignals();
 void CloseFrom(unsigned first);
+
+// /proc/PID/stat (proc_pid_stat(5)). Empty: there is no such process.
+struct ProcessStat {
+  std::string name{};
+  char state = 0;  // 'Z', 'X': it has ended
+  pid_t parent = 0;
+  pid_t group = 0;
+  uint64_t start_ticks = 0;  // since boot
+};
+std::optional<ProcessStat> ReadProcessStat(pid_t pid);
 
 // Of a running process; pid 0 where there is none.
 v1::Process Identify(pid_t pid);

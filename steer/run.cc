@@ -35,10 +35,11 @@ net::UniqueFd BlockSignals() {
   return net::UniqueFd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
 }
 
-// Of root's capabilities the supervisor keeps those that it uses; a worker that it starts as root has root's again. Before any
-// thread starts: each has its own.
+// Keeps the capabilities that the supervisor uses; a worker that it starts as root has root's. Before any thread starts, because
+// capabilities are a thread's.
 void DropCapabilities(bool mounted_bpffs) {
-  // Signals, users and the socket of workers, a low port of a new slot, whose process holds a socket, maps and programs, the group's place.
+  // KILL, SETUID, SETGID: workers. CHOWN, DAC_OVERRIDE: their notify socket. NET_BIND_SERVICE: a low port of a new slot. SYS_PTRACE: /proc
+  // of the holders of a socket. BPF, NET_ADMIN, PERFMON: maps, programs, HOLDER (bpf/steer).
   uint64_t kept = 1ull << CAP_KILL | 1ull << CAP_CHOWN | 1ull << CAP_SETUID | 1ull << CAP_SETGID | 1ull << CAP_NET_BIND_SERVICE | 1ull << CAP_SYS_PTRACE |
                   1ull << CAP_DAC_OVERRIDE | 1ull << CAP_NET_ADMIN | 1ull << 38 /* CAP_PERFMON */ | 1ull << 39 /* CAP_BPF */;
   if (mounted_bpffs) kept |= 1ull << CAP_SYS_ADMIN;  // to unmount it
@@ -76,7 +77,7 @@ class BpffsMount {
 
 }  // namespace
 
-absl::Status RunGroup(const Settings& settings, const StartGroup& start, const std::function<void(Control&, const std::string&)>& ready) {
+absl::Status RunGroup(const Settings& settings, const StartGroup& start, const std::function<void(Group&)>& ready) {
   if (const absl::Status allowed = net::RequireCapabilities(kNeeded); !allowed.ok()) return allowed;
   const net::UniqueFd signals = BlockSignals();
   if (!signals.valid()) return absl::ErrnoToStatus(errno, "wait for signals");
@@ -89,22 +90,23 @@ absl::Status RunGroup(const Settings& settings, const StartGroup& start, const s
   if (!loop.ok()) return loop.status();
   auto group = start(loop->get(), bpffs->mounted());
   if (!group.ok()) return group.status();
-  Control& control = *group->control;
   const absl::Status watched = (*loop)->Watch(signals.get(), [&] {
     signalfd_siginfo info;
-    while (read(signals.get(), &info, sizeof(info)) == sizeof(info)) group->begin_stop();
+    while (read(signals.get(), &info, sizeof(info)) == sizeof(info)) (*group)->BeginStop();
   });
   if (!watched.ok()) return watched;
   std::unique_ptr<operate::HttpServer> metrics;
   if (!settings.metrics.empty()) {
-    auto served = ServeMetrics(settings.metrics, **loop, control);
+    auto served = ServeMetrics(settings.metrics, **loop, **group);
     if (!served.ok()) return served.status();
     metrics = *std::move(served);
     LogInfo("metrics: ", operate::PageText(metrics->address(), "/metrics"));
   }
-  const auto admin = ServeAdmin(settings.places, **loop, control);
+  const auto admin = ServeAdmin(settings.places, **loop, **group);
   if (!admin.ok()) return admin.status();
-  ready(control, group->text);
+  const auto monitor = ServeMonitor(settings.places, **loop, **group);
+  if (!monitor.ok()) return monitor.status();
+  ready(**group);
   operate::NotifyServiceManager("READY=1");
   (*loop)->Run();
   operate::NotifyServiceManager("STOPPING=1");

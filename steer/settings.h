@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What `hedgerow steer run` and `adopt` were asked for, and the places that follow from a group's name. Filled by cli/.
+// The settings of `hedgerow steer run` and `adopt`, and the paths that follow from a group's name. Filled by cli/.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@
 namespace hedgerow::steer {
 
 inline constexpr char kDefaultRunDir[] = "/run/hedgerow-steer";
+inline constexpr char kMonitorGroup[] = "hedgerow-monitor";  // its members may use monitor.sock, as those of hedgerowd
 inline constexpr int kStandIn = HR_STEER_SLOTS - 1;  // the slot of the stand-in, where there is one
 
 struct Listen {
@@ -37,6 +38,7 @@ struct Places {
 
   std::string folder() const { return absl::StrCat(run_dir, "/", name); }
   std::string admin() const { return folder() + "/admin.sock"; }
+  std::string monitor() const { return folder() + "/monitor.sock"; }
   std::string keeper() const { return folder() + "/keeper.sock"; }
   std::string notify() const { return folder() + "/notify.sock"; }
   std::string record() const { return folder() + "/record.json"; }
@@ -59,7 +61,7 @@ struct Settings {
   bool tcp = true;
   int workers = 1;
   hr_steer_empty empty = HR_STEER_REJECT;
-  bool stand_in = false;  // with HR_STEER_OTHER: the stand-in takes it, else the next slot
+  bool stand_in = false;  // with HR_STEER_OTHER: the stand-in takes the packets, otherwise the next slot
   absl::Duration empty_after = absl::Seconds(1);
   absl::Duration heartbeat = absl::ZeroDuration();  // none
   absl::Duration stop_timeout = absl::Seconds(10);  // from SIGTERM to SIGKILL
@@ -68,12 +70,13 @@ struct Settings {
   uint32_t ipv6_prefix = 128;
   std::vector<Device> devices{};
   uint32_t field_offset = 0;
-  uint32_t field_bytes = 0;
+  uint32_t field_bytes = 0;      // 0: no fixed field
+  hr_steer_located located{};    // a field whose place or length varies (gateway_field.h)
   std::string metrics{};  // empty: none
   std::string bpffs{};
   std::vector<std::string> command{};
 
-  // By which shares, restarts and reports name the policy: "reject", "drop", "next", "stand-in".
+  // The policy's name in options and reports: "reject", "drop", "next", "stand-in".
   std::string EmptyText() const;
   // The transports in the order of LISTEN_FDS.
   std::vector<Transport> transports() const;

@@ -9,19 +9,14 @@
 
 #include "net/unique_fd.h"
 #include "steer/api/record.pb.h"
-#include "steer/kernel_group.h"
+#include "steer/group.h"
 
 namespace hedgerow::steer {
 
 // Times are of CLOCK_MONOTONIC; 0: never.
-struct Slot {
+struct Slot : Share {
   int number = 0;
-  bool stand_in = false;
   std::array<net::UniqueFd, 2> sockets{};  // by Transport
-
-  double weight = 1;
-  bool drained = false;
-  bool leaving = false;  // its buckets have gone; it goes when its worker ends
 
   v1::Process worker{};  // pid 0: none
   net::UniqueFd pidfd{};
@@ -29,18 +24,13 @@ struct Slot {
   int64_t heard_ns = 0;      // the last heartbeat
   bool heard = false;        // since this worker started
   bool is_silent = false;
-  int64_t down_since_ns = 0; // without a worker
   int64_t start_at_ns = 0;   // the next one
-  int64_t leave_by_ns = 0;   // a leaving worker is asked to end when its queue is read, at the latest then
-  int64_t terminated_ns = 0; // it was asked to end
+  int64_t leave_by_ns = 0;   // deadline of a leaving worker for reading its queue
+  int64_t terminated_ns = 0; // of its SIGTERM
   bool restart_asked = false;
   int failures = 0;
   uint32_t restarts = 0;
   std::string last_exit{};
-  bool empty = false;        // as the table has it
-
-  std::string state{};
-  int64_t state_since_ns = 0;
 
   int fd(Transport transport) const { return sockets[static_cast<size_t>(transport)].get(); }
   net::UniqueFd& socket(Transport transport) { return sockets[static_cast<size_t>(transport)]; }

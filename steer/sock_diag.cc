@@ -31,29 +31,10 @@ net::IpAddress AddressOf(int family, const __be32 (&words)[4]) {
   return *address;  // of 4 or 16 bytes, always
 }
 
-// "socket:[4711]"
-std::optional<uint32_t> InodeOfLink(const std::string& target) {
-  absl::string_view text = target;
-  uint32_t inode = 0;
-  if (!absl::ConsumePrefix(&text, "socket:[") || !absl::ConsumeSuffix(&text, "]") || !absl::SimpleAtoi(text, &inode)) return std::nullopt;
-  return inode;
-}
-
 std::string UserText(uint32_t uid) {
   const passwd* entry = getpwuid(uid);
   return entry == nullptr ? absl::StrCat(uid) : std::string(entry->pw_name);
 }
-
-}  // namespace
-
-std::string ProcessText(pid_t pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/comm"));
-  std::string name;
-  std::getline(file, name);
-  return absl::StrCat("pid ", pid, name.empty() ? "" : absl::StrCat(" (", name, ")"));
-}
-
-namespace {
 
 bool IsAny(const net::IpAddress& address) { return Listen{address, 0}.wildcard(); }
 
@@ -69,6 +50,19 @@ bool Meets(const InetSocket& holder, const net::IpAddress& address, bool wildcar
 
 }  // namespace
 
+std::optional<uint32_t> SocketInode(absl::string_view link) {
+  uint32_t inode = 0;
+  if (!absl::ConsumePrefix(&link, "socket:[") || !absl::ConsumeSuffix(&link, "]") || !absl::SimpleAtoi(link, &inode)) return std::nullopt;
+  return inode;
+}
+
+std::string ProcessText(pid_t pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/comm"));
+  std::string name;
+  std::getline(file, name);
+  return absl::StrCat("pid ", pid, name.empty() ? "" : absl::StrCat(" (", name, ")"));
+}
+
 std::set<pid_t> ProcessesWith(const std::set<uint32_t>& inodes, const std::function<bool(pid_t)>& among) {
   std::set<pid_t> found;
   std::error_code error;
@@ -78,7 +72,7 @@ std::set<pid_t> ProcessesWith(const std::set<uint32_t>& inodes, const std::funct
     std::error_code unreadable;
     for (std::filesystem::directory_iterator fd(process.path() / "fd", unreadable), end; !unreadable && fd != end; fd.increment(unreadable)) {
       std::error_code gone;
-      const auto inode = InodeOfLink(std::filesystem::read_symlink(fd->path(), gone).string());
+      const auto inode = SocketInode(std::filesystem::read_symlink(fd->path(), gone).string());
       if (!gone && inode.has_value() && inodes.contains(*inode)) found.insert(pid);
     }
   }

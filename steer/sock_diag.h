@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which sockets a port has in this network namespace (sock_diag(7)), and which processes hold them. Used before the first bind,
-// to name whoever is there already, and for the open connections of a group.
+// Which sockets a port has in this network namespace (sock_diag(7)), and which processes hold them. Used before the
+// first bind, to name the processes that hold the address, and for the open connections of a group.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "net/ip_address.h"
 #include "steer/kernel_group.h"
 #include "steer/settings.h"
@@ -43,11 +45,14 @@ absl::StatusOr<std::vector<InetSocket>> ListHolders(Transport transport, const L
 // "pid 4711 (nfcapd), user root", "pid 12 (a) and pid 13 (b), user 33", "user 33, of a process that cannot be seen". Reads /proc.
 std::string DescribeHolders(const std::vector<InetSocket>& sockets);
 
-// The processes that hold one of the sockets, this one included; `among`: those that are asked at all. Reads /proc.
+// The processes that hold one of the sockets, the caller included; `among` restricts the search. Reads /proc.
 std::set<pid_t> ProcessesWith(const std::set<uint32_t>& inodes, const std::function<bool(pid_t)>& among = {});
 
 // "pid 4711 (nginx)"
 std::string ProcessText(pid_t pid);
+
+// Of what a descriptor's link in /proc says: "socket:[4711]".
+std::optional<uint32_t> SocketInode(absl::string_view link);
 
 // The inode of a socket of this process.
 uint32_t InodeOf(int socket);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Who holds a port, and which connections are open, in namespaces of the tests' own.
+// The holders of a port and its open connections, in namespaces of the tests' own.
 #include "steer/sock_diag.h"
 
 #include <netinet/in.h>

@@ -39,7 +39,7 @@ absl::Status BindError(const Settings& settings, Transport transport, int error)
 
 absl::StatusOr<net::UniqueFd> Open(const Settings& settings, Transport transport) {
   const int type = transport == Transport::kUdp ? SOCK_DGRAM : SOCK_STREAM;
-  // Without O_NONBLOCK: a daemon that wants it sets it, and one that does not expect it would fail.
+  // Without O_NONBLOCK: a daemon that needs it sets it, and a daemon written for blocking sockets would fail.
   net::UniqueFd fd(socket(settings.listen.address.family(), type | SOCK_CLOEXEC, 0));
   const int on = 1, off = 0;
   if (!fd.valid() || setsockopt(fd.get(), SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) != 0) {

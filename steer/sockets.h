@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sockets of a group that the supervisor makes. Refuses, by name, an address that others hold: on it the kernel would mix their
-// sockets with the group's. Called at the start, and when slots are added.
+// The sockets that a supervisor makes for its group. An address that other processes hold is refused with their names: the kernel
+// would put their sockets into the same reuseport group. Called at the start, and when slots are added.
 #pragma once
 
 #include "absl/status/status.h"
@@ -17,7 +17,7 @@ absl::Status RefuseHolders(const Settings& settings);
 
 // A socket that is bound, and listens (TCP). The group's `first` one of a transport has the program before it is bound.
 absl::StatusOr<net::UniqueFd> MakeSocket(const Settings& settings, Transport transport, KernelGroup& group, bool first);
-// One that drops all that comes, in silence.
+// A socket whose filter drops every packet silently.
 absl::StatusOr<net::UniqueFd> MakeSink(const Settings& settings, Transport transport);
 
 // AlreadyExists when another process bound the address between the check and our bind, so that its program or socket is in the

@@ -24,8 +24,7 @@ namespace {
 constexpr int64_t kMs = 1'000'000;
 constexpr int64_t kFast_ms = 20;
 constexpr int64_t kSlow_ms = 1000;
-constexpr int64_t kPins_ms = 250;
-constexpr int64_t kLook_ms = 300;  // at the most often; with each turn of the slow timer, so that a takeover is seen within 1.3 s
+constexpr int64_t kLook_ms = 300;  // shortest interval; the slow timer looks each second, so a takeover is seen within 1.3 s
 constexpr int kEnd_ms = 1000;  // of a process that was killed
 constexpr int64_t kProven_ms = 1000;
 
@@ -33,7 +32,7 @@ constexpr int64_t kProven_ms = 1000;
 
 // Workers.
 
-// A worker that calls shutdown(2) on its listener has closed it for the next one as well.
+// shutdown(2) by one worker closes the listener for its successors as well.
 void Supervisor::MendListener(Slot& slot) {
   if (!settings_.tcp || slot.leaving || IsListening(slot.fd(Transport::kTcp))) return;
   (void)kernel_->Remove(Transport::kTcp, slot.number);
@@ -42,7 +41,7 @@ void Supervisor::MendListener(Slot& slot) {
   LogWarning("slot ", slot.number, ": its worker has shut the TCP socket down; ", mended.ok() ? "it listens again" : mended.message());
 }
 
-// A worker that connected its UDP socket has taken it out of the group, and one that shut it down cannot be undone either.
+// A UDP socket that a worker connected or shut down has left the group for good: the slot gets a new one.
 void Supervisor::MendUdp(Slot& slot) {
   if (!settings_.udp || slot.leaving || !IsSpoilt(slot.fd(Transport::kUdp))) return;
   const absl::Status mended = [&] {
@@ -50,7 +49,7 @@ void Supervisor::MendUdp(Slot& slot) {
     if (!fresh.ok()) return fresh.status();
     const auto program = kernel_->ProgramOf(fresh->get());
     if (!program.ok()) return program.status();
-    if (*program == 0) {  // there is no other in the group
+    if (*program == 0) {  // the only socket of its group
       if (const absl::Status attached = kernel_->Attach(Transport::kUdp, fresh->get()); !attached.ok()) return attached;
     }
     if (const absl::Status removed = kernel_->Remove(Transport::kUdp, slot.number); !removed.ok()) return removed;
@@ -99,7 +98,7 @@ void Supervisor::Follow(Slot& slot) {
 void Supervisor::OnExit(int number) {
   Slot& slot = slots_.at(number);
   loop_->Unwatch(slot.pidfd.get());
-  // Its children would go on reading beside the next worker. The process group's number is not used again before it is reaped.
+  // Children of the worker would read beside the next worker. The process group's number stays reserved until the worker is reaped.
   kill(-static_cast<pid_t>(slot.worker.pid()), SIGKILL);
   slot.last_exit = ReapExit(slot.pidfd);
   slot.pidfd.Reset();
@@ -122,8 +121,8 @@ void Supervisor::OnExit(int number) {
   Tick();
 }
 
-// A daemon that went into the background has left its process group, and would read beside the next worker: another one with each
-// restart. Only of the workers' own user: a worker may have handed its sockets to anyone.
+// A daemon that forked into the background has left its process group and would read beside the next worker. Only processes of the
+// workers' user are killed: a worker may have passed its sockets to another user's process.
 void Supervisor::EndLeftBehind(const Slot& slot, const v1::Process& worker) {
   const auto may_be = [&](pid_t pid) {
     struct stat owner {};
@@ -132,7 +131,7 @@ void Supervisor::EndLeftBehind(const Slot& slot, const v1::Process& worker) {
            GroupOf(pid) != static_cast<pid_t>(worker.pid()) && stat(absl::StrCat("/proc/", pid).c_str(), &owner) == 0 &&
            (owner.st_uid == settings_.user.uid || settings_.user.uid == 0);
   };
-  // Again: it may have started another one before it was killed.
+  // Repeated, because a process may fork before it is killed.
   for (std::set<pid_t> found; !(found = ProcessesWith(InodesOf(slot), may_be)).empty();) {
     for (const pid_t pid : found) {
       const auto pidfd = OpenProcess(Identify(pid));
@@ -159,7 +158,7 @@ void Supervisor::OnNotice(const Notice& notice) {
   if (notice.stopping) LogInfo("slot ", slot->number, ": worker ", slot->worker.pid(), " is about to end");
 }
 
-// The process itself, or one that it started.
+// `pid` is the worker or a descendant of it.
 Slot* Supervisor::SlotOfProcess(pid_t pid) {
   for (int generation = 0; generation < 16 && pid > 1; ++generation) {
     for (auto& [number, slot] : slots_) {
@@ -176,9 +175,9 @@ void Supervisor::Terminate(Slot& slot) {
   if (const absl::Status sent = Signal(slot.pidfd, SIGTERM); !sent.ok()) LogError("slot ", slot.number, ": ", sent.message());
 }
 
-// What time brings.
+// Timers.
 
-// Heartbeats that could not be read while this process was stopped, or its machine slept, are not missing.
+// After a pause of this process (SIGSTOP, suspend) heartbeats may be unread: the deadline of every worker is extended.
 void Supervisor::ForgiveOwnPause(int64_t now) {
   const int64_t heartbeat = absl::ToInt64Nanoseconds(settings_.heartbeat);
   const int64_t pause = now - std::exchange(ticked_ns_, now);
@@ -187,14 +186,14 @@ void Supervisor::ForgiveOwnPause(int64_t now) {
   for (auto& [number, slot] : slots_) slot.heard_ns = std::max(slot.heard_ns, now - heartbeat / 2);
 }
 
-// Of a supervisor that is the first process of its container: whatever lost its parent becomes its child.
-void Supervisor::ReapStrangers() {
+// As the first process of a container, the supervisor becomes the parent of every orphan and has to reap it.
+void Supervisor::ReapOrphans() {
   if (getpid() != 1) return;
   for (siginfo_t info{}; waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0; info = {}) {
     const pid_t pid = info.si_pid;
     const bool ours = pid == static_cast<pid_t>(keeper_process_.pid()) ||
                       std::any_of(slots_.begin(), slots_.end(), [pid](const auto& each) { return static_cast<pid_t>(each.second.worker.pid()) == pid; });
-    if (ours) return;  // its own descriptor tells; the others' turn comes
+    if (ours) return;  // reaped by its pidfd's handler; orphans behind it wait for the next tick
     waitpid(pid, nullptr, WNOHANG);
   }
 }
@@ -202,7 +201,7 @@ void Supervisor::ReapStrangers() {
 void Supervisor::Tick() {
   const int64_t now = MonotonicNs();
   ForgiveOwnPause(now);
-  ReapStrangers();
+  ReapOrphans();
   if (stopping_) {
     bool any = false;
     for (auto& [number, slot] : slots_) {
@@ -218,12 +217,7 @@ void Supervisor::Tick() {
     }
     for (const int number : leaving) TickLeaving(slots_.at(number), now);
     ApplyEmpty();
-    if (table_->pins() > 0 && now >= next_pins_ns_) {
-      if (const absl::Status polled = table_->Poll(); !polled.ok()) LogError("sources with open connections: ", polled.message());
-      // With tens of thousands of connections a look takes some 50 ms.
-      const int64_t end = MonotonicNs();
-      next_pins_ns_ = end + std::max(kPins_ms * kMs, 20 * (end - now));
-    }
+    PollPins(now);
     if (now >= next_look_ns_) LookAround();
   }
   Pace();
@@ -248,7 +242,7 @@ void Supervisor::TickSlot(Slot& slot, int64_t now) {
   }
 }
 
-// Its listener's closing gives the connections that it has not accepted to other slots.
+// shutdown(2) of its listener migrates connections that it has not accepted to other slots.
 void Supervisor::TickLeaving(Slot& slot, int64_t now) {
   if (!slot.has_worker()) return EndLeaving(slot.number);
   if (slot.terminated_ns != 0) return;
@@ -272,33 +266,16 @@ void Supervisor::EndLeaving(int number) {
   (void)Save();
 }
 
-// Whether a worker may have the sources of its empty slot back: one that ends again and again would get them each time.
+// Whether a new worker gets the sources of its empty slot back. Without this wait a worker that crashes at each start would
+// take them every time.
 bool Supervisor::Proven(const Slot& slot, int64_t now) const {
   return slot.heard || (settings_.heartbeat == absl::ZeroDuration() && now - slot.started_ns >= kProven_ms * kMs);
 }
 
-void Supervisor::ApplyEmpty() {
-  const int64_t now = MonotonicNs();
-  const int64_t after = absl::ToInt64Nanoseconds(settings_.empty_after);
-  std::vector<bool> empty(HR_STEER_SLOTS);
-  bool changed = false;
-  for (auto& [number, slot] : slots_) {
-    const bool is_empty = slot.has_worker() ? slot.is_silent || (slot.empty && !Proven(slot, now)) : slot.empty || now - slot.down_since_ns >= after;
-    changed |= is_empty != slot.empty;
-    empty[static_cast<size_t>(number)] = is_empty;
-  }
-  if (!changed) return;
-  const absl::Status applied = table_->SetEmpty(empty);
-  const std::string problem = applied.ok() ? "" : absl::StrCat("the table could not be changed: ", applied.message());
-  if (problem != table_problem_ && !problem.empty()) LogError(problem);
-  table_problem_ = problem;
-  if (!applied.ok()) return;
-  for (auto& [number, slot] : slots_) {
-    const bool is_empty = empty[static_cast<size_t>(number)];
-    if (is_empty == slot.empty) continue;
-    slot.empty = is_empty;
-    LogInfo("slot ", number, is_empty ? absl::StrCat(" is empty: ", settings_.EmptyText()) : " is served again");
-  }
+bool Supervisor::IsEmpty(int number, int64_t now_ns) const {
+  const Slot& slot = slots_.at(number);
+  if (slot.has_worker()) return slot.is_silent || (slot.empty && !Proven(slot, now_ns));
+  return slot.empty || now_ns - slot.down_since_ns >= absl::ToInt64Nanoseconds(settings_.empty_after);
 }
 
 void Supervisor::LookAround() {
@@ -336,7 +313,7 @@ bool Supervisor::Busy() const {
   });
 }
 
-// A supervisor without work to do wakes once a second.
+// An idle supervisor wakes once a second.
 void Supervisor::Pace() {
   const bool busy = Busy();
   if (busy && fast_timer_ < 0) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What operators ask a supervisor to change: its slots say what is wanted, and the table follows.
+// The operations of an operator on a supervisor: resize, restart, reattach and stop.
 #include <signal.h>
 #include <unistd.h>
 
@@ -17,50 +17,9 @@
 namespace hedgerow::steer {
 namespace {
 
-constexpr int64_t kQueue_ns = 1'000'000'000;  // a leaving worker may read its queue for so long before it is asked to end
+constexpr int64_t kQueue_ns = 1'000'000'000;  // time for a leaving worker to read its queue, before SIGTERM
 
 }  // namespace
-
-Weights Supervisor::WeightsNow() const {
-  Weights weights(HR_STEER_SLOTS);
-  for (const auto& [number, slot] : slots_) {
-    if (!slot.stand_in && !slot.leaving && !slot.drained) weights[static_cast<size_t>(number)] = slot.weight;
-  }
-  return weights;
-}
-
-int Supervisor::CountWorkers() const {
-  return static_cast<int>(std::count_if(slots_.begin(), slots_.end(),
-                                        [](const auto& each) { return !each.second.stand_in && !each.second.leaving; }));
-}
-
-absl::StatusOr<Slot*> Supervisor::FindSlot(uint32_t number) {
-  const auto found = slots_.find(static_cast<int>(number));
-  if (found != slots_.end()) return &found->second;
-  std::vector<std::string> known;
-  for (const auto& [each, slot] : slots_) known.push_back(absl::StrCat(each));
-  return absl::InvalidArgumentError(absl::StrCat("no slot ", number, "; there are ", absl::StrJoin(known, ", ")));
-}
-
-// The slots say what is wanted; `undo` takes that back where it cannot be had.
-absl::StatusOr<v1::Change> Supervisor::ChangeWeights(const std::function<void()>& undo) {
-  const auto moved = table_->SetWeights(WeightsNow());
-  if (!moved.ok()) {
-    undo();
-    return moved.status();
-  }
-  LogInfo("table: ", moved->buckets, " buckets moved, ", moved->pinned, " sources stay with their open connections");
-  (void)Save();
-  v1::Change change;
-  change.set_moved_buckets(moved->buckets);
-  change.set_fewest_possible(moved->fewest);
-  change.set_pinned_sources(moved->pinned);
-  const auto counts = kernel_->Counts();
-  if (!counts.ok()) return counts.status();
-  for (const auto& [number, slot] : slots_) *change.add_slots() = ShowSlot(slot, *counts);
-  Pace();
-  return change;
-}
 
 absl::StatusOr<v1::Change> Supervisor::Resize(uint32_t workers) {
   const int most = settings_.stand_in ? kStandIn : HR_STEER_SLOTS;
@@ -103,45 +62,18 @@ absl::StatusOr<v1::Change> Supervisor::Resize(uint32_t workers) {
     leaving.push_back(number);
   }
   const int64_t now = MonotonicNs();
-  auto change = ChangeWeights(undo);
+  auto change = ChangeTable(undo);
   if (!change.ok()) return change;
   for (const int number : added) StartWorker(slots_.at(number));
   for (const int number : leaving) slots_.at(number).leave_by_ns = now + kQueue_ns;
-  const auto counts = kernel_->Counts();
-  if (!counts.ok()) return counts.status();
-  change->clear_slots();
-  for (const auto& [number, slot] : slots_) *change->add_slots() = ShowSlot(slot, *counts);
+  if (const absl::Status shown = ShowSlots(change->mutable_slots()); !shown.ok()) return shown;
   Tick();
   return change;
 }
 
-absl::StatusOr<v1::Change> Supervisor::SetWeights(const std::vector<double>& weights) {
-  if (static_cast<int>(weights.size()) != CountWorkers()) {
-    return absl::InvalidArgumentError(absl::StrCat("got ", weights.size(), " weights, expected one for each of the ", CountWorkers(), " slots"));
-  }
-  std::map<int, double> former;
-  for (auto& [number, slot] : slots_) {
-    if (slot.stand_in || slot.leaving) continue;
-    former[number] = std::exchange(slot.weight, weights[static_cast<size_t>(number)]);
-  }
-  return ChangeWeights([&] {
-    for (const auto& [number, weight] : former) slots_.at(number).weight = weight;
-  });
-}
-
-absl::StatusOr<v1::Change> Supervisor::Drain(uint32_t number, bool drain) {
-  const auto slot = FindSlot(number);
-  if (!slot.ok()) return slot.status();
-  if ((*slot)->stand_in) return absl::InvalidArgumentError("the stand-in has no buckets of its own");
-  if ((*slot)->leaving) return absl::FailedPreconditionError(absl::StrCat("slot ", number, " is about to go"));
-  const bool former = std::exchange((*slot)->drained, drain);
-  return ChangeWeights([&] { (*slot)->drained = former; });
-}
-
 absl::StatusOr<v1::Slot> Supervisor::RestartWorker(uint32_t number) {
-  const auto found = FindSlot(number);
-  if (!found.ok()) return found.status();
-  Slot& slot = **found;
+  if (const auto known = FindShare(number); !known.ok()) return known.status();
+  Slot& slot = slots_.at(static_cast<int>(number));
   if (stopping_ || slot.leaving) return absl::FailedPreconditionError(absl::StrCat("slot ", number, " is about to go"));
   if (slot.has_worker()) {
     slot.restart_asked = true;
@@ -153,7 +85,7 @@ absl::StatusOr<v1::Slot> Supervisor::RestartWorker(uint32_t number) {
   Pace();
   const auto counts = kernel_->Counts();
   if (!counts.ok()) return counts.status();
-  return ShowSlot(slot, *counts);
+  return ShowSlot(slot.number, slot, *counts);
 }
 
 absl::StatusOr<v1::Group> Supervisor::Reattach() {
@@ -166,13 +98,6 @@ absl::StatusOr<v1::Group> Supervisor::Reattach() {
   }
   LookAround();
   return Show(false);
-}
-
-absl::StatusOr<v1::StopReply> Supervisor::Stop() {
-  v1::StopReply reply;
-  reply.set_pid(getpid());
-  loop_->Post([this] { BeginStop(); });
-  return reply;
 }
 
 void Supervisor::BeginStop() {

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a supervisor reports of its group.
-#include <unistd.h>
-
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "steer/process.h"
 #include "steer/socket_state.h"
 #include "steer/supervisor.h"
 
@@ -15,12 +13,15 @@ constexpr int kFailing = 4;  // ends in a row, each soon after its start, that a
 
 }  // namespace
 
-std::string Supervisor::Text() const {
-  std::vector<std::string> transports;
-  for (const Transport transport : settings_.transports()) transports.push_back(TransportText(transport));
+std::map<int, Share*> Supervisor::Shares() {
+  std::map<int, Share*> shares;
+  for (auto& [number, slot] : slots_) shares[number] = &slot;
+  return shares;
+}
+
+std::string Supervisor::WorkersText() {
   const int workers = CountWorkers();
-  return absl::StrCat("group ", settings_.places.name, ": ", settings_.listen.ToString(), " (", absl::StrJoin(transports, ", "), "), ", workers,
-                      workers == 1 ? " worker" : " workers");
+  return absl::StrCat(workers, workers == 1 ? " worker" : " workers");
 }
 
 std::string Supervisor::StateOf(const Slot& slot) const {
@@ -31,24 +32,14 @@ std::string Supervisor::StateOf(const Slot& slot) const {
   return slot.drained ? "drained" : "serving";
 }
 
-v1::Slot Supervisor::ShowSlot(const Slot& slot, const GroupCounts& counts) const {
+v1::Slot Supervisor::ShowWorker(int number) const {
+  const Slot& slot = slots_.at(number);
   v1::Slot out;
-  const int64_t now = MonotonicNs();
-  out.set_slot(static_cast<uint32_t>(slot.number));
-  out.set_stand_in(slot.stand_in);
   out.set_pid(slot.worker.pid());
   out.set_state(StateOf(slot));
-  out.set_weight(slot.stand_in ? 0 : slot.weight);
-  out.set_buckets(table_->BucketsOf(slot.number));
   out.set_restarts(slot.restarts);
   const int64_t since = !slot.has_worker() ? slot.down_since_ns : slot.is_silent ? slot.heard_ns : slot.started_ns;
-  out.set_seconds_in_state(static_cast<double>(now - since) / 1e9);
-  const hr_steer_slot_counts& count = counts.slots[static_cast<size_t>(slot.number)];
-  out.set_selected_udp(count.selected_udp);
-  out.set_selected_tcp(count.selected_tcp);
-  out.set_migrated(count.migrated);
-  out.set_empty_udp(count.empty_udp);
-  out.set_empty_tcp(count.empty_tcp);
+  out.set_seconds_in_state(static_cast<double>(MonotonicNs() - since) / 1e9);
   if (settings_.udp) {
     const UdpSocketState state = UdpState(slot.fd(Transport::kUdp));
     out.set_udp_dropped(state.dropped);
@@ -59,10 +50,17 @@ v1::Slot Supervisor::ShowSlot(const Slot& slot, const GroupCounts& counts) const
   return out;
 }
 
+v1::RecordedSlot Supervisor::RecordWorker(int number) const {
+  const Slot& slot = slots_.at(number);
+  v1::RecordedSlot out;
+  *out.mutable_worker() = slot.worker;
+  out.set_restarts(slot.restarts);
+  out.set_last_exit(slot.last_exit);
+  return out;
+}
+
 std::vector<std::string> Supervisor::Problems() const {
   std::vector<std::string> problems = watch_->problems();
-  if (!table_problem_.empty()) problems.push_back(table_problem_);
-  if (!record_problem_.empty()) problems.push_back(record_problem_);
   if (!keeper_.has_value()) problems.push_back("keeper: no process keeps the sockets for the case that this one dies");
   for (const auto& [number, slot] : slots_) {
     if (settings_.udp && slot.has_worker() && IsSpoilt(slot.fd(Transport::kUdp))) {
@@ -76,29 +74,6 @@ std::vector<std::string> Supervisor::Problems() const {
     }
   }
   return problems;
-}
-
-absl::StatusOr<v1::Group> Supervisor::Show(bool buckets) {
-  const auto counts = kernel_->Counts();
-  if (!counts.ok()) return counts.status();
-  v1::Group group;
-  group.set_name(settings_.places.name);
-  group.set_address(settings_.listen.ToString());
-  for (const Transport transport : settings_.transports()) group.add_transports(TransportText(transport));
-  group.set_supervisor_pid(getpid());
-  group.set_mode("run");
-  group.set_empty(settings_.EmptyText());
-  group.set_empty_after_seconds(absl::ToDoubleSeconds(settings_.empty_after));
-  for (const auto& [number, slot] : slots_) *group.add_slots() = ShowSlot(slot, *counts);
-  if (buckets) ShowBuckets(*table_, *counts, group);
-  group.set_pinned_sources(table_->pins());
-  group.set_pinned(counts->all.pinned);
-  group.set_pins_full(counts->all.pins_full);
-  group.set_unreadable(counts->all.unreadable);
-  for (const std::string& problem : Problems()) group.add_problems(problem);
-  group.set_ipv6_prefix(kernel_->config().ipv6_prefix);
-  group.set_devices(static_cast<uint32_t>(settings_.devices.size()));
-  return group;
 }
 
 }  // namespace hedgerow::steer

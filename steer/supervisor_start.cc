@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How a supervisor comes to its group: makes it, or takes over what a dead one has left; and how it removes it.
+// Making a group, taking over the group of a dead supervisor, and removing it.
 #include <errno.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -8,46 +8,16 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
-#include <filesystem>
-#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "operate/log.h"
 #include "steer/leftovers.h"
 #include "steer/process.h"
-#include "steer/record.h"
 #include "steer/sock_diag.h"
 #include "steer/sockets.h"
 #include "steer/supervisor.h"
 
 namespace hedgerow::steer {
-namespace {
-
-absl::Status MakeFolder(const Places& places) {
-  std::error_code error;
-  std::filesystem::create_directories(places.folder(), error);
-  // Workers reach the socket of their notices through it, and nothing else.
-  if (error || chmod(places.folder().c_str(), 0711) != 0) {
-    return absl::FailedPreconditionError(absl::StrCat("cannot make ", places.folder(), ": ", error ? error.message() : strerror(errno)));
-  }
-  return absl::OkStatus();
-}
-
-std::set<std::array<uint64_t, 6>> SetOf(const std::vector<Device>& devices) {
-  std::set<std::array<uint64_t, 6>> all;
-  for (const auto& [network, device] : devices) {
-    all.insert({network.prefix_bits, network.family, network.words[0], network.words[1], device.id, device.is_gateway});
-  }
-  return all;
-}
-
-GroupTable::Policy PolicyOf(const Settings& settings) {
-  return {settings.empty, settings.empty == HR_STEER_OTHER && settings.stand_in ? kStandIn : -1};
-}
-
-}  // namespace
-
 absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Start(EventLoop* loop, const Settings& settings, bool mounted_bpffs) {
   auto launcher = Launcher::Create(settings);
   if (!launcher.ok()) return launcher.status();
@@ -71,24 +41,15 @@ absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Start(EventLoop* loop, c
 
 absl::Status Supervisor::Make() {
   if (const absl::Status free = RefuseHolders(settings_); !free.ok()) return free;
-  if (const absl::Status folder = MakeFolder(settings_.places); !folder.ok()) return folder;
-  // A start that is cut short is found by its record.
+  if (const absl::Status folder = MakeFolder(); !folder.ok()) return folder;
+  // By this record the next start finds what an interrupted one made.
   if (const absl::Status saved = Save(); !saved.ok()) return saved;
-  auto config = NewConfig();
-  if (!config.ok()) return config.status();
-  config->ipv6_prefix = settings_.ipv6_prefix;
-  config->field_offset = settings_.field_offset;
-  config->field_bytes = settings_.field_bytes;
   Weights weights(HR_STEER_SLOTS);
   std::fill_n(weights.begin(), settings_.workers, 1.0);
-  auto entries = GroupTable::Initial(weights, PolicyOf(settings_));
-  if (!entries.ok()) return entries.status();
-  auto kernel = KernelGroup::Create(settings_.bpffs, settings_.places.name,
-                                    {.config = *config, .devices = settings_.devices, .table = *entries});
-  if (!kernel.ok()) return kernel.status();
-  kernel_ = *std::move(kernel);
+  if (const absl::Status created = CreateKernel(weights); !created.ok()) return created;
   if (const absl::Status made = StartKeeper(); !made.ok()) return made;
   if (const absl::Status made = MakeSlots(); !made.ok()) return made;
+  if (const absl::Status made = MakeSinks(); !made.ok()) return made;
   return OpenTable();
 }
 
@@ -112,7 +73,7 @@ absl::Status Supervisor::AddSlot(int number, bool stand_in) {
   return filled;
 }
 
-// Makes what the slot lacks of sockets, and inserts them.
+// Makes the sockets that the slot lacks, and inserts them.
 absl::Status Supervisor::FillSlot(Slot& slot) {
   for (const Transport transport : settings_.transports()) {
     if (!slot.socket(transport).valid()) {
@@ -136,7 +97,7 @@ absl::Status Supervisor::FillSlot(Slot& slot) {
   return absl::OkStatus();
 }
 
-absl::Status Supervisor::OpenTable() {
+absl::Status Supervisor::MakeSinks() {
   for (const Transport transport : settings_.transports()) {
     net::UniqueFd& sink = sinks_[static_cast<size_t>(transport)];
     if (settings_.empty != HR_STEER_DROP || sink.valid()) continue;
@@ -147,11 +108,6 @@ absl::Status Supervisor::OpenTable() {
     if (!keeper_.has_value()) continue;
     if (const absl::Status kept = keeper_->Put(transport, HR_STEER_SINK, sink.get()); !kept.ok()) return kept;
   }
-  std::vector<bool> empty(HR_STEER_SLOTS);
-  for (const auto& [number, slot] : slots_) empty[static_cast<size_t>(number)] = slot.empty;
-  auto table = GroupTable::Open(kernel_.get(), settings_.listen, settings_.tcp, PolicyOf(settings_), WeightsNow(), std::move(empty));
-  if (!table.ok()) return table.status();
-  table_ = *std::move(table);
   return absl::OkStatus();
 }
 
@@ -173,30 +129,17 @@ absl::Status Supervisor::StartKeeper() {
   return loop_->Watch(keeper_->fd(), [this] { OnKeeperGone(); });
 }
 
-// What cannot be changed by another start: the sockets' address, and what the programs were loaded with.
-absl::Status Supervisor::CheckSameGroup(const v1::Record& record) const {
-  const auto other = [&](absl::string_view what) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "group ", settings_.places.name, " is there already, left by a dead supervisor (pid ", record.supervisor_pid(), "), with another ", what,
-        ": start it as it was, to take it over, or remove it by `hedgerow steer clean --name ", settings_.places.name, "`"));
-  };
-  if (record.listen() != settings_.listen.ToString()) return other(absl::StrCat("address (", record.listen(), ")"));
-  if (record.udp() != settings_.udp || record.tcp() != settings_.tcp) return other("--transport");
-  const hr_steer_config& config = kernel_->config();
-  if (config.ipv6_prefix != settings_.ipv6_prefix) return other(absl::StrCat("--ipv6-prefix (", config.ipv6_prefix, ")"));
-  if (config.field_offset != settings_.field_offset || config.field_bytes != settings_.field_bytes) {
-    return other(absl::StrCat("--gateway-field (", config.field_offset, ":", config.field_bytes, ")"));
-  }
-  const auto devices = kernel_->Devices();
-  if (!devices.ok()) return devices.status();
-  return SetOf(*devices) == SetOf(settings_.devices) ? absl::OkStatus() : other("list of --devices");
-}
-
 absl::Status Supervisor::TakeOver(const v1::Record& record) {
   auto kernel = KernelGroup::Open(settings_.bpffs, settings_.places.name);
   if (!kernel.ok()) return kernel.status();
   kernel_ = *std::move(kernel);
-  if (const absl::Status same = CheckSameGroup(record); !same.ok()) return same;
+  const auto other = Difference(record, *kernel_);
+  if (!other.ok()) return other.status();
+  if (!other->empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "group ", settings_.places.name, " is there already, left by a dead supervisor (pid ", record.supervisor_pid(), "), with another ", *other,
+        ": start it as it was, to take it over, or remove it by `hedgerow steer clean --name ", settings_.places.name, "`"));
+  }
   auto keeper = KeeperClient::Connect(settings_.places.keeper());
   if (!keeper.ok()) return keeper.status();
   keeper_ = *std::move(keeper);
@@ -210,8 +153,9 @@ absl::Status Supervisor::TakeOver(const v1::Record& record) {
     settings_.workers = workers;
   }
   mounted_bpffs_ = mounted_bpffs_ || record.mounted_bpffs();
+  if (const absl::Status made = MakeSinks(); !made.ok()) return made;
   if (const absl::Status opened = OpenTable(); !opened.ok()) return opened;
-  // A change that was cut short may have written the table, and not the record.
+  // An interrupted change may have written the table but not the record.
   return table_->SetWeights(WeightsNow()).status();
 }
 
@@ -239,7 +183,7 @@ absl::Status Supervisor::TakeSlots(const v1::Record& record) {
     }
     slot.down_since_ns = now;
     if (recorded.worker().pid() != 0) slot.last_exit = "unknown: it ended while there was no supervisor";
-    // Under the table that it finds.
+    // As the table in the kernel says.
     slot.empty = std::any_of(entries->begin(), entries->end(), [number](const auto& each) { return each.is_vacant && each.slot == number; });
   }
   auto kept = keeper_->Take();
@@ -271,7 +215,7 @@ std::set<uint32_t> Supervisor::InodesOf(const Slot& slot) const {
   return inodes;
 }
 
-// A supervisor that was killed between starting a worker and recording it: the slot must not get a second one.
+// A supervisor that was killed between fork and record left a worker that the record lacks. The slot must not get a second one.
 void Supervisor::FindUnrecordedWorker(Slot& slot) {
   std::set<pid_t> holders = ProcessesWith(InodesOf(slot));
   holders.erase(getpid());
@@ -290,7 +234,7 @@ absl::Status Supervisor::BeginWatching() {
   auto notify = NotifySocket::Open(settings_.places.notify());
   if (!notify.ok()) return notify.status();
   notify_ = *std::move(notify);
-  // The workers' alone: a socket that everyone may fill is one through which nobody is heard.
+  // Writable for the workers' user alone: other users could fill its queue.
   const std::string path = settings_.places.notify();
   if (settings_.user.set && (chmod(path.c_str(), 0600) != 0 || chown(path.c_str(), settings_.user.uid, settings_.user.gid) != 0)) {
     return absl::ErrnoToStatus(errno, absl::StrCat("give the workers their socket ", path));
@@ -302,7 +246,7 @@ absl::Status Supervisor::BeginWatching() {
   const auto timer = loop_->StartTimer(std::max(period, absl::Milliseconds(10)), [this] { Tick(); });
   if (!timer.ok()) return timer.status();
   slow_timer_ = *timer;
-  // Before the first worker: one that is not recorded yet is found by its slot's sockets.
+  // Before the first worker: a worker without a record is found by the sockets of the recorded slot.
   (void)Save();
   for (auto& [number, slot] : slots_) {
     if (slot.has_worker()) {
@@ -316,36 +260,6 @@ absl::Status Supervisor::BeginWatching() {
   return absl::OkStatus();
 }
 
-// One that fails later is a problem, and no reason to end.
-absl::Status Supervisor::Save() {
-  v1::Record record;
-  record.set_name(settings_.places.name);
-  record.set_listen(settings_.listen.ToString());
-  record.set_udp(settings_.udp);
-  record.set_tcp(settings_.tcp);
-  record.set_bpffs(settings_.bpffs);
-  record.set_mode("run");
-  record.set_supervisor_pid(getpid());
-  record.set_mounted_bpffs(mounted_bpffs_);
-  *record.mutable_keeper() = keeper_process_;
-  for (const auto& [number, slot] : slots_) {
-    v1::RecordedSlot& out = *record.add_slots();
-    out.set_slot(static_cast<uint32_t>(number));
-    out.set_stand_in(slot.stand_in);
-    *out.mutable_worker() = slot.worker;
-    out.set_weight(slot.weight);
-    out.set_drained(slot.drained);
-    out.set_leaving(slot.leaving);
-    out.set_restarts(slot.restarts);
-    out.set_last_exit(slot.last_exit);
-  }
-  const absl::Status saved = SaveRecord(settings_.places, record);
-  std::string problem = saved.ok() ? "" : absl::StrCat("record: ", saved.message(), ": a next supervisor could not take the group over as it is");
-  if (problem != record_problem_ && !problem.empty()) LogError(problem);
-  record_problem_ = std::move(problem);
-  return saved;
-}
-
 Supervisor::~Supervisor() {
   if (remove_at_end_ || stopping_) RemoveEverything();
 }
@@ -356,14 +270,11 @@ void Supervisor::RemoveEverything() {
     (void)Signal(slot.pidfd, SIGKILL);
     (void)ReapExit(slot.pidfd);
   }
-  if (kernel_ != nullptr) {
-    kernel_.reset();
-    if (const absl::Status removed = KernelGroup::Remove(settings_.bpffs, settings_.places.name); !removed.ok()) LogError(removed.message());
-  }
+  RemoveKernel();
   if (keeper_.has_value()) {
     (void)keeper_->End();
     if (keeper_->pid() > 0) {
-      kill(keeper_->pid(), SIGKILL);  // one that was stopped does not hear
+      kill(keeper_->pid(), SIGKILL);  // a stopped process does not read kEnd
       waitpid(keeper_->pid(), nullptr, 0);
     }
   }

@@ -16,8 +16,8 @@ constexpr int kBuckets = HR_STEER_BUCKETS;
 constexpr int kSlots = HR_STEER_SLOTS;
 using Counts = std::array<int, kSlots>;
 
-// No secret: it orders slots for a bucket, and which bucket a source has is under the group's own seed. A
-// change of it moves the buckets of running groups at their next change.
+// Not secret: it orders the slots of a bucket, while the group's own seed decides a source's bucket. Another value would move
+// buckets of running groups at their next change.
 constexpr hr_siphash_key kOrderKey = {0x7265676465682d72, 0x7265657473};
 
 // How far bucket and slot are from each other for a slot of weight 1: exponentially distributed, so that
@@ -42,8 +42,7 @@ double WeightOf(absl::Span<const double> weights, int slot) {
   return static_cast<size_t>(slot) < weights.size() ? weights[static_cast<size_t>(slot)] : 0;
 }
 
-// A bucket and a slot that may get it. The nearest go first; equal ones, which only a wrong logarithm could
-// make, by number.
+// A bucket and a slot that may get it, ordered by distance, then by number.
 struct Candidate {
   bool leaves_its_own = false;
   double distance = 0;
@@ -125,9 +124,9 @@ absl::StatusOr<Home> NewHome(absl::Span<const double> weights) {
   return home;
 }
 
-// Each bucket that moves leaves a slot with too many for one with too few, so there are no fewer moves. First
-// go the buckets whose goal is where NewHome would have them: what left a slot that was drained, or came with
-// one that goes again, so returns whole.
+// Each bucket moves from a slot with too many to a slot with too few, which is the fewest moves. Buckets whose
+// place in NewHome's table is their goal move first: an undrained slot gets its former buckets back, and so does a
+// table after `resize` up and down.
 absl::StatusOr<Home> MoveHome(const Home& home, absl::Span<const double> weights) {
   const auto due = Due(weights);
   if (!due.ok()) return due.status();

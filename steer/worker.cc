@@ -53,7 +53,7 @@ std::vector<char*> Pointers(std::vector<std::string>& texts) {
   return pointers;
 }
 
-// All that the child needs, made before the fork.
+// Everything that the child needs, allocated before the fork.
 struct Plan {
   const char* program = nullptr;
   char* const* arguments = nullptr;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Starting a worker: the daemon's own program with a slot's sockets (sd_listen_fds(3)), as another user where one is named. The
-// program and user are looked at once, so that a command that cannot be run is refused before anything is made.
+// program and user are checked first, so that a command that cannot run is refused before sockets and pins are made.
 #pragma once
 
 #include <sys/types.h>
@@ -47,6 +47,6 @@ std::string ReapExit(const net::UniqueFd& pidfd);
 
 // How long to wait before a worker is started again that has ended `failures` times in a row, each within a short time.
 absl::Duration RestartDelay(int failures);
-inline constexpr absl::Duration kSteadyAfter = absl::Seconds(10);  // a worker that ran so long has not failed
+inline constexpr absl::Duration kSteadyAfter = absl::Seconds(10);  // the end of a worker that ran longer is no failure
 
 }  // namespace hedgerow::steer

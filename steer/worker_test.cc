@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a started process gets, and what the supervisor learns of its end.
+// The environment and descriptors of a worker, and the report of its end.
 #include "steer/worker.h"
 
 #include <signal.h>

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -23,7 +24,9 @@ constexpr int64_t kProgressNs = 1'000'000'000;
 constexpr int64_t kStartDelayNs = 5'000'000;
 
 size_t WindowCapacity(const LoadOptions& options) {
-  if (options.loop == LoadOptions::Loop::kClosed) return kClosedWindow;
+  // Requests begin in order: one that waits long for its answer must not hold up those behind it.
+  if (options.loop == LoadOptions::Loop::kClosed)
+    return std::max(kClosedWindow, options.in_flight * kClosedWindow / 16);
   // Everything that can be pending, twice over: a generator that was held up sends what it owes in one burst,
   // and a slot that is kept a little longer recognises more late answers.
   const double pending = options.rate_per_second * static_cast<double>(options.timeout_ns) / 1e9;
@@ -41,7 +44,21 @@ absl::Status CheckOptions(const LoadOptions& options, const Workload& workload) 
         absl::StrCat("sockets must be 1 to ", kMaxFlows, ", not ", options.flows));
   }
   if (options.timeout_ns <= 0) return absl::InvalidArgumentError("the time-out must be positive");
-  if (options.hedge_target.has_value() && options.hedge_delay_ns <= 0) {
+  const bool two_copies = options.hedges || options.copies.at_once != CopyAtOnce::kNever;
+  if (two_copies && options.others.empty()) {
+    return absl::InvalidArgumentError("a second copy needs a second replica to go to");
+  }
+  if (options.others.size() >= ReplicaChoice::kMaxReplicas) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a client knows at most ", ReplicaChoice::kMaxReplicas, " replicas"));
+  }
+  if (options.copies.workers == 0 || !(options.copies.idle_below > 0 && options.copies.idle_below <= 1)) {
+    return absl::InvalidArgumentError("a replica has workers, and is idle below a share of them, 0 to 1");
+  }
+  if (!(options.hedge_budget >= 0 && options.hedge_budget <= 1)) {
+    return absl::InvalidArgumentError(absl::StrCat("the hedge budget is 0 to 1, not ", options.hedge_budget));
+  }
+  if (options.hedges && options.hedge_delay_ns <= 0) {
     return absl::InvalidArgumentError("the hedge delay must be positive");
   }
   if (options.loop == LoadOptions::Loop::kClosed) {
@@ -86,8 +103,8 @@ LoadEngine::LoadEngine(const LoadOptions& options, const Workload* workload, Pro
       workload_(workload),
       progress_(std::move(progress)),
       sockets_(std::move(sockets)),
-      window_(WindowCapacity(options), HedgePolicy{options.hedge_target.has_value(), options.hedge_delay_ns},
-              options.timeout_ns),
+      window_(WindowCapacity(options), HedgePolicy{options.hedges, options.hedge_delay_ns}, options.timeout_ns),
+      choice_(1 + options.others.size(), options.spread, options.copies),
       pacing_(0, options.loop == LoadOptions::Loop::kOpen ? options.rate_per_second : 1) {
   for (const UdpSocket& socket : sockets_) fds_.push_back(socket.fd());
   if (options_.keep_records) result_.records.reserve(options_.requests);
@@ -98,6 +115,8 @@ LoadResult LoadEngine::Run() {
   start_ns_ = MonotonicNs() + kStartDelayNs;
   closed_next_send_ns_ = start_ns_;
   pacing_ = Pacing(start_ns_, options_.loop == LoadOptions::Loop::kOpen ? options_.rate_per_second : 1);
+  if (options_.loop == LoadOptions::Loop::kOpen && options_.poisson_seed.has_value())
+    pacing_ = Pacing::Poisson(start_ns_, options_.rate_per_second, total(), *options_.poisson_seed);
   if (progress_) next_progress_ns_ = start_ns_ + kProgressNs;
   while (!Finished(MonotonicNs())) {
     FireHedges();
@@ -147,13 +166,10 @@ void LoadEngine::ReceiveFrom(size_t flow) {
 void LoadEngine::OnDatagram(size_t flow, std::span<const uint8_t> datagram, const Address& peer,
                             int64_t now_ns) {
   LoadCounters& counters = result_.counters;
-  uint8_t source = 0;
-  if (!peer.SameAs(options_.target)) {
-    if (!options_.hedge_target.has_value() || !peer.SameAs(*options_.hedge_target)) {
-      ++counters.stray;
-      return;
-    }
-    source = 1;
+  const std::optional<size_t> place = PlaceOf(peer);
+  if (!place.has_value()) {
+    ++counters.stray;
+    return;
   }
   const Decoded decoded = workload_->Decode(datagram, flow, window_.next_seq());
   if (decoded.result == DecodeResult::kStray) {
@@ -166,7 +182,9 @@ void LoadEngine::OnDatagram(size_t flow, std::span<const uint8_t> datagram, cons
     if (request != nullptr && request->state == Request::State::kPending) ++counters.wrong_waiting;
     return;
   }
-  const AnswerVerdict verdict = window_.OnAnswer(decoded.seq, source, now_ns);
+  if (decoded.load.has_value()) choice_.OnLoad(*place, *decoded.load);
+  if (Request* const request = window_.Find(decoded.seq)) OnAnswerFrom(*request, *place);
+  const AnswerVerdict verdict = window_.OnAnswer(decoded.seq, static_cast<uint8_t>(*place), now_ns);
   if (verdict == AnswerVerdict::kFirst) {
     Finish(*window_.Find(decoded.seq), true, now_ns);
     return;
@@ -178,14 +196,40 @@ void LoadEngine::OnDatagram(size_t flow, std::span<const uint8_t> datagram, cons
   if (verdict == AnswerVerdict::kLate || verdict == AnswerVerdict::kUnknown) ++counters.late;
 }
 
+std::optional<size_t> LoadEngine::PlaceOf(const Address& peer) const {
+  for (size_t place = 0; place <= options_.others.size(); ++place) {
+    if (peer.SameAs(TargetAt(place))) return place;
+  }
+  return std::nullopt;
+}
+
+void LoadEngine::MarkSent(Request& request, size_t place) {
+  request.outstanding |= static_cast<uint8_t>(1 << place);
+  choice_.OnSent(place);
+}
+
+void LoadEngine::OnAnswerFrom(Request& request, size_t place) {
+  const auto bit = static_cast<uint8_t>(1 << place);
+  if ((request.outstanding & bit) == 0) return;
+  request.outstanding &= static_cast<uint8_t>(~bit);
+  choice_.OnAnswered(place);
+}
+
 void LoadEngine::FireHedges() {
   std::array<uint8_t, kMaxRequestBytes> bytes;
   while (Request* request = window_.TakeDueHedge(MonotonicNs())) {
+    if (!TakeHedgeToken()) continue;
     const size_t size = workload_->Encode(request->seq, bytes);
+    // Not where the first copy is, of which no answer came.
+    const size_t first = static_cast<size_t>(std::countr_zero(request->outstanding));
+    const size_t place = choice_.Other(first).value_or(0);
     const int64_t fired_ns = MonotonicNs();
     const bool sent =
-        sockets_[request->seq % options_.flows].SendOne(std::span(bytes).first(size), *options_.hedge_target);
-    if (sent) window_.MarkHedged(*request, fired_ns);
+        sockets_[request->seq % options_.flows].SendOne(std::span(bytes).first(size), TargetAt(place));
+    if (sent) {
+      window_.MarkHedged(*request, fired_ns);
+      MarkSent(*request, place);
+    }
     if (!IsMeasured(request->seq)) continue;
     if (!sent) {
       ++result_.counters.send_errors;
@@ -194,6 +238,13 @@ void LoadEngine::FireHedges() {
     ++result_.counters.hedges;
     result_.fire_error.Record(static_cast<uint64_t>(fired_ns - window_.HedgeDueNs(*request)));
   }
+}
+
+bool LoadEngine::TakeHedgeToken() {
+  if (options_.hedge_budget == 0) return true;
+  if (hedge_tokens_ < 1) return false;
+  hedge_tokens_ -= 1;
+  return true;
 }
 
 void LoadEngine::TakeTimeouts() {
@@ -207,12 +258,16 @@ void LoadEngine::SendDue() {
   const int64_t now_ns = MonotonicNs();
   if (options_.loop == LoadOptions::Loop::kClosed) {
     if (NextSendNs() > now_ns) return;
-    const uint64_t room = std::min<uint64_t>(options_.in_flight - window_.pending(), Batch::kCapacity);
-    SendBatch(next, std::min(next + room, total()));
+    const uint64_t room = options_.in_flight - window_.pending();
+    SendBatch(next, std::min(next + std::min(room, MostInBatch()), total()));
     return;
   }
   const uint64_t due = std::min(pacing_.DueCount(now_ns), total());
-  if (due > next) SendBatch(next, std::min<uint64_t>(due, next + Batch::kCapacity));
+  if (due > next) SendBatch(next, std::min<uint64_t>(due, next + MostInBatch()));
+}
+
+uint64_t LoadEngine::MostInBatch() const {
+  return options_.copies.at_once == CopyAtOnce::kNever ? Batch::kCapacity : Batch::kCapacity / 2;
 }
 
 void LoadEngine::SendBatch(uint64_t first, uint64_t end) {
@@ -221,20 +276,37 @@ void LoadEngine::SendBatch(uint64_t first, uint64_t end) {
   uint64_t begun = first;
   for (; begun < end; ++begun) {
     const int64_t intended_ns = options_.loop == LoadOptions::Loop::kOpen ? pacing_.DueNs(begun) : now_ns;
+    const uint8_t forgotten = window_.OutstandingBefore(begun);
     // False when the window is full, which takes a generator held up for longer than the time-out: later then.
     if (!window_.Begin(begun, intended_ns, now_ns)) break;
+    choice_.OnForgotten(forgotten);
+    hedge_tokens_ = std::min(kHedgeBurst, hedge_tokens_ + options_.hedge_budget);
     if (IsMeasured(begun)) result_.send_lag.Record(static_cast<uint64_t>(now_ns - intended_ns));
   }
   const uint64_t flows = options_.flows;
   for (uint64_t flow = 0; flow < std::min(flows, begun - first); ++flow) {
     send_batch_.clear();
     for (uint64_t seq = first + flow; seq < begun; seq += flows) {
-      const size_t size = workload_->Encode(seq, send_batch_.Next().first<kMaxRequestBytes>());
-      send_batch_.Commit(size, options_.target);
+      Request& request = *window_.Find(seq);
+      const size_t first_place = choice_.First();
+      const std::optional<size_t> other =
+          options_.copies.at_once == CopyAtOnce::kNever ? std::nullopt : choice_.Other(first_place);
+      const bool at_once = other.has_value() && choice_.AtOnce(first_place, *other);
+      AddToBatch(request, first_place);
+      if (!at_once) continue;
+      AddToBatch(request, *other);
+      ++request.sends;
+      if (IsMeasured(seq)) ++result_.counters.copies;
     }
     const size_t wanted = send_batch_.size();
     result_.counters.send_errors += wanted - sockets_[(first + flow) % flows].Send(send_batch_);
   }
+}
+
+void LoadEngine::AddToBatch(Request& request, size_t place) {
+  const size_t size = workload_->Encode(request.seq, send_batch_.Next().first<kMaxRequestBytes>());
+  send_batch_.Commit(size, TargetAt(place));
+  MarkSent(request, place);
 }
 
 void LoadEngine::Finish(const Request& request, bool answered, int64_t now_ns) {

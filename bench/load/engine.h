@@ -15,25 +15,36 @@
 #include "absl/status/statusor.h"
 #include "bench/load/histogram.h"
 #include "bench/load/pacing.h"
+#include "bench/load/replica_choice.h"
 #include "bench/load/request_window.h"
 #include "bench/load/udp_socket.h"
 #include "bench/load/workload.h"
 
 namespace hedgerow::bench {
 
+// As the proxy's default budget_burst.
+inline constexpr double kHedgeBurst = 50;
+
 struct LoadOptions {
   enum class Loop { kClosed, kOpen };
 
   Loop loop = Loop::kClosed;
   Address target;
-  std::optional<Address> hedge_target =
-      std::nullopt;  // With it the client hedges by itself after `hedge_delay_ns`.
+  std::vector<Address> others{};  // Further replicas that the client knows, for second copies and `spread`.
+  bool spread = false;            // First copies too go to all of them, to the one with the fewest in flight.
+  CopyRule copies{};              // Whether the client sends two copies at once.
+  bool hedges = false;            // The client sends a second copy after `hedge_delay_ns` without an answer.
   int64_t hedge_delay_ns = 10'000'000;
+  // A hedge costs a token; each request brings this many, and at most kHedgeBurst are kept, of none at first.
+  // 0: hedges cost nothing.
+  double hedge_budget = 0;
   uint64_t warmup = 0;         // Requests sent first and left out of all figures.
   uint64_t requests = 0;       // Measured requests.
   double rate_per_second = 0;  // Open loop.
-  int64_t pause_ns = 0;        // Closed loop: between an answer and the next request.
-  uint64_t in_flight = 1;      // Closed loop: requests that wait for an answer at one time.
+  std::optional<uint64_t> poisson_seed =
+      std::nullopt;        // Open loop: exponential gaps between requests, not equal ones.
+  int64_t pause_ns = 0;    // Closed loop: between an answer and the next request.
+  uint64_t in_flight = 1;  // Closed loop: requests that wait for an answer at one time.
   int64_t timeout_ns = 1'000'000'000;
   int64_t linger_ns = 0;  // How long to listen on for late and duplicate answers after the last request.
   uint64_t flows = 1;     // Sockets; request i uses socket i % flows.
@@ -54,8 +65,9 @@ struct LoadCounters {
   uint64_t answered = 0;
   uint64_t timeouts = 0;       // Given up at the deadline; with send_errors these are the lost requests.
   uint64_t send_errors = 0;    // Refused by the local kernel; such a request also times out.
-  uint64_t hedges = 0;         // Sent by this client.
-  uint64_t losers = 0;         // Second answers explained by this client's own hedge.
+  uint64_t hedges = 0;         // Sent by this client after the delay.
+  uint64_t copies = 0;         // Sent by this client with the request.
+  uint64_t losers = 0;         // Second answers explained by this client's own second copy.
   uint64_t duplicates = 0;     // Second answers nobody asked for.
   uint64_t late = 0;           // Answers after the deadline.
   uint64_t wrong = 0;          // The right id with the wrong content; of these ...
@@ -113,10 +125,20 @@ class LoadEngine {
   void ReceiveFrom(size_t flow);
   void OnDatagram(size_t flow, std::span<const uint8_t> datagram, const Address& peer, int64_t now_ns);
   void FireHedges();
+  bool TakeHedgeToken();
   void TakeTimeouts();
   void SendDue();
   void SendBatch(uint64_t first, uint64_t end);
   void Finish(const Request& request, bool answered, int64_t now_ns);
+  const Address& TargetAt(size_t place) const {
+    return place == 0 ? options_.target : options_.others[place - 1];
+  }
+  std::optional<size_t> PlaceOf(const Address& peer) const;
+  // Requests for one send call, with both copies of each.
+  uint64_t MostInBatch() const;
+  void AddToBatch(Request& request, size_t place);
+  void MarkSent(Request& request, size_t place);
+  void OnAnswerFrom(Request& request, size_t place);
   void StartMeasuring();
   void StopMeasuring();
   void ReportProgress(LoadProgress::Event event);
@@ -127,6 +149,8 @@ class LoadEngine {
   std::vector<UdpSocket> sockets_;
   std::vector<int> fds_;
   RequestWindow window_;
+  ReplicaChoice choice_;
+  double hedge_tokens_ = 0;
   Batch receive_batch_;
   Batch send_batch_;
   LoadResult result_;

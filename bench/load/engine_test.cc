@@ -131,7 +131,8 @@ TEST(LoadEngine, HedgeGoesToTheOtherReplicaAfterTheDelayAndTheFirstAnswerWins) {
   TestServer stalled(Silence);
   TestServer standby(Echo);
   const LoadResult result = RunRaw({.target = stalled.address(),
-                                    .hedge_target = standby.address(),
+                                    .others = {standby.address()},
+                                    .hedges = true,
                                     .hedge_delay_ns = 5'000'000,
                                     .requests = 20,
                                     .keep_records = true});
@@ -149,7 +150,8 @@ TEST(LoadEngine, QuickAnswersAreNotHedged) {
   TestServer server(Echo);
   TestServer standby(Echo);
   const LoadResult result = RunRaw({.target = server.address(),
-                                    .hedge_target = standby.address(),
+                                    .others = {standby.address()},
+                                    .hedges = true,
                                     .hedge_delay_ns = 500'000'000,
                                     .requests = 50});
   EXPECT_EQ(result.counters.answered, 50u);
@@ -186,7 +188,8 @@ TEST(LoadEngine, StrayDatagramsDoNotPostponeTheHedge) {
   });
   TestServer standby(Echo);
   const LoadResult result = RunRaw({.target = noisy.address(),
-                                    .hedge_target = standby.address(),
+                                    .others = {standby.address()},
+                                    .hedges = true,
                                     .hedge_delay_ns = 10'000'000,
                                     .requests = 10});
   EXPECT_EQ(result.counters.answered, 10u);
@@ -195,9 +198,81 @@ TEST(LoadEngine, StrayDatagramsDoNotPostponeTheHedge) {
   EXPECT_LT(result.latency.min(), 20'000'000u);
 }
 
+// A second copy at once to a replica that answers has the answer of a request whose first copy is lost.
+TEST(LoadEngine, TwoCopiesAtOnceHaveTheAnswerOfTheBetterReplica) {
+  TestServer silent(Silence);
+  std::atomic<int> echoed = 0;
+  TestServer quick([&echoed](UdpSocket& socket, std::span<uint8_t> datagram, const Address& peer) {
+    ++echoed;
+    Echo(socket, datagram, peer);
+  });
+  const LoadResult result = RunRaw({.target = silent.address(),
+                                    .others = {quick.address()},
+                                    .spread = true,
+                                    .copies = {.at_once = CopyAtOnce::kAlways},
+                                    .requests = 50});
+  EXPECT_EQ(result.counters.answered, 50u);
+  EXPECT_EQ(result.counters.copies, 50u);
+  EXPECT_EQ(result.counters.hedges, 0u);
+  EXPECT_EQ(echoed, 50);
+}
+
+TEST(LoadEngine, CopiesAtOnceEndWhereAReplicaIsNotIdle) {
+  TestServer silent(Silence);  // What is sent there stays in flight.
+  TestServer quick(Echo);
+  const LoadResult result = RunRaw({.target = silent.address(),
+                                    .others = {quick.address()},
+                                    .spread = true,
+                                    .copies = {.at_once = CopyAtOnce::kIdle, .idle_below = 0.3, .workers = 10},
+                                    .hedges = true,
+                                    .hedge_delay_ns = 2'000'000,
+                                    .requests = 50});
+  EXPECT_EQ(result.counters.answered, 50u);
+  EXPECT_EQ(result.counters.copies, 3u) << "then 3 of its 10 workers are taken";
+}
+
+TEST(LoadEngine, HedgesEndWhereTheirBudgetDoes) {
+  TestServer silent(Silence);
+  TestServer standby(Echo);
+  const LoadResult result = RunRaw({.loop = LoadOptions::Loop::kOpen,
+                                    .target = silent.address(),
+                                    .others = {standby.address()},
+                                    .hedges = true,
+                                    .hedge_delay_ns = 1'000'000,
+                                    .hedge_budget = 0.125,
+                                    .requests = 80,
+                                    .rate_per_second = 1'000,
+                                    .timeout_ns = 50'000'000});
+  EXPECT_EQ(result.counters.hedges, 10u);
+  EXPECT_EQ(result.counters.answered, 10u);
+}
+
+TEST(LoadEngine, RequestsSpreadOverAllReplicas) {
+  std::array<std::atomic<int>, 3> seen{};
+  auto counting = [&seen](size_t place) {
+    return [&seen, place](UdpSocket& socket, std::span<uint8_t> datagram, const Address& peer) {
+      ++seen[place];
+      Echo(socket, datagram, peer);
+    };
+  };
+  TestServer a(counting(0)), b(counting(1)), c(counting(2));
+  const LoadResult result =
+      RunRaw({.target = a.address(), .others = {b.address(), c.address()}, .spread = true, .requests = 90});
+  EXPECT_EQ(result.counters.answered, 90u);
+  for (const auto& count : seen) EXPECT_EQ(count, 30);
+}
+
 TEST(LoadEngine, RefusesWhatCannotWork) {
   auto workload = MakeRawWorkload(0, 4).value();
   const Address target = ParseAddress("127.0.0.1:9").value();
+  EXPECT_FALSE(
+      LoadEngine::Make({.target = target, .hedges = true, .requests = 1}, workload.get(), nullptr).ok());
+  EXPECT_FALSE(LoadEngine::Make({.target = target,
+                                 .others = {target},
+                                 .copies = {.at_once = CopyAtOnce::kIdle, .workers = 0},
+                                 .requests = 1},
+                                workload.get(), nullptr)
+                   .ok());
   EXPECT_FALSE(LoadEngine::Make({.target = target, .requests = 0}, workload.get(), nullptr).ok());
   EXPECT_FALSE(LoadEngine::Make({.target = target, .requests = 1, .flows = 65}, workload.get(), nullptr).ok());
   auto dns = MakeDnsWorkload({"a.test"}, 1).value();

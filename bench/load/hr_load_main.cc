@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iostream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,12 +25,29 @@
 #include "bench/load/report.h"
 #include "bench/load/workload.h"
 
-ABSL_FLAG(std::string, target, "", "where requests go, address:port (IPv6: [address]:port)");
+ABSL_FLAG(std::string, target, "",
+          "where requests go, address:port (IPv6: [address]:port); of several with commas between them, each "
+          "goes to the "
+          "one with the fewest in flight");
 ABSL_FLAG(std::string, hedge_target, "",
           "hedge in the application: send a second copy there after --hedge_delay");
+ABSL_FLAG(bool, hedge, false,
+          "several targets: hedge in the application, to another of them after --hedge_delay");
 ABSL_FLAG(absl::Duration, hedge_delay, absl::Milliseconds(10), "from the send to the hedge");
+ABSL_FLAG(double, hedge_budget, 0,
+          "hedge in the application: extra load that hedges may cause, as a share of the requests; 0: any");
+ABSL_FLAG(std::string, copies, "never",
+          "several targets: send a second copy with the request never, always, or while both replicas are idle "
+          "(idle)");
+ABSL_FLAG(double, idle_below, 0.3,
+          "--copies=idle: a replica with a smaller share of its workers taken is idle, in the client's own "
+          "view and by "
+          "the load in its answers");
+ABSL_FLAG(uint64_t, workers, 32, "--copies=idle: workers of a replica");
 ABSL_FLAG(std::string, loop, "closed", "closed or open");
 ABSL_FLAG(double, rate, 1000, "open loop: requests per second");
+ABSL_FLAG(std::string, arrivals, "even", "open loop: gaps between requests, even or poisson");
+ABSL_FLAG(uint64_t, seed, 1, "--arrivals=poisson: of the gaps");
 ABSL_FLAG(double, seconds, 0, "open loop: how long, instead of --requests");
 ABSL_FLAG(uint64_t, requests, 5000, "measured requests");
 ABSL_FLAG(uint64_t, warmup, 200, "requests sent first and not measured");
@@ -41,6 +59,7 @@ ABSL_FLAG(uint64_t, sockets, 1, "how many sockets (client ports) to send from");
 ABSL_FLAG(std::string, workload, "raw", "raw or dns");
 ABSL_FLAG(uint32_t, first_id, 0, "raw: id of the first request");
 ABSL_FLAG(uint32_t, request_bytes, 4, "raw: length of a request, the id included");
+ABSL_FLAG(int32_t, load_offset, -1, "raw: place of the server's load in an answer; -1: it reports none");
 ABSL_FLAG(std::string, names, "", "dns: names separated by commas, or @FILE with one per line");
 ABSL_FLAG(std::string, mode, "", "what the report calls this run");
 ABSL_FLAG(std::string, out, "", "file for the JSON report; standard output when empty");
@@ -68,12 +87,48 @@ absl::StatusOr<std::vector<std::string>> Names() {
 
 absl::StatusOr<std::unique_ptr<Workload>> WorkloadFromFlags() {
   const std::string kind = absl::GetFlag(FLAGS_workload);
-  if (kind == "raw") return MakeRawWorkload(absl::GetFlag(FLAGS_first_id), absl::GetFlag(FLAGS_request_bytes));
+  if (kind == "raw") {
+    const int32_t load_offset = absl::GetFlag(FLAGS_load_offset);
+    return MakeRawWorkload(absl::GetFlag(FLAGS_first_id), absl::GetFlag(FLAGS_request_bytes),
+                           load_offset < 0 ? std::nullopt : std::optional<size_t>(load_offset));
+  }
   if (kind != "dns")
     return absl::InvalidArgumentError(absl::StrCat("--workload is raw or dns, not '", kind, "'"));
   absl::StatusOr<std::vector<std::string>> names = Names();
   if (!names.ok()) return names.status();
   return MakeDnsWorkload(*names, absl::GetFlag(FLAGS_sockets));
+}
+
+absl::Status AddTargets(LoadOptions& options) {
+  std::vector<std::string> targets = absl::StrSplit(absl::GetFlag(FLAGS_target), ',');
+  options.spread = targets.size() > 1;
+  options.hedges = absl::GetFlag(FLAGS_hedge);
+  if (const std::string hedge_target = absl::GetFlag(FLAGS_hedge_target); !hedge_target.empty()) {
+    if (options.spread)
+      return absl::InvalidArgumentError("--hedge_target is for one --target; of several: --hedge");
+    targets.push_back(hedge_target);
+    options.hedges = true;
+  }
+  for (const std::string& text : targets) {
+    absl::StatusOr<Address> address = ParseAddress(text);
+    if (!address.ok()) return address.status();
+    if (&text == &targets.front()) {
+      options.target = *address;
+    } else {
+      options.others.push_back(*address);
+    }
+  }
+  const std::string copies = absl::GetFlag(FLAGS_copies);
+  if (copies == "always") {
+    options.copies.at_once = CopyAtOnce::kAlways;
+  } else if (copies == "idle") {
+    options.copies.at_once = CopyAtOnce::kIdle;
+  } else if (copies != "never") {
+    return absl::InvalidArgumentError(absl::StrCat("--copies is never, always or idle, not '", copies, "'"));
+  }
+  options.copies.idle_below = absl::GetFlag(FLAGS_idle_below);
+  options.copies.workers = absl::GetFlag(FLAGS_workers);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<LoadOptions> OptionsFromFlags() {
@@ -83,16 +138,16 @@ absl::StatusOr<LoadOptions> OptionsFromFlags() {
     return absl::InvalidArgumentError(absl::StrCat("--loop is closed or open, not '", loop, "'"));
   }
   options.loop = loop == "open" ? LoadOptions::Loop::kOpen : LoadOptions::Loop::kClosed;
-  absl::StatusOr<Address> target = ParseAddress(absl::GetFlag(FLAGS_target));
-  if (!target.ok()) return target.status();
-  options.target = *target;
-  if (!absl::GetFlag(FLAGS_hedge_target).empty()) {
-    absl::StatusOr<Address> hedge_target = ParseAddress(absl::GetFlag(FLAGS_hedge_target));
-    if (!hedge_target.ok()) return hedge_target.status();
-    options.hedge_target = *hedge_target;
-  }
+  if (absl::Status status = AddTargets(options); !status.ok()) return status;
   options.hedge_delay_ns = absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_hedge_delay));
+  options.hedge_budget = absl::GetFlag(FLAGS_hedge_budget);
   options.rate_per_second = absl::GetFlag(FLAGS_rate);
+  const std::string arrivals = absl::GetFlag(FLAGS_arrivals);
+  if (arrivals == "poisson") {
+    options.poisson_seed = absl::GetFlag(FLAGS_seed);
+  } else if (arrivals != "even") {
+    return absl::InvalidArgumentError(absl::StrCat("--arrivals is even or poisson, not '", arrivals, "'"));
+  }
   const double seconds = absl::GetFlag(FLAGS_seconds);
   options.requests =
       seconds > 0 ? Pacing::RequestsIn(seconds, options.rate_per_second) : absl::GetFlag(FLAGS_requests);
@@ -155,7 +210,7 @@ absl::Status RunFromFlags() {
     if (absl::Status status = Write(csv, RecordsCsv(result)); !status.ok()) return status;
   }
   std::string mode = absl::GetFlag(FLAGS_mode);
-  if (mode.empty()) mode = options->hedge_target.has_value() ? "app-cc" : "baseline";
+  if (mode.empty()) mode = options->hedges ? "app-cc" : "baseline";
   return Write(absl::GetFlag(FLAGS_out), ReportJson(mode, *options, result));
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 namespace hedgerow::bench {
 
@@ -13,6 +14,10 @@ class Pacing {
  public:
   // `rate_per_second` > 0. Request 0 is due at `start_ns`.
   Pacing(int64_t start_ns, double rate_per_second);
+
+  // As often on average, at times that nobody has agreed on: exponential gaps, the same for the same seed. Of
+  // `count` requests; those beyond are never due.
+  static Pacing Poisson(int64_t start_ns, double rate_per_second, uint64_t count, uint64_t seed);
 
   // When request `seq` is due. Computed from seq each time, not by adding intervals, so that rounding never
   // adds up.
@@ -27,6 +32,7 @@ class Pacing {
  private:
   int64_t start_ns_;
   double interval_ns_;
+  std::vector<int64_t> drawn_ns_;  // Poisson: since the start.
 };
 
 }  // namespace hedgerow::bench

@@ -30,8 +30,7 @@ AnswerVerdict RequestWindow::OnAnswer(uint64_t seq, uint8_t source, int64_t now_
   if (request.state == Request::State::kTimedOut) return AnswerVerdict::kLate;
   if (request.answers < UINT8_MAX) ++request.answers;
   if (request.state == Request::State::kAnswered) {
-    const int sends = request.hedge_sent_ns != 0 ? 2 : 1;
-    return request.answers <= sends ? AnswerVerdict::kLoser : AnswerVerdict::kDuplicate;
+    return request.answers <= request.sends ? AnswerVerdict::kLoser : AnswerVerdict::kDuplicate;
   }
   // Still pending for TakeTimeout(), which counts it as lost.
   if (now_ns >= DeadlineNs(request)) return AnswerVerdict::kLate;
@@ -44,12 +43,14 @@ AnswerVerdict RequestWindow::OnAnswer(uint64_t seq, uint8_t source, int64_t now_
 
 Request* RequestWindow::TakeDueHedge(int64_t now_ns) {
   if (!policy_.enabled) return nullptr;
-  SkipFinished();
-  if (hedge_cursor_ >= next_seq_) return nullptr;
-  Request& request = Slot(hedge_cursor_);
-  if (HedgeDueNs(request) > now_ns) return nullptr;
-  ++hedge_cursor_;
-  return &request;
+  while (true) {
+    SkipFinished();
+    if (hedge_cursor_ >= next_seq_) return nullptr;
+    Request& request = Slot(hedge_cursor_);
+    if (HedgeDueNs(request) > now_ns) return nullptr;
+    ++hedge_cursor_;
+    if (request.sends == 1) return &request;
+  }
 }
 
 Request* RequestWindow::TakeTimeout(int64_t now_ns) {

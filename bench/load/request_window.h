@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <utility>
 #include <vector>
 
 namespace hedgerow::bench {
@@ -31,8 +32,10 @@ struct Request {
   int64_t sent_ns = 0;        // When it left; the two due times count from here.
   int64_t answered_ns = 0;    // First accepted answer.
   int64_t hedge_sent_ns = 0;  // 0 when no hedge was sent.
+  uint8_t sends = 1;          // Copies sent.
   uint8_t answers = 0;        // Accepted answers, the first included; stays at 255.
-  uint8_t winner = 0;         // Source of the first answer: 0 the target, 1 the hedge target.
+  uint8_t winner = 0;         // Source of the first answer: the place of the target among the client's.
+  uint8_t outstanding = 0;    // One bit for each target that was sent a copy and has not answered.
   State state = State::kFree;
 };
 
@@ -58,10 +61,13 @@ class RequestWindow {
   // not been asked yet: the deadline decides, not the order of polling.
   AnswerVerdict OnAnswer(uint64_t seq, uint8_t source, int64_t now_ns);
 
-  // The next request whose hedge is due and which is still unanswered, or nullptr. The caller sends it and
-  // notes hedge_sent_ns through MarkHedged().
+  // The next request whose hedge is due, which is still unanswered and has not been sent twice already, or
+  // nullptr. The caller sends it and notes hedge_sent_ns through MarkHedged().
   Request* TakeDueHedge(int64_t now_ns);
-  void MarkHedged(Request& request, int64_t sent_ns) { request.hedge_sent_ns = sent_ns; }
+  void MarkHedged(Request& request, int64_t sent_ns) {
+    request.hedge_sent_ns = sent_ns;
+    ++request.sends;
+  }
 
   // The next request whose deadline has passed without an answer, or nullptr. It counts as lost from now on.
   Request* TakeTimeout(int64_t now_ns);
@@ -72,6 +78,10 @@ class RequestWindow {
 
   // Null unless `seq` still has its slot.
   const Request* Find(uint64_t seq) const;
+  Request* Find(uint64_t seq) { return const_cast<Request*>(std::as_const(*this).Find(seq)); }
+
+  // What Begin(seq) will find outstanding in the slot, of a request that is over.
+  uint8_t OutstandingBefore(uint64_t seq) const { return slots_[seq & mask_].outstanding; }
 
   int64_t HedgeDueNs(const Request& request) const { return request.sent_ns + policy_.delay_ns; }
   int64_t DeadlineNs(const Request& request) const { return request.sent_ns + timeout_ns_; }

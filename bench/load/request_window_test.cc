@@ -74,6 +74,30 @@ TEST(RequestWindow, TheLosersAnswerIsExpectedOnlyAfterAHedge) {
   EXPECT_EQ(window.OnAnswer(0, 0, kDelayNs + 3), AnswerVerdict::kDuplicate) << "two sends explain two answers";
 }
 
+TEST(RequestWindow, ARequestSentTwiceAtOnceIsNotHedgedAndHasTwoAnswers) {
+  RequestWindow window(16, kHedge, kTimeoutNs);
+  ASSERT_TRUE(window.Begin(0, 0, 0));
+  window.Find(0)->sends = 2;
+  ASSERT_TRUE(window.Begin(1, 1, 1));
+  Request* due = window.TakeDueHedge(kDelayNs + 1);
+  ASSERT_NE(due, nullptr);
+  EXPECT_EQ(due->seq, 1u);
+  EXPECT_EQ(window.OnAnswer(0, 2, kDelayNs + 2), AnswerVerdict::kFirst);
+  EXPECT_EQ(window.OnAnswer(0, 0, kDelayNs + 3), AnswerVerdict::kLoser);
+  EXPECT_EQ(window.OnAnswer(0, 0, kDelayNs + 4), AnswerVerdict::kDuplicate);
+}
+
+TEST(RequestWindow, ASlotSaysWhatItsLastRequestLeftOutstanding) {
+  RequestWindow window(2, {}, kTimeoutNs);
+  ASSERT_TRUE(window.Begin(0, 0, 0));
+  window.Find(0)->outstanding = 0b110;
+  ASSERT_TRUE(window.Begin(1, 0, 0));
+  EXPECT_EQ(window.OnAnswer(0, 1, 1), AnswerVerdict::kFirst);
+  EXPECT_EQ(window.OutstandingBefore(2), 0b110);
+  ASSERT_TRUE(window.Begin(2, 2, 2));
+  EXPECT_EQ(window.Find(2)->outstanding, 0);
+}
+
 TEST(RequestWindow, AnswerAfterTheDeadlineIsLateWhoeverLooksFirst) {
   RequestWindow window(16, {}, kTimeoutNs);
   ASSERT_TRUE(window.Begin(0, 0, 0));

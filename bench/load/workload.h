@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,6 +30,7 @@ enum class DecodeResult {
 struct Decoded {
   DecodeResult result = DecodeResult::kStray;
   uint64_t seq = 0;
+  std::optional<uint8_t> load = std::nullopt;  // What the server says of itself; 255: full.
 };
 
 class Workload {
@@ -47,7 +49,9 @@ class Workload {
 };
 
 // Request ids are `first_id + seq`; `request_bytes` (4 to 1,472) includes the id, the rest is a fixed pattern.
-absl::StatusOr<std::unique_ptr<Workload>> MakeRawWorkload(uint32_t first_id, size_t request_bytes);
+// In answers the byte at `load_offset`, behind the id, is the server's load.
+absl::StatusOr<std::unique_ptr<Workload>> MakeRawWorkload(uint32_t first_id, size_t request_bytes,
+                                                          std::optional<size_t> load_offset = std::nullopt);
 
 // Names in turn; an id is the number of the request on its socket, modulo 2^16. `flows` is the number of
 // sockets.

@@ -59,6 +59,20 @@ TEST(RawWorkload, NeverAskedIsStray) {
   EXPECT_EQ(workload->Decode(std::vector<uint8_t>{1, 2, 3}, 0, 5).result, DecodeResult::kStray);
 }
 
+TEST(RawWorkload, TheLoadIsReadAndNoOtherByteMayDiffer) {
+  auto workload = MakeRawWorkload(0, 6, 4).value();
+  std::vector<uint8_t> answer = Encoded(*workload, 3);
+  answer[4] = 200;
+  const Decoded decoded = workload->Decode(answer, 0, 4);
+  EXPECT_EQ(decoded.result, DecodeResult::kAnswer);
+  EXPECT_EQ(decoded.load, 200);
+  answer[5] = 200;
+  EXPECT_EQ(workload->Decode(answer, 0, 4).result, DecodeResult::kWrong);
+  EXPECT_EQ(MakeRawWorkload(0, 6).value()->Decode(Encoded(*workload, 3), 0, 4).load, std::nullopt);
+  EXPECT_FALSE(MakeRawWorkload(0, 6, 3).ok()) << "part of the id";
+  EXPECT_FALSE(MakeRawWorkload(0, 6, 6).ok());
+}
+
 TEST(RawWorkload, LengthIsChecked) {
   EXPECT_FALSE(MakeRawWorkload(0, 3).ok());
   EXPECT_FALSE(MakeRawWorkload(0, 1473).ok());

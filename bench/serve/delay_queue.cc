@@ -9,7 +9,7 @@
 
 namespace hedgerow::bench {
 
-bool DelayQueue::Push(int64_t due_ns, std::span<const uint8_t> datagram, const Address& peer) {
+bool DelayQueue::Push(int64_t due_ns, std::span<const uint8_t> datagram, const Address& peer, uint8_t socket) {
   if (heap_.size() >= capacity_ || datagram.size() > Batch::kDatagramBytes) return false;
   if (free_.empty()) {
     free_.push_back(static_cast<uint32_t>(slots_.size()));
@@ -19,6 +19,7 @@ bool DelayQueue::Push(int64_t due_ns, std::span<const uint8_t> datagram, const A
   free_.pop_back();
   Held& held = *slots_[slot];
   held.peer = peer;
+  held.socket = socket;
   held.bytes = static_cast<uint16_t>(datagram.size());
   std::memcpy(held.data, datagram.data(), datagram.size());
   heap_.push_back({due_ns, next_order_++, slot});

@@ -18,6 +18,7 @@ class DelayQueue {
  public:
   struct Held {
     Address peer;
+    uint8_t socket = 0;  // The place of the server's socket that it came by, and leaves by.
     uint16_t bytes = 0;
     uint8_t data[Batch::kDatagramBytes];
 
@@ -27,7 +28,7 @@ class DelayQueue {
   explicit DelayQueue(size_t capacity) : capacity_(capacity) {}
 
   // False when `capacity` datagrams are waiting already.
-  bool Push(int64_t due_ns, std::span<const uint8_t> datagram, const Address& peer);
+  bool Push(int64_t due_ns, std::span<const uint8_t> datagram, const Address& peer, uint8_t socket = 0);
 
   // The next datagram due at `now_ns` or nullptr; those of one due time leave in the order they came. It stays
   // valid until the next Push().

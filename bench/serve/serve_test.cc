@@ -6,15 +6,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "bench/serve/delay_queue.h"
 #include "bench/serve/seen_table.h"
 #include "bench/serve/service_tail.h"
 #include "bench/serve/stall_rule.h"
+#include "bench/serve/worker_queue.h"
 
 namespace hedgerow::bench {
 namespace {
@@ -129,6 +132,94 @@ TEST(ServiceTail, HasTheBaseAndAnExponentialTail) {
   }
   EXPECT_NEAR(sum / kDraws, 1'500'000, 10'000);
   EXPECT_NEAR(above_p95, kDraws / 20, kDraws / 400);
+}
+
+TEST(ServiceTail, BoundedParetoHasItsMeanItsTailAndItsBound) {
+  const ServiceTail tail = ServiceTail::BoundedPareto(2'000'000, 1.5, 400'000'000, 3).value();
+  constexpr int kDraws = 1'000'000;
+  double sum = 0;
+  int64_t shortest = INT64_MAX;
+  int64_t longest = 0;
+  int above_one = 0;
+  int above_four = 0;
+  for (uint32_t id = 0; id < kDraws; ++id) {
+    const int64_t ns = tail.ServiceTimeNs(id);
+    sum += static_cast<double>(ns);
+    shortest = std::min(shortest, ns);
+    longest = std::max(longest, ns);
+    above_one += ns > 4'000'000;
+    above_four += ns > 16'000'000;
+  }
+  EXPECT_NEAR(sum / kDraws, 2'000'000, 40'000);
+  EXPECT_NEAR(static_cast<double>(shortest), 695'000, 5'000);
+  EXPECT_LE(longest, 400'000'000);
+  EXPECT_GT(longest, 200'000'000);
+  EXPECT_NEAR(static_cast<double>(above_one) / above_four, 8, 0.4) << "four times as long, 4^1.5 times as rare";
+  EXPECT_FALSE(ServiceTail::BoundedPareto(2'000'000, 1, 400'000'000, 3).ok());
+  EXPECT_FALSE(ServiceTail::BoundedPareto(2'000'000, 1.5, 2'000'000, 3).ok());
+}
+
+std::string PopText(WorkerQueue& queue, int64_t now_ns) { return TextOf(queue.PopDue(now_ns)); }
+
+bool PushText(WorkerQueue& queue, int64_t now_ns, int64_t service_ns, const std::string& text) {
+  return queue.Push(now_ns, service_ns, std::span(reinterpret_cast<const uint8_t*>(text.data()), text.size()),
+                    Address{});
+}
+
+TEST(WorkerQueue, ARequestWaitsForTheFirstFreeWorker) {
+  WorkerQueue queue = WorkerQueue::Make(10, 2, -1).value();
+  ASSERT_TRUE(PushText(queue, 0, 100, "a"));
+  ASSERT_TRUE(PushText(queue, 0, 30, "b"));
+  ASSERT_TRUE(PushText(queue, 10, 30, "c")) << "waits for b's worker";
+  ASSERT_TRUE(PushText(queue, 10, 1, "d")) << "comes after c, though it is short";
+  EXPECT_EQ(PopText(queue, 29), "");
+  EXPECT_EQ(PopText(queue, 30), "b");
+  EXPECT_EQ(PopText(queue, 59), "");
+  EXPECT_EQ(PopText(queue, 60), "c");
+  EXPECT_EQ(PopText(queue, 61), "d");
+  EXPECT_EQ(PopText(queue, 100), "a");
+  EXPECT_EQ(queue.served_ns(), 161);
+  ASSERT_TRUE(PushText(queue, 200, 5, "e")) << "workers that slept are free";
+  EXPECT_EQ(queue.NextDueNs(), 205);
+}
+
+TEST(WorkerQueue, WithoutANumberOfWorkersNothingWaits) {
+  WorkerQueue queue = WorkerQueue::Make(10, 0, -1).value();
+  for (int i = 0; i < 5; ++i) ASSERT_TRUE(PushText(queue, 0, 10, "x"));
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(PopText(queue, 10), "x");
+}
+
+TEST(WorkerQueue, AnswersReportWhatIsLeftAsAShareOfTheWorkers) {
+  WorkerQueue queue = WorkerQueue::Make(100, 4, 2).value();
+  for (int i = 0; i < 10; ++i) ASSERT_TRUE(PushText(queue, 0, 10, "abcd"));
+  std::vector<int> loads;
+  for (int64_t now_ns : {10, 10, 10, 10, 20, 20, 20, 20, 30, 30}) {
+    const std::string text = PopText(queue, now_ns);
+    EXPECT_EQ(text.substr(0, 2) + text.substr(3), "abd");
+    loads.push_back(static_cast<uint8_t>(text[2]));
+  }
+  EXPECT_EQ(loads, (std::vector<int>{255, 255, 255, 255, 255, 255, 191, 127, 63, 0}));
+  ASSERT_TRUE(PushText(queue, 100, 1, "ab"));
+  EXPECT_EQ(PopText(queue, 101), "ab") << "an answer too short for it stays as it is";
+}
+
+TEST(WorkerQueue, AnAnswerLeavesByTheSocketOfItsRequest) {
+  WorkerQueue queue = WorkerQueue::Make(10, 1, 0).value();
+  const std::array<uint8_t, 1> request{1};
+  ASSERT_TRUE(queue.Push(0, 10, request, Address{}, 2));
+  ASSERT_TRUE(queue.Push(0, 10, request, Address{}, 1));
+  EXPECT_EQ(queue.PopDue(10)->socket, 2);
+  EXPECT_EQ(queue.PopDue(20)->socket, 1);
+}
+
+TEST(WorkerQueue, IsBoundedAndRefusesWhatCannotBe) {
+  WorkerQueue queue = WorkerQueue::Make(1, 1, -1).value();
+  EXPECT_TRUE(PushText(queue, 0, 10, "a"));
+  EXPECT_FALSE(PushText(queue, 0, 10, "b"));
+  EXPECT_EQ(queue.served_ns(), 10);
+  EXPECT_FALSE(WorkerQueue::Make(1, -1, -1).ok());
+  EXPECT_FALSE(WorkerQueue::Make(1, 0, 4).ok()) << "no load without a number of workers";
+  EXPECT_FALSE(WorkerQueue::Make(1, 1, 1 << 20).ok());
 }
 
 TEST(ServiceTail, IsTheSameForTheSameIdAndAnotherForAnotherSeed) {

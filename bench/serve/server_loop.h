@@ -6,6 +6,11 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "bench/load/udp_socket.h"
 
 namespace hedgerow::bench {
 
@@ -15,6 +20,9 @@ bool StopRequested();
 
 // True when `end_ns` has passed or a signal asked to stop.
 bool MustStop(int64_t end_ns);
+
+// A socket for each of the addresses, which have commas between them; at most 8.
+absl::StatusOr<std::vector<UdpSocket>> ListenOnAll(const std::string& addresses);
 
 // Prints "ready" and flushes: runners wait for it instead of sleeping.
 void SayReady();

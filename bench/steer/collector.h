@@ -19,8 +19,8 @@ namespace hedgerow::bench {
 struct CollectorOptions {
   uint8_t slot = SteerMessage::kNoSlot;
   uint64_t work_steps = 0;  // for each message
-  // A message leaves the socket when it has been counted and answered. A worker that is killed then loses nothing that it had read,
-  // which is no fault of what steers; a message may be answered twice instead.
+  // A message leaves the socket when it has been counted and answered. A killed worker then loses no message that it had read, which would
+  // count against the steering; a message may be answered twice instead.
   bool peek = false;
   // Others have the same sockets: each event wakes one worker.
   bool shared = false;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What sources send to collectors in the experiments on steering, and what collectors answer. The id stands first, where
+// The messages of sources to collectors in the experiments on steering, and their answers. The id stands first, where
 // Hedgerow's profile `raw` looks for it, and the source's number behind it, where `--gateway-field 4:4` does. On TCP messages
 // follow each other without separators. Pure; used by hr-steer-load and hr-steer-collector.
 #pragma once

@@ -44,7 +44,7 @@ absl::StatusOr<int> ConnectFrom(const Address& source, const Address& target, bo
   const int fd = socket(target.storage.ss_family, (tcp ? SOCK_STREAM : SOCK_DGRAM) | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return absl::ErrnoToStatus(errno, "socket");
   const int one = 1;
-  setsockopt(fd, SOL_IP, IP_FREEBIND, &one, sizeof one);  // an IPv6 address of a routed network is nobody's
+  setsockopt(fd, SOL_IP, IP_FREEBIND, &one, sizeof one);  // no interface has an IPv6 address of a routed network
   // The port is chosen by connect(2), which knows both ends: addresses do not run out of ports.
   if (tcp) setsockopt(fd, SOL_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof one);
   if (tcp) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sources and a collector in one process, on loopback: every message is counted once, by its source; what is lost is found.
+// Sources and a collector in one process, on loopback: every message is counted once, by its source, and lost messages are found.
 #include <arpa/inet.h>
 #include <unistd.h>
 
@@ -127,7 +127,7 @@ TEST_F(Steering, MessagesThatAskForNoAnswerAreCountedAllTheSame) {
   EXPECT_EQ(collector_->totals().udp + collector_->totals().tcp, 640u);
 }
 
-TEST_F(Steering, WhatNobodyAnswersIsLost) {
+TEST_F(Steering, AMessageWithoutAnAnswerIsLost) {
   StreamOptions options = Options();
   options.tcp = false;
   options.linger_ns = 1'000'000;

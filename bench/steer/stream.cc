@@ -151,7 +151,7 @@ void SourceStream::SendOnConnection(uint32_t source, uint32_t id) {
   Connection& connection = connections_[source];
   if (WantsAnswer(id)) connection.outstanding.push_back(id);
   if (!connection.open) {
-    if (!WantsAnswer(id)) ++result_.overflowed;  // nobody would send it again
+    if (!WantsAnswer(id)) ++result_.overflowed;  // without an answer it is not sent again
     return;
   }
   if (connection.out.size() > kMostWaiting) {
@@ -198,7 +198,7 @@ void SourceStream::Flush(Connection& connection, uint32_t source) {
     waiting_bytes_ -= static_cast<uint64_t>(taken);
     connection.out.erase(0, static_cast<size_t>(taken));
   } else if (taken < 0 && errno != EAGAIN) {
-    return;  // the event that says so ends the connection
+    return;  // the event EPOLLHUP or EPOLLERR ends the connection
   }
   Watch(connection, source, !connection.out.empty());
 }

@@ -280,7 +280,7 @@ HR_STATIC_ASSERT(sizeof(struct hr_backend) == 32, "hr_backend is 32 bytes");
 struct hr_backend_tuning {
   __u64 p95_ns; /* of answers that no pause held back, and of pauses, one sample each (ADR 26); 0 = not known */
   __u32 slow_at; /* requests in flight at which its answers are slow (ADR 53); 0 = not known */
-  __u32 pad;
+  __s32 lost;    /* of those in flight, how many it will not answer, because they or their answers were lost */
 };
 
 /*

@@ -285,17 +285,20 @@ HR_INLINE int hr_error_is_old(const volatile struct hr_service_config *config,
  * Map `backend_loads`, index = backend id: what a choice by load needs (bpf/proxy/load.h). The first line is written by each send
  * and answer, the others by measured answers.
  */
-#define HR_LOAD_LEVELS 28 /* half octaves of requests in flight: up to 16,384 and more */
+#define HR_LOAD_LEVELS 52 /* quarter octaves of requests in flight: up to 16,384 and more */
 struct hr_backend_load {
-  __s32 in_flight; /* requests that were sent to it, and that it has not answered, up to their deadline or retention */
+  __s32 in_flight; /* requests that were sent to it, copies at once apart, and that it has not answered, up to their deadline or retention */
   __u32 reported;  /* load that it reported, in 256ths */
   __u64 reported_ns;
-  __u64 pad[6];
+  __u64 lost_ns; /* for how long requests counted as in flight that it never answered, all together */
+  __u32 smoothed; /* its load as new requests saw it lately, in 65,536ths */
+  __u32 pad0;
+  __u64 pad[4];
   __u32 median[HR_LOAD_LEVELS];  /* of answer times, by requests in flight when the answer came; in units of 1,024 ns, 0 = none */
   __u32 samples[HR_LOAD_LEVELS]; /* how many answers; wraps */
   __u64 pad2[4];
 };
-HR_STATIC_ASSERT(sizeof(struct hr_backend_load) == 320, "hr_backend_load is five cache lines");
+HR_STATIC_ASSERT(sizeof(struct hr_backend_load) == 512, "hr_backend_load is eight cache lines");
 
 /*
  * Sends that answers pay for: each is owed, and at most so many are owed at once, so they end where nothing is answered. They begin
@@ -320,7 +323,7 @@ struct hr_service_state {
   __u64 mixed_ns;          /* when a request last came from another client than the one before it; 0 = never */
   __u32 last_client;       /* the last request's client + 1; 0 = there was none */
   __s32 owed[HR_DEBTS];
-  __u32 pad1;
+  __u32 copied; /* share of the last requests that left with a copy at once, in 65,536ths */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_service_state) == 64, "one cache line");
 

@@ -135,7 +135,7 @@ HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
   }
   /* Another backend won, and the first never answered. */
   if (HR_WORD_STATE(word) == HR_STATE_ANSWERED) hr_note_unanswered(visit);
-  hr_flights_end(visit->config_id, visit->index);
+  hr_flights_end(visit->config_id, visit->index, 1);
   hr_free_request(visit->wheel, request, visit->index, copy);
 }
 
@@ -148,7 +148,7 @@ HR_INLINE void hr_expire(const struct hr_visit *visit) {
   if (__sync_val_compare_and_swap(&request->word, word, expired) == word) {
     hr_count(visit->service_stats, HR_UNANSWERED);
     hr_note_unanswered(visit);
-    hr_flights_end(visit->config_id, visit->index);
+    hr_flights_end(visit->config_id, visit->index, 1);
     if (hr_free_parked(request)) hr_hold(visit->wheel, request->key.service, request->client, -HR_HELD_COPY);
     hr_trace_note(visit->index, visit->config_id, HR_TRACE_EXPIRED, HR_REASON_NONE, HR_NO_BACKEND, 0);
   }

@@ -46,6 +46,11 @@ HR_INLINE void hr_flight_begin(struct hr_request *request, __u32 place, __u32 ba
     hr_flight_end(request, place, backend_id);
 }
 
+/* What a backend really has in hand: not those that were lost. */
+HR_INLINE __s32 hr_in_hand(const struct hr_backend_load *load, const struct hr_backend_tuning *tuning) {
+  return READ_ONCE(load->in_flight) - READ_ONCE(tuning->lost);
+}
+
 /* A new request's first send. A global function, because the splitter's own frame is full. */
 HR_GLOBAL int hr_track_flight(__u32 index, __u32 backend_id) {
   struct hr_request *request = hr_request_at(index);
@@ -54,33 +59,67 @@ HR_GLOBAL int hr_track_flight(__u32 index, __u32 backend_id) {
   return 0;
 }
 
-/* The request is waited for no longer, wherever it still is. A global function: rare. */
-HR_GLOBAL int hr_flights_end(__u32 config_id, __u32 index) {
+/*
+ * The request is waited for no longer, wherever it still is. `lost`: those backends have lost it; else a newer request has its key, and their
+ * replies are outstanding. A global function: rare.
+ */
+HR_GLOBAL int hr_flights_end(__u32 config_id, __u32 index, __u32 lost) {
   struct hr_service_config *config = hr_config_of(config_id);
   struct hr_request *request = hr_request_at(index);
+  __u64 age_ns;
 
   if (!request || !config || !READ_ONCE(request->in_flight)) return 0;
-  for (__u32 place = 0; place < HR_MAX_BACKENDS_PER_SERVICE; place++) hr_flight_end(request, place, hr_backend_id(config, place));
+  age_ns = hr_now_ns() - request->sent_ns;
+  for (__u32 place = 0; place < HR_MAX_BACKENDS_PER_SERVICE; place++) {
+    struct hr_backend_load *load = hr_backend_load_of(hr_backend_id(config, place));
+
+    if (!load || !(READ_ONCE(request->in_flight) >> place & 1)) continue;
+    hr_flight_end(request, place, hr_backend_id(config, place));
+    if (lost) __sync_fetch_and_add(&load->lost_ns, age_ns);
+  }
   return 0;
 }
 
-/* A backend's load now, in 256ths. */
-HR_INLINE __u32 hr_load_of(__u32 backend_id, __u64 now_ns) {
+/* What it has reported within the last second. */
+HR_INLINE __u32 hr_reported_lately(const struct hr_backend_load *load, __u64 now_ns) {
+  return now_ns > READ_ONCE(load->reported_ns) + HR_REPORT_LASTS_NS ? 0 : READ_ONCE(load->reported);
+}
+
+/* A backend's load at this moment, in 256ths. A global function: its callers' frames are full. */
+HR_GLOBAL __u32 hr_load_of(__u32 backend_id, __u64 now_ns) {
   struct hr_backend_load *load = hr_backend_load_of(backend_id);
   struct hr_backend_tuning *tuning = bpf_map_lookup_elem(&backend_tuning, &backend_id);
 
   if (!load || !tuning) return 0;
-  return hr_load(READ_ONCE(load->in_flight), READ_ONCE(tuning->slow_at), READ_ONCE(load->reported), READ_ONCE(load->reported_ns), now_ns);
+  return hr_load(hr_in_hand(load, tuning), READ_ONCE(tuning->slow_at), hr_reported_lately(load, now_ns));
+}
+
+/*
+ * Its load without copies at once, as new requests have seen it lately, of which this is one: a server of few workers has none or all of
+ * them at work at any moment. A lost update between two CPUs costs one of sixteen looks.
+ */
+HR_INLINE __u32 hr_load_seen(__u32 backend_id, __u32 copied, __u64 now_ns) {
+  struct hr_backend_load *load = hr_backend_load_of(backend_id);
+  struct hr_backend_tuning *tuning = bpf_map_lookup_elem(&backend_tuning, &backend_id);
+  __u32 reported, now;
+
+  if (!load || !tuning) return 0;
+  reported = hr_reported_without_copies(hr_reported_lately(load, now_ns), copied);
+  now = hr_load(hr_in_hand(load, tuning), READ_ONCE(tuning->slow_at), reported);
+  load->smoothed = hr_smooth(load->smoothed, now < (1u << 24) ? now << 8 : ~0u, 4);
+  return load->smoothed >> 8;
 }
 
 /* An answer time that is a fair sample, of a request that still counts as in flight. A lost update costs one sample. */
 HR_GLOBAL int hr_load_note(__u32 backend_id, __u64 took_ns) {
+  struct hr_backend_tuning *tuning = bpf_map_lookup_elem(&backend_tuning, &backend_id);
   struct hr_backend_load *load = hr_backend_load_of(backend_id);
-  __s32 in_flight = load ? READ_ONCE(load->in_flight) : 0;
   __u32 level, samples;
+  __s32 in_hand;
 
-  if (!load) return 0;
-  level = hr_load_level(in_flight < 1 ? 1 : in_flight);
+  if (!load || !tuning) return 0;
+  in_hand = hr_in_hand(load, tuning);
+  level = hr_load_level(in_hand < 1 ? 1 : in_hand);
   if (level >= HR_LOAD_LEVELS) return 0;
   samples = load->samples[level];
   load->median[level] = hr_next_median(load->median[level], samples, took_ns >> 42 ? ~0u : (__u32)(took_ns >> 10));

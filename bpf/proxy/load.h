@@ -18,39 +18,39 @@
 /* Before so many answers a level says nothing. */
 #define HR_LEVEL_SAMPLES 64
 
-/* Answers are slow from 1.5 times the median of the levels below. */
-#define HR_SLOWS_NUMERATOR 3
-#define HR_SLOWS_DENOMINATOR 2
+/* Answers are slow from 4/3 of the median of the levels below. */
+#define HR_SLOWS_NUMERATOR 4
+#define HR_SLOWS_DENOMINATOR 3
 
-/* The level of `in_flight`, which is at least 1: half an octave each: 1, 2, 3, 4 to 5, 6 to 7, 8 to 11, 12 to 15, ... */
+/* The level of `in_flight`, which is at least 1: a quarter octave each: 1, 2, 3, 4, 5, 6, 7, 8 to 9, 10 to 11, ... */
 HR_INLINE __u32 hr_load_level(__u32 in_flight) {
   __u32 exponent = 0, rest = in_flight, level;
 
+  if (in_flight < 4) return in_flight - 1;
   if (rest >> 16) return HR_LOAD_LEVELS - 1;
   if (rest >> 8) { rest >>= 8; exponent += 8; }
   if (rest >> 4) { rest >>= 4; exponent += 4; }
   if (rest >> 2) { rest >>= 2; exponent += 2; }
   if (rest >> 1) exponent += 1;
-  if (!exponent) return 0;
-  level = 2 * exponent - 1 + (in_flight >> (exponent - 1) & 1);
+  level = 4 * exponent - 5 + (in_flight >> (exponent - 2) & 3);
   return level < HR_LOAD_LEVELS ? level : HR_LOAD_LEVELS - 1;
 }
 
 /* The fewest in flight of a level. */
 HR_INLINE __u32 hr_load_level_from(__u32 level) {
-  if (!level) return 1;
-  return (2 + ((level - 1) & 1)) << ((level - 1) / 2);
+  if (level < 3) return level + 1;
+  return (4 + ((level - 3) & 3)) << ((level - 3) / 4);
 }
 
 /*
- * One more answer time of a level: the median, by steps of an eighth at first and of a 64th later (a stochastic approximation: the step
+ * One more answer time of a level: the median, by steps of an eighth at first and of a 128th later (a stochastic approximation: the step
  * up and the step down balance where half of the answers take longer). In units of 1,024 ns.
  */
 HR_INLINE __u32 hr_next_median(__u32 median, __u32 samples, __u32 sample) {
   __u32 step;
 
   if (!median) return sample ? sample : 1;
-  step = median >> (samples < HR_LEVEL_SAMPLES / 4 ? 3 : 6);
+  step = median >> (samples < HR_LEVEL_SAMPLES / 4 ? 3 : samples < 8 * HR_LEVEL_SAMPLES ? 6 : 7);
   if (!step) step = 1;
   if (sample > median) return sample - median < step ? sample : median + step;
   return median - sample <= step ? (sample ? sample : 1) : median - step;
@@ -77,21 +77,36 @@ HR_INLINE __u32 hr_slow_at(const struct hr_backend_load *load) {
   return slow_at;
 }
 
-/* A backend's load. `slow_at`: in flight when its answers are slow; 0 = not known, so it counts for none. */
-HR_INLINE __u32 hr_load(__s32 in_flight, __u32 slow_at, __u32 reported, __u64 reported_ns, __u64 now_ns) {
-  __u32 own = 0;
+/* A share of a load that several moments show better than one: the average of the last looks, weight 1/2^shift. */
+HR_INLINE __u32 hr_smooth(__u32 smoothed, __u32 now, __u32 shift) {
+  const __u32 round = (1u << shift) - 1;
 
-  if (slow_at && in_flight > 0) own = in_flight < 65536 ? (__u32)in_flight * HR_LOAD_FULL / slow_at : ~0u;
-  if (now_ns > reported_ns + HR_REPORT_LASTS_NS || reported <= own) return own;
-  return reported;
+  return now > smoothed ? smoothed + ((now - smoothed + round) >> shift) : smoothed - ((smoothed - now + round) >> shift);
 }
 
 /*
- * Is a backend with this load idle? Up to `share` it is, from twice that it is not, and between it is with a probability that falls: several
- * proxies that see the same load do not all send and all stop at once. `random`: any 32 bits.
+ * What a server reports has the copies in it that this proxy and others like it send at once: without those it is so much. `copied`: the
+ * share of this proxy's requests that leave with a copy, in 65,536ths.
+ */
+HR_INLINE __u32 hr_reported_without_copies(__u32 reported, __u32 copied) { return ((__u64)reported << 16) / (65536 + (__u64)copied); }
+
+/*
+ * A backend's load. `slow_at`: in flight when its answers are slow; 0 = not known, so they count for none. `reported`: 0 also if that
+ * is old.
+ */
+HR_INLINE __u32 hr_load(__s32 in_hand, __u32 slow_at, __u32 reported) {
+  __u32 own = 0;
+
+  if (slow_at && in_hand > 0) own = in_hand < (1 << 20) ? ((__u32)in_hand << 8) / slow_at : 1 << 28;
+  return reported > own ? reported : own;
+}
+
+/*
+ * Is a backend with this load idle? Up to `share` it is, from half as much again that it is not, and between it is with a probability that
+ * falls: several proxies that see the same load do not all send and all stop at once. `random`: any 32 bits.
  */
 HR_INLINE int hr_load_is_idle(__u32 load, __u32 share, __u32 random) {
   if (load <= share) return share != 0;
-  if (load >= 2 * share) return 0;
-  return (random & 0xffff) * share >> 16 >= load - share;
+  if (2 * load >= 3 * share) return 0;
+  return (random & 0xffff) * share >> 16 >= 2 * (load - share);
 }

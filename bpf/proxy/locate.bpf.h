@@ -8,35 +8,13 @@
 
 #include "bpf/net/parse.bpf.h"
 #include "bpf/proxy/config.bpf.h"
-#include "bpf/proxy/locate.h"
-
-/* A program is not interrupted by another on its CPU. */
-HR_PER_CPU(locating, 1, struct hr_locating);
-
-HR_INLINE struct hr_locating *hr_the_locating(void) {
-  __u32 zero = 0;
-
-  return bpf_map_lookup_elem(&locating, &zero);
-}
+#include "bpf/proxy/locating.bpf.h"
 
 /* Where matches count from that do not count from the payload's beginning, as it was located last. */
 HR_GLOBAL __u32 hr_located_mark(void) {
   struct hr_locating *in = hr_the_locating();
 
   return in ? in->located.mark : 0;
-}
-
-struct hr_scan_context {
-  struct hr_locating *in;
-};
-
-/* All that changes from step to step stands in a map: see the note on bpf_loop in answer.bpf.h. */
-static long hr_scan_step(__u32 step, struct hr_scan_context *context) {
-  __u64 place = HR_UDP_HEADER_BYTES + (__u64)step;
-
-  HR_KEEP_BOUND(place);
-  if (place >= HR_PARKED_L4_BYTES) return 1;
-  return hr_scan_byte(&context->in->scan, context->in->tokens, context->in->copy.l4[place]);
 }
 
 /*

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "bpf/abi/steer_abi.h"
+#include "bpf/proxy/locate.h"
 
 /* The first `bits` of an address of 16 bytes. */
 HR_INLINE void hr_steer_cut(__u64 words[2], __u32 bits) {
@@ -31,7 +32,13 @@ HR_INLINE void hr_steer_device_source(const struct hr_steer_device *device, stru
   source->words[1] = 0;
 }
 
-/* SipHash-2-4 of the 24 bytes. The seed is secret: who does not know it cannot aim at one worker. */
+HR_INLINE void hr_steer_field_source(const struct hr_located *located, struct hr_steer_source *source) {
+  source->kind = HR_STEER_FIELD;
+  source->words[0] = located->correlation[0];
+  source->words[1] = located->correlation[1];
+}
+
+/* SipHash-2-4 of the 24 bytes. The seed is secret, so that a sender cannot choose its worker. */
 HR_INLINE __u32 hr_steer_bucket(const struct hr_steer_config *config, const struct hr_steer_source *source) {
   struct hr_siphash_state state;
 

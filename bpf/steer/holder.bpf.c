@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * HOLDER: never attached; the process runs it by BPF_PROG_TEST_RUN, in its own context, with the number of one of its sockets for an
- * argument. Returns the id of the program that the kernel asks for the socket's reuseport group: 0 without one. No call tells, and
- * whoever may open a socket of the group may replace its program.
+ * argument. Returns the id of the program that the kernel asks for the socket's reuseport group: 0 without one. No system call
+ * returns it, and every process that may open a socket of the group may replace its program.
  */
 #include "bpf/abi/steer_abi.h"
 

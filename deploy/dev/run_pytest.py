@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the Python tests in two workers, a process for each file of end-to-end tests and one for all the others.
+"""Runs the Python tests in several workers, a process for each file of end-to-end tests and one for all the others.
 
 Called by test.sh. A process has mounts of its own, and an empty bpffs where the machine has one, so that what a test finds
-left behind on bpffs is its own; its labs carry its pid. The longest come first, so that none is alone at the end. Each
-writes a JUnit report, REPORTS/pytest-NAME.xml, and its output goes to REPORTS/pytest-NAME.log, of which each test's line is
+left behind on bpffs is its own; its labs carry its pid. The longest come first, so that none is alone at the end. There is
+one worker more than there are processors, because a test waits more than it computes: a quarter to a third of its time is
+processor time. Each writes a JUnit report, REPORTS/pytest-NAME.xml, and its output goes to REPORTS/pytest-NAME.log, of which each test's line is
 shown. Not pytest-xdist: its workers of Debian 12 run a test in the main thread only by chance, and signals need that.
 """
 
 import argparse
+import os
 import signal
 import subprocess
 import sys
@@ -20,16 +22,18 @@ END_TO_END = PROJECT / "tests" / "e2e"
 OWN_MOUNTS = ("unshare", "--mount", "--propagation", "private", "sh", "-c",
               "if mountpoint -q /sys/fs/bpf; then mount -t bpf bpf /sys/fs/bpf; fi; exec \"$@\"", "sh")
 NO_TEST_RAN = 5
-# A minute each. Of the others a file's size tells well enough.
-LONGEST = ("chaos", "adoption", "page", "bench_commands", "reload", "faults", "failing_replicas", "sharing_the_machine")
+OTHERS = "others"
+# A minute each. Of the rest a file's size tells well enough.
+LONGEST = ("chaos", OTHERS, "adoption", "page", "bench_commands", "reload", "faults", "failing_replicas", "sharing_the_machine",
+           "packages", "recovery")
 
 
 def groups(folders: list[str]) -> list[tuple[str, list[str]]]:
     """A name, and what pytest is given."""
     files = {path.stem.removeprefix("test_"): path for path in END_TO_END.glob("test_*.py")}
-    names = sorted(files, key=lambda name: (name in LONGEST, files[name].stat().st_size), reverse=True)
-    found = [(name, [str(files[name].relative_to(PROJECT))]) for name in names]
-    return [*found, ("others", [*folders, "tests", "--ignore=tests/e2e"])]
+    by_size = sorted(files, key=lambda name: files[name].stat().st_size, reverse=True)
+    found = {name: [str(files[name].relative_to(PROJECT))] for name in by_size} | {OTHERS: [*folders, "tests", "--ignore=tests/e2e"]}
+    return [(name, found.pop(name)) for name in LONGEST] + list(found.items())
 
 
 class Runner:
@@ -74,7 +78,7 @@ class Runner:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--reports", type=Path, required=True, help="folder for JUnit reports and logs")
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)) + 1)
     parser.add_argument("folders", nargs="*", help="folders with further tests, beside tests/")
     args = parser.parse_args()
     runner = Runner(args.reports)

@@ -30,20 +30,25 @@ class LabInUse(RuntimeError):
 
 class Lab:
     def __init__(self, tag: str, replicas: int = 2, *, inner: bool = False, nat: str | None = "auto",
-                 strict_rp_filter: bool = True, client_uplink: Uplink = Uplink(),
+                 clients: int = 1, strict_rp_filter: bool = True, client_uplink: Uplink = Uplink(),
                  replica_uplink: Uplink = Uplink()):
         """`inner` adds a container behind the client host; `nat` says how it is hidden: `iptables` (Docker's
-        rule), `nft`, `auto` (the first of the two there is), or None for plain routing."""
+        rule), `nft`, `auto` (the first of the two there is), or None for plain routing. `clients`: hosts that clients run on,
+        `client` and further ones beside it."""
         if not 0 <= replicas <= len(names.REPLICAS):
             raise ValueError(f"lab: {replicas} replicas, expected 0 to {len(names.REPLICAS)}")
+        if not 1 <= clients <= names.MOST_CLIENTS:
+            raise ValueError(f"lab: {clients} client hosts, expected 1 to {names.MOST_CLIENTS}")
         self.tag = names.check_tag(tag)
         self.registry = Registry(tag)
         self.hosts: dict[str, Host] = {}
         self._strict_rp_filter = strict_rp_filter
         self._inner, self._nat = inner, nat
         self._cut_one_way: set[str] = set()
-        self._uplinks = {names.CLIENT: client_uplink}
-        self._add(names.CLIENT, names.CLIENT_IPV4, names.CLIENT_IPV6)
+        self._uplinks = {}
+        for number in range(1, clients + 1):
+            self._uplinks[names.client_name(number)] = client_uplink
+            self._add(names.client_name(number), *names.client_addresses(number))
         for name in names.REPLICAS[:replicas]:
             self._uplinks[name] = replica_uplink
             self._add(name, *names.replica_addresses(name))
@@ -58,6 +63,11 @@ class Lab:
     @property
     def client(self) -> Host:
         return self.hosts[names.CLIENT]
+
+    @property
+    def clients(self) -> list[Host]:
+        """The client host and those beside it."""
+        return [host for name, host in self.hosts.items() if names.is_client(name)]
 
     @property
     def has_inner(self) -> bool:
@@ -127,7 +137,8 @@ class Lab:
         present = {names.host_of_netns(tag, name) for name in netns.of_lab(tag)}
         if names.CLIENT not in present:
             raise LookupError(f"no lab {tag!r} is up")
-        return cls(tag, replicas=len(present & set(names.REPLICAS)), inner=names.INNER in present)
+        return cls(tag, replicas=len(present & set(names.REPLICAS)), inner=names.INNER in present,
+                   clients=sum(names.is_client(name or "") for name in present))
 
     # -- links ---------------------------------------------------------------------------------------------
 
@@ -265,7 +276,7 @@ class Lab:
             self._configure(host)
 
     def _configure(self, host: Host) -> None:
-        strict = int(self._strict_rp_filter and host.name in (names.CLIENT, names.INNER))
+        strict = int(self._strict_rp_filter and (names.is_client(host.name) or host.name == names.INNER))
         for scope in ("all", "default"):
             host.sysctl(f"net/ipv4/conf/{scope}/rp_filter", strict)
         with host.netlink() as route:

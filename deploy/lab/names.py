@@ -17,6 +17,7 @@ SWITCH = "sw"
 REPLICAS = "abcdefgh"  # a service has at most 8 backends
 
 CLIENT_IPV4, CLIENT_IPV6 = "10.77.0.1", "fd77::1"
+MOST_CLIENTS = 8
 PREFIX_IPV4, PREFIX_IPV6 = 24, 64
 
 # The container network: the client host is the gateway of the host `inner`.
@@ -55,6 +56,19 @@ def host_of_netns(tag: str, name: str) -> str | None:
 
 def run_dir(tag: str) -> Path:
     return RUN_DIR / check_tag(tag)
+
+
+def client_name(number: int) -> str:
+    """`client`, `client2`, `client3` and so on: hosts that are alike, each with an uplink of its own."""
+    return CLIENT if number == 1 else f"{CLIENT}{number}"
+
+
+def is_client(name: str) -> bool:
+    return name in {client_name(number) for number in range(1, MOST_CLIENTS + 1)}
+
+
+def client_addresses(number: int) -> tuple[str, str]:
+    return f"10.77.0.{number}", f"fd77::{number}"
 
 
 def replica_addresses(name: str) -> tuple[str, str]:

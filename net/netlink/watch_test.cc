@@ -113,7 +113,8 @@ TEST_F(WatchTest, OneDrainIsBounded) {
     EXPECT_GE(first->messages, Watcher::kDrainMessages);
     EXPECT_LT(first->messages, Watcher::kDrainMessages + 100);
     const auto rest = watcher_->Drain();
-    EXPECT_EQ(first->messages + rest->messages, 256u * 20);
+    EXPECT_GE(first->messages + rest->messages, 256u * 20);  // and what the kernel says of a link that is just up
+    EXPECT_FALSE(first->lost || rest->lost);
   });
 }
 

@@ -162,9 +162,9 @@ class FakeDataPlane final : public LivePolicy, public DataPlaneReader {
     hedge_tests.push_back({service, hr_test_client(&client), port});
     return absl::OkStatus();
   }
-  absl::Status SetBackendSlowAt(const std::string& service, size_t backend, uint32_t slow_at) override {
+  absl::Status SetBackendLoad(const std::string& service, size_t backend, const LearnedLoad& learned) override {
     for (ServiceSnapshot& candidate : snapshot.services) {
-      if (candidate.name == service) candidate.backends.at(backend).slow_at = slow_at;
+      if (candidate.name == service) candidate.backends.at(backend).learned = learned;
     }
     return absl::OkStatus();
   }

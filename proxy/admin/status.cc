@@ -74,7 +74,8 @@ v1::BackendStatus BuildBackend(const v1::Service& service, const v1::Backend& co
   out.set_drained(snapshot.drained);
   out.set_unanswered(snapshot.unanswered);
   out.set_in_flight(std::max(snapshot.load_state.in_flight, 0));
-  out.set_slow_at(snapshot.slow_at);
+  out.set_lost_in_flight(snapshot.learned.lost);
+  out.set_slow_at(snapshot.learned.slow_at);
   out.set_load(LoadShare(snapshot));
   out.set_last_answer_age_ns(AgeNs(snapshot.last_receive_ns, now_ns));
   return out;

@@ -311,7 +311,7 @@ class Daemon {
       if (config_.page().serve() == v1::PAGE_SERVE_ON) {
         const int64_t seconds = config_.page().history_ns() / kNsPerSecond;
         history_ = std::make_unique<History>(static_cast<size_t>(seconds), NewBootText());
-        page = PageRoutes(*history_);
+        page = PageRoutes(*history_, config_.page().steer_groups());
       }
       auto metrics = ServeMetrics(config_.metrics().listen(), AccessOf(config_), *loop_, *controller_, std::move(page));
       if (!metrics.ok()) return metrics.status();

@@ -62,6 +62,17 @@ std::optional<size_t> FastestChoice::Look(const ServiceSnapshot& service) {
   return chosen_;
 }
 
+int32_t LostRequests::Look(uint64_t now_ns, uint64_t lost_ns, int32_t in_flight) {
+  // A counter that was set back belongs to another backend, which has this one's place.
+  if (at_ns_ != 0 && now_ns > at_ns_ && lost_ns >= lost_ns_) {
+    const double lately = static_cast<double>(lost_ns - lost_ns_) / static_cast<double>(now_ns - at_ns_);
+    average_ = (average_ + lately) / 2;
+  }
+  at_ns_ = now_ns;
+  lost_ns_ = lost_ns;
+  return static_cast<int32_t>(std::clamp(average_, 0.0, static_cast<double>(std::max(in_flight, 0))));
+}
+
 uint32_t SlowAt::Look(uint64_t now_ns, const hr_backend_load& load) {
   hr_backend_load known = load;
   size_t recent = 0;  // levels up to the highest recent one
@@ -119,7 +130,9 @@ absl::Status Tuner::TuneService(uint64_t now_ns, const ServiceSnapshot& snapshot
     Backend& backend = service.backends[i];
     const BackendSnapshot& seen = snapshot.backends[i];
     first.Update(policy.SetBackendP95(snapshot.name, i, backend.ordinary.P95Ns(now_ns, seen.ordinary_times)));
-    first.Update(policy.SetBackendSlowAt(snapshot.name, i, backend.slow_at.Look(now_ns, seen.load_state)));
+    const hr_backend_load& load = seen.load_state;
+    first.Update(policy.SetBackendLoad(
+        snapshot.name, i, {.slow_at = backend.slow_at.Look(now_ns, load), .lost = backend.lost.Look(now_ns, load.lost_ns, load.in_flight)}));
     const Histogram all = WithUnanswered(seen, deadline_ns);
     recent[i] = backend.windows.Recent(now_ns, all);
     const uint64_t samples = all.Count();

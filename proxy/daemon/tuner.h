@@ -43,6 +43,19 @@ class FastestChoice {
   int looks_ = 0;
 };
 
+// How many of a backend's requests in flight it will never answer: by Little's law, the time for which those that ended so lately had
+// counted, in each second.
+class LostRequests {
+ public:
+  // As of now: all of that time so far, and the requests in flight.
+  int32_t Look(uint64_t now_ns, uint64_t lost_ns, int32_t in_flight);
+
+ private:
+  uint64_t at_ns_ = 0;
+  uint64_t lost_ns_ = 0;
+  double average_ = 0;  // of this look and those before, which count half as much each
+};
+
 // From which number of requests in flight a backend's answers are slow, from what the kernel programs have noted about each
 // level (bpf/proxy/load.h). A level keeps its median until it is reached again, and the server may be another one by then.
 class SlowAt {
@@ -76,6 +89,7 @@ class Tuner {
 
  private:
   struct Backend {
+    LostRequests lost;
     AnswerWindows windows;
     OrdinarySecond ordinary;
     SlowAt slow_at;

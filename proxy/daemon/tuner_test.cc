@@ -434,8 +434,23 @@ TEST(Tuner, WritesWhereABackendsAnswersAreSlow) {
   }
   Tuner tuner(config);
   ASSERT_TRUE(tuner.Tune(plane.snapshot, plane).ok());
-  EXPECT_EQ(plane.snapshot.services[0].backends[0].slow_at, 6u) << "the fifth level begins with 6 in flight";
-  EXPECT_EQ(plane.snapshot.services[0].backends[1].slow_at, 0u);
+  EXPECT_EQ(plane.snapshot.services[0].backends[0].learned.slow_at, 5u) << "the fifth level is 5 in flight";
+  EXPECT_EQ(plane.snapshot.services[0].backends[1].learned.slow_at, 0u);
+}
+
+// 40 requests a second are lost, each of which counts for a second.
+TEST(LostRequests, AreThoseThatCountedWithoutAnAnswerAsManyAsOnAverage) {
+  LostRequests lost;
+  uint64_t lost_ns = 5 * kS;
+  EXPECT_EQ(lost.Look(kS, lost_ns, 50), 0) << "what was before says nothing";
+  for (uint64_t second = 2; second < 10; ++second) {
+    lost_ns += 40 * kS;
+    lost.Look(second * kS, lost_ns, 50);
+  }
+  EXPECT_EQ(lost.Look(10 * kS, lost_ns + 40 * kS, 50), 39);
+  EXPECT_EQ(lost.Look(11 * kS, lost_ns + 80 * kS, 7), 7) << "no more than there are";
+  for (uint64_t second = 12; second < 20; ++second) lost.Look(second * kS, lost_ns + 80 * kS, 50);
+  EXPECT_EQ(lost.Look(20 * kS, lost_ns + 80 * kS, 50), 0);
 }
 
 }  // namespace

@@ -139,6 +139,12 @@ struct Histogram {
   void Add(const Histogram& other);
 };
 
+// What the daemon learns of a backend's load.
+struct LearnedLoad {
+  uint32_t slow_at = 0;  // requests in flight at which its answers are slow (hr_slow_at); 0 = not known
+  int32_t lost = 0;      // of those in flight, how many it will not answer
+};
+
 struct BackendSnapshot {
   std::string name;
   hr_health health = HR_HEALTHY;
@@ -149,7 +155,7 @@ struct BackendSnapshot {
   uint64_t health_since_ns = 0;  // the last change for the worse; 0: there was none
   uint64_t p95_ns = 0;           // as last written by SetBackendP95
   hr_backend_load load_state{};  // requests in flight, and answer times by them
-  uint32_t slow_at = 0;          // as last written by SetBackendSlowAt
+  LearnedLoad learned{};         // as last written by SetBackendLoad
   uint32_t load = 0;             // hr_load() of both, as of the snapshot
   uint64_t unanswered = 0;  // first sends that got no answer while they were waited for
   bool drained = false;
@@ -229,8 +235,7 @@ class LivePolicy {
   virtual absl::Status TestHedge(const std::string& service, const hr_address& client, uint16_t port, uint64_t until_ns) = 0;
   // p95 of a backend's ordinary answer times, 0 = unknown: a third of its suspicion timeout.
   virtual absl::Status SetBackendP95(const std::string& service, size_t backend, uint64_t p95_ns) = 0;
-  // Requests in flight at which a backend's answers are slow (hr_slow_at), 0 = unknown: what its load is a share of.
-  virtual absl::Status SetBackendSlowAt(const std::string& service, size_t backend, uint32_t slow_at) = 0;
+  virtual absl::Status SetBackendLoad(const std::string& service, size_t backend, const LearnedLoad& learned) = 0;
 };
 
 // What the programs have counted and decided.

@@ -95,11 +95,13 @@ absl::Status KernelPolicy::SetBackendP95(const std::string& service, size_t back
   return absl::OkStatus();
 }
 
-absl::Status KernelPolicy::SetBackendSlowAt(const std::string& service, size_t backend, uint32_t slow_at) {
+absl::Status KernelPolicy::SetBackendLoad(const std::string& service, size_t backend, const LearnedLoad& learned) {
   const auto found = FindService(service);
   if (!found.ok()) return found.status();
   if (backend >= (*found)->backends.size()) return absl::NotFoundError("no such backend");
-  memory_.tuning.At<hr_backend_tuning>((*found)->backends[backend].id)->slow_at = slow_at;
+  volatile hr_backend_tuning& tuning = *memory_.tuning.At<hr_backend_tuning>((*found)->backends[backend].id);
+  tuning.slow_at = learned.slow_at;
+  tuning.lost = learned.lost;
   return absl::OkStatus();
 }
 

@@ -31,7 +31,7 @@ class KernelPolicy final : public LivePolicy {
   absl::Status SetUnhealthy(const std::string& service, const std::vector<size_t>& backends) override;
   absl::Status TestHedge(const std::string& service, const hr_address& client, uint16_t port, uint64_t until_ns) override;
   absl::Status SetBackendP95(const std::string& service, size_t backend, uint64_t p95_ns) override;
-  absl::Status SetBackendSlowAt(const std::string& service, size_t backend, uint32_t slow_at) override;
+  absl::Status SetBackendLoad(const std::string& service, size_t backend, const LearnedLoad& learned) override;
   // The daemon's sign of life: without a further one hedging stops at this time, and traffic flows on. 0 = never.
   void HedgeUntil(uint64_t until_ns) { memory_.Wheel().hedge_until_ns = until_ns; }
 

@@ -142,11 +142,13 @@ absl::StatusOr<BackendSnapshot> KernelReader::ReadBackend(const ServiceSpec& ser
   backend.health_since_ns = state->health_since_ns;
   backend.retry_due = state->health == HR_DOWN &&
                       NowNs() >= state->health_since_ns + HR_STANDBY_RETRY * config.election_timeout_ns;
-  backend.p95_ns = memory_.tuning.At<hr_backend_tuning>(spec.id)->p95_ns;
-  backend.slow_at = memory_.tuning.At<hr_backend_tuning>(spec.id)->slow_at;
+  const volatile hr_backend_tuning* tuning = memory_.tuning.At<hr_backend_tuning>(spec.id);
+  backend.p95_ns = tuning->p95_ns;
+  backend.learned = {.slow_at = tuning->slow_at, .lost = tuning->lost};
   memcpy(&backend.load_state, const_cast<const hr_backend_load*>(memory_.backend_loads.At<hr_backend_load>(spec.id)),
          sizeof(backend.load_state));
-  backend.load = hr_load(backend.load_state.in_flight, backend.slow_at, backend.load_state.reported, backend.load_state.reported_ns, NowNs());
+  backend.load = hr_load(backend.load_state.in_flight - backend.learned.lost, backend.learned.slow_at,
+                         NowNs() > backend.load_state.reported_ns + HR_REPORT_LASTS_NS ? 0 : backend.load_state.reported);
   // As the programs will find when something is sent to it.
   if (backend.health != HR_HEALTHY &&
       (hr_has_rested(state, hr_suspicion_timeout_ns(&config, backend.p95_ns), NowNs()) ||

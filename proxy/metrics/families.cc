@@ -202,7 +202,7 @@ std::vector<Metric> OtherMetrics() {
       {kBackends, kCounter, "backend_unanswered_total",
        "first sends that it left unanswered while they were waited for", OfBackends(&BackendSnapshot::unanswered)},
       {kBackends, kGauge, "backend_in_flight",
-       "requests that it was sent and has not answered, up to their deadline, or retention where another backend won",
+       "requests that it was sent, copies at once apart, and has not answered, up to their deadline, or retention where another backend won",
        EachBackend([](MetricFamily& family, const ServiceSnapshot& service, size_t i) {
          Add(family, BackendLabels(service, i), std::max(service.backends[i].load_state.in_flight, 0));
        })},

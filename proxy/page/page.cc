@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "config/json.h"
 #include "operate/embedded_file.h"
+#include "proxy/page/steer_groups.h"
 #include "proxy_page_assets.h"
 
 namespace hedgerow {
@@ -36,7 +37,7 @@ HttpResponse Data(const History& history, const HttpRequest& request) {
 
 }  // namespace
 
-std::vector<operate::HttpRoute> PageRoutes(const History& history) {
+std::vector<operate::HttpRoute> PageRoutes(const History& history, const std::string& steer_run_dir) {
   std::vector<operate::HttpRoute> routes;
   for (const operate::EmbeddedFile& file : ProxyPageAssets()) {
     routes.push_back({.path = file.name == "index.html" ? "/" : absl::StrCat("/", file.name),
@@ -47,6 +48,12 @@ std::vector<operate::HttpRoute> PageRoutes(const History& history) {
   routes.push_back({.path = kPageDataPath, .answer = [&history](const HttpRequest& request) {
                       return Data(history, request);
                     }});
+  // A supervisor may be slow to answer.
+  routes.push_back({.path = kSteerDataPath,
+                    .answer = [steer_run_dir](const HttpRequest&) {
+                      return HttpResponse{.content_type = "application/json", .body = ToCompactJson(ReadSteerGroups(steer_run_dir, absl::Now()))};
+                    },
+                    .may_wait = true});
   return routes;
 }
 

@@ -15,8 +15,10 @@ namespace hedgerow {
 
 inline constexpr char kPageDataPath[] = "/api/v1/page";
 
-// "/" is the page. `history` must outlive the server.
-std::vector<operate::HttpRoute> PageRoutes(const History& history);
+inline constexpr char kSteerDataPath[] = "/api/v1/steer";
+
+// "/" is the page. `history` must outlive the server. `steer_run_dir`: the folder of the groups of `hedgerow steer`.
+std::vector<operate::HttpRoute> PageRoutes(const History& history, const std::string& steer_run_dir);
 
 // For History: random, so that two starts within a second differ.
 std::string NewBootText();

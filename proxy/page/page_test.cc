@@ -28,7 +28,7 @@ class PageTest : public testing::Test {
 
   History history_{600, NewBootText()};
   const std::unique_ptr<operate::HttpServer> server_ =
-      *operate::HttpServer::Start("127.0.0.1:0", "metrics.listen", PageRoutes(history_));
+      *operate::HttpServer::Start("127.0.0.1:0", "metrics.listen", PageRoutes(history_, "/nonexistent"));
 };
 
 TEST_F(PageTest, IsWholeAndNamesNothingOutside) {

@@ -4,15 +4,12 @@
 #include <linux/capability.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <set>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -20,7 +17,6 @@
 #include "operate/log.h"
 #include "steer/leftovers.h"
 #include "steer/process.h"
-#include "steer/record.h"
 #include "steer/socket_state.h"
 #include "steer/sock_diag.h"
 #include "steer/sockets.h"
@@ -28,23 +24,12 @@
 namespace hedgerow::steer {
 namespace {
 
-constexpr int64_t kMs = 1'000'000;
 // How often the daemon's sockets are listed: two dumps of sock_diag, which cost some 50 us where nothing has changed.
 constexpr absl::Duration kLook = absl::Milliseconds(100);
-constexpr int64_t kPins_ms = 250;
-// How long workers are looked for that are known by more than their order.
+// How long the start waits for evidence that is better than the order of sockets.
 constexpr absl::Duration kSettle = absl::Seconds(1);
 
-absl::Status MakeFolder(const Places& places) {
-  std::error_code error;
-  std::filesystem::create_directories(places.folder(), error);
-  if (error || chmod(places.folder().c_str(), 0711) != 0) {
-    return absl::FailedPreconditionError(absl::StrCat("cannot make ", places.folder(), ": ", error ? error.message() : strerror(errno)));
-  }
-  return absl::OkStatus();
-}
-
-// As the user whose sockets the group has: the kernel lets no other into it.
+// Acts as the owner of the group's sockets: the kernel refuses sockets of another user.
 class AsUser {
  public:
   // The kernel takes the effective capabilities with the user id; a low port and a map still ask for them.
@@ -76,15 +61,16 @@ absl::StatusOr<AdoptedWorkers> FindSettled(const SocketSearch& search) {
   return found;
 }
 
-// Sources with open connections keep their worker until these close: so UDP follows them from the first packet on.
+// Pins sources with open connections to the workers that hold these, so that their UDP follows from the first packet on.
 absl::StatusOr<int> PinConnections(KernelGroup& kernel, const Listen& listen, const AdoptedWorkers& found) {
   auto connections = ListSockets(Transport::kTcp, listen.port, ~(1u << TCP_LISTEN));
   if (!connections.ok()) return connections.status();
   std::erase_if(*connections, [](const InetSocket& each) { return each.inode == 0; });
   std::set<uint32_t> inodes;
   for (const InetSocket& each : *connections) inodes.insert(each.inode);
-  const auto devices = kernel.Devices();
-  if (!devices.ok()) return devices.status();
+  const auto listed = kernel.Devices();
+  if (!listed.ok()) return listed.status();
+  const DeviceIndex devices(*listed);
   const auto table = kernel.ReadTable();
   if (!table.ok()) return table.status();
   int pinned = 0;
@@ -97,7 +83,7 @@ absl::StatusOr<int> PinConnections(KernelGroup& kernel, const Listen& listen, co
       uint8_t address[16] = {};
       const auto wire = each.peer.wire();
       memcpy(address, wire.data(), wire.size());
-      const Choice choice = Explain(kernel.config(), *devices, {}, *table, each.peer.is_v4() ? 4 : 6, address, {});
+      const Choice choice = Explain(kernel.config(), devices, {}, *table, each.peer.is_v4() ? 4 : 6, address, {});
       if (choice.slot == slot) continue;
       if (const absl::Status done = kernel.Pin(choice.source, static_cast<uint8_t>(slot)); !done.ok()) return done;
       ++pinned;
@@ -115,7 +101,7 @@ absl::StatusOr<std::unique_ptr<AdoptedGroup>> AdoptedGroup::Start(EventLoop* loo
   const auto timer = loop->StartTimer(kLook, [raw = group.get()] { raw->Tick(); });
   if (!timer.ok()) return timer.status();
   group->timer_ = *timer;
-  group->Save();
+  (void)group->Save();
   return group;
 }
 
@@ -140,10 +126,13 @@ absl::Status AdoptedGroup::Adopt(SocketSearch search) {
   if (left.has_pins && left.record.mode() == "adopt") {
     const auto resumed = Resume(left.record, search, *found);
     if (!resumed.ok()) return resumed.status();
-    if (*resumed) return OpenTable();
+    if (*resumed) {
+      if (const absl::Status made = MakeSinks(); !made.ok()) return made;
+      return OpenTable();
+    }
   }
   if (left.any()) {
-    // Without a record that can be read, what is pinned still tells whether the daemon's sockets have these programs.
+    // Without a readable record the pins show whether the daemon's sockets have these programs.
     if (left.has_pins && left.record.mode() != "adopt") {
       if (const auto former = KernelGroup::Open(left.bpffs, settings_.places.name); former.ok()) GiveBack(**former, search);
     }
@@ -153,20 +142,10 @@ absl::Status AdoptedGroup::Adopt(SocketSearch search) {
 }
 
 absl::Status AdoptedGroup::Begin(const SocketSearch& search, const AdoptedWorkers& found) {
-  if (const absl::Status folder = MakeFolder(settings_.places); !folder.ok()) return folder;
+  if (const absl::Status folder = MakeFolder(); !folder.ok()) return folder;
   remove_at_end_ = true;
-  shares_.assign(found.workers.size(), Share{.since_ns = MonotonicNs()});
-  auto config = NewConfig();
-  if (!config.ok()) return config.status();
-  config->ipv6_prefix = settings_.ipv6_prefix;
-  config->field_offset = settings_.field_offset;
-  config->field_bytes = settings_.field_bytes;
-  auto entries = GroupTable::Initial(WeightsNow(), policy());
-  if (!entries.ok()) return entries.status();
-  auto kernel = KernelGroup::Create(settings_.bpffs, settings_.places.name,
-                                    {.config = *config, .devices = settings_.devices, .table = *entries});
-  if (!kernel.ok()) return kernel.status();
-  kernel_ = *std::move(kernel);
+  AddShares(found.workers.size());
+  if (const absl::Status created = CreateKernel(WeightsNow()); !created.ok()) return created;
   if (settings_.tcp) {
     const auto pinned = PinConnections(*kernel_, settings_.listen, found);
     if (!pinned.ok()) return pinned.status();
@@ -177,21 +156,17 @@ absl::Status AdoptedGroup::Begin(const SocketSearch& search, const AdoptedWorker
   slots_ = *std::move(slots);
   for (const std::string& guess : Guesses(found)) LogWarning(guess);
   uid_ = found.uid;
+  if (const absl::Status made = MakeSinks(); !made.ok()) return made;
   return OpenTable();
 }
 
-// False: what the dead supervisor left is another group than the one that is asked for.
+// False: the dead supervisor's group differs from the wanted one, and its programs are detached.
 absl::StatusOr<bool> AdoptedGroup::Resume(const v1::Record& record, const SocketSearch& search, const AdoptedWorkers& found) {
   auto kernel = KernelGroup::Open(settings_.bpffs, settings_.places.name);
   if (!kernel.ok()) return kernel.status();
-  const hr_steer_config& config = (*kernel)->config();
-  const auto devices = (*kernel)->Devices();
-  if (!devices.ok()) return devices.status();
-  const bool same = record.listen() == settings_.listen.ToString() && record.udp() == settings_.udp && record.tcp() == settings_.tcp &&
-                    config.ipv6_prefix == settings_.ipv6_prefix && config.field_offset == settings_.field_offset &&
-                    config.field_bytes == settings_.field_bytes && devices->size() == settings_.devices.size() &&
-                    static_cast<int>(found.workers.size()) <= record.slots_size();
-  if (!same) {
+  const auto other = Difference(record, **kernel);
+  if (!other.ok()) return other.status();
+  if (!other->empty() || static_cast<int>(found.workers.size()) > record.slots_size()) {
     GiveBack(**kernel, search);
     return false;
   }
@@ -202,7 +177,9 @@ absl::StatusOr<bool> AdoptedGroup::Resume(const v1::Record& record, const Socket
                      .udp = {.cookie = recorded.udp_cookie()},
                      .tcp = {.cookie = recorded.tcp_cookie()},
                      .restarts = recorded.restarts()});
-    shares_.push_back({.weight = recorded.weight(), .drained = recorded.drained(), .since_ns = MonotonicNs()});
+    AddShares(1);
+    shares_.back().weight = recorded.weight();
+    shares_.back().drained = recorded.drained();
   }
   kernel_ = *std::move(kernel);
   auto resumed = AdoptedSlots::Resume(kernel_.get(), search, found, std::move(slots));
@@ -227,21 +204,11 @@ absl::Status AdoptedGroup::MakeSinks() {
   return absl::OkStatus();
 }
 
-absl::Status AdoptedGroup::OpenTable() {
-  if (const absl::Status made = MakeSinks(); !made.ok()) return made;
-  std::vector<bool> empty(HR_STEER_SLOTS);
-  auto table = GroupTable::Open(kernel_.get(), settings_.listen, settings_.tcp, policy(), WeightsNow(), std::move(empty));
-  if (!table.ok()) return table.status();
-  table_ = *std::move(table);
-  return absl::OkStatus();
-}
-
 AdoptedGroup::~AdoptedGroup() {
   if (timer_ >= 0) loop_->StopTimer(timer_);
   if (!remove_at_end_ || kernel_ == nullptr) return;
   if (slots_ != nullptr) slots_->GiveBack();
-  kernel_.reset();
-  if (const absl::Status removed = KernelGroup::Remove(settings_.bpffs, settings_.places.name); !removed.ok()) LogError(removed.message());
+  RemoveKernel();
   RemoveFolder(settings_.places);
 }
 
@@ -250,13 +217,21 @@ void AdoptedGroup::BeginStop() {
   loop_->Stop();
 }
 
-std::string AdoptedGroup::Text() const {
-  std::vector<std::string> transports;
-  for (const Transport transport : settings_.transports()) transports.push_back(TransportText(transport));
+std::string AdoptedGroup::WorkersText() {
   std::vector<std::string> workers;
   for (const AdoptedSlot& slot : slots_->slots()) workers.push_back(ToString(slot.worker));
-  return absl::StrCat("group ", settings_.places.name, ": ", settings_.listen.ToString(), " (", absl::StrJoin(transports, ", "), "), workers ",
-                      absl::StrJoin(workers, ", "));
+  return absl::StrCat("workers ", absl::StrJoin(workers, ", "));
+}
+
+void AdoptedGroup::AddShares(size_t count) {
+  shares_.resize(shares_.size() + count);
+  for (auto share = shares_.end() - static_cast<ptrdiff_t>(count); share != shares_.end(); ++share) share->since_ns = MonotonicNs();
+}
+
+std::map<int, Share*> AdoptedGroup::Shares() {
+  std::map<int, Share*> shares;
+  for (size_t i = 0; i < shares_.size(); ++i) shares[static_cast<int>(i)] = &shares_[i];
+  return shares;
 }
 
 bool AdoptedGroup::IsDown(size_t number) const {
@@ -269,17 +244,14 @@ void AdoptedGroup::Tick() {
   for (const std::string& line : lines) LogInfo(line);
   const int64_t now = MonotonicNs();
   for (size_t i = 0; i < shares_.size(); ++i) {
-    Share& share = shares_[i];
+    AdoptedShare& share = shares_[i];
     const bool down = IsDown(i);
     if (down == (share.down_since_ns != 0)) continue;
     share.down_since_ns = down ? now : 0;
     share.since_ns = now;
   }
   ApplyEmpty();
-  if (table_->pins() > 0 && now >= next_pins_ns_) {
-    next_pins_ns_ = now + kPins_ms * kMs;
-    if (const absl::Status polled = table_->Poll(); !polled.ok()) LogError(polled.message());
-  }
+  PollPins(now);
   const std::vector<std::string> problems = slots_->problems();
   for (const std::string& problem : problems) {
     if (std::find(problems_.begin(), problems_.end(), problem) == problems_.end()) LogError(problem);
@@ -288,91 +260,36 @@ void AdoptedGroup::Tick() {
     if (std::find(problems.begin(), problems.end(), problem) == problems.end()) LogInfo("over: ", problem);
   }
   problems_ = problems;
-  if (!lines.empty()) Save();
+  if (!lines.empty()) (void)Save();
 }
 
-void AdoptedGroup::ApplyEmpty() {
-  const int64_t now = MonotonicNs();
-  const int64_t after = absl::ToInt64Nanoseconds(settings_.empty_after);
-  std::vector<bool> empty(HR_STEER_SLOTS);
-  bool changed = false;
-  for (size_t i = 0; i < shares_.size(); ++i) {
-    const Share& share = shares_[i];
-    empty[i] = share.down_since_ns != 0 && (share.empty || now - share.down_since_ns >= after);
-    changed |= empty[i] != share.empty;
-  }
-  if (!changed) return;
-  const absl::Status applied = table_->SetEmpty(empty);
-  const std::string problem = applied.ok() ? "" : absl::StrCat("the table could not be changed: ", applied.message());
-  if (problem != table_problem_ && !problem.empty()) LogError(problem);
-  table_problem_ = problem;
-  if (!applied.ok()) return;
-  for (size_t i = 0; i < shares_.size(); ++i) {
-    if (empty[i] == shares_[i].empty) continue;
-    shares_[i].empty = empty[i];
-    LogInfo("slot ", i, empty[i] ? absl::StrCat(" is empty: ", settings_.EmptyText()) : " is served again");
-  }
+bool AdoptedGroup::IsEmpty(int number, int64_t now_ns) const {
+  const AdoptedShare& share = shares_[static_cast<size_t>(number)];
+  return share.down_since_ns != 0 && (share.empty || now_ns - share.down_since_ns >= absl::ToInt64Nanoseconds(settings_.empty_after));
 }
 
-void AdoptedGroup::Save() {
-  v1::Record record;
-  record.set_name(settings_.places.name);
-  record.set_listen(settings_.listen.ToString());
-  record.set_udp(settings_.udp);
-  record.set_tcp(settings_.tcp);
-  record.set_bpffs(settings_.bpffs);
-  record.set_mode("adopt");
-  record.set_supervisor_pid(getpid());
-  record.set_mounted_bpffs(mounted_bpffs_);
-  for (size_t i = 0; i < shares_.size(); ++i) {
-    const AdoptedSlot& slot = slots_->slots()[i];
-    v1::RecordedSlot& out = *record.add_slots();
-    out.set_slot(static_cast<uint32_t>(i));
-    out.mutable_worker()->set_pid(slot.worker.pid);
-    out.mutable_worker()->set_start_ticks(slot.worker.start_ticks);
-    out.set_weight(shares_[i].weight);
-    out.set_drained(shares_[i].drained);
-    out.set_restarts(slot.restarts);
-    out.set_udp_cookie(slot.udp.cookie);
-    out.set_tcp_cookie(slot.tcp.cookie);
-  }
-  if (const absl::Status saved = SaveRecord(settings_.places, record); !saved.ok()) LogError(saved.message());
+v1::RecordedSlot AdoptedGroup::RecordWorker(int number) const {
+  const AdoptedSlot& slot = slots_->slots()[static_cast<size_t>(number)];
+  v1::RecordedSlot out;
+  out.mutable_worker()->set_pid(slot.worker.pid);
+  out.mutable_worker()->set_start_ticks(slot.worker.start_ticks);
+  out.set_restarts(slot.restarts);
+  out.set_udp_cookie(slot.udp.cookie);
+  out.set_tcp_cookie(slot.tcp.cookie);
+  return out;
 }
 
-// Changes that are asked for.
+// Operations.
 
-Weights AdoptedGroup::WeightsNow() const {
-  Weights weights(HR_STEER_SLOTS);
-  for (size_t i = 0; i < shares_.size(); ++i) weights[i] = shares_[i].drained ? 0 : shares_[i].weight;
-  return weights;
-}
-
-absl::StatusOr<v1::Change> AdoptedGroup::ChangeWeights(const std::function<void()>& undo) {
-  const auto moved = table_->SetWeights(WeightsNow());
-  if (!moved.ok()) {
-    undo();
-    return moved.status();
-  }
-  LogInfo("table: ", moved->buckets, " buckets moved, ", moved->pinned, " sources stay with their open connections");
-  Save();
-  v1::Change change;
-  change.set_moved_buckets(moved->buckets);
-  change.set_fewest_possible(moved->fewest);
-  change.set_pinned_sources(moved->pinned);
-  const auto counts = kernel_->Counts();
-  if (!counts.ok()) return counts.status();
-  for (size_t i = 0; i < shares_.size(); ++i) *change.add_slots() = ShowSlot(i, *counts);
-  return change;
-}
-
-// The daemon's own number of workers has changed before.
+// The daemon's number of workers is changed first, by its own means.
 absl::StatusOr<v1::Change> AdoptedGroup::Resize(uint32_t workers) {
   if (workers < 1 || workers > HR_STEER_SLOTS) {
     return absl::InvalidArgumentError(absl::StrCat("got ", workers, " workers, expected 1 to ", HR_STEER_SLOTS));
   }
   const size_t former = shares_.size();
   if (const absl::Status resized = slots_->Resize(workers); !resized.ok()) return resized;
-  shares_.resize(workers, Share{.since_ns = MonotonicNs()});
+  if (workers < former) shares_.resize(workers);
+  if (workers > former) AddShares(workers - former);
   for (const std::string& line : slots_->Poll(absl::Now())) LogInfo(line);
   for (size_t i = former; i < workers; ++i) {
     if (!IsDown(i)) continue;
@@ -380,31 +297,11 @@ absl::StatusOr<v1::Change> AdoptedGroup::Resize(uint32_t workers) {
     shares_.resize(former);
     return absl::FailedPreconditionError(absl::StrCat("the daemon has no worker for slot ", i, ": raise its number of workers first"));
   }
-  return ChangeWeights([] {});
-}
-
-absl::StatusOr<v1::Change> AdoptedGroup::SetWeights(const std::vector<double>& weights) {
-  if (weights.size() != shares_.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("got ", weights.size(), " weights, expected one for each of the ", shares_.size(), " slots"));
-  }
-  const std::vector<Share> former = shares_;
-  for (size_t i = 0; i < weights.size(); ++i) shares_[i].weight = weights[i];
-  return ChangeWeights([&] { shares_ = former; });
-}
-
-absl::Status AdoptedGroup::CheckSlot(uint32_t slot) const {
-  if (slot < shares_.size()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("no slot ", slot, "; there are 0 to ", shares_.size() - 1));
-}
-
-absl::StatusOr<v1::Change> AdoptedGroup::Drain(uint32_t slot, bool drain) {
-  if (const absl::Status known = CheckSlot(slot); !known.ok()) return known;
-  const bool former = std::exchange(shares_[slot].drained, drain);
-  return ChangeWeights([&] { shares_[slot].drained = former; });
+  return ChangeTable([] {});
 }
 
 absl::StatusOr<v1::Slot> AdoptedGroup::RestartWorker(uint32_t slot) {
-  if (const absl::Status known = CheckSlot(slot); !known.ok()) return known;
+  if (const auto known = FindShare(slot); !known.ok()) return known.status();
   return absl::FailedPreconditionError(absl::StrCat("the workers of an adopted group are the daemon's: restart process ",
                                                     ToString(slots_->slots()[slot].worker), " by the daemon's own means"));
 }
@@ -417,63 +314,22 @@ absl::StatusOr<v1::Group> AdoptedGroup::Reattach() {
   return Show(false);
 }
 
-absl::StatusOr<v1::StopReply> AdoptedGroup::Stop() {
-  v1::StopReply reply;
-  reply.set_pid(getpid());
-  loop_->Post([this] { BeginStop(); });
-  return reply;
-}
-
-// Reports.
-
-v1::Slot AdoptedGroup::ShowSlot(size_t number, const GroupCounts& counts) const {
-  const AdoptedSlot& slot = slots_->slots()[number];
-  const Share& share = shares_[number];
+v1::Slot AdoptedGroup::ShowWorker(int number) const {
+  const auto index = static_cast<size_t>(number);
+  const AdoptedSlot& slot = slots_->slots()[index];
+  const AdoptedShare& share = shares_[index];
   v1::Slot out;
-  out.set_slot(static_cast<uint32_t>(number));
   out.set_pid(slot.has_worker ? slot.worker.pid : 0);
-  out.set_state(share.empty ? "empty" : IsDown(number) ? "restarting" : share.drained ? "drained" : "serving");
-  out.set_weight(share.weight);
-  out.set_buckets(table_->BucketsOf(static_cast<int>(number)));
+  out.set_state(share.empty ? "empty" : IsDown(index) ? "restarting" : share.drained ? "drained" : "serving");
   out.set_restarts(slot.restarts);
   out.set_seconds_in_state(static_cast<double>(MonotonicNs() - share.since_ns) / 1e9);
-  const hr_steer_slot_counts& count = counts.slots[number];
-  out.set_selected_udp(count.selected_udp);
-  out.set_selected_tcp(count.selected_tcp);
-  out.set_migrated(count.migrated);
-  out.set_empty_udp(count.empty_udp);
-  out.set_empty_tcp(count.empty_tcp);
-  if (const auto udp = slots_->Open(number, Transport::kUdp); udp.ok()) {
+  if (const auto udp = slots_->Open(index, Transport::kUdp); udp.ok()) {
     const UdpSocketState state = UdpState(udp->get());
     out.set_udp_dropped(state.dropped);
     out.set_udp_queued_bytes(state.queued_bytes);
   }
-  if (const auto tcp = slots_->Open(number, Transport::kTcp); tcp.ok()) out.set_tcp_backlog(TcpBacklog(tcp->get()));
+  if (const auto tcp = slots_->Open(index, Transport::kTcp); tcp.ok()) out.set_tcp_backlog(TcpBacklog(tcp->get()));
   return out;
-}
-
-absl::StatusOr<v1::Group> AdoptedGroup::Show(bool buckets) {
-  const auto counts = kernel_->Counts();
-  if (!counts.ok()) return counts.status();
-  v1::Group group;
-  group.set_name(settings_.places.name);
-  group.set_address(settings_.listen.ToString());
-  for (const Transport transport : settings_.transports()) group.add_transports(TransportText(transport));
-  group.set_supervisor_pid(getpid());
-  group.set_mode("adopt");
-  group.set_empty(settings_.EmptyText());
-  group.set_empty_after_seconds(absl::ToDoubleSeconds(settings_.empty_after));
-  for (size_t i = 0; i < shares_.size(); ++i) *group.add_slots() = ShowSlot(i, *counts);
-  if (buckets) ShowBuckets(*table_, *counts, group);
-  group.set_pinned_sources(table_->pins());
-  group.set_pinned(counts->all.pinned);
-  group.set_pins_full(counts->all.pins_full);
-  group.set_unreadable(counts->all.unreadable);
-  for (const std::string& problem : slots_->problems()) group.add_problems(problem);
-  if (!table_problem_.empty()) group.add_problems(table_problem_);
-  group.set_ipv6_prefix(kernel_->config().ipv6_prefix);
-  group.set_devices(static_cast<uint32_t>(settings_.devices.size()));
-  return group;
 }
 
 }  // namespace hedgerow::steer

@@ -11,13 +11,13 @@
 namespace hedgerow::steer {
 namespace {
 
-// Workers of which only the order of their sockets is known are looked at anew so often: nothing tells when that changes.
+// Workers that are known only by the order of their sockets are searched again at this interval: no event reports their change.
 constexpr absl::Duration kLookAgain = absl::Seconds(1);
-// And so often where a socket waits for its worker.
+// The same while a socket waits for its worker.
 constexpr absl::Duration kLookSoon = absl::Milliseconds(200);
-// A daemon that reloads is in between for a moment: a new worker has one of its two sockets, or shares them with the old one.
+// During a daemon's reload a new worker briefly has one of its two sockets, or shares them with the old worker.
 constexpr absl::Duration kPatience = absl::Seconds(3);
-// How often it is asked which program the kernel runs.
+// Interval of the check which program the kernel runs.
 constexpr absl::Duration kCheck = absl::Seconds(1);
 
 const char* Name(Transport transport) { return transport == Transport::kUdp ? "UDP" : "TCP"; }
@@ -67,7 +67,7 @@ Placement Place(const std::vector<AdoptedSlot>& slots, const std::vector<Adopted
       return;
     }
     const bool is_other = slot.worker.pid != worker.process.pid || slot.worker.start_ticks != worker.process.start_ticks;
-    // An order is a guess, which proves nothing against a worker that runs.
+    // kOrder is a guess, and does not replace a worker that runs.
     if (is_other && !(worker.evidence == Evidence::kOrder && slot.has_worker)) {
       if (slot.worker.pid != 0) ++slot.restarts;
       slot.worker = worker.process;
@@ -76,7 +76,7 @@ Placement Place(const std::vector<AdoptedSlot>& slots, const std::vector<Adopted
     if (!is_other) slot.worker.name = worker.process.name;
     slot.has_worker = true;
   };
-  // Those that stay first, so that a new worker never takes the place of a socket that is there.
+  // Workers with a slot first, so that a new worker never takes an occupied slot.
   for (const AdoptedWorker& worker : found) {
     if (const auto slot = SlotOf(placement.slots, worker)) {
       const AdoptedSlot& there = placement.slots[*slot];
@@ -101,7 +101,7 @@ absl::StatusOr<std::unique_ptr<AdoptedSlots>> AdoptedSlots::Adopt(KernelGroup* g
   if (const absl::Status status = RefuseOthers(workers); !status.ok()) return status;
   auto adopted = std::unique_ptr<AdoptedSlots>(new AdoptedSlots(group, search));
   Placement placement = Place(std::vector<AdoptedSlot>(workers.workers.size()), workers.workers);
-  // All sockets first: a program that is attached before rejects what belongs to the others.
+  // All sockets before the programs: an attached program rejects packets for sockets that are not inserted yet.
   std::map<Transport, net::UniqueFd> any;
   for (const Placement::Fill& fill : placement.fills) {
     auto socket = OpenSocket(fill.socket);
@@ -144,8 +144,8 @@ void AdoptedSlots::Know(const AdoptedWorkers& workers) {
   programs_.erase("");
 }
 
-// A group whose last socket closed is a new one without a program when the daemon binds again, and a daemon may attach a filter of its
-// own after that. Returns what is wrong: a foreign program is left alone.
+// When a daemon's last socket has closed, its next bind makes a reuseport group without a program, and the daemon may attach a filter of
+// its own. Attaches again in both cases. A foreign program stays, and is returned as a problem.
 std::string AdoptedSlots::AttachWhereNeeded(Transport transport, int socket, std::vector<std::string>& lines) {
   const auto program = group_->ProgramOf(socket);
   if (!program.ok()) return std::string(program.status().message());
@@ -167,7 +167,7 @@ void AdoptedSlots::CheckPrograms(std::vector<std::string>& lines) {
     const bool has_any = std::any_of(slots_.begin(), slots_.end(), [&](AdoptedSlot& slot) { return SocketOf(slot, transport).cookie != 0; });
     if (!has_any) continue;
     const auto socket = AnySocket(search_, transport, holders);
-    if (!socket.ok()) continue;  // it closed just now
+    if (!socket.ok()) continue;  // it has closed
     if (std::string wrong = AttachWhereNeeded(transport, socket->get(), lines); !wrong.empty()) takeovers_.push_back(std::move(wrong));
   }
 }
@@ -242,7 +242,7 @@ void AdoptedSlots::Take(Placement placement, std::vector<std::string>& lines) {
     const absl::Status status = Insert(fill);
     if (status.ok()) continue;
     SocketOf(placement.slots[static_cast<size_t>(fill.slot)], fill.transport) = {};
-    cookies_.clear();  // looked at again: the former socket is closing, or this one is
+    cookies_.clear();  // search again: one of the two sockets is closing
     if (!absl::IsNotFound(status) && !absl::IsAlreadyExists(status)) problems_.push_back(std::string(status.message()));
   }
   for (size_t i = 0; i < slots_.size(); ++i) {
@@ -309,7 +309,7 @@ void AdoptedSlots::LookWhereNeeded(const std::set<uint64_t>& cookies, bool ended
     failing_since_ = absl::InfiniteFuture();
     return;
   }
-  cookies_.clear();  // looked at again at the next poll
+  cookies_.clear();  // search again at the next poll
   failing_since_ = std::min(failing_since_, now);
   if (now - failing_since_ >= kPatience) problems_ = {std::string(status.message())};
 }

@@ -52,11 +52,11 @@ class AdoptedSlots {
   // this returns. `group`'s table must be written for as many slots as `workers.workers` has; it outlives this.
   static absl::StatusOr<std::unique_ptr<AdoptedSlots>> Adopt(KernelGroup* group, const SocketSearch& search, const AdoptedWorkers& workers);
 
-  // Goes on with a group whose former supervisor died: `slots` are as that one left them, and their sockets are inserted already.
+  // Continues the group of a dead supervisor: `slots` are from its record, and their sockets are inserted already.
   static absl::StatusOr<std::unique_ptr<AdoptedSlots>> Resume(KernelGroup* group, const SocketSearch& search, const AdoptedWorkers& workers,
                                                               std::vector<AdoptedSlot> slots);
 
-  // Looks for closed and new sockets; call it several times a second. One line for each thing that happened.
+  // Finds closed and new sockets; call it several times a second. Returns a line for each change.
   std::vector<std::string> Poll(absl::Time now);
   // New slots take workers that wait at the next Poll. Slots that go must be empty: FailedPrecondition.
   absl::Status Resize(size_t slots);
@@ -68,7 +68,7 @@ class AdoptedSlots {
   void GiveBack();
 
   const std::vector<AdoptedSlot>& slots() const { return slots_; }
-  // What is wrong now, one sentence each: a worker that waits for a slot, a process of another program in the group.
+  // Present problems, one sentence each: a worker that waits for a slot, a process of another program in the group.
   std::vector<std::string> problems() const;
 
  private:
@@ -88,8 +88,8 @@ class AdoptedSlots {
   SocketSearch search_;
   std::set<std::string> programs_{};     // whose processes belong to the daemon
   std::vector<AdoptedSlot> slots_{};
-  std::set<uint64_t> cookies_{};         // at the last look; empty: it was not the last word
-  bool certain_ = true;                  // the last look found each socket's worker by more than its order
+  std::set<uint64_t> cookies_{};         // at the last search; empty: search again
+  bool certain_ = true;                  // the last search used more than the order for each socket
   absl::Time failing_since_ = absl::InfiniteFuture();
   absl::Time next_look_ = absl::InfinitePast();
   absl::Time next_check_ = absl::InfinitePast();

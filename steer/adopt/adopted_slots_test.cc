@@ -96,7 +96,7 @@ TEST(Place, FillsEmptySlotsInOrder) {
   EXPECT_EQ(placement.slots[0].restarts, 0u);
 }
 
-TEST(Place, KeepsASocketWhereItIsWhoeverReadsIt) {
+TEST(Place, KeepsASocketInItsSlotWhenItsReaderChanges) {
   const Placement before = Place(std::vector<AdoptedSlot>(2), {Worker(10, 1, 2), Worker(11, 3, 4)});
   const Placement after = Place(before.slots, {Worker(20, 3, 4), Worker(21, 1, 2)});
   EXPECT_THAT(Text(after.slots), ElementsAre("21: 1 2", "20: 3 4"));
@@ -135,7 +135,7 @@ TEST(Place, LetsAWorkerWaitWhileNoSlotIsFree) {
   EXPECT_EQ(after.waiting[0].pid, 11);
 }
 
-TEST(Place, ASocketThatNobodyReadsHasNoWorkerAndKeepsItsSlot) {
+TEST(Place, ASocketWithoutAReaderHasNoWorkerAndKeepsItsSlot) {
   const Placement before = Place(std::vector<AdoptedSlot>(1), {Worker(10, 1, 2, Evidence::kPolled)});
   AdoptedWorker unread = Worker(5, 1, 2, Evidence::kOrder);
   unread.reads = false;

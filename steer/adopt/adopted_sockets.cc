@@ -204,7 +204,7 @@ bool IsParentOfOthers(const Holder& holder, const std::vector<Holder>& holders) 
 }
 
 void NameWorkers(std::vector<Candidate>& sockets) {
-  // By the transport and those who may read them: sockets of which only the order tells whose they are.
+  // Sockets whose reader is known only by their order, by transport and possible readers.
   std::map<std::pair<Transport, std::vector<pid_t>>, std::vector<Candidate*>> unclear;
   for (Candidate& candidate : sockets) {
     std::vector<Holder> readers;
@@ -227,7 +227,7 @@ void NameWorkers(std::vector<Candidate>& sockets) {
     unclear[{candidate.transport, possible}].push_back(&candidate);
     candidate.reads = !readers.empty();
   }
-  // Of a daemon whose other sockets are polled, a socket that nobody polls waits for its next worker.
+  // Where the daemon's other sockets are in epoll sets, a socket in none waits for its next worker.
   const bool uses_epoll = std::any_of(sockets.begin(), sockets.end(), [](const auto& each) { return each.evidence == Evidence::kPolled; });
   for (Candidate& candidate : sockets) candidate.reads |= !uses_epoll;
   for (auto& [key, candidates] : unclear) {

@@ -3,8 +3,7 @@
 // The sockets of a running daemon whose processes set SO_REUSEPORT themselves: found by sock_diag and /proc, given to the worker
 // that reads them, and paired, UDP with TCP. `hedgerow steer adopt` puts them into a group's slots (adopted_slots.h).
 //
-// A socket stays the daemon's: nothing here keeps a descriptor of one, because a socket that somebody else holds does not close
-// when its worker does.
+// No descriptor of a socket is kept here: with a second holder the socket would not close when its worker ends.
 #pragma once
 
 #include <sys/types.h>
@@ -39,7 +38,7 @@ enum class Evidence {
 
 struct AdoptedSocket {
   uint64_t cookie = 0;  // SO_COOKIE
-  pid_t holder = 0;     // whose descriptor it is
+  pid_t holder = 0;     // the process that has the descriptor
   int descriptor = -1;
 };
 
@@ -60,7 +59,7 @@ struct AdoptedWorkers {
 // different users or bound to different devices; a worker that lacks the transport that others have; more than HR_STEER_SLOTS.
 absl::StatusOr<AdoptedWorkers> FindWorkers(const SocketSearch& search);
 
-// FailedPrecondition: processes that were not named hold sockets of the group. The program would send them nothing.
+// FailedPrecondition: processes that were not named hold sockets of the group, which would receive nothing.
 absl::Status RefuseOthers(const AdoptedWorkers& found);
 
 // One sentence for each worker that was given its sockets by their order, so that a reader can check.
@@ -75,10 +74,10 @@ absl::StatusOr<std::set<uint64_t>> CookiesOf(const SocketSearch& search);
 // Every process that holds one of these sockets, named or not, oldest first; without the calling one.
 absl::StatusOr<std::vector<Process>> HoldersOf(const SocketSearch& search);
 
-// Any of them that one of `holders` has: what it says of the kernel's group holds for all of its transport. NotFound: there is none.
+// A descriptor of any of them; all sockets of a transport are in one reuseport group. NotFound: none of `holders` has one.
 absl::StatusOr<net::UniqueFd> AnySocket(const SocketSearch& search, Transport transport, const std::vector<Process>& holders);
 
-// Takes the group's programs from the sockets of the address and port, where they have them.
+// Detaches the group's programs from the sockets of the address and port.
 void GiveBack(const KernelGroup& group, const SocketSearch& search);
 
 }  // namespace hedgerow::steer

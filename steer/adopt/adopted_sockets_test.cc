@@ -117,7 +117,7 @@ TEST_F(AdoptedSocketsTest, OfSocketsThatAllHoldTheEpollSetsTellTheWorker) {
 }
 
 // The master of a daemon starts another worker a moment after one has died.
-TEST_F(AdoptedSocketsTest, ASocketThatNobodyPollsWaitsForItsWorker) {
+TEST_F(AdoptedSocketsTest, ASocketInNoEpollSetWaitsForItsWorker) {
   InNamespace([&] {
     const Child master([&] {
       for (int i = 0; i < 2; ++i) {

@@ -109,7 +109,7 @@ absl::StatusOr<std::vector<GivenSocket>> TakeSockets() {
   return sockets;
 }
 
-// What a daemon sets before bind(2), because it matters from the first packet on.
+// Options that a daemon sets before bind(2) because they apply from the first packet on.
 constexpr std::pair<int, int> kCopiedOptions[] = {
     {SOL_SOCKET, SO_TIMESTAMP},  {SOL_SOCKET, SO_TIMESTAMPNS},       {SOL_SOCKET, SO_RXQ_OVFL},           {SOL_SOCKET, SO_KEEPALIVE},
     {SOL_SOCKET, SO_BROADCAST},  {SOL_SOCKET, SO_BUSY_POLL},         {IPPROTO_IP, IP_PKTINFO},            {IPPROTO_IP, IP_RECVTOS},
@@ -225,7 +225,7 @@ class Monitor {
     for (const GivenSocket& given : sockets_) {
       if (given.type == type && given.endpoint == *wanted) return Put(call, given, own->get(), process, descriptor);
     }
-    return Complain(absl::StrCat("binds ", type == SOCK_DGRAM ? "UDP " : "TCP ", wanted->ToString(), ", and what was handed over is ", Given(),
+    return Complain(absl::StrCat("binds ", type == SOCK_DGRAM ? "UDP " : "TCP ", wanted->ToString(), ", and the sockets handed over are ", Given(),
                                  ": the address of --listen and the daemon's must be the same one"));
   }
 

@@ -130,7 +130,7 @@ try: u.bind(("0.0.0.0", 2055))
 except OSError as error: print(error)
 )"));
     EXPECT_EQ(ended.code, 0) << ended.output;
-    EXPECT_THAT(ended.output, HasSubstr("/usr/bin/python3: binds UDP 0.0.0.0:2055, and what was handed over is UDP 127.0.0.1:2055, TCP 127.0.0.1:2055"));
+    EXPECT_THAT(ended.output, HasSubstr("/usr/bin/python3: binds UDP 0.0.0.0:2055, and the sockets handed over are UDP 127.0.0.1:2055, TCP 127.0.0.1:2055"));
     EXPECT_THAT(ended.output, HasSubstr("Address already in use"));
   });
 }

@@ -20,8 +20,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "steer/process.h"
+#include "steer/sock_diag.h"
 
 namespace hedgerow::steer {
 namespace {
@@ -49,30 +50,10 @@ std::string LinkAt(const std::string& path) {
   return bytes > 0 ? std::string(target, static_cast<size_t>(bytes)) : "";
 }
 
-// proc_pid_stat(5). The name stands in parentheses and may contain any character, so what follows is counted from the last one.
 std::optional<Process> ReadProcess(pid_t pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
-  std::string line;
-  if (!std::getline(file, line)) return std::nullopt;
-  const size_t open = line.find('('), close = line.rfind(')');
-  if (open == std::string::npos || close == std::string::npos || close < open) return std::nullopt;
-  const std::vector<std::string> fields = absl::StrSplit(absl::string_view(line).substr(close + 1), ' ', absl::SkipEmpty());
-  Process process{.pid = pid, .name = line.substr(open + 1, close - open - 1)};
-  constexpr size_t kState = 0, kParent = 1, kStart = 19;  // behind the name: fields 3, 4 and 22
-  if (fields.size() <= kStart || fields[kState] == "Z" || fields[kState] == "X") return std::nullopt;
-  if (!absl::SimpleAtoi(fields[kParent], &process.parent) || !absl::SimpleAtoi(fields[kStart], &process.start_ticks)) {
-    return std::nullopt;
-  }
-  return process;
-}
-
-std::optional<uint32_t> SocketInode(const std::string& link) {
-  absl::string_view text = link;
-  uint32_t inode = 0;
-  if (!absl::ConsumePrefix(&text, "socket:[") || !absl::ConsumeSuffix(&text, "]") || !absl::SimpleAtoi(text, &inode)) {
-    return std::nullopt;
-  }
-  return inode;
+  const auto stat = ReadProcessStat(pid);
+  if (!stat.has_value() || stat->state == 'Z' || stat->state == 'X') return std::nullopt;
+  return Process{.pid = pid, .parent = stat->parent, .start_ticks = stat->start_ticks, .name = stat->name};
 }
 
 // The device that all sockets' inodes are on, as fdinfo prints it: the kernel's own number.

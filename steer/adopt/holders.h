@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What /proc says of the processes that hold a port's sockets: who descends from whom, which descriptors are these sockets, and
-// which epoll sets have them. Called by adopted_sockets.cc. Needs CAP_SYS_PTRACE for the processes of other users.
+// The processes that hold a port's sockets, by /proc: their descent, their descriptors of these sockets, and the epoll sets that
+// contain them. Called by adopted_sockets.cc. Needs CAP_SYS_PTRACE for the processes of other users.
 #pragma once
 
 #include <sys/types.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `hedgerow steer adopt` and `bind`: groups for daemons that nobody changed.
+// `hedgerow steer adopt` and `bind`: groups for unmodified daemons.
 #include <memory>
 #include <utility>
 
@@ -29,11 +29,8 @@ int RunAdopt(const Call& call) {
     const std::vector<Transport> transports = settings->transports();
     search.transports = {transports.begin(), transports.end()};
   }
-  return ServeGroup(call, *settings, [&](EventLoop* loop, bool mounted_bpffs) -> absl::StatusOr<RunningGroup> {
-    auto group = AdoptedGroup::Start(loop, *settings, search, mounted_bpffs);
-    if (!group.ok()) return group.status();
-    AdoptedGroup* const adopted = group->get();
-    return RunningGroup{*std::move(group), [adopted] { adopted->BeginStop(); }, adopted->Text()};
+  return ServeGroup(call, *settings, [&](EventLoop* loop, bool mounted_bpffs) -> absl::StatusOr<std::unique_ptr<Group>> {
+    return AdoptedGroup::Start(loop, *settings, search, mounted_bpffs);
   });
 }
 

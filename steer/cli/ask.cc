@@ -14,7 +14,7 @@
 #include "absl/time/time.h"
 #include "config/json.h"
 #include "operate/each_second.h"
-#include "steer/admin.h"
+#include "steer/admin_client.h"
 #include "steer/cli/commands.h"
 #include "steer/cli/text.h"
 #include "steer/process.h"
@@ -49,7 +49,7 @@ absl::StatusOr<uint32_t> OneNumber(const Call& call, const std::string& what) {
   return NumberWord(words[1], what);
 }
 
-// `show --watch`. Asked anew each second, it outlives a supervisor that is exchanged.
+// `show --watch`. It connects anew each second, and so survives a change of the supervisor.
 class GroupView : public operate::EachSecondView {
  public:
   GroupView(const Call& call, const v1::ShowRequest& request) : call_(call), request_(request) {}

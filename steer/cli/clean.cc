@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `clean`: removes what a dead supervisor has left of a group.
+// `clean`: removes the group of a dead supervisor.
 #include <vector>
 
 #include "absl/strings/str_cat.h"

@@ -22,12 +22,12 @@ std::vector<operate::Option> With(std::vector<operate::Option> more) {
   return more;
 }
 
-// What `run` and `adopt` share, without --listen, --transport and --empty.
+// The options of both `run` and `adopt`, but --listen, --transport and --empty.
 std::vector<operate::Option> OptionsOfGroup(std::vector<operate::Option> own) {
   const std::vector<operate::Option> shared = {
       {"ipv6-prefix", "BITS", "IPv6 addresses that share so many bits are one source (default 128)"},
-      {"devices", "FILE", "lines \"NETWORK NUMBER\": all addresses of devices with several; \"NETWORK NUMBER gateway\" where the field tells"},
-      {"gateway-field", "OFFSET:BYTES", "where the datagrams of gateways name their device: 12:4"},
+      {"devices", "FILE", "lines \"NETWORK NUMBER\": the addresses of a device that has several; \"NETWORK NUMBER gateway\": the field names the device"},
+      {"gateway-field", "FIELD", "where the datagrams of gateways name their device: 12:4 (OFFSET:BYTES), or a profile's words, as '{tokens: [{header: from}]}'"},
       {"metrics", "LISTEN", "serve /metrics there: 127.0.0.1:9467, unix:/PATH (default: nowhere)"},
       {"bpffs", "PATH", absl::StrCat("where maps and programs are pinned (default ", net::kDefaultBpffs, ")")},
       {"run-dir", "DIR", absl::StrCat("the folder of all groups (default ", kDefaultRunDir, ")")}};
@@ -42,10 +42,10 @@ std::vector<operate::Option> OptionsOfRun() {
        {"transport", "udp|tcp|both", "which sockets a worker gets (default both)"},
        {"name", "NAME", "the group's name (default port-PORT)"},
        {"empty", "POLICY",
-        "what becomes of the packets of a slot without a worker: reject (as if nothing listened), drop, next (another slot takes them) "
+        "how packets of a slot without a worker are handled: reject (as if nothing listened), drop, next (another slot takes them) "
         "or stand-in (one more worker, which has no sources of its own) (default reject)"},
-       {"empty-after", "DURATION", "how long a slot may lack its worker before that; packets wait in its socket (default 1s)"},
-       {"heartbeat", "DURATION", "a worker that has not sent WATCHDOG=1 for so long is silent, and its slot empty (default: not asked)"},
+       {"empty-after", "DURATION", "how long a slot may lack its worker before that. Packets wait in its socket meanwhile (default 1s)"},
+       {"heartbeat", "DURATION", "a worker without WATCHDOG=1 for this time is silent, and its slot empty (default: no heartbeat is expected)"},
        {"stop-timeout", "DURATION", "a worker that is asked to end (stop, restart, resize) is killed after this, and its connections with it (default 10s)"},
        {"user", "USER", "the workers' user (default: the supervisor's)"},
        {"group", "GROUP", "the workers' group (default: the user's)"},
@@ -58,7 +58,7 @@ std::vector<operate::Option> OptionsOfAdopt() {
        {"transport", "udp|tcp|both", "which of its sockets (default: those that it has)"},
        {"name", "NAME", "the group's name (default port-PORT)"},
        {"empty", "POLICY",
-        "what becomes of the packets of a slot whose worker or socket is gone: reject (as if nothing listened), drop, or next (another "
+        "how packets of a slot whose worker or socket is gone are handled: reject (as if nothing listened), drop, or next (another "
         "slot takes them) (default reject)"},
        {"empty-after", "DURATION", "how long a slot may lack its worker while another process holds its sockets (default 1s)"}});
 }
@@ -111,7 +111,7 @@ const operate::Program& TheProgram() {
               {"reattach", "", "put the group's programs back where another program has replaced them", With({}), RunReattach,
                {"hedgerow steer reattach"}},
               {"stop", "", "end the supervisor and its workers (an adopted daemon goes on), and remove everything", With({}), RunStop, {"hedgerow steer stop"}},
-              {"clean", "", "remove what a dead supervisor has left, its workers too; refused while one lives",
+              {"clean", "", "remove the group of a dead supervisor, its workers included; refused while a supervisor runs",
                With({{"bpffs", "PATH", "where the pins are, if the group's folder is lost"}}), RunClean, {"hedgerow steer clean --name port-2055"}},
               {"version", "", "print the version", {}, RunVersion},
               operate::HelpCommand(),
@@ -119,15 +119,15 @@ const operate::Program& TheProgram() {
       .options = {{"json", "", "print a JSON object, on failure as well; `run` and `adopt`: a line when they are ready"}},
       .notes = {"`hedgerow-steer help COMMAND` lists the options of one command; `hedgerow steer COMMAND` is the same program.",
                 "A worker gets its slot's sockets as systemd hands them over (LISTEN_FDS, sd_listen_fds(3)): with both transports UDP is "
-                "descriptor 3 and TCP descriptor 4, named udp and tcp in LISTEN_FDNAMES. It may say how it is by NOTIFY_SOCKET "
-                "(sd_notify(3)), and its slot's number is in HEDGEROW_STEER_SLOT. In CMD's words %s is that number, and %% is %.",
-                "A worker that ends is started again, after a pause of at most 5 s where it ends again and again; what was sent to it "
-                "meanwhile waits in its sockets. SIGTERM, SIGINT and SIGHUP end the supervisor and its workers. A supervisor that is killed leaves "
+                "descriptor 3 and TCP descriptor 4, named udp and tcp in LISTEN_FDNAMES. It may send READY=1 and WATCHDOG=1 to "
+                "NOTIFY_SOCKET (sd_notify(3)). Its slot's number is in HEDGEROW_STEER_SLOT; in CMD's words %s is that number, and %% is %.",
+                "A worker that ends is started again, after a pause of at most 5 s if it ends repeatedly. Its packets wait in its sockets "
+                "meanwhile. SIGTERM, SIGINT and SIGHUP end the supervisor and its workers. A supervisor that is killed leaves "
                 "workers and sockets as they are, and the next `run` with the same name takes them over.",
                 "`adopt` leaves workers and sockets the daemon's. A worker that restarts with new sockets takes the slot that became empty, "
-                "within a second; what was sent to it meanwhile goes by --empty. When `adopt` ends, the kernel spreads as it did before.",
-                "`bind` puts the socket that was handed over in the place of the one that CMD binds to the same address and port, when it "
-                "does so (a seccomp filter, seccomp_unotify(2)). Other sockets are bound as always."},
+                "within a second. Its packets meanwhile go by --empty. When `adopt` ends, the kernel spreads packets as before.",
+                "When CMD binds a socket to the address and port of a socket that was handed over, `bind` puts the latter in its place (a "
+                "seccomp filter, seccomp_unotify(2)). Other sockets are bound unchanged."},
       .exit_codes = {{"0", "done; `run` and `adopt`: ended by a signal or `stop`"},
                      {"1", "failure; the message has the reason"},
                      {"2", "usage error"},

@@ -19,9 +19,9 @@ using enum operate::ExitCode;
 
 const operate::Program& TheProgram();
 
-// --run-dir and --name; without a name the one group that there is. NotFound and InvalidArgument say which there are.
+// --run-dir and --name; without a name the only group. The errors list the groups.
 absl::StatusOr<Places> FindGroup(const Arguments& arguments);
-// What `run` and `adopt` share: name, address, folders, policy, sources. InvalidArgument names the option.
+// The settings of `run` and `adopt` alike: name, address, folders, policy, sources. InvalidArgument names the option.
 absl::StatusOr<Settings> CommonSettings(const Arguments& arguments);
 // A duration above 0, or `otherwise` without the option.
 absl::StatusOr<absl::Duration> DurationOption(const Arguments& arguments, const std::string& name, absl::Duration otherwise);
@@ -29,7 +29,7 @@ absl::StatusOr<int64_t> NumberOption(const Arguments& arguments, const std::stri
 // A word of a command: "3" as a number of at least 0.
 absl::StatusOr<uint32_t> NumberWord(const std::string& word, const std::string& what);
 
-// Serves a group in the foreground, and says when it is ready.
+// Serves a group in the foreground, and prints a line when it is ready.
 int ServeGroup(const Call& call, const Settings& settings, const StartGroup& start);
 
 int RunRun(const Call& call);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `explain` and `simulate`: what the kernel chooses, natively and by the same function (bpf/steer/bucket.h), from the group's pins.
-// The seed is secret, so they need the right to open the pins.
+// `explain` and `simulate`: the kernel's choice, computed natively by the same function (bpf/steer/bucket.h) from the group's pinned
+// maps. The seed is secret, so they need the right to open the pins.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -15,7 +15,6 @@
 #include "net/bpffs.h"
 #include "net/capabilities.h"
 #include "net/ip_address.h"
-#include "steer/admin.h"
 #include "steer/change.h"
 #include "steer/cli/commands.h"
 #include "steer/cli/text.h"
@@ -27,10 +26,10 @@ namespace {
 
 constexpr std::array kNeeded = {net::Capability::kBpf};
 
-// What Explain() asks for.
+// The arguments of Explain().
 struct View {
   hr_steer_config config{};
-  std::vector<Device> devices{};
+  DeviceIndex devices{};
   std::vector<std::pair<hr_steer_source, uint8_t>> pins{};
   TableEntries table{};
   Weights weights{};  // of the slots of the table
@@ -53,13 +52,13 @@ absl::StatusOr<View> OpenView(const Arguments& arguments) {
   const auto kernel = KernelGroup::Open(record->bpffs(), places->name);
   if (!kernel.ok()) return kernel.status();
   View view{.config = (*kernel)->config(), .weights = Weights(HR_STEER_SLOTS), .record = *record};
-  auto devices = (*kernel)->Devices();
+  const auto devices = (*kernel)->Devices();
   auto pins = (*kernel)->Pins();
   const auto table = (*kernel)->ReadTable();
   for (const absl::Status& status : {devices.status(), pins.status(), table.status()}) {
     if (!status.ok()) return status;
   }
-  view.devices = *std::move(devices);
+  view.devices = *devices;
   view.pins = *std::move(pins);
   view.table = *table;
   for (const v1::RecordedSlot& slot : record->slots()) {

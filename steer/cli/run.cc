@@ -3,16 +3,14 @@
 // `hedgerow steer run`: from options to settings, and the group's life.
 #include <memory>
 #include <utility>
-#include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
 #include "config/json.h"
 #include "config/scalar.h"
 #include "net/bpffs.h"
 #include "operate/listen_address.h"
 #include "steer/cli/commands.h"
+#include "steer/gateway_field.h"
 #include "steer/record.h"
 #include "steer/run.h"
 #include "steer/supervisor.h"
@@ -37,17 +35,6 @@ absl::Status ReadPolicy(const Arguments& arguments, Settings& settings) {
     return Wrong(arguments, "empty", "reject, drop, next or stand-in");
   }
   return absl::OkStatus();
-}
-
-absl::Status ReadGatewayField(const Arguments& arguments, Settings& settings) {
-  if (!arguments.Has("gateway-field")) return absl::OkStatus();
-  const std::vector<std::string> parts = absl::StrSplit(arguments.Get("gateway-field"), ':');
-  if (parts.size() != 2 || !absl::SimpleAtoi(parts[0], &settings.field_offset) || !absl::SimpleAtoi(parts[1], &settings.field_bytes) ||
-      settings.field_bytes < 1 || settings.field_bytes > 16 || settings.field_offset > 1400) {
-    return Wrong(arguments, "gateway-field", "OFFSET:BYTES in the payload, at most 1400 and 1 to 16: 12:4");
-  }
-  const bool has_gateway = std::any_of(settings.devices.begin(), settings.devices.end(), [](const Device& each) { return each.device.is_gateway; });
-  return has_gateway ? absl::OkStatus() : absl::InvalidArgumentError("--gateway-field: no line of --devices says gateway");
 }
 
 absl::Status ReadNumbers(const Arguments& arguments, Settings& settings) {
@@ -113,14 +100,16 @@ absl::StatusOr<Settings> CommonSettings(const Arguments& arguments) {
     if (!devices.ok()) return devices.status();
     settings.devices = *std::move(devices);
   }
-  if (const absl::Status read = ReadGatewayField(arguments, settings); !read.ok()) return read;
+  if (arguments.Has("gateway-field")) {
+    if (const absl::Status read = ReadGatewayField(arguments.Get("gateway-field"), settings); !read.ok()) return read;
+  }
   return settings;
 }
 
 int ServeGroup(const Call& call, const Settings& settings, const StartGroup& start) {
-  const absl::Status ended = RunGroup(settings, start, [&call](Control& control, const std::string& text) {
-    const auto group = control.Show(false);
-    call.out << (call.arguments.json() && group.ok() ? ToJsonLine(*group) : absl::StrCat("ready: ", text, "\n"));
+  const absl::Status ended = RunGroup(settings, start, [&call](Group& running) {
+    const auto group = running.Show(false);
+    call.out << (call.arguments.json() && group.ok() ? ToJsonLine(*group) : absl::StrCat("ready: ", running.Text(), "\n"));
     call.out.flush();
   });
   return ended.ok() ? kExitOk : call.Fail(ended);
@@ -133,13 +122,9 @@ int RunRun(const Call& call) {
   if (call.arguments.command.empty()) return call.UsageError("which command? It stands behind --");
   const auto settings = SettingsOfRun(call.arguments);
   if (!settings.ok()) return call.Fail(settings.status());
-  const auto start = [&settings](EventLoop* loop, bool mounted_bpffs) -> absl::StatusOr<RunningGroup> {
-    auto supervisor = Supervisor::Start(loop, *settings, mounted_bpffs);
-    if (!supervisor.ok()) return supervisor.status();
-    Supervisor* const group = supervisor->get();
-    return RunningGroup{*std::move(supervisor), [group] { group->BeginStop(); }, group->Text()};
-  };
-  return ServeGroup(call, *settings, start);
+  return ServeGroup(call, *settings, [&settings](EventLoop* loop, bool mounted_bpffs) -> absl::StatusOr<std::unique_ptr<Group>> {
+    return Supervisor::Start(loop, *settings, mounted_bpffs);
+  });
 }
 
 }  // namespace hedgerow::steer::cli

@@ -141,7 +141,8 @@ std::string SourceText(const hr_steer_source& source, const hr_steer_config& con
   if (source.kind == HR_STEER_IPV4) return absl::StrCat("IPv4 ", address->ToString());
   if (source.kind == HR_STEER_IPV6) return absl::StrCat("IPv6 ", address->ToString(), config.ipv6_prefix < 128 ? absl::StrCat("/", config.ipv6_prefix) : "");
   if (source.kind == HR_STEER_DEVICE) return absl::StrCat("device ", source.words[0]);
-  return absl::StrCat("field ", absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(bytes), config.field_bytes)));
+  const size_t field_bytes = config.field_bytes > 0 ? config.field_bytes : config.located.field.length;
+  return absl::StrCat("field ", absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(bytes), field_bytes)));
 }
 
 }  // namespace hedgerow::steer::cli

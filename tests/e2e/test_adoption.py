@@ -356,13 +356,14 @@ def test_hedging_stops_when_no_daemon_lives_for_long_and_traffic_flows_on(lab, s
     assert adoption["how"] == "adopted" and int(adoption["unattended_stops"]) == 1
     assert int(adoption["hedging_stopped_ns"]) > 1_000_000_000
     assert int(adoption["unattended_ns"]) > int(adoption["hedging_stopped_ns"])
-    assert int(product.service_status(DNS4)["reasons"]["no_daemon"]) == 2
+    counted = int(product.service_status(DNS4)["reasons"]["no_daemon"])
+    assert counted in (2, 3)  # 3: a busy machine sent the first question later than 1 s after the end
     assert "hedging was stopped for" in product.log.read_text()
     servers["a"].stall()
     assert who_answers(lab.client, VIP4) == "b"  # lifted
     go_on(lab, servers["a"])
     time.sleep(1.5)  # and a daemon that lives keeps it so
-    assert int(product.service_status(DNS4)["reasons"]["no_daemon"]) == 2
+    assert int(product.service_status(DNS4)["reasons"]["no_daemon"]) == counted
 
 
 def test_a_short_absence_stops_nothing(lab, servers, product):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import adaptive, election, heartbeat, observe, offload, proxy_cost, restart
+from bench import adaptive, at_once, election, heartbeat, observe, offload, proxy_cost, restart
 from chaos import no_false_elections
 
 TAG = f"self{os.getpid()}6"
@@ -84,12 +84,29 @@ def test_adaptive(tmp_path):
                             f"--into={tmp_path}", f"--lab={TAG}"])
     assert status == 1  # one round is never enough
     rows = {(row["mode"], row["phase"]): row for row in summary_of(tmp_path, "adaptive")["rows"]}
+    computed = {phase: rows.pop(("single-r", phase)) for phase in ("healthy", "one-slow", "both-slow")}
+    for row in computed.values():
+        assert 0 < row["p99_ms"] <= 1.01 * row["p99_adaptive_ms"] and 0 < row["probability"] <= 1
     assert set(rows) == {(mode, phase) for mode in adaptive.MODES for phase in adaptive.PHASES}
     for row in rows.values():
         assert row["n"] > 2000 and 0 < row["p50_ms"] <= row["p95_ms"] <= row["p99_ms"] and row["delay_ms"] > 0
     assert rows["adaptive", "both-slow"]["p50_ms"] > 5 * rows["adaptive", "healthy"]["p50_ms"]
     assert rows["fixed", "both-slow"]["delay_ms"] == 10 and rows["adaptive", "healthy"]["delay_ms"] < 10
     assert (tmp_path / "adaptive.png").exists()
+
+
+def test_at_once(tmp_path):
+    status = at_once.main(["--rounds=1", "--seconds=0.3", "--loads=10", "--workloads=stall", "--highest-seconds=0",
+                           "--systems=at-once,c-clone,coordinator", "--quiet-wait=0", f"--into={tmp_path}", f"--lab={TAG}"])
+    assert status == 1  # one round is never enough
+    rows = {row["system"]: row for row in summary_of(tmp_path, "at-once")["rows"]}
+    for row in rows.values():
+        assert row["n"] > 250 and row["lost"] == 0 and row["identity_ok"] and row["proxies"] == 1
+        assert 2 <= row["p50_ms"] <= row["p99_ms"] <= row["p999_ms"] and row["cpu_us_per_request"] > 0
+    assert rows["c-clone"]["extra_load"] == pytest.approx(1, abs=0.01)
+    for system in ("coordinator", "at-once"):
+        assert 0.5 < rows[system]["extra_load"] <= 1.01
+    assert (tmp_path / "at-once-stall.png").exists()
 
 
 def test_proxy_cost(tmp_path):

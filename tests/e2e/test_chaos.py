@@ -92,7 +92,7 @@ def rotated(folder: Path, *argv: str) -> tuple[int, dict]:
 
 
 def test_all_keys_are_changed_under_load_and_no_client_notices(tmp_path):
-    _, row = rotated(tmp_path)
+    _, row = rotated(tmp_path, "--election-floor=400ms")
     assert row["errors"] == row["elections"] == row["unbelieved"] == 0 and row["changes"] == row["different_keys"] == 1, row
     assert row["sent"] > 1000
 

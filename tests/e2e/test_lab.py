@@ -45,6 +45,18 @@ def test_comes_up_in_about_a_second_and_both_families_answer_at_once():
     assert not leftovers(TLAB)
 
 
+def test_further_client_hosts_are_beside_the_first():
+    with Lab(TLAB, replicas=1, clients=3) as lab:
+        assert [host.ipv4 for host in lab.clients] == ["10.77.0.1", "10.77.0.2", "10.77.0.3"]
+        for client in lab.clients:
+            assert ping(client, lab.replica("a").ipv4) and ping(client, lab.replica("a").ipv6)
+            assert client.sysctl("net.ipv4.conf.all.rp_filter") == "1"
+        assert len(Lab.attach(TLAB).clients) == 3
+    assert not leftovers(TLAB)
+    with pytest.raises(ValueError, match="9 client hosts, expected 1 to 8"):
+        Lab(TLAB, clients=9)
+
+
 def test_bridged_packets_do_not_meet_netfilter_in_the_switch():
     with Lab(TLAB) as lab, netns.entered(names.netns_name(TLAB, "sw")):
         for path in Path("/proc/sys/net/bridge").glob("bridge-nf-call-*"):

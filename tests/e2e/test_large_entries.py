@@ -62,7 +62,8 @@ def test_large_entries_need_no_ip_fragments(durability):
         lab.switch(["nft", "-f", "-"], stdin=NO_FRAGMENTS)
         for host in lab.replicas:
             host.set_mtu(MTU)
-        settings = NodeSettings(durability=durability, memcached=(("value_max", 60000),), trusted=("10.0.0.0/8",))
+        settings = NodeSettings(durability=durability, memcached=(("value_max", 60000),), trusted=("10.0.0.0/8",),
+                                election=("200ms", "4s"))  # one leader for a round, on a busy machine too
         with hedgerow_cluster(lab, data.path, settings) as cluster:
             for round_number in range(2):
                 leader = cluster.wait_ready()

@@ -66,7 +66,7 @@ def leader_killed(stand: Stand, after_s: float = 1.0, down_s: float = 1.5) -> It
     """In the midst of the block's load; whole again when it ends."""
     stand.cluster.wait_ready()
     time.sleep(after_s)
-    leader = stand.cluster.leader()
+    leader = stand.cluster.leader() or stand.cluster.wait_ready()
     leader.kill_at_once()
     time.sleep(down_s)
     leader.start()

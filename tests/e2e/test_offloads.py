@@ -139,7 +139,7 @@ def test_nobody_is_called_silent_whose_answers_the_kernel_works_off():
 def test_what_a_small_mtu_fragments_still_reaches_every_node():
     """The broadcast copies no fragments: one member gets the datagram, the others miss it, and are then sent their own."""
     with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, "memory") as data,
-          hedgerow_cluster(lab, data.path, NodeSettings(durability="memory")) as cluster):
+          hedgerow_cluster(lab, data.path, SLOW) as cluster):
         cluster.wait_ready()
         time.sleep(1.5)  # the broadcast knows its neighbours
         for host in (lab.client, *(node.host for node in cluster.nodes)):

@@ -261,8 +261,8 @@ TEST_P(RecoveryTest, WhatANewerProgramSaysIsCountedAndChangesNothing) {
   socket->Send(members_[leader - 1].peer, std::move(datagram));
   socket->Flush();
   EXPECT_TRUE(Eventually([&] { return Counter(leader, "peer_dropped", "version") == 1; }));
-  EXPECT_LT(StatusOf(leader).term, raft::Term(1'000'000));
-  EXPECT_EQ(WaitForLeader(), leader);
+  WaitForLeader();  // perhaps another one: a busy machine may keep this leader from running
+  for (uint64_t id = 1; id <= 3; ++id) EXPECT_LT(StatusOf(id).term, raft::Term(1'000'000));
 }
 
 TEST_P(RecoveryTest, ANodeOfTheClusterBeforeIsNotHeard) {

@@ -5,14 +5,18 @@
 import { Charts } from "./charts.js";
 import { byId, element, keyed, setAttribute, setText } from "./dom.js";
 import { clock } from "./format.js";
+import { Steer, showSteer } from "./steer.js";
 import { OtherVersion, Store } from "./store.js";
 import { showBackends, showEvents, showMachine, showReasons, showService, showServices } from "./tables.js";
 
 const PERIOD_MS = 1000;
 const PATIENCE_MS = 2500;  // for one answer
 const STALE_MS = 3500;     // without a new sample
+const STEER_PERIOD_MS = 2000;  // supervisors of `hedgerow steer` are asked less often: each answer costs them a look at their maps
 
 const store = new Store();
+const steer = new Steer();
+let steerAskedMs = -Infinity;
 const charts = new Charts(byId("charts"), draw);
 let chosen = null;
 let pausedAt = null;  // the daemon's clock, while the picture stands still
@@ -35,8 +39,19 @@ async function ask() {
   }
 }
 
-async function fetchData() {
-  const response = await fetch(`/api/v1/page?after=${store.next}`, { cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MS) });
+// Beside the page's own data: a supervisor that answers slowly must not hold that up.
+async function askSteer() {
+  if (performance.now() - steerAskedMs < STEER_PERIOD_MS) return;
+  steerAskedMs = performance.now();
+  try {
+    steer.take(await fetchJson("/api/v1/steer"));
+  } catch { /* the page's own data says that the daemon does not answer */ }
+}
+
+const fetchData = () => fetchJson(`/api/v1/page?after=${store.next}`);
+
+async function fetchJson(path) {
+  const response = await fetch(path, { cache: "no-store", signal: AbortSignal.timeout(PATIENCE_MS) });
   if (!response.ok) throw new Error(response.statusText);
   return response.json();
 }
@@ -44,6 +59,7 @@ async function fetchData() {
 async function run() {
   for (;;) {
     if (!document.hidden) {
+      askSteer();
       await ask();
       try {
         draw();
@@ -60,7 +76,7 @@ const isStale = () => store.boot === null ? !answered && performance.now() - fre
   performance.now() - freshMs > STALE_MS;
 
 function problems() {
-  const found = (store.data?.status?.problems ?? []).map((text) => ({ text, bad: false }));
+  const found = [...(store.data?.status?.problems ?? []), ...steer.problems()].map((text) => ({ text, bad: false }));
   if (!isStale()) {
     silentSince = null;
     return found;
@@ -103,6 +119,7 @@ function draw() {
   showService(store, about, service);
   showBackends(store, about, service);
   showReasons(about);
+  showSteer(steer);
   showEvents(store);
   showMachine(status);
 }
