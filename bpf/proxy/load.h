@@ -18,7 +18,7 @@
 /* Before so many answers a level says nothing. */
 #define HR_LEVEL_SAMPLES 64
 
-/* Answers are slow from 4/3 of the median of the levels below. */
+/* Answers are slow from 4/3 of what they take at the levels below. */
 #define HR_SLOWS_NUMERATOR 4
 #define HR_SLOWS_DENOMINATOR 3
 
@@ -57,24 +57,27 @@ HR_INLINE __u32 hr_next_median(__u32 median, __u32 samples, __u32 sample) {
 }
 
 /*
- * Requests in flight at which a backend's answers are slow: the fewest of the lowest level from which on each level that says something
- * is slow, by the median of the fastest level below it. 0 = none is. What a level says stands until it is reached again: a
- * level above that is fast again takes back what those below said.
+ * Requests in flight at which a backend's answers are slow: the fewest of the lowest level from which on each level that says something is
+ * slow, by the average of those that are not; 0 = none is. One such level alone may be chance: it takes two. What a level says
+ * stands until it is reached again: a level above that is fast again takes back what those below said.
  */
 HR_INLINE __u32 hr_slow_at(const struct hr_backend_load *load) {
-  __u32 fastest = 0, slow_at = 0;
+  __u32 fast_levels = 0, slow_levels = 0, slow_at = 0;
+  __u64 fast_sum = 0;
 
   for (__u32 level = 0; level < HR_LOAD_LEVELS; level++) {
     const __u64 median = load->median[level];
 
     if (load->samples[level] < HR_LEVEL_SAMPLES || !median) continue;
-    if (!fastest || median * HR_SLOWS_DENOMINATOR < (__u64)fastest * HR_SLOWS_NUMERATOR)
-      slow_at = 0;
-    else if (!slow_at)
-      slow_at = hr_load_level_from(level);
-    if (!fastest || median < fastest) fastest = median;
+    if (fast_levels && median * HR_SLOWS_DENOMINATOR * fast_levels >= fast_sum * HR_SLOWS_NUMERATOR) {
+      if (!slow_levels++) slow_at = hr_load_level_from(level);
+      continue;
+    }
+    fast_sum += median;
+    fast_levels++;
+    slow_levels = 0;
   }
-  return slow_at;
+  return slow_levels > 1 ? slow_at : 0;
 }
 
 /* A share of a load that several moments show better than one: the average of the last looks, weight 1/2^shift. */

@@ -104,15 +104,27 @@ TEST(SlowAt, IsNotKnownWhereNothingEverWaited) {
 
 TEST(SlowAt, AHigherLevelThatIsFastTakesItBack) {
   hr_backend_load load{};
-  for (int level = 0; level < 8; ++level) {
+  for (int level = 0; level < 9; ++level) {
     load.samples[level] = HR_LEVEL_SAMPLES;
     load.median[level] = level < 5 ? 100 : 200;
   }
   EXPECT_EQ(hr_slow_at(&load), hr_load_level_from(5));
-  load.median[7] = 120;
+  load.median[8] = 120;
   EXPECT_EQ(hr_slow_at(&load), 0u);
-  load.samples[7] = HR_LEVEL_SAMPLES - 1;
+  load.samples[8] = HR_LEVEL_SAMPLES - 1;
   EXPECT_EQ(hr_slow_at(&load), hr_load_level_from(5)) << "too few samples say nothing";
+}
+
+TEST(SlowAt, OneSlowLevelMayBeChance) {
+  hr_backend_load load{};
+  for (int level = 0; level < 9; ++level) {
+    load.samples[level] = HR_LEVEL_SAMPLES;
+    load.median[level] = 100 + 10 * (level % 3);
+  }
+  load.median[8] = 200;
+  EXPECT_EQ(hr_slow_at(&load), 0u);
+  load.median[7] = 160;
+  EXPECT_EQ(hr_slow_at(&load), hr_load_level_from(7));
 }
 
 TEST(Load, IsWhatIsMore) {

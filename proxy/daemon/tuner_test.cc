@@ -384,7 +384,7 @@ hr_backend_load Levels(const std::vector<uint32_t>& medians) {
 // said about the former server would never be corrected.
 TEST(SlowAt, WhatIsSlowNowOutweighsWhatHigherLevelsSaidBefore) {
   SlowAt slow_at;
-  hr_backend_load load = Levels({100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 300});
+  hr_backend_load load = Levels({100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 300, 300});
   uint64_t now_ns = kSecond;
   EXPECT_EQ(slow_at.Look(now_ns, load), hr_load_level_from(11));
   now_ns += SlowAt::kRecentNs + kSecond;
