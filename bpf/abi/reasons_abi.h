@@ -105,8 +105,9 @@
   X(44, HR_REASON_HEDGE_TEST, hedge_test, dropped, \
     "the first datagram of a request by which `hedgerow check` tests the hedge", "nothing") \
   X(45, HR_REASON_NO_COPY_BUDGET, no_copy_budget, not_hedged, \
-    "both backends were idle, and yet no copy left with the first: 1,024 of them, or with half of that a client's 64, are not paid by answers yet", \
-    "nothing, unless it lasts: then backends do not answer") \
+    "both backends were idle, and yet no copy left with the first: 1,024 of them, or with half of that a client's 64, are not paid by answers yet; " \
+    "or a quarter of `limits.requests` is in use", \
+    "raise `limits.requests` if a quarter of it is less than the requests of a `linger`; else look at why backends do not answer") \
   X(48, HR_REASON_NO_FLOW, no_flow, untouched, \
     "sent by a backend, but to no client that asked through the proxy", \
     "nothing; if clients miss late replies, raise `limits.flows`, with TCP `limits.connections`") \

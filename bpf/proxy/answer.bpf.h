@@ -468,7 +468,8 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
       answer.request = 0;
       return answer;
     }
-    /* Nothing was sent there: forged, or meant for an older request with this key. It decides nothing. */
+    /* Nothing was sent there: forged, or meant for an older request with this key. It decides nothing, and is outstanding no longer. */
+    if (!reply->config->profile.numbered) __sync_fetch_and_and(&request->outstanding, ~bit);
     answer.verdict = HR_VERDICT_DROP;
     answer.reason = HR_REASON_STALE;
     hr_count(reply->service_stats, HR_STALE_DROPPED);

@@ -168,13 +168,15 @@ HR_INLINE __u32 hr_place_of_backend(const struct hr_service_config *config, __u3
  * its load is not. A global function: it has a stack of its own.
  */
 HR_GLOBAL __u32 hr_cold_place(__u32 config_id, __u32 target, __u32 client, __u64 now_ns) {
+  struct hr_service_policy *policy = hr_policy_of(HR_CONFIG_SERVICE(config_id));
   struct hr_service_config *config = hr_config_of(config_id);
   struct hr_choice choice;
 
-  if (!config || hr_load_of(hr_backend_id(config, target), now_ns) < HR_LOAD_FULL) return target;
+  if (!config || !policy || hr_load_of(hr_backend_id(config, target), now_ns) < HR_LOAD_FULL) return target;
   choice = hr_unpack_choice(
       hr_choose_now(config_id, 1u << (target & (HR_MAX_BACKENDS_PER_SERVICE - 1)), HR_EXPLORE_NEVER, client, now_ns));
-  if (!hr_choice_is_fair(&choice) || hr_load_of(hr_backend_id(config, choice.first), now_ns) >= HR_LOAD_FULL) return target;
+  /* Where all others are drained, the choice is one of those. */
+  if (!hr_choice_is_fair(&choice) || hr_is_drained(policy, choice.first) || hr_load_of(hr_backend_id(config, choice.first), now_ns) >= HR_LOAD_FULL) return target;
   return choice.first;
 }
 
@@ -211,44 +213,77 @@ HR_GLOBAL __u32 hr_load_at(__u32 config_id, __u32 place, __u64 now_ns) {
   return hr_load_seen(hr_backend_id(config, place), READ_ONCE(state->copied), now_ns);
 }
 
-/* Does a copy leave at this load? The share that does is noted, for what servers report has those copies in it. */
-HR_GLOBAL int hr_is_idle(__u32 config_id, __u32 load) {
-  struct hr_service_state *state = hr_service_state_of(HR_CONFIG_SERVICE(config_id));
-  struct hr_service_config *config = hr_config_of(config_id);
-  int idle;
-
-  if (!config || !state) return 0;
-  idle = load != HR_NEVER_IDLE && hr_load_is_idle(load, config->idle_share, bpf_get_prandom_u32());
-  state->copied = hr_smooth(state->copied, idle ? 65536 : 0, 6);
-  return idle;
-}
+/* A copied request may be known until its retention ends. From this part of all requests on copies would keep others from being tracked. */
+#define HR_COPIES_PART 4
 
 /* Both backends of a new request are idle: may a copy leave with its first send? A dry run counts it, and nothing leaves. */
 HR_GLOBAL int hr_owe_copy(__u32 service_id, __u32 client, __u64 now_ns) {
   struct hr_service_policy *policy = hr_policy_of(service_id);
+  struct hr_wheel *wheel = hr_the_wheel();
   __u64 open_ns = 0;
 
-  if (!policy || hr_held_back(service_id, now_ns, now_ns, &open_ns)) return 0;
+  if (!policy || !wheel || hr_held_back(service_id, now_ns, now_ns, &open_ns)) return 0;
   if (hr_is_dry(policy)) {
     hr_count(hr_stats_of(service_id), HR_WOULD_COPY);
     return 0;
   }
-  if (hr_debt_owe(service_id, client, HR_DEBT_COPIES)) return 1;
+  if (HR_HELD_REQUESTS(READ_ONCE(wheel->held)) < load_config.max_requests / HR_COPIES_PART &&
+      hr_debt_owe(service_id, client, HR_DEBT_COPIES))
+    return 1;
   hr_reason(hr_stats_of(service_id), HR_REASON_NO_COPY_BUDGET);
   return 0;
+}
+
+/* Does a copy of this client's request leave at this load? The share that does is noted, for what servers report has those copies in it. */
+HR_GLOBAL int hr_is_copied(__u32 config_id, __u32 load, __u32 client, __u64 now_ns) {
+  struct hr_service_state *state = hr_service_state_of(HR_CONFIG_SERVICE(config_id));
+  struct hr_service_config *config = hr_config_of(config_id);
+  int copied;
+
+  if (!config || !state) return 0;
+  copied = load != HR_NEVER_IDLE && hr_load_is_idle(load, config->idle_share, bpf_get_prandom_u32()) &&
+           hr_owe_copy(HR_CONFIG_SERVICE(config_id), client, now_ns);
+  state->copied = hr_smooth(state->copied, copied ? 65536 : 0, 6);
+  return copied;
+}
+
+/*
+ * The client of a request that may be copied; HR_NO_CLIENT: it may not. A request whose key is owed replies that look like its own gets no
+ * copy: of two backends that each owe several, no reply could be told from an older one.
+ */
+HR_GLOBAL __u32 hr_copied_client(__u32 config_id, __u32 index) {
+  struct hr_service_config *config = hr_config_of(config_id);
+  struct hr_request *request = hr_request_at(index);
+
+  if (!config || !request) return HR_NO_CLIENT;
+  if (config->profile.echo == HR_ECHO_NONE && HR_OUTSTANDING_NOW(READ_ONCE(request->outstanding))) return HR_NO_CLIENT;
+  return request->client;
+}
+
+/*
+ * The load of the place that would get the copy. A suspect backend may, since it may only have missed a datagram: its answer shows that at
+ * once.
+ */
+HR_GLOBAL __u32 hr_load_of_copy(__u32 config_id, __u32 place, __u32 client, __u64 now_ns) {
+  struct hr_service_config *config = hr_config_of(config_id);
+
+  if (!config || place >= HR_MAX_BACKENDS_PER_SERVICE ||
+      hr_health_of(config_id, hr_backend_id(config, place), client, now_ns) == HR_DOWN)
+    return HR_NEVER_IDLE;
+  return hr_load_at(config_id, place, now_ns);
 }
 
 /*
  * Where a second copy of a new request goes, which leaves with the first: to the best of the other backends, if that one and `first` are
  * idle. HR_NO_BACKEND: there is none.
  */
-HR_GLOBAL __u32 hr_idle_place(__u32 config_id, __u32 first, __u32 client, __u64 now_ns) {
-  __u32 load = hr_load_at(config_id, first, now_ns), other;
+HR_GLOBAL __u32 hr_idle_place(__u32 config_id, __u32 index, __u32 first, __u64 now_ns) {
+  __u32 load = hr_load_at(config_id, first, now_ns), client = hr_copied_client(config_id, index), other;
   struct hr_choice choice;
 
+  if (client == HR_NO_CLIENT) return HR_NO_BACKEND;
   choice = hr_unpack_choice(
       hr_choose_now(config_id, 1u << (first & (HR_MAX_BACKENDS_PER_SERVICE - 1)), HR_EXPLORE_NEVER, client, now_ns));
-  other = hr_choice_is_fair(&choice) ? hr_load_at(config_id, choice.first, now_ns) : HR_NEVER_IDLE;
-  if (!hr_is_idle(config_id, load > other ? load : other)) return HR_NO_BACKEND;
-  return hr_owe_copy(HR_CONFIG_SERVICE(config_id), client, now_ns) ? choice.first : HR_NO_BACKEND;
+  other = hr_load_of_copy(config_id, choice.first, client, now_ns);
+  return hr_is_copied(config_id, load > other ? load : other, client, now_ns) ? choice.first : HR_NO_BACKEND;
 }

@@ -27,6 +27,9 @@
 /* A request may be pushed this long before the clock is set going (its CPU may be taken away in between). */
 #define HR_WAKE_SLACK_TICKS 3072
 
+/* A program that judges a reply has ended so long after it began. */
+#define HR_REPLY_TAKES_NS 1000000
+
 struct hr_lap {
   struct __sk_buff *skb;
   struct hr_wheel *wheel;
@@ -92,16 +95,25 @@ HR_INLINE void hr_note_unanswered(const struct hr_visit *visit) {
     hr_count_backend_unanswered(hr_backend_id(visit->config, visit->request->first));
 }
 
+/* No backend has more to say about it: each has answered with its one datagram, and no reply is under way in another program. */
+HR_INLINE int hr_is_over(const struct hr_visit *visit) {
+  const struct hr_request *request = visit->request;
+  __u32 masks = READ_ONCE(request->masks);
+
+  return visit->config->profile.one_datagram && !(HR_SENT_MASK(masks) & ~HR_ANSWERED_MASK(masks)) && !request->sent_again &&
+         visit->now_ns > request->done_ns + HR_REPLY_TAKES_NS;
+}
+
 /*
  * No longer pending: the bytes go back at once. The scoreboard entry is retained where more than one backend was asked, because
- * the losers' datagrams must be recognised. So it is where the only answer would be taken for a loser's. The other
+ * the losers' datagrams must be recognised, until all are there. So it is where the only answer would be taken for a loser's. The other
  * entries would only take up cache.
  */
 HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
   struct hr_request *request = visit->request;
   __u32 sent = HR_SENT_MASK(request->masks);
   __u64 word = visit->word;
-  int retained = (sent & (sent - 1)) || HR_OUTSTANDING_NOW(request->outstanding) ||
+  int retained = ((sent & (sent - 1)) && !hr_is_over(visit)) || HR_OUTSTANDING_NOW(request->outstanding) ||
                 (hr_is_unanswered(word) && !(word & HR_WORD_DETACHED) && visit->config->profile.one_datagram);
   __s64 copy = hr_free_parked(request);
 
@@ -123,7 +135,7 @@ HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
   }
   /* Another backend won, and the first never answered. */
   if (HR_WORD_STATE(word) == HR_STATE_ANSWERED) hr_note_unanswered(visit);
-  hr_flights_end(visit->config_id, visit->index);
+  hr_flights_end(visit->config_id, visit->index, 1);
   hr_free_request(visit->wheel, request, visit->index, copy);
 }
 
@@ -136,7 +148,7 @@ HR_INLINE void hr_expire(const struct hr_visit *visit) {
   if (__sync_val_compare_and_swap(&request->word, word, expired) == word) {
     hr_count(visit->service_stats, HR_UNANSWERED);
     hr_note_unanswered(visit);
-    hr_flights_end(visit->config_id, visit->index);
+    hr_flights_end(visit->config_id, visit->index, 1);
     if (hr_free_parked(request)) hr_hold(visit->wheel, request->key.service, request->client, -HR_HELD_COPY);
     hr_trace_note(visit->index, visit->config_id, HR_TRACE_EXPIRED, HR_REASON_NONE, HR_NO_BACKEND, 0);
   }

@@ -59,8 +59,11 @@ HR_GLOBAL int hr_track_flight(__u32 index, __u32 backend_id) {
   return 0;
 }
 
-/* The request is waited for no longer, wherever it still is: those backends have lost it. A global function: rare. */
-HR_GLOBAL int hr_flights_end(__u32 config_id, __u32 index) {
+/*
+ * The request is waited for no longer, wherever it still is. `lost`: those backends have lost it; else a newer request has its key, and their
+ * replies are outstanding. A global function: rare.
+ */
+HR_GLOBAL int hr_flights_end(__u32 config_id, __u32 index, __u32 lost) {
   struct hr_service_config *config = hr_config_of(config_id);
   struct hr_request *request = hr_request_at(index);
   __u64 age_ns;
@@ -72,7 +75,7 @@ HR_GLOBAL int hr_flights_end(__u32 config_id, __u32 index) {
 
     if (!load || !(READ_ONCE(request->in_flight) >> place & 1)) continue;
     hr_flight_end(request, place, hr_backend_id(config, place));
-    __sync_fetch_and_add(&load->lost_ns, age_ns);
+    if (lost) __sync_fetch_and_add(&load->lost_ns, age_ns);
   }
   return 0;
 }

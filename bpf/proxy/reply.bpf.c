@@ -338,6 +338,7 @@ HR_INLINE struct hr_answer hr_judge_error(struct __sk_buff *skb, const struct hr
     return hr_judge_late_nack(request, reply);
   if (HR_WORD_STATE(word) != HR_STATE_PENDING) {
     /* About a copy that lost: the client has its answer. */
+    hr_take_nack(request, reply);
     answer.verdict = HR_VERDICT_DROP;
     answer.reason = HR_REASON_LOSER;
     hr_count(reply->service_stats, HR_LOSERS_DROPPED);

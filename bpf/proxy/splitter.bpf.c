@@ -193,10 +193,10 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
 
     if (choice.second == HR_NO_BACKEND && READ_ONCE(policy->unhealthy) && !hr_is_dry(policy)) {
       choice.second = hr_place_to_probe(config_id, READ_ONCE(policy->unhealthy) & ~READ_ONCE(policy->drained), now_ns);
-      choice.probe = 1;
+      choice.probe = choice.second != HR_NO_BACKEND;
     }
     if (choice.second == HR_NO_BACKEND && config->idle_share && hr_choice_is_fair(&choice)) {
-      choice.second = hr_idle_place(config_id, choice.first, client, now_ns);
+      choice.second = hr_idle_place(config_id, tracking.request, choice.first, now_ns);
       choice.why = HR_CHOSE_IDLE;
     }
     hr_track_flight(tracking.request, hr_backend_id(config, choice.first));

@@ -100,11 +100,12 @@ HR_INLINE void hr_debts_earn(__u32 service_id, __u32 client_index, __u32 attempt
 HR_GLOBAL int hr_debt_owe(__u32 service_id, __u32 client_index, __u32 debt) {
   struct hr_service_state *state = hr_service_state_of(service_id);
   struct hr_client *client = hr_client_at(client_index);
+  __s32 owed;
 
   if (!state || !client || debt >= HR_DEBTS) return 0;
-  if (READ_ONCE(state->owed[debt]) >= hr_debt_most(debt) / 2 &&
-      READ_ONCE(client->owed[debt]) >= hr_debt_most(debt) / HR_DEBT_CREDIT_PARTS)
-    return 0;
+  owed = READ_ONCE(state->owed[debt]);
+  if (READ_ONCE(client->owed[debt]) > owed) WRITE_ONCE(client->owed[debt], owed > 0 ? owed : 0); /* others' answers have paid for it */
+  if (owed >= hr_debt_most(debt) / 2 && READ_ONCE(client->owed[debt]) >= hr_debt_most(debt) / HR_DEBT_CREDIT_PARTS) return 0;
   if (__sync_fetch_and_add(&state->owed[debt], 1) >= hr_debt_most(debt)) {
     __sync_fetch_and_sub(&state->owed[debt], 1);
     return 0;

@@ -166,6 +166,7 @@ HR_INLINE __u32 hr_take_key_over(struct hr_wheel *wheel, __u32 config_id, const 
     hr_count(service_stats, HR_SUPERSEDED);
     hr_trace_note(HR_REFERENCE_REQUEST(known), config_id, HR_TRACE_SUPERSEDED, HR_REASON_NONE, HR_NO_BACKEND, 0);
   }
+  hr_flights_end(config_id, HR_REFERENCE_REQUEST(known), 0); /* no reply finds it any more */
   fresh->flags |= HR_REQUEST_KEY_REUSED;
   fresh->outstanding = hr_outstanding_after(old, config, now_ns);
   fresh->set = old->set;

@@ -1,8 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // Second copies that leave with the first send while both backends are idle, and what is in flight at each backend.
-#include "bpf/tests/kernel_fixture.h"
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+
+#include <algorithm>
+#include <random>
+
 #include "bpf/proxy/load.h"
+#include "bpf/tests/kernel_fixture.h"
+#include "bpf/tests/test_links.h"
+#include "proxy/data_plane/endpoint.h"
+#include "proxy.skel.h"
 
 namespace hedgerow::packets {
 namespace {
@@ -251,6 +260,277 @@ TEST_F(IdleCopiesTest, AReportHasTheCopiesInItThatAreSentAtOnce) {
   BackendLoad(kDns4A).smoothed = 65536 / 4;
   EXPECT_THAT(Split(DnsRequest4(2)).changes, Contains(Pair("dns4.idle_copies", 1)));
   Copies(1);
+}
+
+// ---- What attacks found ---------------------------------------------------------------------------------------------------
+
+class IdleCopiesRawTest : public IdleCopiesTest {
+ protected:
+  void SetUp() override {
+    IdleCopiesTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    ServiceConfig(kRaw4Service).idle_share = 77;
+    ServiceConfig(kRaw4Service).suspect_min_ns = 5 * kMillisecond;
+    ServiceConfig(kDns4Service).suspect_min_ns = 5 * kMillisecond;
+  }
+  RunResult Ask(uint8_t id, uint8_t version = 0) {
+    return Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {id, 0, 0, 0, version}).Build());
+  }
+  RunResult Answer(uint8_t id, const char* backend, uint8_t version = 0) {
+    return Reply(PacketBuilder(backend, kClient4).Udp(kRawPort, kClientPort, {id, 0, 0, 0, version}).Build());
+  }
+  uint32_t Find(uint8_t id) { return FindRequest(kRaw4Service, kClient4, kClientPort, {id, 0, 0, 0}); }
+};
+
+// The daemon names unhealthy backends, so that requests probe those that are down. Most requests have none to probe.
+TEST_F(IdleCopiesRawTest, ABackendThatIsDownKeepsNoCopyFromTheOthers) {
+  BackendState(kRaw4C).health = HR_DOWN;
+  BackendState(kRaw4C).health_since_ns = NowNs();
+  ServicePolicy(kRaw4Service).unhealthy = 0b100;
+  for (uint8_t id = 1; id <= 5; ++id) {
+    EXPECT_THAT(Ask(id).changes, IsSupersetOf({Pair("raw4.idle_copies", 1)})) << int{id};
+    EXPECT_EQ(SentTo(Find(id)), 0b011u);
+  }
+  Copies(5);
+  EXPECT_EQ(ServiceState(kRaw4Service).owed[HR_DEBT_COPIES], 5);
+}
+
+TEST_F(IdleCopiesRawTest, WithPreferFastestADrainedBackendGetsNothingWhereTheOthersAreFull) {
+  ServiceConfig(kRaw4Service).idle_share = 0;
+  ServiceConfig(kRaw4Service).spreads = 1;
+  EXPECT_TRUE(plane().policy().SetDrained("raw4", "b", true).ok());
+  EXPECT_TRUE(plane().policy().SetDrained("raw4", "c", true).ok());
+  MakeLoaded(kRaw4A, 1.5);
+  EXPECT_EQ(Read(Ask(1).packet).destination, kA4);
+}
+
+TEST_F(IdleCopiesRawTest, ALostCopyOfALoneClientDoesNotEndTheNext) {
+  Split(DnsRequest4(1));
+  Reply(DnsReply4(1, kA4));
+  Advance(2 * kSecond);
+  EXPECT_THAT(Split(DnsRequest4(2)).changes, Contains(Pair("dns4.idle_copies", 1)));
+  Reply(DnsReply4(2, kA4));
+  Reply(DnsReply4(2, kB4));
+  EXPECT_EQ(BackendState(kDns4B).health, uint32_t{HR_HEALTHY});
+  EXPECT_THAT(Split(DnsRequest4(3)).changes, Contains(Pair("dns4.idle_copies", 1)));
+  Copies(3);
+}
+
+// One socket's requests, one after the other, that nothing but the order of their replies tells apart.
+TEST_F(IdleCopiesRawTest, NoAnswerOfALaggingBackendIsTakenForAnotherRequests) {
+  for (uint8_t version = 1; version <= 2; ++version) {
+    Ask(7, version);
+    EXPECT_EQ(Answer(7, kA4, version).verdict, kRedirected);
+  }
+  Ask(7, 3);
+  for (uint8_t version = 1; version <= 2; ++version)
+    EXPECT_EQ(Answer(7, kB4, version).verdict, kDropped) << "b answers request " << int{version} << " late";
+  EXPECT_EQ(Answer(7, kA4, 3).verdict, kRedirected);
+}
+
+TEST_F(IdleCopiesRawTest, NorOneOfALaggingLeader) {
+  BackendState(kRaw4C).answer_ewma_ns = kSecond;  // so the copies go to b
+  Ask(7, 1);
+  EXPECT_EQ(Answer(7, kB4, 1).verdict, kRedirected);
+  EXPECT_THAT(Ask(7, 2).changes, Not(Contains(Key("raw4.idle_copies")))) << "a still owes the reply to request 1";
+  EXPECT_EQ(Answer(7, kA4, 1).verdict, kDropped);
+  EXPECT_EQ(Answer(7, kA4, 2).verdict, kRedirected);
+  EXPECT_THAT(Ask(7, 3).changes, Contains(Pair("raw4.idle_copies", 1))) << "nothing is owed any more";
+  EXPECT_EQ(Answer(7, kB4, 3).verdict, kRedirected);
+  Copies(2);
+}
+
+// A reply of a backend that was not sent the request in hand is the one that was owed.
+TEST_F(IdleCopiesRawTest, CopiesGoOnOnceTheLaggingBackendHasAnswered) {
+  Ask(7, 1);
+  Answer(7, kA4, 1);
+  EXPECT_THAT(Ask(7, 2).changes, Not(Contains(Key("raw4.idle_copies"))));
+  EXPECT_EQ(Answer(7, kB4, 1).verdict, kDropped);
+  EXPECT_EQ(Answer(7, kA4, 2).verdict, kRedirected);
+  EXPECT_THAT(Ask(7, 3).changes, Contains(Pair("raw4.idle_copies", 1)));
+  Copies(2);
+}
+
+TEST_F(IdleCopiesRawTest, AKeyIsInFlightOnceAtEachBackendHoweverOftenItIsUsed) {
+  ServiceConfig(kRaw4Service).idle_share = 0;
+  ServiceState(kRaw4Service).budget_micros = 50'000'000;
+  BackendState(kRaw4C).answer_ewma_ns = kSecond;  // so the hedges go to b
+  for (uint8_t version = 1; version <= 10; ++version) {
+    Ask(7, version);
+    EXPECT_THAT(FireNow(Find(7)), Contains(Pair("raw4.hedges", 1)));
+    ASSERT_EQ(InFlight(kRaw4B), 1);
+    if (version % 2 == 0) Answer(7, kA4, version);
+  }
+  EXPECT_LE(InFlight(kRaw4A), 1);
+  EXPECT_EQ(BackendLoad(kRaw4B).lost_ns, 0u) << "its replies are outstanding, not lost";
+  Copies(1);  // the last one's; each look of the clock forgets those before
+}
+
+TEST_F(IdleCopiesRawTest, AnErrorAboutTheLosersCopyEndsItsFlight) {
+  ServiceConfig(kDns4Service).idle_share = 0;
+  Split(DnsRequest4(1));
+  FireNow(FindDns(1));
+  Reply(DnsReply4(1, kA4));
+  ASSERT_EQ(InFlight(kDns4B), 1);
+  const Bytes sent = Layer3(PacketBuilder(kClient4, kB4).Udp(kClientPort, kDnsPort, DnsQuery(1, "www.example.org")).Build());
+  EXPECT_EQ(Reply(PacketBuilder(kB4, kClient4).IcmpError(3, 3, sent).Build()).verdict, kDropped);
+  EXPECT_EQ(InFlight(kDns4B), 0);
+  Copies(1);
+}
+
+TEST_F(IdleCopiesRawTest, RetainedCopiesDoNotKeepRequestsFromBeingHedged) {
+  const auto ask = [this](uint16_t id, bool both) {
+    const Changes changes = Split(DnsRequest4(id)).changes;
+    EXPECT_FALSE(changes.contains("dns4.passed_through")) << id;
+    Reply(DnsReply4(id, kA4));
+    if (both) Reply(DnsReply4(id, kB4));
+    return changes;
+  };
+  for (uint16_t id = 1; id <= 100; ++id) {
+    EXPECT_THAT(ask(id, true), Contains(Pair("dns4.idle_copies", 1))) << id;
+    if (id % 20 != 0) continue;
+    Advance(2 * kMillisecond);
+    VisitAll();
+    EXPECT_EQ(HR_HELD_REQUESTS(Wheel().held), 0u) << "both have answered: no loser can come";
+  }
+  EXPECT_THAT(Reply(DnsReply4(100, kB4)).changes, Contains(Pair("dns4:late", 1))) << "and one that comes twice is known for that";
+  int copies = 0;
+  for (uint16_t id = 1001; id <= 1250; ++id) {
+    copies += ask(id, false).contains("dns4.idle_copies") ? 1 : 0;
+    VisitAll();
+  }
+  EXPECT_EQ(copies, 256 / 4 - 1) << "a quarter of limits.requests, the one in hand included";
+  EXPECT_THAT(Split(DnsRequest4(2000)).changes, Contains(Pair("dns4:no_copy_budget", 1)));
+}
+
+TEST_F(IdleCopiesRawTest, AClientsDebtIsPaidWithTheServices) {
+  // The client's own copies were unanswered, others' answers have paid for all of them.
+  const uint32_t request = (Split(DnsRequest4(1)), FindDns(1));
+  const uint32_t client = Request(request).client;
+  hr_client mine{};
+  ASSERT_EQ(bpf_map_lookup_elem(bpf_map__fd(skeleton()->maps.clients), &client, &mine), 0);
+  EXPECT_EQ(mine.owed[HR_DEBT_COPIES], 1);
+  mine.owed[HR_DEBT_COPIES] = 300;
+  ASSERT_EQ(bpf_map_update_elem(bpf_map__fd(skeleton()->maps.clients), &client, &mine, 0), 0);
+  Reply(DnsReply4(1, kA4));
+  ASSERT_EQ(ServiceState(kDns4Service).owed[HR_DEBT_COPIES], 0);
+  Split(DnsRequest4(2));
+  Reply(DnsReply4(2, kA4));
+  ASSERT_EQ(bpf_map_lookup_elem(bpf_map__fd(skeleton()->maps.clients), &client, &mine), 0);
+  EXPECT_EQ(mine.owed[HR_DEBT_COPIES], 0) << "no client owes more than all";
+}
+
+// Everything that can happen to a request, one after the other in a random order: afterwards each backend has as many requests in
+// flight as say so, all is accounted for, and no more copies are owed than were sent.
+class FlightsTest : public IdleCopiesRawTest {
+ protected:
+  void Step(std::mt19937& random) {
+    const auto pick = [&random](uint32_t n) { return static_cast<uint32_t>(random() % n); };
+    const char* backends[] = {kA4, kB4, kC4};
+    const uint64_t seq = 1 + pick(5);
+    const char* backend = backends[pick(3)];
+    const uint32_t id = kHkv4A + pick(3);
+    const Bytes request = HkvRequest4(seq, pick(8) ? kHkvWrite : kHkvGet);
+    const uint32_t known = 1 + pick(std::max(1u, uint32_t{Wheel().requests_made}));
+    switch (pick(22)) {
+      case 0: case 1: case 2: case 3: case 4:
+        Step(program_splitter(), request, TestLinks::Get().proxy.ifindex);
+        break;
+      case 5: case 6: case 7: case 8:
+        Step(skeleton()->progs.hr_reply, HkvReply4(seq, backend), TestLinks::Get().uplink.ifindex);
+        break;
+      case 9: case 10: {
+        const bool leaderless = pick(2) != 0;
+        const RunResult nack = Step(skeleton()->progs.hr_reply, HkvReply4(seq, backend, leaderless ? kHkvNotLeader : kHkvOverloaded,
+                                    leaderless ? pick(4) : pick(2) * kHkvNeverHedge), TestLinks::Get().uplink.ifindex);
+        if (HR_MARK_KIND(nack.mark) == HR_MARK_RELEASE && pick(4))
+          RunUncounted(skeleton()->progs.hr_clock, nack.packet, {.mark = nack.mark, .ifindex = TestLinks::Get().clock_in.ifindex});
+        break;
+      }
+      case 11: {
+        const Bytes sent = Layer3(PacketBuilder(kClient4, backend).Udp(kClientPort, kHkvPort, HkvRequest(kHkvWrite, kHkvSession, seq, Text("body"))).Build());
+        const RunResult error = Step(skeleton()->progs.hr_reply, PacketBuilder(backend, kClient4).IcmpError(pick(4) ? 3 : 11, pick(2) ? 3 : 0, sent).Build(),
+             TestLinks::Get().uplink.ifindex);
+        if (HR_MARK_KIND(error.mark) == HR_MARK_RELEASE)
+          RunUncounted(skeleton()->progs.hr_clock, error.packet, {.mark = error.mark, .ifindex = TestLinks::Get().clock_in.ifindex});
+        break;
+      }
+      case 12:
+        Step(skeleton()->progs.hr_reply, PacketBuilder(kB4, kClient4).Udp(4802, kAnnouncePort,
+             Seal(Leading(kCluster4, backend, kHkvPort, ++term_, 1), kKey4)).Build(), TestLinks::Get().uplink.ifindex);
+        break;
+      case 13: case 14:
+        if (HR_WORD_STATE(Request(known).word) == HR_STATE_PENDING) MakeDue(known);
+        VisitAll();
+        break;
+      case 15:
+        if (HR_WORD_STATE(Request(known).word) == HR_STATE_PENDING) MakeExpired(known);
+        VisitAll();
+        break;
+      case 16:
+        if (HR_WORD_STATE(Request(known).word) != HR_STATE_FREE) EndRetention(known);
+        VisitAll();
+        break;
+      case 17:
+        BackendState(id).health = pick(3);
+        BackendState(id).health_since_ns = NowNs() - pick(2) * 400 * kSecond;
+        ServicePolicy(kHkv4Service).unhealthy = pick(8);
+        break;
+      case 18:
+        ServicePolicy(kHkv4Service).drained = pick(4) ? 0 : pick(8);
+        ServicePolicy(kHkv4Service).switches = pick(4) ? 0 : pick(2) ? HR_SWITCH_DRY_RUN : HR_SWITCH_BYPASS;
+        break;
+      case 19:
+        BackendTuning(id).slow_at = pick(2) * 10;
+        ServiceConfig(kHkv4Service).spreads = static_cast<uint8_t>(pick(2));
+        break;
+      case 20:
+        ServicePolicy(kHkv4Service).test_client = hr_test_client(&client_);
+        ServicePolicy(kHkv4Service).test_port_be = htons(kClientPort);
+        ServicePolicy(kHkv4Service).test_until_ns = NowNs() + kSecond;
+        break;
+      default:
+        Advance(pick(2) ? 20 * kMillisecond : 2 * kSecond);
+        ServicePolicy(kHkv4Service).moved = 1u << pick(3);
+        ServicePolicy(kHkv4Service).moved_ns = NowNs();
+        Wheel().handover = Wheel().handover | 1ull << kHkv4Service;
+        VisitAll();
+    }
+  }
+  RunResult Step(bpf_program* program, const Bytes& packet, int ifindex) { return RunUncounted(program, packet, {.ifindex = ifindex}); }
+
+  uint64_t term_ = 10;
+  hr_address client_ = ParseAddress(kClient4).value();
+};
+
+TEST_F(FlightsTest, WhatIsInFlightIsExactWhateverHappens) {
+  ServiceConfig(kHkv4Service).idle_share = 77;
+  for (uint32_t seed = 1; seed <= 12; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    std::mt19937 random(seed);
+    ServiceConfig(kHkv4Service).attempts = static_cast<uint8_t>(2 + seed % 3);
+    for (int i = 0; i < 250; ++i) {
+      Step(random);
+      if (i % 10 == 0) ASSERT_THAT(BrokenInvariants(View()), IsEmpty()) << "step " << i;
+    }
+    const hr_stats stats = View().services[kHkv4Service].stats;
+    EXPECT_GE(ServiceState(kHkv4Service).owed[HR_DEBT_COPIES], 0);
+    EXPECT_LE(static_cast<uint64_t>(ServiceState(kHkv4Service).owed[HR_DEBT_COPIES]), stats.counters[HR_IDLE_COPIES]);
+    EXPECT_GE(stats.counters[HR_EXTRA_SENDS], stats.counters[HR_HEDGES] + stats.counters[HR_IDLE_COPIES]);
+    TestLinks::Get().clock_sniffer->Take(0, 0);
+  }
+  const hr_stats stats = View().services[kHkv4Service].stats;
+  for (const int counter : {HR_IDLE_COPIES, HR_HEDGES, HR_HANDED_OVER, HR_PROBES, HR_NACKED, HR_UNANSWERED, HR_SUPERSEDED, HR_WOULD_COPY, HR_LATE_ANSWERS})
+    EXPECT_GT(stats.counters[counter], 0u) << counter;
+  for (const int reason : {HR_REASON_RETRANSMISSION, HR_REASON_HEDGE_TEST, HR_REASON_BYPASS}) EXPECT_GT(stats.reasons[reason], 0u) << reason;
+  // At rest nothing is in flight.
+  Advance(100 * kSecond);
+  for (int i = 0; i < 3; ++i) {
+    VisitAll();
+    Advance(20 * kSecond);
+  }
+  EXPECT_EQ(HR_HELD_REQUESTS(Wheel().held), 0u);
+  for (const uint32_t backend : {kHkv4A, kHkv4B, kHkv4C}) EXPECT_EQ(InFlight(backend), 0) << backend;
 }
 
 }  // namespace

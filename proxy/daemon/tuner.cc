@@ -73,6 +73,22 @@ int32_t LostRequests::Look(uint64_t now_ns, uint64_t lost_ns, int32_t in_flight)
   return static_cast<int32_t>(std::clamp(average_, 0.0, static_cast<double>(std::max(in_flight, 0))));
 }
 
+uint32_t SlowAt::Look(uint64_t now_ns, const hr_backend_load& load) {
+  hr_backend_load known = load;
+  size_t recent = 0;  // levels up to the highest recent one
+  for (size_t i = 0; i < levels_.size(); ++i) {
+    Level& level = levels_.at(i);
+    if (load.samples[i] != level.samples || level.reached_ns == 0) level = {load.samples[i], now_ns};
+    if (now_ns - level.reached_ns <= kRecentNs && load.samples[i] > 0) recent = i + 1;
+  }
+  for (size_t i = recent; i < levels_.size(); ++i)
+    if (now_ns - levels_.at(i).reached_ns > kRememberNs) known.samples[i] = 0;
+  const uint32_t by_all = hr_slow_at(&known);
+  for (size_t i = recent; i < levels_.size(); ++i) known.samples[i] = 0;
+  const uint32_t lately = hr_slow_at(&known);
+  return lately > 0 ? lately : by_all;
+}
+
 Tuner::Tuner(const v1::Config& config) {
   for (const v1::Service& service : config.services()) {
     services_.push_back({.config = &service,
@@ -116,7 +132,7 @@ absl::Status Tuner::TuneService(uint64_t now_ns, const ServiceSnapshot& snapshot
     first.Update(policy.SetBackendP95(snapshot.name, i, backend.ordinary.P95Ns(now_ns, seen.ordinary_times)));
     const hr_backend_load& load = seen.load_state;
     first.Update(policy.SetBackendLoad(
-        snapshot.name, i, {.slow_at = hr_slow_at(&load), .lost = backend.lost.Look(now_ns, load.lost_ns, load.in_flight)}));
+        snapshot.name, i, {.slow_at = backend.slow_at.Look(now_ns, load), .lost = backend.lost.Look(now_ns, load.lost_ns, load.in_flight)}));
     const Histogram all = WithUnanswered(seen, deadline_ns);
     recent[i] = backend.windows.Recent(now_ns, all);
     const uint64_t samples = all.Count();

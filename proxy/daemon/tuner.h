@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -55,6 +56,27 @@ class LostRequests {
   double average_ = 0;  // of this look and those before, which count half as much each
 };
 
+// From which number of requests in flight a backend's answers are slow, from what the kernel programs have noted about each
+// level (bpf/proxy/load.h). A level keeps its median until it is reached again, and the server may be another one by then.
+class SlowAt {
+ public:
+  // A level that was reached in the last ten seconds outweighs what higher ones said before.
+  static constexpr uint64_t kRecentNs = 10'000'000'000;
+  // A level above those that was not reached for an hour says nothing: what a server could not do once must not hold for ever. Those
+  // below stay, for they say how fast it is when it is idle.
+  static constexpr uint64_t kRememberNs = 3600'000'000'000;
+
+  // 0: not known.
+  uint32_t Look(uint64_t now_ns, const hr_backend_load& load);
+
+ private:
+  struct Level {
+    uint32_t samples = 0;
+    uint64_t reached_ns = 0;
+  };
+  std::array<Level, HR_LOAD_LEVELS> levels_{};
+};
+
 class Tuner {
  public:
   explicit Tuner(const v1::Config& config);
@@ -70,6 +92,7 @@ class Tuner {
     LostRequests lost;
     AnswerWindows windows;
     OrdinarySecond ordinary;
+    SlowAt slow_at;
     uint64_t samples = 0;  // as of the last look
   };
   struct Service {
