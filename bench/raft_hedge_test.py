@@ -14,15 +14,17 @@ class _Node:
     number = 2
 
 
-def _run(p99_ms: float, lost: int = 0, strayed: int = 0) -> dict:
+def _run(p99_ms: float, lost: int = 0, strayed: int = 0, put_more_ms: float = 1.0) -> dict:
     of = {"n": 10, "lost": lost, "p50_ms": 1.0, "p99_ms": p99_ms, "p999_ms": p99_ms, "max_ms": p99_ms}
-    return {"operations": {"get": of, "put": {**of, "p99_ms": p99_ms + 1}}, "errors": 0, "duplicates": 0, "stalls": 4,
+    return {"operations": {"get": of, "put": {**of, "p99_ms": p99_ms + put_more_ms}}, "errors": 0, "duplicates": 0, "stalls": 4,
             "packets_lost": 7, "repeated": 0, "strayed": strayed, "extra_load": 0.04, "config_hash": "h"}
 
 
-def _rows(runs: int = 10, stall: float = 60.0, loss: float = 10.5, baseline: float = 350.0, **of_wheel) -> list[dict]:
+def _rows(runs: int = 10, stall: float = 60.0, loss: float = 10.5, baseline: float = 350.0, at_once: float = 0.5,
+          **of_wheel) -> list[dict]:
     cells = {("baseline", "stall"): _run(baseline), ("wheel", "stall"): _run(stall, **of_wheel),
-             ("baseline", "loss"): _run(5000.0, lost=9), ("wheel", "loss"): _run(loss)}
+             ("baseline", "loss"): _run(5000.0, lost=9), ("wheel", "loss"): _run(loss),
+             ("at-once", "stall"): _run(stall), ("at-once", "loss"): _run(at_once, put_more_ms=0.1)}
     return [row_of(mode, variant, operation, [run] * runs) for (mode, variant), run in cells.items()
             for operation in raft_hedge.OPERATIONS]
 
@@ -44,11 +46,12 @@ def test_limits_are_met_by_ten_rounds_within_them():
 def test_each_operation_has_its_limit():
     assert _missed(_rows(loss=11.5)) == ["loss: wheel put p99 (delay + 2 ms)"]
     assert _missed(_rows(stall=79.5)) == ["stall: wheel put p99"]
+    assert _missed(_rows(at_once=0.65)) == ["loss: at-once put p99"]
     assert _missed(_rows(baseline=299.5)) == ["stall: baseline get p99"]
 
 
 def test_the_baseline_may_lose_requests_and_the_wheel_may_not():
-    assert _missed(_rows(lost=1)) == ["wheel: requests without an answer or with an error"]
+    assert _missed(_rows(lost=1)) == ["proxies: requests without an answer or with an error"]
 
 
 def test_losses_that_were_not_the_leaders_are_a_miss():
@@ -56,7 +59,7 @@ def test_losses_that_were_not_the_leaders_are_a_miss():
 
 
 def test_limits_whose_rows_were_left_out_are_missed():
-    assert len(_missed([row for row in _rows() if row["mode"] == "baseline"])) == 5
+    assert len(_missed([row for row in _rows() if row["mode"] == "baseline"])) == 7
 
 
 def test_request_without_an_answer_has_waited_its_whole_time_out():
@@ -74,7 +77,7 @@ def test_only_the_baseline_sends_once_and_only_the_proxy_is_not_told_who_leads(t
 
     assert flags("baseline") == {"--attempts=1", "--first_leader=1"}
     assert flags("app-cc") == {"--first_leader=1"}
-    assert flags("wheel") == set()
+    assert flags("wheel") == flags("at-once") == set()
 
 
 def test_a_run_is_long_enough_for_a_stall():
