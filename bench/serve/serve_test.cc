@@ -183,6 +183,19 @@ TEST(WorkerQueue, ARequestWaitsForTheFirstFreeWorker) {
   EXPECT_EQ(queue.NextDueNs(), 205);
 }
 
+// A replica that is slow for a time works off what has waited as fast as it then can.
+TEST(WorkerQueue, ARequestIsAsSlowAsTheServerIsWhenAWorkerTakesIt) {
+  WorkerQueue queue = WorkerQueue::Make(10, 1, -1).value();
+  queue.SetFactor(20);
+  ASSERT_TRUE(PushText(queue, 0, 10, "a"));
+  ASSERT_TRUE(PushText(queue, 0, 10, "b"));
+  queue.SetFactor(1);
+  EXPECT_EQ(PopText(queue, 199), "");
+  EXPECT_EQ(PopText(queue, 200), "a");
+  EXPECT_EQ(PopText(queue, 209), "");
+  EXPECT_EQ(PopText(queue, 210), "b");
+}
+
 TEST(WorkerQueue, WithoutANumberOfWorkersNothingWaits) {
   WorkerQueue queue = WorkerQueue::Make(10, 0, -1).value();
   for (int i = 0; i < 5; ++i) ASSERT_TRUE(PushText(queue, 0, 10, "x"));

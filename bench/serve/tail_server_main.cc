@@ -69,6 +69,7 @@ class TailServer {
         if (readable[i]) TakeRequests(static_cast<uint8_t>(i));
       }
       const int64_t now_ns = MonotonicNs();
+      queue_.SetFactor(slow != 0 ? factor_ : 1);
       while (const DelayQueue::Held* held = queue_.PopDue(now_ns))
         sockets_[held->socket].SendOne(held->datagram(), held->peer);
     }
@@ -80,6 +81,7 @@ class TailServer {
   void TakeRequests(uint8_t socket) {
     sockets_[socket].Receive(requests_);
     const int64_t now_ns = MonotonicNs();
+    queue_.SetFactor(slow != 0 ? factor_ : 1);
     for (size_t i = 0; i < requests_.size(); ++i) {
       const auto bytes = requests_.Bytes(i);
       ++counters_.requests;
@@ -88,13 +90,8 @@ class TailServer {
         continue;
       }
       const uint32_t id = bytes[0] | bytes[1] << 8 | bytes[2] << 16 | static_cast<uint32_t>(bytes[3]) << 24;
-      auto service_ns = static_cast<double>(tail_.ServiceTimeNs(id));
-      if (slow != 0) {
-        ++counters_.slow_requests;
-        service_ns *= factor_;
-      }
-      if (!queue_.Push(now_ns, static_cast<int64_t>(service_ns), bytes, requests_.Peer(i), socket))
-        ++counters_.refused;
+      counters_.slow_requests += slow != 0;
+      if (!queue_.Push(now_ns, tail_.ServiceTimeNs(id), bytes, requests_.Peer(i), socket)) ++counters_.refused;
     }
   }
 
