@@ -37,7 +37,6 @@ class Settings:
     mode: str = "memory"  # memory | disk
     replicas: int = 3
     hedge_delay: str = "10ms"  # of the proxy and of the application alike
-    idle_copies: str = "0%"  # of the proxy: load up to which two copies leave at once
     disks: DiskSettings | None = None  # that lose what was not synced when a node is killed
     ballast_bytes: int = 0  # resident memory of the first node beyond what it needs
     own_clocks: bool = False  # wall clocks of the nodes' own, which can jump
@@ -46,6 +45,7 @@ class Settings:
     offloads: bool = True  # False: the kernel does nothing for the nodes
     key_files: bool = False  # keys stand in files, where they can be changed meanwhile
     election: tuple[str, str] | None = None  # floor, cap; None: the nodes' own defaults
+    idle_copies: str = "0%"  # of the proxy: load up to which two copies leave at once
 
 
 @dataclasses.dataclass

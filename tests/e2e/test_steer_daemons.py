@@ -308,7 +308,7 @@ def test_dns_servers_with_the_supervisors_sockets_answer_every_question_while_th
 def test_a_daemon_that_binds_another_address_is_told(net, daemons: Daemons, group, folder):
     """Its own bind fails, because the supervisor has the port, and the reason is in the log."""
     group.run(*BIND, "/usr/bin/nfcapd", "-p", str(PORT), "-w", str(folder), options=("--transport", "udp"), workers=1)
-    wait_until(lambda: "nfcapd: binds UDP 0.0.0.0:2055, and what was handed over is UDP 127.0.0.1:2055" in group.log.read_text(encoding="utf-8"), 5,
+    wait_until(lambda: "nfcapd: binds UDP 0.0.0.0:2055, and the sockets handed over are UDP 127.0.0.1:2055" in group.log.read_text(encoding="utf-8"), 5,
                "the reason")
     assert subprocess.run([*BIND, "true"], capture_output=True, check=False).returncode == 1
 
