@@ -66,8 +66,7 @@ endfunction()
 # hedgerow_add_test(ENTRY PROGRAM [FILTER filter] [LABELS ...] [TIMEOUT seconds] [SHARDS n]): ctest's entry ENTRY, or n of
 # them, ENTRY:1 and so on, that share the cases. All cases of an entry run in one process, for a process takes up to a second
 # to start (its libraries, its BPF programs' verification); each case's end is in gtest/ENTRY.xml of the build's folder,
-# where `./dev test` reads it. A long TIMEOUT is also an early start; those that run one at a time come before all, for they
-# are the longest chain.
+# where `./dev test` reads it. A long TIMEOUT is also an early start.
 function(hedgerow_add_test entry program)
   cmake_parse_arguments(PARSE_ARGV 2 arg "" "FILTER;TIMEOUT;SHARDS" "LABELS")
   hedgerow_reject_unparsed(hedgerow_add_test ${entry} ${arg_UNPARSED_ARGUMENTS})
@@ -79,8 +78,7 @@ function(hedgerow_add_test entry program)
   if(HEDGEROW_SANITIZE)
     math(EXPR arg_TIMEOUT "5 * ${arg_TIMEOUT}")  # ThreadSanitizer takes ten times as long, and no entry uses half its time
   endif()
-  set(cost ${arg_TIMEOUT})
-  set(properties TIMEOUT ${arg_TIMEOUT})
+  set(properties TIMEOUT ${arg_TIMEOUT} COST ${arg_TIMEOUT})
   if(arg_LABELS)
     list(GET arg_LABELS 0 label)  # what ctest selects by
     list(APPEND properties LABELS ${label})
@@ -89,9 +87,7 @@ function(hedgerow_add_test entry program)
     list(APPEND properties RESOURCE_LOCK hedgerow_packets)
   elseif("root" IN_LIST arg_LABELS AND NOT "disk" IN_LIST arg_LABELS)
     list(APPEND properties RESOURCE_LOCK hedgerow_kernel)
-    math(EXPR cost "${cost} + 1000")
   endif()
-  list(APPEND properties COST ${cost})
   set(filter "")
   if(arg_FILTER)
     set(filter "--gtest_filter=${arg_FILTER}")

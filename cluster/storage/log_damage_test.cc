@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <string_view>
 #include <vector>
 
@@ -73,8 +74,15 @@ class LogDamageTest : public ::testing::Test {
     if (!mark_bytes.empty()) WriteFile(copy.log() + "/watermark", mark_bytes);
     return OpenTwice(copy);
   }
+  // Of a log that is open, too, whose writer may take a file away in between: then once more.
   void Copy(const TestFolder& copy) const {
-    std::filesystem::copy(folder_.log(), copy.log(), std::filesystem::copy_options::recursive);
+    std::error_code error;
+    for (int tries = 0; tries < 100; ++tries) {
+      std::filesystem::remove_all(copy.log());
+      std::filesystem::copy(folder_.log(), copy.log(), std::filesystem::copy_options::recursive, error);
+      if (!error) return;
+    }
+    ADD_FAILURE() << error.message();
   }
   std::string InCopy(const TestFolder& copy, const std::string& path) const {
     return copy.log() + path.substr(folder_.log().size());
