@@ -164,7 +164,7 @@ class Controller:
         return [f"{each['name']} {each['address']} {each['port']}" for each in service["backends"]]
 
 
-def until(condition, what: str, timeout_s: float = 8) -> None:
+def until(condition, what: str, timeout_s: float = 30) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"not in {timeout_s} s: {what}"
