@@ -3,7 +3,7 @@
 
 Called by test.sh. A process has mounts of its own, and an empty bpffs where the machine has one, so that what a test finds
 left behind on bpffs is its own; its labs carry its pid. The longest come first, so that none is alone at the end. A third worker was tried on two
-processors: tests with a time to keep then fail now and then.Each writes a JUnit report, REPORTS/pytest-NAME.xml, and its output goes to REPORTS/pytest-NAME.log, of which each test's line is
+processors: tests with a time to keep then fail now and then. Each writes a JUnit report, REPORTS/pytest-NAME.xml, and its output goes to REPORTS/pytest-NAME.log, of which each test's line is
 shown. Not pytest-xdist: its workers of Debian 12 run a test in the main thread only by chance, and signals need that.
 """
 
