@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The judge of `bench at-once`: rates come from the workers, rows are medians with their spread, each limit is met by the right
-rows only, and what was not measured is a miss."""
+rows only, and a row without a measurement is a miss."""
 
 import dataclasses
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which of several standbys: five alike replicas behind `prefer: fastest` and the adaptive delay. One is slow for five seconds
-and then well: its share of the requests must come back. One is 20 times slower for long: nobody must notice. All are asked
+and then well: its share of the requests must come back. One is 20 times slower for long: p99 must stay as it is. All are asked
 for more than they can serve: hedges must not add to it. 1,500 requests/s in an open loop, by a client that does not hedge.
 
 Run by `./dev bench standby-choice`; writes results/standby-choice/ and exits 1 when something it must show is missed.

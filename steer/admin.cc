@@ -10,14 +10,13 @@
 #include <vector>
 
 #include "operate/audit.h"
-#include "operate/grpc_status.h"
 #include "operate/log.h"
+#include "operate/reply_from_loop.h"
 #include "steer/api/steer.grpc.pb.h"
 
 namespace hedgerow::steer {
 namespace {
 
-constexpr absl::Duration kCallTimeout = absl::Seconds(10);
 constexpr int kThreadsMax = 8;
 constexpr int kRequestMax_bytes = 64 * 1024;
 
@@ -33,10 +32,7 @@ class Monitor : public v1::Steer::Service {
  protected:
   template <typename T>
   grpc::Status OnLoop(T* reply, std::type_identity_t<std::function<absl::StatusOr<T>()>> body) {
-    absl::StatusOr<T> result = loop_.Call<T>(kCallTimeout, std::move(body));
-    if (!result.ok()) return operate::ToGrpc(result.status());
-    *reply = *std::move(result);
-    return grpc::Status::OK;
+    return operate::ReplyFromLoop<T>(loop_, reply, std::move(body));
   }
 
   EventLoop& loop_;

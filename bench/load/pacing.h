@@ -15,7 +15,7 @@ class Pacing {
   // `rate_per_second` > 0. Request 0 is due at `start_ns`.
   Pacing(int64_t start_ns, double rate_per_second);
 
-  // As often on average, at times that nobody has agreed on: exponential gaps, the same for the same seed. Of
+  // As often on average, at independent times: exponential gaps, the same for the same seed. Of
   // `count` requests; those beyond are never due.
   static Pacing Poisson(int64_t start_ns, double rate_per_second, uint64_t count, uint64_t seed);
 

@@ -347,7 +347,6 @@ struct hr_client {
 };
 HR_STATIC_ASSERT(sizeof(struct hr_client) == 32, "two in a cache line");
 
-
 /*
  * The timing wheel. Fine slots of 2^15 ns (32.8 us), 8192 of them: 268 ms. Coarse slots of 2^23 ns (8.4 ms), 2048 of
  * them: 17 s; what is due later is looked at again then. A slot is a stack of requests: pushed by compare-and-swap

@@ -279,9 +279,14 @@ HR_GLOBAL __u32 hr_load_of_copy(__u32 config_id, __u32 place, __u32 client, __u6
  */
 HR_GLOBAL __u32 hr_idle_place(__u32 config_id, __u32 index, __u32 first, __u64 now_ns) {
   __u32 load = hr_load_at(config_id, first, now_ns), client = hr_copied_client(config_id, index), other;
+  struct hr_service_config *config = hr_config_of(config_id);
   struct hr_choice choice;
 
-  if (client == HR_NO_CLIENT) return HR_NO_BACKEND;
+  if (client == HR_NO_CLIENT || !config) return HR_NO_BACKEND;
+  if (hr_load_is_busy(load, config->idle_share)) { /* no other backend needs to be looked at */
+    hr_is_copied(config_id, HR_NEVER_IDLE, client, now_ns);
+    return HR_NO_BACKEND;
+  }
   choice = hr_unpack_choice(
       hr_choose_now(config_id, 1u << (first & (HR_MAX_BACKENDS_PER_SERVICE - 1)), HR_EXPLORE_NEVER, client, now_ns));
   other = hr_load_of_copy(config_id, choice.first, client, now_ns);

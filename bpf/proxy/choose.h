@@ -30,8 +30,8 @@ enum hr_choice_why {
   HR_CHOSE_PROBE = 6,       /* the same, and the target gets a copy as a probe */
   HR_CHOSE_LAST_RESORT = 7, /* the best of those left, none of which is healthy */
   HR_CHOSE_DRY_RUN = 8,     /* a dry run: the target, where else it would have been BOTH, AROUND or PROBE */
-  HR_CHOSE_IDLE = 10,       /* the leader or the preferred backend, and a copy to another, because both are idle */
   HR_CHOSE_TEST = 9,        /* the place that the request would have gone to: a test of the hedge (bpf/proxy/splitter.bpf.c) */
+  HR_CHOSE_IDLE = 10,       /* the leader or the preferred backend, and a copy to another, because both are idle */
 };
 
 /* Masks and indices are of places within the service. */

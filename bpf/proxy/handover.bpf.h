@@ -90,7 +90,7 @@ struct hr_handover {
   struct hr_wheel *wheel;
 };
 
-/* All that changes from step to step is in the wheel: see the note on bpf_loop in answer.bpf.h. */
+/* All that changes from step to step is in the wheel: see the note on bpf_loop in echo.bpf.h. */
 static long hr_hand_over_step(__u32 step, struct hr_handover *handover) {
   struct hr_wheel *wheel = handover->wheel;
   __u32 index = wheel->handover_cursor;

@@ -104,12 +104,15 @@ HR_INLINE __u32 hr_load(__s32 in_hand, __u32 slow_at, __u32 reported) {
   return reported > own ? reported : own;
 }
 
+/* From half as much again as `share` on, a backend is never idle. */
+HR_INLINE int hr_load_is_busy(__u32 load, __u32 share) { return 2 * (__u64)load >= 3 * (__u64)share; }
+
 /*
  * Is a backend with this load idle? Up to `share` it is, from half as much again that it is not, and between it is with a probability that
  * falls: several proxies that see the same load do not all send and all stop at once. `random`: any 32 bits.
  */
 HR_INLINE int hr_load_is_idle(__u32 load, __u32 share, __u32 random) {
   if (load <= share) return share != 0;
-  if (2 * load >= 3 * share) return 0;
+  if (hr_load_is_busy(load, share)) return 0;
   return (random & 0xffff) * share >> 16 >= 2 * (load - share);
 }

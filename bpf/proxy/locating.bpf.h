@@ -21,7 +21,7 @@ struct hr_scan_context {
   struct hr_locating *in;
 };
 
-/* All that changes from step to step stands in a map: see the note on bpf_loop in answer.bpf.h. */
+/* All that changes from step to step stands in a map: see the note on bpf_loop in echo.bpf.h. */
 static long hr_scan_step(__u32 step, struct hr_scan_context *context) {
   __u64 place = HR_UDP_HEADER_BYTES + (__u64)step;
 

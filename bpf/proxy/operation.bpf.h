@@ -62,7 +62,7 @@ struct hr_number {
   __u32 found;
 };
 
-/* Backwards from the line's end. See hr_question_step (answer.bpf.h) on what a step may branch on: `skip` is an argument. */
+/* Backwards from the line's end. See hr_question_step (echo.bpf.h) on what a step may branch on: `skip` is an argument. */
 static long hr_number_step(__u32 step, struct hr_number *number) {
   __u64 offset = (__u64)number->end - 1 - step;
   __u8 byte;

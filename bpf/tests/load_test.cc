@@ -165,6 +165,7 @@ TEST(Idle, SurelyUpToTheShareNeverFromHalfAsMuchAgainAndLessOftenBetween) {
     for (int i = 0; i < 4000; ++i) idle += hr_load_is_idle(load, kShare, static_cast<uint32_t>(random()));
     if (load <= kShare) ASSERT_EQ(idle, 4000);
     if (2 * load >= 3 * kShare) ASSERT_EQ(idle, 0);
+    ASSERT_EQ(hr_load_is_busy(load, kShare) != 0, 2 * load >= 3 * kShare);
     ASSERT_LT(idle / 4000.0, last + 0.05) << load;
     last = idle / 4000.0;
   }

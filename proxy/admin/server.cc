@@ -8,6 +8,7 @@
 
 #include "operate/audit.h"
 #include "operate/grpc_status.h"
+#include "operate/reply_from_loop.h"
 #include "proxy/admin/trace_call.h"
 #include "proxy/api/admin.grpc.pb.h"
 #include "operate/log.h"
@@ -16,7 +17,6 @@ namespace hedgerow {
 namespace {
 
 // Longer than any call takes; a stuck loop must not hang the CLI for ever.
-constexpr absl::Duration kCallTimeout = absl::Seconds(10);
 constexpr int kThreadsMax = 8;
 constexpr int kRequestMax_bytes = 64 * 1024;
 
@@ -39,10 +39,7 @@ class Monitor : public v1::Admin::Service {
  protected:
   template <typename T>
   grpc::Status OnLoop(T* reply, std::type_identity_t<std::function<absl::StatusOr<T>()>> body) {
-    absl::StatusOr<T> result = loop_.Call<T>(kCallTimeout, std::move(body));
-    if (!result.ok()) return operate::ToGrpc(result.status());
-    *reply = *std::move(result);
-    return grpc::Status::OK;
+    return operate::ReplyFromLoop<T>(loop_, reply, std::move(body));
   }
 
   EventLoop& loop_;
