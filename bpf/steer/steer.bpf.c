@@ -10,6 +10,7 @@
 #include <linux/errno.h>
 
 #define HR_TCP_FLAGS_OFFSET 13 /* RFC 9293, section 3.1 */
+#define HR_TCP_SYN 0x02
 #define HR_TCP_RST 0x04
 
 /* SK_PASS without a selection lets the kernel choose by its own hash, so each way ends here or in SK_DROP. */
@@ -17,12 +18,12 @@ HR_INLINE int hr_steer_take(struct sk_reuseport_md *ctx, void *sockets, __u32 sl
   return !bpf_sk_select_reuseport(ctx, sockets, &slot, 0);
 }
 
-HR_INLINE void hr_steer_count_selected(__u32 slot, __u32 bucket, int is_udp, int is_migrating) {
+HR_INLINE void hr_steer_count_selected(__u32 slot, __u32 bucket, int is_udp, int is_migrating, __u8 tcp_flags) {
   struct hr_steer_slot_counts *counts = bpf_map_lookup_elem(&steer_slot_counts, &slot);
   __u64 *selected = bpf_map_lookup_elem(&steer_bucket_counts, &bucket);
 
   if (counts && is_migrating) counts->migrated++;
-  if (is_migrating) return;
+  if (is_migrating || (!is_udp && !(tcp_flags & HR_TCP_SYN))) return;
   if (counts && is_udp) counts->selected_udp++;
   if (counts && !is_udp) counts->selected_tcp++;
   if (selected) (*selected)++;
@@ -34,11 +35,14 @@ HR_INLINE struct hr_steer_counts *hr_steer_all_counts(void) {
   return bpf_map_lookup_elem(&steer_counts, &zero);
 }
 
-/* Of what reaches a listener a reset alone makes no connection: a SYN does, and so does the last packet of a handshake by cookie. */
-HR_INLINE int hr_steer_may_connect(struct sk_reuseport_md *ctx) {
+/*
+ * A segment that finds no connection reaches the listener, too: a SYN, the last one of a handshake by cookie, and what comes late
+ * for a connection that has ended. A connection is counted by its SYN; all but a reset may make one.
+ */
+HR_INLINE __u8 hr_steer_tcp_flags(struct sk_reuseport_md *ctx) {
   __u8 flags = 0;
 
-  return !bpf_skb_load_bytes(ctx, HR_TCP_FLAGS_OFFSET, &flags, sizeof(flags)) && !(flags & HR_TCP_RST);
+  return bpf_skb_load_bytes(ctx, HR_TCP_FLAGS_OFFSET, &flags, sizeof(flags)) ? HR_TCP_RST : flags;
 }
 
 /*
@@ -82,12 +86,14 @@ HR_INLINE int hr_steer(struct sk_reuseport_md *ctx, void *sockets, int is_udp) {
   struct hr_steer_entry *found, entry;
   struct hr_steer_state *state;
   __u32 zero = 0, bucket, slot, *pin = NULL;
+  __u8 tcp_flags = 0;
 
   if (!hr_steer_source_of(ctx, is_udp, migrating, &source)) {
     all = hr_steer_all_counts();
     if (all) all->unreadable++;
     return SK_DROP;
   }
+  if (!is_udp && !migrating) tcp_flags = hr_steer_tcp_flags(ctx);
   bucket = hr_steer_bucket_of(&source);
   found = bpf_map_lookup_elem(&steer_table, &bucket);
   state = bpf_map_lookup_elem(&steer_state, &zero);
@@ -100,7 +106,7 @@ HR_INLINE int hr_steer(struct sk_reuseport_md *ctx, void *sockets, int is_udp) {
     if (hr_steer_take(ctx, sockets, slot)) {
       all = hr_steer_all_counts();
       if (all) all->pinned++;
-      hr_steer_count_selected(slot, bucket, is_udp, migrating != NULL);
+      hr_steer_count_selected(slot, bucket, is_udp, migrating != NULL, tcp_flags);
       return SK_PASS;
     }
   }
@@ -112,9 +118,9 @@ HR_INLINE int hr_steer(struct sk_reuseport_md *ctx, void *sockets, int is_udp) {
     if (entry.empty == HR_STEER_DROP) return SK_PASS; /* the sink's are not selected */
     slot = entry.other_slot;
   }
-  if (!is_udp && READ_ONCE(state->recording) && (migrating || hr_steer_may_connect(ctx)))
+  if (!is_udp && READ_ONCE(state->recording) && !(tcp_flags & HR_TCP_RST))
     slot = hr_steer_record(ctx, sockets, &source, slot);
-  hr_steer_count_selected(slot, bucket, is_udp, migrating != NULL);
+  hr_steer_count_selected(slot, bucket, is_udp, migrating != NULL, tcp_flags);
   return SK_PASS;
 }
 
