@@ -337,10 +337,15 @@ void Replica::ReportOutside() {
   ProposeCheck(applied_.index, StateChecks::kFault);
 }
 
+void Replica::SetRemoved(bool removed) {
+  removed_ = removed;
+  raft_.SetMayLead(!was_outside_ && !removed_);
+}
+
 void Replica::FollowChecks() {
   if (outside() == was_outside_) return;
   was_outside_ = outside();
-  raft_.SetMayLead(!was_outside_);
+  raft_.SetMayLead(!was_outside_ && !removed_);
   router_.SetServes(!was_outside_);
   if (was_outside_ && state_.taking_snapshot()) state_.AbandonSnapshot();
   step_aside_ns_ = host_.Now_ns();

@@ -141,6 +141,8 @@ class Replica {
   // state is replaced by the snapshot that a leader sends it (ReceiveSnapshot), with what its log holds beyond that.
   const StateChecks& checks() const { return checks_; }
   bool outside() const { return checks_.wrong_since() != raft::LogIndex(); }
+  // A member has answered that this node has left the cluster; it does not stand.
+  void SetRemoved(bool removed);
   // A snapshot has replaced this node's state, or was not needed.
   void Mended(raft::NodeId node, raft::LogIndex index) { checks_.Mended(node, index); }
 
@@ -202,6 +204,7 @@ class Replica {
   StateChecks checks_;
   uint32_t agreed_features_ = 0;  // until the host says
   bool was_outside_ = false;
+  bool removed_ = false;
   uint64_t step_aside_ns_ = 0;  // when a leader that is outside next asks another to lead
   uint64_t report_again_ns_ = 0;  // when a node that is outside says so again
   static constexpr size_t kOwnMax = 16;

@@ -284,7 +284,7 @@ void Node::FollowReplica() {
   replica_.SetAgreedFeatures(peers_.AgreedFeatures());
   peers_.SetTerm(replica_.raft().term());
   FollowTermLimit();
-  AskWhetherRemoved();
+  FollowRemoval();
   FollowKeys();
   peers_.Greet(now_ns_);
   offloads_->Follow(now_ns_, replica_.raft(), peers_);

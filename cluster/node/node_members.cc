@@ -223,6 +223,13 @@ bool Node::IsRemoved() const {
   return !replica_.raft().leader().IsSet() && peers_.RemovedBy(now_ns_).has_value();
 }
 
+// A configuration that is newer than the answer may have added this node again, committed or not.
+void Node::FollowRemoval() {
+  const std::optional<Peers::Removal> removal = peers_.RemovedBy(now_ns_);
+  replica_.SetRemoved(removal.has_value() && removal->epoch >= replica_.raft().configuration().epoch);
+  AskWhetherRemoved();
+}
+
 void Node::AskWhetherRemoved() {
   constexpr uint64_t kEvery_ns = 1'000'000'000;
   if (leaderless_since_ns_ == 0 || HasLeft()) return;

@@ -236,6 +236,13 @@ TEST_P(NodeMembersTest, ANodeThatWasRemovedWhileItWasDownIsToldAndMayComeBack) {
   EXPECT_EQ(reported.role(), "removed");
   EXPECT_FALSE(reported.ready());
   EXPECT_THAT(reported.problems(0), HasSubstr("REMOVED: this node is no member"));
+  // It asks for no pre-votes any more.
+  EXPECT_TRUE(Eventually([&] { return StatusOf(gone).role == raft::Role::kFollower; }));
+  for (int look = 0; look < 50; ++look) {
+    std::this_thread::sleep_for(10ms);
+    ASSERT_EQ(StatusOf(gone).role, raft::Role::kFollower) << look;
+  }
+  EXPECT_FALSE(StatusOf(gone).removed.empty());
   // Its client is not kept waiting for a leader that never comes.
   const auto socket = AnySocket();
   socket->Send(addresses_.at(gone).serve,

@@ -82,6 +82,13 @@ class NodeFolderTest : public testing::TestWithParam<Durability> {
     return false;
   }
   // 0: there is none yet.
+  static uint64_t CounterIn(const NodeStatus& status, const std::string& name, const std::string& reason) {
+    for (const NodeCounter& counter : status.counters) {
+      if (counter.name == name && counter.reason == reason) return counter.value;
+    }
+    ADD_FAILURE() << "no counter " << name << "." << reason;
+    return 0;
+  }
   virtual uint64_t Leader() = 0;
   uint64_t WaitForLeader() {
     uint64_t leader = 0;
@@ -126,13 +133,6 @@ class NodeTest : public NodeFolderTest {
   }
 
   NodeStatus StatusOf(uint64_t id) { return nodes_[id - 1]->node->Status().value(); }
-  static uint64_t CounterIn(const NodeStatus& status, const std::string& name, const std::string& reason) {
-    for (const NodeCounter& counter : status.counters) {
-      if (counter.name == name && counter.reason == reason) return counter.value;
-    }
-    ADD_FAILURE() << "no counter " << name << "." << reason;
-    return 0;
-  }
   uint64_t Counter(uint64_t node, const std::string& name, const std::string& reason) {
     return CounterIn(StatusOf(node), name, reason);
   }
