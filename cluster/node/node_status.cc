@@ -155,6 +155,7 @@ NodeStatus Node::StatusNow() {
     reported.address = peer.address;
     if (peer.answers_at.port != 0) reported.answers_at = peer.answers_at;
     reported.incarnation = peers_.IncarnationOf(peer.id);
+    if (reported.incarnation != 0) reported.build = peer.build;
     const uint64_t heard_ns = std::max(peer.heard_ns, HeardByCore_ns(peer.id));
     if (heard_ns != 0) reported.heard_ago_ns = now_ns_ - std::min(now_ns_, heard_ns);
     reported.lost = peer.ReportsLost(now_ns_);

@@ -21,6 +21,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cluster/node/node_testing.h"
+#include "operate/version.h"
 #include "cluster/wire/hkv_trailer.h"
 
 namespace hedgerow::node {
@@ -45,6 +46,8 @@ TEST_P(NodeTest, WhicheverNodeIsAskedDoesIt) {
   EXPECT_EQ(Increment(leader % 3 + 1, session, 2), "2");
   EXPECT_EQ(Get(leader, 1), "2");
   EXPECT_EQ(Get(other, 2), "2") << "read index";
+  for (const PeerStatus& peer : StatusOf(leader).peers)
+    if (peer.incarnation != 0) EXPECT_EQ(peer.build, operate::kVersion);
 }
 
 TEST_P(NodeTest, AWriteWithoutASessionIsDoneOnceWhereverItsCopiesGo) {
