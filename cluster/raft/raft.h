@@ -327,7 +327,6 @@ class Raft {
   uint64_t heartbeat_due_ns_ = 0;  // or pre-votes
   uint64_t resend_due_ns_ = 0;  // when to look for what was lost
   uint64_t round_ = 0;
-  uint64_t round_started_ns_ = 0;
   LogIndex term_start_;  // the no-op
   NodeId transfer_target_;
   uint64_t transfer_deadline_ns_ = 0;

@@ -35,8 +35,8 @@ int RunTransfer(const Call& call);
 int RunTransfer(const Call& call, absl::Duration patience);
 // A large store takes its time.
 inline constexpr absl::Duration kSnapshotPatience = absl::Minutes(10);
-// Snapshots that this incarnation of the node has failed to take.
-uint64_t SnapshotFailuresOf(const v1::NodeStatus& status);
+// Takes one of all that is applied by now, and waits for it: the node's status by then.
+absl::StatusOr<v1::NodeStatus> SnapshotNow(AdminClient& client, absl::Duration patience);
 int RunSnapshot(const Call& call);
 int RunSnapshot(const Call& call, absl::Duration patience);
 int RunBackup(const Call& call);  // commands_backup.cc

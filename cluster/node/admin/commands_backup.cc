@@ -13,7 +13,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
 #include "cluster/api/node.pb.h"
 #include "cluster/node/admin/admin_client.h"
 #include "cluster/node/admin/commands.h"
@@ -27,8 +26,6 @@
 namespace hedgerow::node {
 namespace {
 
-constexpr absl::Duration kPoll = absl::Milliseconds(50);
-
 // What a node that is cut off, or follows, may not have.
 std::string Doubt(const v1::NodeStatus& status) {
   if (!status.ready()) {
@@ -39,27 +36,6 @@ std::string Doubt(const v1::NodeStatus& status) {
   return absl::StrFormat(
       "node %d leads, and this one follows: the backup may lack what was acknowledged in the last moments\n",
       status.leader());
-}
-
-// `failures`: before it was asked for.
-absl::Status AwaitSnapshot(AdminClient& client, raft::LogIndex index, uint64_t failures,
-                           absl::Duration patience) {
-  const Deadline deadline(patience);
-  while (!deadline.passed()) {
-    const auto status = client.AwaitStatus(deadline);
-    if (!status.ok()) return status.status();
-    if (status->snapshots().last_index() >= index.value()) return absl::OkStatus();
-    if (SnapshotFailuresOf(*status) > failures) {
-      return absl::InternalError(
-          "the snapshot could not be taken; `hedgerow-node status` says why (a full disk, say). It is tried "
-          "again, "
-          "and so may you");
-    }
-    absl::SleepFor(kPoll);
-  }
-  return absl::DeadlineExceededError(
-      absl::StrFormat("no snapshot at entry %d within %s; it is still being taken", index.value(),
-                      absl::FormatDuration(patience)));
 }
 
 absl::Status WriteAll(int file, const std::string& path, std::string_view bytes) {
@@ -132,12 +108,9 @@ int RunBackup(const Call& call) {
   const auto before = (*client)->GetStatus();
   if (!before.ok()) return call.Fail(before.status());
   if (!call.arguments.json()) call.err << Doubt(*before);
-  const auto index = (*client)->TakeSnapshot();
-  if (!index.ok()) return call.Fail(index.status());
-  if (*index == raft::LogIndex()) return call.Fail(kExitFailure, "nothing was ever applied here");
-  if (absl::Status taken = AwaitSnapshot(**client, *index, SnapshotFailuresOf(*before), kSnapshotPatience);
-      !taken.ok())
-    return call.Fail(taken);
+  const auto taken = SnapshotNow(**client, kSnapshotPatience);
+  if (!taken.ok()) return call.Fail(taken.status());
+  if (taken->snapshots().last_index() == 0) return call.Fail(kExitFailure, "nothing was ever applied here");
   const absl::StatusOr<v1::BackupReport> report = FetchAs(**client, path);
   if (!report.ok()) return call.Fail(report.status());
   const auto after = (*client)->GetStatus();

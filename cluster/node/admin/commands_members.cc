@@ -9,7 +9,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
 #include "cluster/api/node.pb.h"
 #include "cluster/node/admin/commands.h"
 #include "cluster/node/host/deadline.h"
@@ -19,7 +18,6 @@
 namespace hedgerow::node {
 namespace {
 
-constexpr absl::Duration kPoll = absl::Milliseconds(20);
 constexpr char kUsage[] =
     "members wants nothing, add ID PEER-ADDRESS, promote ID, remove ID, replace OLD NEW, rejoin LOST NEW or "
     "move ID PEER-ADDRESS";
@@ -99,28 +97,21 @@ absl::StatusOr<v1::NodeStatus> Change(AdminClient& client, const v1::ChangeMembe
                                       absl::Duration patience) {
   const absl::StatusOr<uint32_t> epoch = client.ChangeMembers(request);
   if (!epoch.ok()) return epoch.status();
-  const Deadline deadline(patience);
-  while (true) {
-    absl::StatusOr<v1::NodeStatus> status = client.AwaitStatus(deadline);
-    if (!status.ok()) return status;
-    const bool committed = status->committed_epoch() >= *epoch;
-    if (committed && IsDone(*status, request)) return status;
-    if (committed) {
-      return absl::AbortedError(
-          absl::StrFormat("configuration %d is committed, and is not what was asked for: the leader changed, "
-                          "and the next one has made another change, or this one was undone since. `members` "
-                          "at the leader shows what there is",
-                          *epoch));
-    }
-    // Another leader may have dropped it; or this node has left, and is told no more.
-    if (deadline.passed()) {
-      return absl::DeadlineExceededError(
-          absl::StrFormat("configuration %d was not committed within %s; `members` at the leader shows "
-                          "what has become of it",
-                          *epoch, absl::FormatDuration(patience)));
-    }
-    absl::SleepFor(kPoll);
-  }
+  return client.Await(
+      Deadline(patience),
+      [&](const v1::NodeStatus& now) -> absl::StatusOr<bool> {
+        if (now.committed_epoch() < *epoch) return false;
+        if (IsDone(now, request)) return true;
+        return absl::AbortedError(
+            absl::StrFormat("configuration %d is committed, and is not what was asked for: the leader changed, "
+                            "and the next one has made another change, or this one was undone since. `members` "
+                            "at the leader shows what there is",
+                            *epoch));
+      },
+      // Another leader may have dropped it; or this node has left, and is told no more.
+      absl::StrFormat("configuration %d was not committed within %s; `members` at the leader shows "
+                      "what has become of it",
+                      *epoch, absl::FormatDuration(patience)));
 }
 
 // Where a member that says that it is LOST can be reached. Of any other one this would take its address away.
@@ -149,40 +140,37 @@ absl::StatusOr<v1::NodeStatus> AddAtItsAddress(AdminClient& client, const v1::No
 absl::StatusOr<v1::NodeStatus> Rejoin(AdminClient& client, uint64_t was, uint64_t as, absl::Duration patience) {
   absl::StatusOr<v1::NodeStatus> status = client.GetStatus();
   if (status.ok() && Find(*status, as) == nullptr) status = AddAtItsAddress(client, *status, was, as, patience);
-  const Deadline deadline(std::max(patience, kRejoinPatience));
-  while (status.ok()) {
-    const v1::Member* const before = Find(*status, was);
-    const v1::Member* const after = Find(*status, as);
-    if (before == nullptr) return status;  // done before
-    if (after == nullptr) return absl::AbortedError(absl::StrCat("node ", as, " is no member any more"));
-    // The first change leaves the lost member no address. A member that was added for another place must not
-    // take its place.
-    if (!before->address().empty()) {
-      return absl::FailedPreconditionError(absl::StrCat("node ", as,
-                                                        " is a member already, and not in the place of node ",
-                                                        was, ": take an id that was never used"));
-    }
-    if (status->leader() != status->node()) {
-      return absl::FailedPreconditionError(
-          status->leader() == 0 ? std::string("no node leads now; ask again")
-                                : absl::StrCat("node ", status->leader(), " leads; ask again there"));
-    }
-    const bool votes = before->role() == "voter";
-    if (after->caught_up() || !votes) {
-      v1::ChangeMembersRequest request;
-      if (votes && after->role() == "learner") (void)Add(request, v1::MemberChange::PROMOTE, absl::StrCat(as));
-      (void)Add(request, v1::MemberChange::REMOVE, absl::StrCat(was));
-      return Change(client, request, patience);
-    }
-    if (deadline.passed()) {
-      return absl::DeadlineExceededError(absl::StrCat("node ", as, " has not caught up within ",
-                                                      absl::FormatDuration(std::max(patience, kRejoinPatience)),
-                                                      ". It is a learner by now; ask again at the leader"));
-    }
-    absl::SleepFor(kPoll);
-    status = client.AwaitStatus(deadline);
-  }
-  return status;
+  if (!status.ok()) return status;
+  const absl::Duration catches_up = std::max(patience, kRejoinPatience);
+  v1::ChangeMembersRequest request;
+  status = client.Await(
+      Deadline(catches_up),
+      [&](const v1::NodeStatus& now) -> absl::StatusOr<bool> {
+        const v1::Member* const before = Find(now, was);
+        const v1::Member* const after = Find(now, as);
+        if (before == nullptr) return true;  // done before
+        if (after == nullptr) return absl::AbortedError(absl::StrCat("node ", as, " is no member any more"));
+        // The first change leaves the lost member no address. A member that was added for another place must not
+        // take its place.
+        if (!before->address().empty()) {
+          return absl::FailedPreconditionError(absl::StrCat("node ", as,
+                                                            " is a member already, and not in the place of node ",
+                                                            was, ": take an id that was never used"));
+        }
+        if (now.leader() != now.node()) {
+          return absl::FailedPreconditionError(now.leader() == 0
+                                                   ? std::string("no node leads now; ask again")
+                                                   : absl::StrCat("node ", now.leader(), " leads; ask again there"));
+        }
+        const bool votes = before->role() == "voter";
+        if (votes && !after->caught_up()) return false;
+        if (votes && after->role() == "learner") (void)Add(request, v1::MemberChange::PROMOTE, absl::StrCat(as));
+        (void)Add(request, v1::MemberChange::REMOVE, absl::StrCat(was));
+        return true;
+      },
+      absl::StrCat("node ", as, " has not caught up within ", absl::FormatDuration(catches_up),
+                   ". It is a learner by now; ask again at the leader"));
+  return status.ok() && request.changes_size() > 0 ? Change(client, request, patience) : status;
 }
 
 }  // namespace

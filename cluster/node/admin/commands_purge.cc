@@ -34,14 +34,9 @@ absl::StatusOr<v1::PurgeSomeReply> Portion(AdminClient& client, const v1::PurgeS
 
 // Until the deletes are applied, or lost with their leader: the entry may never come then, and the next portion finds out.
 absl::Status WaitUntilApplied(AdminClient& client, uint64_t index, const Deadline& deadline) {
-  while (true) {
-    const absl::StatusOr<v1::NodeStatus> status = client.AwaitStatus(deadline);
-    if (!status.ok()) return status.status();
-    if (status->applied() >= index || status->role() != "leader") return absl::OkStatus();
-    if (deadline.passed())
-      return absl::DeadlineExceededError("the deletes were not applied in time: does a majority answer? Ask again");
-    absl::SleepFor(kPoll);
-  }
+  const auto applied = [index](const v1::NodeStatus& now) { return now.applied() >= index || now.role() != "leader"; };
+  return client.Await(deadline, applied, "the deletes were not applied in time: does a majority answer? Ask again", kPoll)
+      .status();
 }
 
 // How many keys a walk has found.

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "cluster/api/node.pb.h"
 #include "cluster/node/admin/commands.h"
 #include "cluster/node/host/deadline.h"
@@ -16,8 +15,6 @@
 
 namespace hedgerow::node {
 namespace {
-
-constexpr absl::Duration kPoll = absl::Milliseconds(20);
 
 v1::SettingsReport ReportOf(const v1::NodeStatus& status) {
   v1::SettingsReport report;
@@ -54,19 +51,12 @@ absl::StatusOr<v1::NodeStatus> Change(AdminClient& client, const v1::ChangeSetti
                                       absl::Duration patience) {
   const absl::StatusOr<uint64_t> before = client.ChangeSettings(request);
   if (!before.ok()) return before.status();
-  const Deadline deadline(patience);
-  while (true) {
-    absl::StatusOr<v1::NodeStatus> status = client.AwaitStatus(deadline);
-    if (!status.ok()) return status;
-    if (status->settings_version() > *before && Holds(*status, request)) return status;
-    if (deadline.passed()) {
-      return absl::DeadlineExceededError(absl::StrCat(
-          "the change was not applied within ", absl::FormatDuration(patience),
-          ": no majority answers, another leader has dropped it, or another change has undone it. `hedgerow-node "
-          "settings` at the leader shows what holds; a change may be asked for again"));
-    }
-    absl::SleepFor(kPoll);
-  }
+  return client.Await(
+      Deadline(patience),
+      [&](const v1::NodeStatus& now) { return now.settings_version() > *before && Holds(now, request); },
+      absl::StrCat("the change was not applied within ", absl::FormatDuration(patience),
+                   ": no majority answers, another leader has dropped it, or another change has undone it. `hedgerow-node "
+                   "settings` at the leader shows what holds; a change may be asked for again"));
 }
 
 }  // namespace
