@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "cluster/kv/bytes.h"
+#include "cluster/raft/bytes.h"
 #include "cluster/kv/request_router.h"
 #include "cluster/raft/check.h"
 

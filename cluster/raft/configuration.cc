@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cluster/raft/bytes.h"
 #include "cluster/raft/check.h"
 
 namespace hedgerow::raft {
@@ -71,38 +72,6 @@ struct Changer {
   }
 };
 
-void Put(std::string& bytes, uint64_t value, size_t size) {
-  for (size_t i = 0; i < size; ++i) bytes.push_back(static_cast<char>(value >> (8 * i)));
-}
-
-class Reader {
- public:
-  explicit Reader(std::string_view bytes) : rest_(bytes) {}
-  uint64_t Number(size_t size) {
-    uint64_t value = 0;
-    const std::string_view bytes = Text(size);
-    for (size_t i = 0; i < bytes.size(); ++i) {
-      value |= static_cast<uint64_t>(static_cast<unsigned char>(bytes[i])) << (8 * i);
-    }
-    return value;
-  }
-  std::string_view Text(size_t size) {
-    if (size > rest_.size()) {
-      failed_ = true;
-      rest_ = {};
-      return {};
-    }
-    const std::string_view text = rest_.substr(0, size);
-    rest_.remove_prefix(size);
-    return text;
-  }
-  bool Complete() const { return !failed_ && rest_.empty(); }
-
- private:
-  std::string_view rest_;
-  bool failed_ = false;
-};
-
 bool IsSound(const Configuration& configuration) {
   int last = -1;
   for (const Member& member : configuration.members) {
@@ -167,38 +136,38 @@ const Configuration& BeginsWith(const std::optional<Configuration>& recorded, co
 std::string EncodeConfiguration(const Configuration& configuration) {
   HEDGEROW_CHECK(IsSound(configuration));
   std::string bytes;
-  Put(bytes, kVersion, 1);
-  Put(bytes, configuration.epoch, 4);
-  Put(bytes, configuration.voters, 1);
-  Put(bytes, configuration.next_voters, 1);
-  Put(bytes, configuration.leaving, 1);
-  Put(bytes, configuration.members.size(), 1);
+  AppendNumber<uint8_t>(bytes, kVersion);
+  AppendNumber<uint32_t>(bytes, configuration.epoch);
+  AppendNumber<uint8_t>(bytes, configuration.voters);
+  AppendNumber<uint8_t>(bytes, configuration.next_voters);
+  AppendNumber<uint8_t>(bytes, configuration.leaving);
+  AppendNumber<uint8_t>(bytes, configuration.members.size());
   for (const Member& member : configuration.members) {
-    Put(bytes, member.position, 1);
-    Put(bytes, member.id.value(), 8);
-    Put(bytes, member.address.size(), 2);
+    AppendNumber<uint8_t>(bytes, member.position);
+    AppendNumber<uint64_t>(bytes, member.id.value());
+    AppendNumber<uint16_t>(bytes, member.address.size());
     bytes += member.address;
   }
   return bytes;
 }
 
 std::optional<Configuration> DecodeConfiguration(std::string_view bytes) {
-  Reader reader(bytes);
-  if (reader.Number(1) != kVersion) return std::nullopt;
+  ByteReader reader(bytes);
+  if (reader.Get<uint8_t>() != kVersion) return std::nullopt;
   Configuration configuration;
-  configuration.epoch = static_cast<uint32_t>(reader.Number(4));
-  configuration.voters = static_cast<uint32_t>(reader.Number(1));
-  configuration.next_voters = static_cast<uint32_t>(reader.Number(1));
-  configuration.leaving = static_cast<uint32_t>(reader.Number(1));
-  const uint64_t members = reader.Number(1);
+  configuration.epoch = reader.Get<uint32_t>();
+  configuration.voters = reader.Get<uint8_t>();
+  configuration.next_voters = reader.Get<uint8_t>();
+  configuration.leaving = reader.Get<uint8_t>();
+  const uint64_t members = reader.Get<uint8_t>();
   if (members > HR_RAFT_MAX_MEMBERS) return std::nullopt;
   for (uint64_t i = 0; i < members; ++i) {
-    Member member{.position = static_cast<uint8_t>(reader.Number(1))};
-    member.id = NodeId(reader.Number(8));
-    member.address = std::string(reader.Text(reader.Number(2)));
+    Member member{.position = reader.Get<uint8_t>()};
+    member.id = NodeId(reader.Get<uint64_t>());
+    member.address = std::string(reader.GetText<uint16_t>(kAddressMax_bytes));
     configuration.members.push_back(std::move(member));
   }
-  if (!reader.Complete() || !IsSound(configuration)) return std::nullopt;
+  if (!reader.done() || !IsSound(configuration)) return std::nullopt;
   return configuration;
 }
 

@@ -5,7 +5,7 @@
 #include <array>
 #include <utility>
 
-#include "cluster/kv/bytes.h"
+#include "cluster/raft/bytes.h"
 #include "cluster/wire/hkv_trailer.h"
 
 namespace hedgerow::wire {

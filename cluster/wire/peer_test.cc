@@ -13,7 +13,7 @@
 
 #include "absl/strings/escaping.h"
 #include "build_paths.h"
-#include "cluster/kv/bytes.h"
+#include "cluster/raft/bytes.h"
 #include "cluster/wire/peer_body.h"
 
 namespace hedgerow::wire {

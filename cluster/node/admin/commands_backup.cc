@@ -18,7 +18,7 @@
 #include "cluster/node/admin/commands.h"
 #include "cluster/node/host/deadline.h"
 #include "cluster/storage/backup_file.h"
-#include "cluster/storage/descriptor.h"
+#include "net/unique_fd.h"
 #include "cluster/storage/errors.h"
 #include "cluster/storage/folder.h"
 #include "cluster/storage/snapshot_choice.h"
@@ -49,8 +49,8 @@ absl::Status WriteAll(int file, const std::string& path, std::string_view bytes)
 }
 
 absl::Status Fetch(AdminClient& client, const std::string& path) {
-  const storage::Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!file.ok()) return storage::FromErrno(path, "make", errno);
+  const net::UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!file.valid()) return storage::FromErrno(path, "make", errno);
   const absl::Status fetched =
       client.ReadBackup([&](const std::string& bytes) { return WriteAll(file.get(), path, bytes); });
   if (!fetched.ok()) return fetched;
@@ -91,7 +91,7 @@ absl::StatusOr<v1::BackupReport> FetchAs(AdminClient& client, const std::string&
     (void)unlink(partial.c_str());
     return report;
   }
-  const storage::Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const net::UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   report->set_file(path);
   report->set_size_bytes(static_cast<uint64_t>(lseek(file.get(), 0, SEEK_END)));
   return report;
