@@ -114,13 +114,13 @@ class NodeMembersTest : public NodeFolderTest {
   }
   void StartWriting() {
     writer_ = std::thread([this] {
-      const auto opened = Ask({.kind = wire::HkvKind::kOpen, .patience_us = 250'000, .seq = 77});
+      const auto opened = Ask({.kind = wire::HkvKind::kOpen, .timeout_us = 250'000, .seq = 77});
       if (!opened.has_value()) return;
       while (!stop_writing_) {
         const uint64_t seq = written_ + 1;
         const auto answer =
             Ask({.kind = wire::HkvKind::kWrite,
-                 .patience_us = 250'000,
+                 .timeout_us = 250'000,
                  .client_id = opened->session,
                  .seq = seq,
                  .lowest_unanswered = seq,

@@ -254,7 +254,7 @@ class NamedClientsTest : public NodeTest {
   }
   static wire::HkvRequest IncrementOnce(std::string key, uint64_t nonce) {
     return {.kind = wire::HkvKind::kWrite,
-            .patience_us = 4'000'000,
+            .timeout_us = 4'000'000,
             .seq = nonce,
             .operations = {{.kind = kv::OperationKind::kIncrement, .key = std::move(key), .delta = 1}}};
   }
@@ -460,7 +460,7 @@ TEST_P(BusyNodeTest, TooManyRequestsMakeItAskForNoHedges) {
   for (uint64_t seq = 1; seq <= kBurst; ++seq) {
     socket->Send(members_[leader - 1].serve,
                  wire::Encode({.kind = wire::HkvKind::kWrite,
-                               .patience_us = 4'000'000,
+                               .timeout_us = 4'000'000,
                                .client_id = session,
                                .seq = seq,
                                .lowest_unanswered = 1,

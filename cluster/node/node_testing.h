@@ -163,7 +163,7 @@ class NodeTest : public NodeFolderTest {
 
   // One datagram to one node, and its answer.
   std::optional<wire::HkvAnswer> Ask(uint64_t node, wire::HkvRequest request) {
-    request.patience_us = 4'000'000;
+    request.timeout_us = 4'000'000;
     const std::unique_ptr<UdpSocket> socket = AnySocket();
     socket->Send(members_[node - 1].serve, wire::Encode(request));
     socket->Flush();

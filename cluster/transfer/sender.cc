@@ -28,7 +28,7 @@ constexpr size_t kRead_bytes = 1024 * 1024;
 constexpr int kKeepalive_ms = 3000;
 constexpr int kConnect_ms = 5000;
 // A follower that has taken nothing for so long is not waited for.
-constexpr absl::Duration kPatience = absl::Seconds(5);
+constexpr absl::Duration kTimeout = absl::Seconds(5);
 
 absl::Status FromErrno(const std::string& path, const char* doing) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", doing, " ", path));
@@ -259,7 +259,7 @@ class Sender::Call {
 };
 
 bool MakesProgress(const Sending& sending, std::chrono::steady_clock::time_point now) {
-  return sending.all_sent || absl::FromChrono(now - sending.moved) < kPatience;
+  return sending.all_sent || absl::FromChrono(now - sending.moved) < kTimeout;
 }
 
 Sender::Sender(SenderOptions options, Ended ended) : options_(std::move(options)), ended_(std::move(ended)) {}

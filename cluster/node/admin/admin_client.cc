@@ -16,8 +16,8 @@ namespace {
 
 class GrpcClient final : public AdminClient {
  public:
-  GrpcClient(const std::shared_ptr<grpc::Channel>& channel, absl::Duration patience)
-      : patience_(patience), stub_(v1::NodeAdmin::NewStub(channel)) {}
+  GrpcClient(const std::shared_ptr<grpc::Channel>& channel, absl::Duration timeout)
+      : timeout_(timeout), stub_(v1::NodeAdmin::NewStub(channel)) {}
 
   absl::StatusOr<v1::NodeStatus> GetStatus() override { return Ask(&v1::NodeAdmin::Stub::GetStatus, v1::GetStatusRequest()); }
 
@@ -77,13 +77,13 @@ class GrpcClient final : public AdminClient {
     grpc::ClientContext context;
     // By the monotonic clock: the wall clock may be set meanwhile.
     context.set_deadline(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
-                                      gpr_time_from_nanos(absl::ToInt64Nanoseconds(patience_), GPR_TIMESPAN)));
+                                      gpr_time_from_nanos(absl::ToInt64Nanoseconds(timeout_), GPR_TIMESPAN)));
     const grpc::Status status = ((*stub_).*call)(&context, request, &reply);
     if (!status.ok()) return operate::FromGrpc(status);
     return reply;
   }
 
-  const absl::Duration patience_;
+  const absl::Duration timeout_;
   std::unique_ptr<v1::NodeAdmin::Stub> stub_;
 };
 
@@ -102,12 +102,12 @@ absl::StatusOr<v1::NodeStatus> AdminClient::Await(const Deadline& deadline, cons
 }
 
 absl::StatusOr<std::unique_ptr<AdminClient>> AdminClient::Connect(const std::string& socket_path,
-                                                                  absl::Duration patience) {
+                                                                  absl::Duration timeout) {
   const auto channel = operate::OpenAdminChannel(
       socket_path, {.program = "hedgerow-node", .who_may = "the node's user and root may",
                     .hint = "Start it with `systemctl start hedgerow-node` or `hedgerow-node run`, or name another socket with --socket"});
   if (!channel.ok()) return channel.status();
-  return std::make_unique<GrpcClient>(*channel, patience);
+  return std::make_unique<GrpcClient>(*channel, timeout);
 }
 
 }  // namespace hedgerow::node

@@ -20,13 +20,13 @@ namespace hedgerow::node {
 
 class AdminClient {
  public:
-  // Longer than a node's own patience with its loop, so that the node's words arrive.
-  static constexpr absl::Duration kPatience = absl::Seconds(10);
+  // Longer than a node's own timeout with its loop, so that the node's words arrive.
+  static constexpr absl::Duration kTimeout = absl::Seconds(10);
 
   // Unavailable, saying so in words, when no node answers on the socket; PermissionDenied when this user may
-  // not open it. A call that takes longer than `patience` is DeadlineExceeded.
+  // not open it. A call that takes longer than `timeout` is DeadlineExceeded.
   static absl::StatusOr<std::unique_ptr<AdminClient>> Connect(const std::string& socket_path,
-                                                              absl::Duration patience = kPatience);
+                                                              absl::Duration timeout = kTimeout);
   virtual ~AdminClient() = default;
 
   // Errors are those of NodeControl.

@@ -194,9 +194,9 @@ int RunStatus(const Call& call) {
   return call.arguments.Has("ready") && !status->ready() ? kExitFailure : printed;
 }
 
-int RunTransfer(const Call& call) { return RunTransfer(call, kTransferPatience); }
+int RunTransfer(const Call& call) { return RunTransfer(call, kTransferTimeout); }
 
-int RunTransfer(const Call& call, absl::Duration patience) {
+int RunTransfer(const Call& call, absl::Duration timeout) {
   uint64_t target = 0;
   if (call.arguments.words.size() > 1) return call.UsageError("transfer takes no words; --to names a member");
   if (call.arguments.Has("to") && (!absl::SimpleAtoi(call.arguments.Get("to"), &target) || target == 0)) {
@@ -211,11 +211,11 @@ int RunTransfer(const Call& call, absl::Duration patience) {
   if (!begun.ok()) return call.Fail(begun);
   // The node only begins; a target that is down or far behind may never take over.
   const auto status = (*client)->Await(
-      Deadline(patience),
+      Deadline(timeout),
       [&before](const v1::NodeStatus& now) { return now.leader() != 0 && now.leader() != before->node(); },
       absl::StrFormat(
           "no member has taken over from node %d within %s; `hedgerow-node status` shows which members it hears",
-          before->node(), absl::FormatDuration(patience)));
+          before->node(), absl::FormatDuration(timeout)));
   if (!status.ok()) return call.Fail(status.status());
   v1::TransferReport report;
   report.set_from(before->node());
@@ -224,7 +224,7 @@ int RunTransfer(const Call& call, absl::Duration patience) {
   return call.Print(report, absl::StrFormat("node %d leads in term %d\n", report.leader(), report.term()));
 }
 
-absl::StatusOr<v1::NodeStatus> SnapshotNow(AdminClient& client, absl::Duration patience) {
+absl::StatusOr<v1::NodeStatus> SnapshotNow(AdminClient& client, absl::Duration timeout) {
   const auto failures = [](const v1::NodeStatus& status) {
     const auto found = status.counters().find("snapshots.failed");
     return found == status.counters().end() ? 0 : found->second;
@@ -234,23 +234,23 @@ absl::StatusOr<v1::NodeStatus> SnapshotNow(AdminClient& client, absl::Duration p
   const auto index = client.TakeSnapshot();
   if (!index.ok()) return index.status();
   return client.Await(
-      Deadline(patience),
+      Deadline(timeout),
       [&](const v1::NodeStatus& now) -> absl::StatusOr<bool> {
         if (now.snapshots().last_index() >= index->value()) return true;
         if (failures(now) == failures(*before)) return false;
         return absl::InternalError("the snapshot failed; `hedgerow-node status` says why (a full disk, say). It is tried again");
       },
       absl::StrFormat("no snapshot at entry %d within %s; it is still being taken", index->value(),
-                      absl::FormatDuration(patience)));
+                      absl::FormatDuration(timeout)));
 }
 
-int RunSnapshot(const Call& call) { return RunSnapshot(call, kSnapshotPatience); }
+int RunSnapshot(const Call& call) { return RunSnapshot(call, kSnapshotTimeout); }
 
-int RunSnapshot(const Call& call, absl::Duration patience) {
+int RunSnapshot(const Call& call, absl::Duration timeout) {
   if (call.arguments.words.size() > 1) return call.UsageError("snapshot takes no words");
   const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());
-  const auto status = SnapshotNow(**client, patience);
+  const auto status = SnapshotNow(**client, timeout);
   if (!status.ok()) return call.Fail(status.status());
   v1::SnapshotReport report;
   report.set_index(status->snapshots().last_index());

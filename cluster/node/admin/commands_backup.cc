@@ -108,7 +108,7 @@ int RunBackup(const Call& call) {
   const auto before = (*client)->GetStatus();
   if (!before.ok()) return call.Fail(before.status());
   if (!call.arguments.json()) call.err << Doubt(*before);
-  const auto taken = SnapshotNow(**client, kSnapshotPatience);
+  const auto taken = SnapshotNow(**client, kSnapshotTimeout);
   if (!taken.ok()) return call.Fail(taken.status());
   if (taken->snapshots().last_index() == 0) return call.Fail(kExitFailure, "nothing was ever applied here");
   const absl::StatusOr<v1::BackupReport> report = FetchAs(**client, path);

@@ -94,11 +94,11 @@ bool IsDone(const v1::NodeStatus& status, const v1::ChangeMembersRequest& reques
 
 // Begins a change, and waits until it is committed. The status by then.
 absl::StatusOr<v1::NodeStatus> Change(AdminClient& client, const v1::ChangeMembersRequest& request,
-                                      absl::Duration patience) {
+                                      absl::Duration timeout) {
   const absl::StatusOr<uint32_t> epoch = client.ChangeMembers(request);
   if (!epoch.ok()) return epoch.status();
   return client.Await(
-      Deadline(patience),
+      Deadline(timeout),
       [&](const v1::NodeStatus& now) -> absl::StatusOr<bool> {
         if (now.committed_epoch() < *epoch) return false;
         if (IsDone(now, request)) return true;
@@ -111,7 +111,7 @@ absl::StatusOr<v1::NodeStatus> Change(AdminClient& client, const v1::ChangeMembe
       // Another leader may have dropped it; or this node has left, and is told no more.
       absl::StrFormat("configuration %d was not committed within %s; `members` at the leader shows "
                       "what has become of it",
-                      *epoch, absl::FormatDuration(patience)));
+                      *epoch, absl::FormatDuration(timeout)));
 }
 
 // Where a member that says that it is LOST can be reached. Of any other one this would take its address away.
@@ -127,21 +127,21 @@ absl::StatusOr<std::string> AddressOfLost(const v1::NodeStatus& status, uint64_t
 
 // The lost member's address becomes the new one's; the node there sees that, and comes back as that one.
 absl::StatusOr<v1::NodeStatus> AddAtItsAddress(AdminClient& client, const v1::NodeStatus& status, uint64_t was,
-                                               uint64_t as, absl::Duration patience) {
+                                               uint64_t as, absl::Duration timeout) {
   const absl::StatusOr<std::string> address = AddressOfLost(status, was);
   if (!address.ok()) return address.status();
   v1::ChangeMembersRequest request;
   (void)Add(request, v1::MemberChange::MOVE, absl::StrCat(was));
   (void)Add(request, v1::MemberChange::ADD, absl::StrCat(as), *address);
-  return Change(client, request, patience);
+  return Change(client, request, timeout);
 }
 
 // Three changes that belong together. It can be asked for again, from wherever it was cut short.
-absl::StatusOr<v1::NodeStatus> Rejoin(AdminClient& client, uint64_t was, uint64_t as, absl::Duration patience) {
+absl::StatusOr<v1::NodeStatus> Rejoin(AdminClient& client, uint64_t was, uint64_t as, absl::Duration timeout) {
   absl::StatusOr<v1::NodeStatus> status = client.GetStatus();
-  if (status.ok() && Find(*status, as) == nullptr) status = AddAtItsAddress(client, *status, was, as, patience);
+  if (status.ok() && Find(*status, as) == nullptr) status = AddAtItsAddress(client, *status, was, as, timeout);
   if (!status.ok()) return status;
-  const absl::Duration catches_up = std::max(patience, kRejoinPatience);
+  const absl::Duration catches_up = std::max(timeout, kRejoinTimeout);
   v1::ChangeMembersRequest request;
   status = client.Await(
       Deadline(catches_up),
@@ -170,14 +170,14 @@ absl::StatusOr<v1::NodeStatus> Rejoin(AdminClient& client, uint64_t was, uint64_
       },
       absl::StrCat("node ", as, " has not caught up within ", absl::FormatDuration(catches_up),
                    ". It is a learner by now; ask again at the leader"));
-  return status.ok() && request.changes_size() > 0 ? Change(client, request, patience) : status;
+  return status.ok() && request.changes_size() > 0 ? Change(client, request, timeout) : status;
 }
 
 }  // namespace
 
-int RunMembers(const Call& call) { return RunMembers(call, kMembersPatience); }
+int RunMembers(const Call& call) { return RunMembers(call, kMembersTimeout); }
 
-int RunMembers(const Call& call, absl::Duration patience) {
+int RunMembers(const Call& call, absl::Duration timeout) {
   const std::vector<std::string>& words = call.arguments.words;
   const bool changes = words.size() > 1;
   const bool rejoins = changes && words[1] == "rejoin";
@@ -190,8 +190,8 @@ int RunMembers(const Call& call, absl::Duration patience) {
   if (!makes_sense) return call.UsageError(kUsage);
   const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());
-  const absl::StatusOr<v1::NodeStatus> status = rejoins   ? Rejoin(**client, was, as, patience)
-                                                : changes ? Change(**client, request, patience)
+  const absl::StatusOr<v1::NodeStatus> status = rejoins   ? Rejoin(**client, was, as, timeout)
+                                                : changes ? Change(**client, request, timeout)
                                                           : (*client)->GetStatus();
   if (!status.ok()) return call.Fail(status.status());
   return call.Print(ReportOf(*status), MembersText(*status));

@@ -48,22 +48,22 @@ bool Holds(const v1::NodeStatus& status, const v1::ChangeSettingsRequest& reques
 }
 
 absl::StatusOr<v1::NodeStatus> Change(AdminClient& client, const v1::ChangeSettingsRequest& request,
-                                      absl::Duration patience) {
+                                      absl::Duration timeout) {
   const absl::StatusOr<uint64_t> before = client.ChangeSettings(request);
   if (!before.ok()) return before.status();
   return client.Await(
-      Deadline(patience),
+      Deadline(timeout),
       [&](const v1::NodeStatus& now) { return now.settings_version() > *before && Holds(now, request); },
-      absl::StrCat("the change was not applied within ", absl::FormatDuration(patience),
+      absl::StrCat("the change was not applied within ", absl::FormatDuration(timeout),
                    ": no majority answers, another leader has dropped it, or another change has undone it. `hedgerow-node "
                    "settings` at the leader shows what holds; a change may be asked for again"));
 }
 
 }  // namespace
 
-int RunSettings(const Call& call) { return RunSettings(call, kSettingsPatience); }
+int RunSettings(const Call& call) { return RunSettings(call, kSettingsTimeout); }
 
-int RunSettings(const Call& call, absl::Duration patience) {
+int RunSettings(const Call& call, absl::Duration timeout) {
   const std::vector<std::string>& words = call.arguments.words;
   const bool changes = words.size() > 1;
   if (changes && (words[1] != "set" || words.size() < 3)) {
@@ -76,7 +76,7 @@ int RunSettings(const Call& call, absl::Duration patience) {
   const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());
   const absl::StatusOr<v1::NodeStatus> status =
-      changes ? Change(**client, request, patience) : (*client)->GetStatus();
+      changes ? Change(**client, request, timeout) : (*client)->GetStatus();
   if (!status.ok()) return call.Fail(status.status());
   return call.Print(ReportOf(*status), SettingsText(*status));
 }

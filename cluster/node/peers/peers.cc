@@ -218,7 +218,7 @@ void Peers::TakeForward(const wire::PeerHeader& header, const wire::Forward& for
   kv::Request request;
   request.reply_to = ReplyToNode(header.from, forward.tag);
   request.command = std::move(*command);
-  request.patience_ns = forward.patience_ns;
+  request.timeout_ns = forward.timeout_ns;
   request.age_ns = forward.age_ns;
   request.hops = forward.hops;
   receiver.Receive(arrived_ns, std::move(request));
@@ -322,7 +322,7 @@ void Peers::Flush() {
 void Peers::Send(const kv::Forward& forward) {
   SendTo(forward.to, wire::Forward{.tag = forward.tag,
                                    .age_ns = forward.request.age_ns,
-                                   .patience_ns = forward.request.patience_ns,
+                                   .timeout_ns = forward.request.timeout_ns,
                                    .hops = static_cast<uint8_t>(forward.request.hops),
                                    .command = kv::Encode(forward.request.command)});
 }

@@ -59,11 +59,11 @@ struct PeerState {
   uint64_t went_back_incarnation = 0;
 
   bool IsIncompatible(uint64_t now_ns) const {
-    return incompatible_ns > heard_ns && now_ns < incompatible_ns + kLostPatience_ns;
+    return incompatible_ns > heard_ns && now_ns < incompatible_ns + kLostTimeout_ns;
   }
   const NetAddress& reached_at() const { return answers_at.port != 0 ? answers_at : address; }
-  bool ReportsLost(uint64_t now_ns) const { return lost_ns > heard_ns && now_ns < lost_ns + kLostPatience_ns; }
-  static constexpr uint64_t kLostPatience_ns = 10'000'000'000;
+  bool ReportsLost(uint64_t now_ns) const { return lost_ns > heard_ns && now_ns < lost_ns + kLostTimeout_ns; }
+  static constexpr uint64_t kLostTimeout_ns = 10'000'000'000;
 };
 
 // What a member has promised this node, so that its log must hold it in whichever incarnation. Term not set:

@@ -24,7 +24,7 @@ namespace {
 
 // A node that starts greets all members at once and again after a
 // lost datagram; later than this something is wrong.
-constexpr uint64_t kGreetingPatience_ns = 5'000'000'000;
+constexpr uint64_t kGreetingTimeout_ns = 5'000'000'000;
 // Silence that an operator may like to know of, however short elections are.
 constexpr uint64_t kSilenceMin_ns = 1'000'000'000;
 
@@ -47,7 +47,7 @@ std::string PeerProblem(const NodeStatus& status, const PeerStatus& peer) {
   if (!peer.incompatible.empty())
     return absl::StrCat("nothing that ", name, " sends is believed: it ", peer.incompatible);
   if (!peer.heard_ago_ns.has_value()) {
-    if (status.uptime_ns < kGreetingPatience_ns) return "";
+    if (status.uptime_ns < kGreetingTimeout_ns) return "";
     return absl::StrCat(
         "nothing that can be believed has come from ", name,
         " yet: does it run, and has it the same cluster_id and cluster key?",
