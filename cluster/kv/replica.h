@@ -194,7 +194,7 @@ class Replica {
   struct HeartbeatRound {
     uint64_t round = 0;
     uint64_t sent_ns = 0;
-    uint32_t measured = 0;  // mask of positions
+    uint32_t measured = 0;  // mask of slots
   };
   std::array<HeartbeatRound, 64> heartbeats_{};  // by round
   std::deque<decltype(raft::Event::what)> todo_;

@@ -11,11 +11,11 @@ namespace hedgerow::raft {
 namespace {
 
 constexpr uint8_t kVersion = 1;
-constexpr uint32_t kAllPositions = (1u << HR_RAFT_MAX_MEMBERS) - 1;
+constexpr uint32_t kAllSlots = (1u << HR_RAFT_MAX_MEMBERS) - 1;
 
-void RemoveMembers(Configuration& configuration, uint32_t positions) {
+void RemoveMembers(Configuration& configuration, uint32_t slots) {
   std::erase_if(configuration.members,
-                [positions](const Member& member) { return ((positions >> member.position) & 1) != 0; });
+                [slots](const Member& member) { return ((slots >> member.slot) & 1) != 0; });
 }
 
 // One after the other; `voters` are those that the change leads to.
@@ -24,8 +24,8 @@ struct Changer {
   uint32_t voters;
 
   ChangeRefusal Apply(const MemberChange& change) {
-    const size_t position = next.PositionOf(change.node);
-    const uint32_t bit = position < HR_RAFT_MAX_MEMBERS ? 1u << position : 0;
+    const size_t slot = next.SlotOf(change.node);
+    const uint32_t bit = slot < HR_RAFT_MAX_MEMBERS ? 1u << slot : 0;
     if (change.kind == MemberChange::Kind::kAddLearner) return bit != 0 ? ChangeRefusal::kMember : Add(change);
     if (bit == 0 || (next.leaving & bit) != 0) return ChangeRefusal::kNoMember;
     switch (change.kind) {
@@ -43,14 +43,14 @@ struct Changer {
   }
 
   ChangeRefusal Add(const MemberChange& change) {
-    const uint32_t free = kAllPositions & ~next.all();
+    const uint32_t free = kAllSlots & ~next.all();
     if (free == 0) return ChangeRefusal::kFull;
     if (const ChangeRefusal refusal = MayStandAt(change); refusal != ChangeRefusal::kNone) return refusal;
-    uint8_t position = 0;
-    while (((free >> position) & 1) == 0) ++position;
-    const auto before = [position](const Member& member) { return member.position < position; };
+    uint8_t slot = 0;
+    while (((free >> slot) & 1) == 0) ++slot;
+    const auto before = [slot](const Member& member) { return member.slot < slot; };
     next.members.insert(std::find_if_not(next.members.begin(), next.members.end(), before),
-                        {.id = change.node, .position = position, .address = change.address});
+                        {.id = change.node, .slot = slot, .address = change.address});
     return ChangeRefusal::kNone;
   }
 
@@ -75,10 +75,10 @@ struct Changer {
 bool IsSound(const Configuration& configuration) {
   int last = -1;
   for (const Member& member : configuration.members) {
-    if (member.position <= last || member.position >= HR_RAFT_MAX_MEMBERS || !member.id.IsSet()) return false;
+    if (member.slot <= last || member.slot >= HR_RAFT_MAX_MEMBERS || !member.id.IsSet()) return false;
     if (member.address.size() > kAddressMax_bytes) return false;
-    if (configuration.PositionOf(member.id) != member.position) return false;  // twice
-    last = member.position;
+    if (configuration.SlotOf(member.id) != member.slot) return false;  // twice
+    last = member.slot;
   }
   const uint32_t voters = configuration.voters | configuration.next_voters;
   if (((voters | configuration.leaving) & ~configuration.all()) != 0) return false;
@@ -131,7 +131,7 @@ const Configuration& BeginsWith(const std::optional<Configuration>& recorded, co
   return recorded.has_value() ? *recorded : file;
 }
 
-// Little-endian: version (1), epoch (4), three masks (1 each), number of members (1); each with position (1),
+// Little-endian: version (1), epoch (4), three masks (1 each), number of members (1); each with slot (1),
 // id (8), length of its address (2) and the address.
 std::string EncodeConfiguration(const Configuration& configuration) {
   HEDGEROW_CHECK(IsSound(configuration));
@@ -143,7 +143,7 @@ std::string EncodeConfiguration(const Configuration& configuration) {
   AppendNumber<uint8_t>(bytes, configuration.leaving);
   AppendNumber<uint8_t>(bytes, configuration.members.size());
   for (const Member& member : configuration.members) {
-    AppendNumber<uint8_t>(bytes, member.position);
+    AppendNumber<uint8_t>(bytes, member.slot);
     AppendNumber<uint64_t>(bytes, member.id.value());
     AppendNumber<uint16_t>(bytes, member.address.size());
     bytes += member.address;
@@ -162,7 +162,7 @@ std::optional<Configuration> DecodeConfiguration(std::string_view bytes) {
   const uint64_t members = reader.Get<uint8_t>();
   if (members > HR_RAFT_MAX_MEMBERS) return std::nullopt;
   for (uint64_t i = 0; i < members; ++i) {
-    Member member{.position = reader.Get<uint8_t>()};
+    Member member{.slot = reader.Get<uint8_t>()};
     member.id = NodeId(reader.Get<uint64_t>());
     member.address = std::string(reader.GetText<uint16_t>(kAddressMax_bytes));
     configuration.members.push_back(std::move(member));

@@ -29,9 +29,9 @@ uint64_t AgeOf_ns(const struct stat& file) {
 }
 
 raft::LogIndex MatchOf(const raft::Raft& raft, raft::NodeId member) {
-  const size_t position = raft.configuration().PositionOf(member);
-  if (raft.role() != raft::Role::kLeader || position == raft::Configuration::kNoPosition) return {};
-  return raft.progress()[position].match();
+  const size_t slot = raft.configuration().SlotOf(member);
+  if (raft.role() != raft::Role::kLeader || slot == raft::Configuration::kNoSlot) return {};
+  return raft.progress()[slot].match();
 }
 
 }  // namespace
@@ -222,8 +222,8 @@ void Snapshots::FollowMembers(const raft::Raft& raft) {
   if (now == members_) return;
   members_ = now;
   for (const transfer::Sending& sending : sender_->UnderWay()) {
-    const size_t position = raft.configuration().PositionOf(sending.to);
-    if (((raft.peers() >> position) & 1) == 0) sender_->StopSendingTo(sending.to);
+    const size_t slot = raft.configuration().SlotOf(sending.to);
+    if (((raft.peers() >> slot) & 1) == 0) sender_->StopSendingTo(sending.to);
   }
 }
 
