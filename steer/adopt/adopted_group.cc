@@ -106,6 +106,11 @@ absl::StatusOr<std::unique_ptr<AdoptedGroup>> AdoptedGroup::Start(EventLoop* loo
 }
 
 absl::Status AdoptedGroup::Adopt(SocketSearch search) {
+  if (search.pids.empty()) {
+    auto pids = FindDaemon(search);
+    if (!pids.ok()) return pids.status();
+    search.pids = *std::move(pids);
+  }
   const auto found = FindSettled(search);
   if (!found.ok()) return found.status();
   if (const absl::Status alone = RefuseOthers(*found); !alone.ok()) return alone;
