@@ -50,6 +50,18 @@ class AsUser {
   bool changed_ = false;
 };
 
+// All processes of a daemon that is starting: they were the same for a while.
+absl::StatusOr<std::vector<pid_t>> FindStarted(const SocketSearch& search) {
+  auto found = FindDaemon(search);
+  for (absl::Time since = absl::Now(); found.ok() && absl::Now() < since + kSettle;) {
+    absl::SleepFor(kLook);
+    auto next = FindDaemon(search);
+    if (!next.ok() || *next != *found) since = absl::Now();
+    found = std::move(next);
+  }
+  return found;
+}
+
 // A daemon that is starting has made its sockets before its workers poll them.
 absl::StatusOr<AdoptedWorkers> FindSettled(const SocketSearch& search) {
   auto found = FindWorkers(search);
@@ -107,7 +119,7 @@ absl::StatusOr<std::unique_ptr<AdoptedGroup>> AdoptedGroup::Start(EventLoop* loo
 
 absl::Status AdoptedGroup::Adopt(SocketSearch search) {
   if (search.pids.empty()) {
-    auto pids = FindDaemon(search);
+    auto pids = FindStarted(search);
     if (!pids.ok()) return pids.status();
     search.pids = *std::move(pids);
   }

@@ -423,7 +423,7 @@ absl::StatusOr<std::vector<pid_t>> FindDaemon(const SocketSearch& search) {
   }
   if (pids.empty()) {
     if (const auto cookies = CookiesOf(search); cookies.ok() && !cookies->empty()) {
-      return absl::PermissionDeniedError(absl::StrCat("which process has ", search.listen.ToString(), " open is seen with CAP_SYS_PTRACE only"));
+      return absl::PermissionDeniedError(absl::StrCat("which process has ", search.listen.ToString(), " open is seen with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH only (root has them)"));
     }
     return absl::NotFoundError(absl::StrCat("no process has ", search.listen.ToString(), " open: start the daemon first, or compare the address with what "
                                             "`ss -lntup` shows"));

@@ -261,17 +261,21 @@ def check_steering(root: Path, system: Booted, page: dict[str, str]) -> None:
 
 
 def check_adoption(system: Booted, page: dict[str, str]) -> None:
-    """The unit waits for a daemon that is not there yet; it takes a privileged port and another user's sockets, and follows a restart."""
-    daemon = ("systemd-run --quiet --unit=acct{0} --uid=nobody --setenv=PMACCT_RC= -p AmbientCapabilities=CAP_NET_BIND_SERVICE "
-              "nfacctd -L 127.0.0.1 -l 2056 -P print -c src_host -r 600 -o /dev/null")
-    system.run(page["adopt"].split("systemctl")[0] + "systemctl start --no-block hedgerow-steer-adopt@acct")
-    system.run("until journalctl --no-pager --unit=hedgerow-steer-adopt@acct | grep -q 'no process has 127.0.0.1:2056 open'; do sleep 0.1; done")
+    """The unit waits for a daemon that is not there yet, takes another user's sockets of a privileged port, and follows a restart."""
+    daemon = ("systemd-run --quiet --unit=acct{0} --uid=nobody -p AmbientCapabilities=CAP_NET_BIND_SERVICE "
+              "nfacctd -L 127.0.0.1 -l 656 -P print -c src_host -r 600 -o /dev/null")
+    write, enable, show = page["adopt"].replace("2056", "656").splitlines()
+    system.run(f"{write}; {enable} --no-block")
+    system.run("until journalctl --no-pager --unit=hedgerow-steer-adopt@acct | grep -q 'no process has 127.0.0.1:656 open'; do sleep 0.1; done")
     for number in (0, 1):
         system.run(daemon.format(number))
-    system.run("until hedgerow steer show --name acct; do sleep 0.1; done")
-    assert sorted(pid > 0 for pid in workers(system, "acct").values()) == [True, True]
-    system.run("systemctl restart acct0 || systemctl stop acct0")
-    system.run("systemctl stop hedgerow-steer-adopt@acct acct1")
+    assert "acct: 127.0.0.1:656 (udp)" in system.run(f"until {show} 2>/dev/null; do sleep 0.1; done")
+    before = workers(system, "acct")
+    system.run("systemctl kill --signal=KILL acct1; " + daemon.format(2))
+    system.run(f"until {show} | grep -qw $(systemctl show --property=MainPID --value acct2); do sleep 0.1; done")
+    assert len(set(workers(system, "acct").values()) & set(before.values())) == 1
+    system.run("systemctl stop hedgerow-steer-adopt@acct; systemctl kill --signal=KILL acct0 acct2")
+    assert system.run("ls /run/hedgerow-steer /sys/fs/bpf | grep -w acct", check=False) == ""
 
 
 def test_a_node_is_there_again_with_what_it_stored_after_a_reboot(packages, root):
