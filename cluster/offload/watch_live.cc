@@ -262,7 +262,8 @@ int JoinNamespaces(int peer) {
   if (!status.ok() || !net::SetTxChecksumOffload("up0", false).ok()) return 0;
   // Both families' neighbours are known, as they are between nodes that talk all the time.
   for (const char* address : {"10.77.0.2", "fd00:77::2"})
-    if (Shell(absl::StrCat("ping -c 1 -W 5 ", address, " >/dev/null")) != 0) return 0;
+    // Until one is answered: an IPv6 address has its own route a moment after `ip addr add`.
+    if (Shell(absl::StrCat("ping -c 1 -i 0.2 -w 5 ", address, " >/dev/null")) != 0) return 0;
   return ifindex;
 }
 
