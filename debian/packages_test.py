@@ -13,7 +13,7 @@ from deploy.dev.packages import ROOT, make
 pytestmark = pytest.mark.timeout(900)
 CONTENTS = {
     "hedgerow": {"usr/bin/hedgerow", "usr/bin/hedgerowd", "usr/bin/hedgerow-steer", "man8/hedgerow-steer.8.gz", "completions/hedgerow-steer", "systemd/system/hedgerowd.service", "systemd/system/hedgerowd@.service",
-                 "systemd/system/hedgerow-steer@.service", "hedgerow/examples/steer.conf", "sysusers.d/hedgerow.conf",
+                 "systemd/system/hedgerow-steer@.service", "systemd/system/hedgerow-steer-adopt@.service", "hedgerow/examples/steer.conf", "sysusers.d/hedgerow.conf",
                  "tmpfiles.d/hedgerow.conf", "man8/hedgerow.8.gz", "man8/hedgerowd.8.gz", "completions/hedgerow"},
     "hedgerow-node": {"usr/bin/hedgerow-node", "systemd/system/hedgerow-node.service", "sysusers.d/hedgerow-node.conf",
                       "tmpfiles.d/hedgerow-node.conf", "man8/hedgerow-node.8.gz", "completions/hedgerow-node"},
