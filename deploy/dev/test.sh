@@ -26,11 +26,14 @@ cmd_test() {
   ready_to_run test
   # How long two CPUs race on a node's state (bpf/tests/node).
   # HEDGEROW_LONG: every combination of the end-to-end tests' parameters (the mark `long`).
+  # HR_SIM_SEEDS: seeds of the simulator; without it 1,000.
   # HR_RELOADS, HR_RELOAD_KILLS: reloads in a row; writes to the kernel's maps before each of which one is cut short.
   if [ -n "$long" ]; then
     export HR_RACE_S=60 HR_KERNEL_KILLS=200 HEDGEROW_LONG=1 HR_RELOADS=100 HR_RELOAD_KILLS=40
     CTEST_LIMIT_S=3600 PYTEST_LIMIT_S=7200 PATIENT_LIMIT_S=7200
     build_previous
+  else
+    export HR_SIM_SEEDS=500
   fi
   rm -f "$LOG_DIR"/*.xml
   rm -rf build/*/gtest
