@@ -164,6 +164,9 @@ HR_STATIC_ASSERT(sizeof(struct hr_parked) == 1536, "hr_parked is 1536 bytes");
  */
 #define HR_FLOW_TICK_SHIFT 33
 #define HR_FLOW_PARTS 4 /* of `flows`: what a client may make anew in a tick, and the size of `crowded_flows` */
+#define HR_FLOWS_MADE_BITS 21 /* limits.flows is at most 2^22 */
+#define HR_FLOWS_MADE(flows) ((flows) & ((1u << HR_FLOWS_MADE_BITS) - 1))
+#define HR_FLOWS_TICK(now_ns) ((__u32)((now_ns) >> HR_FLOW_TICK_SHIFT) << HR_FLOWS_MADE_BITS) /* wraps after five hours */
 
 /*
  * Key of the maps `flows`, `crowded_flows` (UDP) and `connections` (TCP), all LRU: so that neither protocol's clients push the other's out. Two kinds
@@ -218,7 +221,7 @@ struct hr_fragment {
 enum hr_health {
   HR_HEALTHY = 0,
   HR_SUSPECT = 1, /* silent while requests wait: both copies at once, for at most one election timeout */
-  HR_DOWN = 2,    /* still silent: requests go to the standby, one in 16 doubled as a probe */
+  HR_DOWN = 2,    /* still silent: requests go to the standby, one in 64 doubled as a probe */
 };
 /*
  * A wait: since when, to within 4 us, and in its low bits the client; 0 = none. As a number it is that time. HR_NO_CLIENT is
@@ -307,10 +310,16 @@ HR_STATIC_ASSERT(sizeof(struct hr_backend_load) == 512, "hr_backend_load is eigh
  * Retries, the attempts that negative replies cause: an answer pays for as many as a request may have. So a backend that refuses is
  * masked for as long as another answers, and where all refuse, clients get their refusals and the backends no more load than without
  * a proxy. Copies, the second sends to idle backends: an answer pays for one.
+ *
+ * Failovers, the copies around backends that are not healthy (ADR 54): the copy pays for itself if its answer is the first. An answer
+ * from elsewhere pays for a 64th of one, which is the unit. So a backend that stalls is masked for as long as others answer, and where
+ * all are overloaded their load does not grow, however often each falls silent.
  */
-enum hr_debt { HR_DEBT_RETRIES = 0, HR_DEBT_COPIES = 1, HR_DEBTS = 2 };
+enum hr_debt { HR_DEBT_RETRIES = 0, HR_DEBT_COPIES = 1, HR_DEBT_FAILOVERS = 2, HR_DEBTS = 3 };
 #define HR_RETRIES_MAX 100
 #define HR_COPIES_MAX 1024
+#define HR_FAILOVER_PARTS 64
+#define HR_FAILOVERS_MAX 256
 
 /* Map `service_states`, index = service id. */
 struct hr_service_state {
@@ -321,9 +330,9 @@ struct hr_service_state {
   __u32 compared;          /* choices among the backends: one in HR_EXPLORE_ONE_IN asks the one that was heard least lately */
   __u64 held;              /* requests and parked copies of this service */
   __u64 mixed_ns;          /* when a request last came from another client than the one before it; 0 = never */
-  __u32 last_client;       /* the last request's client + 1; 0 = there was none */
+  __u16 last_client;       /* the last request's client + 1; 0 = there was none */
+  __u16 copied; /* share of the last requests that left with a copy at once, in 65,536ths, of which all but one is the most */
   __s32 owed[HR_DEBTS];
-  __u32 copied; /* share of the last requests that left with a copy at once, in 65,536ths */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_service_state) == 64, "one cache line");
 
@@ -342,8 +351,7 @@ struct hr_client {
   __u64 held;
   __s64 budget_micros; /* hedges earned and not paid; negative: it has used what others earned */
   __s32 owed[HR_DEBTS];
-  __u32 flows_tick; /* the time in which `flows_made` is counted, see HR_FLOW_TICK_SHIFT */
-  __u32 flows_made;
+  __u32 flows; /* HR_FLOWS_...: how many it has made anew, and in which tick */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_client) == 32, "two in a cache line");
 

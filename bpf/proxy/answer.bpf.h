@@ -108,6 +108,23 @@ HR_INLINE void hr_sample(const struct hr_request *request, const struct hr_reply
   reply->backend_state->answer_ewma_ns = ewma_ns ? ewma_ns - (ewma_ns >> 3) + (took_ns >> 3) : took_ns;
 }
 
+/*
+ * Was a copy around the first backend needed? It was, if that one has sent nothing since: it has stalled. One that has, is only slow. A
+ * first send around a down backend owes nothing, and where a nack was in play the winner may be its release (HR_DEBT_RETRIES). A global
+ * function: rare.
+ */
+HR_GLOBAL int hr_was_needed(__u32 config_id, __u32 index, __u32 winner) {
+  struct hr_service_config *config = hr_config_of(config_id);
+  struct hr_request *request = hr_request_at(index);
+  struct hr_backend_state *state;
+  __u32 first_id;
+
+  if (!config || !request || winner == request->first || HR_NOT_AWAITED_MASK(request->masks)) return 0;
+  first_id = hr_backend_id(config, request->first);
+  state = bpf_map_lookup_elem(&backend_states, &first_id);
+  return state && READ_ONCE(state->last_receive_ns) <= request->fire_ns;
+}
+
 HR_INLINE void hr_count_win(const struct hr_request *request, const struct hr_reply *reply) {
   __u32 bit = 1u << reply->index;
 
@@ -117,7 +134,9 @@ HR_INLINE void hr_count_win(const struct hr_request *request, const struct hr_re
     hr_count(reply->service_stats, HR_WON_BY_FIRST);
   else
     hr_count(reply->service_stats, HR_WON_BY_HEDGE);
-  hr_debts_earn(reply->service_id, request->client, reply->config->attempts);
+  hr_debts_earn(reply->service_id, request->client, reply->config->attempts,
+                (HR_FAILOVER_MASK(request->masks) & bit) &&
+                    hr_was_needed(reply->config_id, HR_REFERENCE_REQUEST(reply->reference), reply->index));
   hr_record_service(reply->service_id, HR_HISTOGRAM_LATENCY, reply->now_ns - request->sent_ns);
   hr_count_backend_win(reply->backend_id);
 }

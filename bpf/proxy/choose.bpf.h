@@ -48,6 +48,7 @@ HR_GLOBAL __u32 hr_choose_now(__u32 config_id, __u32 exclude, __u32 explore_tick
   view->preferred = READ_ONCE(policy->preferred);
   view->present = config->present;
   view->drained = READ_ONCE(policy->drained);
+  view->spent = !exclude && !hr_debt_is_open(service_id, client, HR_DEBT_FAILOVERS);
   target = hr_choice_target(hr_choice_leader(view->leader, view->present, view->drained), view->preferred, view->present,
                             explore_tick);
   for (__u32 i = 0; i < HR_MAX_BACKENDS_PER_SERVICE; i++) {
@@ -243,7 +244,7 @@ HR_GLOBAL int hr_is_copied(__u32 config_id, __u32 load, __u32 client, __u64 now_
   if (!config || !state) return 0;
   copied = load != HR_NEVER_IDLE && hr_load_is_idle(load, config->idle_share, bpf_get_prandom_u32()) &&
            hr_owe_copy(HR_CONFIG_SERVICE(config_id), client, now_ns);
-  state->copied = hr_smooth(state->copied, copied ? 65536 : 0, 6);
+  state->copied = hr_smooth(state->copied, copied ? 65535 : 0, 6);
   return copied;
 }
 

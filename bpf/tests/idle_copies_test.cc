@@ -255,7 +255,7 @@ TEST_F(IdleCopiesTest, WithPreferFastestANewRequestPassesOverAFullBackend) {
 TEST_F(IdleCopiesTest, AReportHasTheCopiesInItThatAreSentAtOnce) {
   MakeLoaded(kDns4A, 0.5);
   EXPECT_THAT(Split(DnsRequest4(1)).changes, Not(Contains(Key("dns4.idle_copies"))));
-  ServiceState(kDns4Service).copied = 65536;  // each of the last requests had one: half of the half is theirs
+  ServiceState(kDns4Service).copied = 65535;  // each of the last requests had one: half of the half is theirs
   BackendLoad(kDns4A).smoothed = 65536 / 4;
   EXPECT_THAT(Split(DnsRequest4(2)).changes, Contains(Pair("dns4.idle_copies", 1)));
   Copies(1);
