@@ -150,7 +150,8 @@ HR_GLOBAL int hr_claim_beside(struct hr_attempt *attempt, __u32 packed, __u64 no
   if (!request || choice.second >= HR_MAX_BACKENDS_PER_SERVICE) return 0;
   if (!attempt->word) attempt->word = READ_ONCE(request->word); /* the splitter's, which has just been published */
   config = hr_config_of(attempt->config_id);
-  if (!config) return 0;
+  /* A first send may have been steered since (hr_steer_owed). */
+  if (!config || choice.second == request->first || hr_owing(config, request) >> choice.second & 1) return 0;
   if (choice.probe) {
     attempt->flags = HR_ATTEMPT_PROBE;
     if (choice.why != HR_CHOSE_PROBE && !hr_take_retry(config, hr_backend_id(config, choice.second), now_ns)) return 0;
@@ -196,7 +197,7 @@ HR_GLOBAL int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
   nacked = !(HR_SENT_MASK(masks) & ~HR_NOT_AWAITED_MASK(masks));
   attempt->reason = HR_REASON_NO_TARGET;
   if (attempts >= config->attempts) return 0;
-  choice = hr_unpack_choice(hr_choose_now(attempt->config_id, HR_SENT_MASK(masks), HR_EXPLORE_NEVER, request->client, now_ns));
+  choice = hr_unpack_choice(hr_choose_next(attempt->config_id, attempt->request, HR_SENT_MASK(masks), now_ns));
   target = hr_open_hint(request, HR_SENT_MASK(masks));
   if (target < HR_MAX_BACKENDS_PER_SERVICE && (nacked || !hr_is_drained(policy, target)))
     attempt->flags = HR_ATTEMPT_HINTED;

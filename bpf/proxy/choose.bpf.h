@@ -87,6 +87,33 @@ HR_INLINE __u32 hr_open_hint(const struct hr_request *request, __u32 sent_mask) 
   return sent_mask & (1u << index) ? HR_NO_BACKEND : index;
 }
 
+/* The backends whose next reply cannot be told from one to an older request with this key. */
+HR_INLINE __u32 hr_owing(const struct hr_service_config *config, const struct hr_request *request) {
+  return config->profile.echo == HR_ECHO_NONE ? HR_OUTSTANDING_NOW(READ_ONCE(request->outstanding)) : 0;
+}
+
+/*
+ * The choice for a request's next attempt, among those that are not in `sent_mask`: a healthy backend that owes its key nothing, or
+ * else any that does not owe it two. A global function: verified once.
+ */
+HR_GLOBAL __u32 hr_choose_next(__u32 config_id, __u32 index, __u32 sent_mask, __u64 now_ns) {
+  struct hr_service_config *config = hr_config_of(config_id);
+  struct hr_request *request = hr_request_at(index);
+  __u32 owing, packed;
+
+  if (!config || !request) return HR_PACKED_CHOICE(HR_NO_BACKEND, HR_NO_BACKEND, HR_CHOSE_NONE, 0);
+  owing = hr_owing(config, request);
+  if (owing) {
+    struct hr_choice choice;
+
+    packed = hr_choose_now(config_id, sent_mask | owing, HR_EXPLORE_NEVER, request->client, now_ns);
+    choice = hr_unpack_choice(packed);
+    if (hr_choice_is_fair(&choice)) return packed;
+    sent_mask |= owing & HR_OUTSTANDING_TWO(READ_ONCE(request->outstanding));
+  }
+  return hr_choose_now(config_id, sent_mask, HR_EXPLORE_NEVER, request->client, now_ns);
+}
+
 /* Counted by service. */
 HR_INLINE __u32 hr_explore_tick(__u32 service_id) {
   struct hr_service_state *state = bpf_map_lookup_elem(&service_states, &service_id);
@@ -256,8 +283,7 @@ HR_GLOBAL __u32 hr_copied_client(__u32 config_id, __u32 index) {
   struct hr_request *request = hr_request_at(index);
 
   if (!config || !request) return HR_NO_CLIENT;
-  if (config->profile.echo == HR_ECHO_NONE && HR_OUTSTANDING_NOW(READ_ONCE(request->outstanding))) return HR_NO_CLIENT;
-  return request->client;
+  return hr_owing(config, request) ? HR_NO_CLIENT : request->client;
 }
 
 /*
