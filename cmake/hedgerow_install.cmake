@@ -49,7 +49,7 @@ function(hedgerow_install_units component)
   install(FILES "${folder}/sysusers.d/${component}.conf" DESTINATION lib/sysusers.d COMPONENT ${component}-units)
   install(FILES "${folder}/tmpfiles.d/${component}.conf" DESTINATION lib/tmpfiles.d COMPONENT ${component}-units)
 endfunction()
-hedgerow_install_units(hedgerow hedgerowd.service hedgerow-steer@.service)
+hedgerow_install_units(hedgerow hedgerowd.service hedgerow-steer@.service hedgerow-steer-adopt@.service)
 hedgerow_install_units(hedgerow-node hedgerow-node.service)
 
 # To be copied to /etc/hedgerow/steer/NAME.conf.

@@ -38,10 +38,10 @@ net::UniqueFd BlockSignals() {
 // Keeps the capabilities that the supervisor uses; a worker that it starts as root has root's. Before any thread starts, because
 // capabilities are a thread's.
 void DropCapabilities(bool mounted_bpffs) {
-  // KILL, SETUID, SETGID: workers. CHOWN, DAC_OVERRIDE: their notify socket. NET_BIND_SERVICE: a low port of a new slot. SYS_PTRACE: /proc
-  // of the holders of a socket. BPF, NET_ADMIN, PERFMON: maps, programs, HOLDER (bpf/steer).
+  // KILL, SETUID, SETGID: workers. CHOWN, DAC_OVERRIDE: their notify socket. NET_BIND_SERVICE: a low port of a new slot. SYS_PTRACE,
+  // DAC_READ_SEARCH: /proc of the holders of a socket. BPF, NET_ADMIN, PERFMON: maps, programs, HOLDER (bpf/steer).
   uint64_t kept = 1ull << CAP_KILL | 1ull << CAP_CHOWN | 1ull << CAP_SETUID | 1ull << CAP_SETGID | 1ull << CAP_NET_BIND_SERVICE | 1ull << CAP_SYS_PTRACE |
-                  1ull << CAP_DAC_OVERRIDE | 1ull << CAP_NET_ADMIN | 1ull << 38 /* CAP_PERFMON */ | 1ull << 39 /* CAP_BPF */;
+                  1ull << CAP_DAC_OVERRIDE | 1ull << CAP_DAC_READ_SEARCH | 1ull << CAP_NET_ADMIN | 1ull << 38 /* CAP_PERFMON */ | 1ull << 39 /* CAP_BPF */;
   if (mounted_bpffs) kept |= 1ull << CAP_SYS_ADMIN;  // to unmount it
   __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
   __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};

@@ -66,7 +66,7 @@ constexpr std::array kOfTheMachine = {
     Part{"steer.json",
          "for group in /run/hedgerow-steer/*/; do test ! -d \"$group\" || "
          "\"$HEDGEROW_STEER\" show --name \"$(basename \"$group\")\" --json; done"},
-    Part{"steer-journal.txt", "journalctl --no-pager --lines=5000 -u 'hedgerow-steer@*'"},
+    Part{"steer-journal.txt", "journalctl --no-pager --lines=5000 -u 'hedgerow-steer*@*'"},
     Part{"logs.txt", "tail -n 5000 /var/log/hedgerow/*.log"},
 };
 

@@ -50,6 +50,18 @@ class AsUser {
   bool changed_ = false;
 };
 
+// All processes of a daemon that is starting: they were the same for a while.
+absl::StatusOr<std::vector<pid_t>> FindStarted(const SocketSearch& search) {
+  auto found = FindDaemon(search);
+  for (absl::Time since = absl::Now(); found.ok() && absl::Now() < since + kSettle;) {
+    absl::SleepFor(kLook);
+    auto next = FindDaemon(search);
+    if (!next.ok() || *next != *found) since = absl::Now();
+    found = std::move(next);
+  }
+  return found;
+}
+
 // A daemon that is starting has made its sockets before its workers poll them.
 absl::StatusOr<AdoptedWorkers> FindSettled(const SocketSearch& search) {
   auto found = FindWorkers(search);
@@ -106,6 +118,11 @@ absl::StatusOr<std::unique_ptr<AdoptedGroup>> AdoptedGroup::Start(EventLoop* loo
 }
 
 absl::Status AdoptedGroup::Adopt(SocketSearch search) {
+  if (search.pids.empty()) {
+    auto pids = FindStarted(search);
+    if (!pids.ok()) return pids.status();
+    search.pids = *std::move(pids);
+  }
   const auto found = FindSettled(search);
   if (!found.ok()) return found.status();
   if (const absl::Status alone = RefuseOthers(*found); !alone.ok()) return alone;

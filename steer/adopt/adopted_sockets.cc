@@ -412,6 +412,31 @@ absl::StatusOr<std::vector<Process>> HoldersOf(const SocketSearch& search) {
   return HoldersAmong(*processes, MatchingInodes(*candidates));
 }
 
+absl::StatusOr<std::vector<pid_t>> FindDaemon(const SocketSearch& search) {
+  const auto holders = HoldersOf(search);
+  if (!holders.ok()) return holders.status();
+  std::vector<pid_t> pids;
+  std::map<std::string, Process> programs;
+  for (const Process& holder : *holders) {
+    pids.push_back(holder.pid);
+    programs.emplace(ProgramOf(holder.pid), holder);
+  }
+  if (pids.empty()) {
+    if (const auto cookies = CookiesOf(search); cookies.ok() && !cookies->empty()) {
+      return absl::PermissionDeniedError(absl::StrCat("which process has ", search.listen.ToString(), " open is seen with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH only (root has them)"));
+    }
+    return absl::NotFoundError(absl::StrCat("no process has ", search.listen.ToString(), " open: start the daemon first, or compare the address with what "
+                                            "`ss -lntup` shows"));
+  }
+  if (programs.size() > 1) {
+    std::vector<std::string> names;
+    for (const auto& [path, process] : programs) names.push_back(ToString(process));
+    return absl::FailedPreconditionError(absl::StrCat("several programs have ", search.listen.ToString(), " open: ", absl::StrJoin(names, ", "),
+                                                      "; which daemon? Name its pid"));
+  }
+  return pids;
+}
+
 absl::StatusOr<net::UniqueFd> AnySocket(const SocketSearch& search, Transport transport, const std::vector<Process>& holders) {
   SocketSearch of_transport = search;
   of_transport.transports = {transport};

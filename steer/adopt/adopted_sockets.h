@@ -24,7 +24,7 @@
 namespace hedgerow::steer {
 
 struct SocketSearch {
-  std::vector<pid_t> pids{};  // and all that descend from them
+  std::vector<pid_t> pids{};  // and all that descend from them; empty: see FindDaemon
   Listen listen{};            // as it was bound: 0.0.0.0 and :: are addresses like others
   std::set<Transport> transports{};  // these must be found; empty: those that are there
 };
@@ -73,6 +73,10 @@ absl::StatusOr<std::set<uint64_t>> CookiesOf(const SocketSearch& search);
 
 // Every process that holds one of these sockets, named or not, oldest first; without the calling one.
 absl::StatusOr<std::vector<Process>> HoldersOf(const SocketSearch& search);
+
+// The pids of all that hold these sockets. NotFound: nobody does. PermissionDenied: it cannot be seen who. FailedPrecondition: programs of different paths do, so it is not clear
+// which one is the daemon.
+absl::StatusOr<std::vector<pid_t>> FindDaemon(const SocketSearch& search);
 
 // A descriptor of any of them; all sockets of a transport are in one reuseport group. NotFound: none of `holders` has one.
 absl::StatusOr<net::UniqueFd> AnySocket(const SocketSearch& search, Transport transport, const std::vector<Process>& holders);

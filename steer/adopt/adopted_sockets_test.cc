@@ -4,6 +4,7 @@
 // refused by name.
 #include "steer/adopt/adopted_sockets.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/socket.h>
 
@@ -68,6 +69,35 @@ TEST_F(AdoptedSocketsTest, ChildrenOfANamedProcessCount) {
     const auto found = FindWorkers(Search({master.pid()}));
     ASSERT_THAT(found.status(), IsOk());
     EXPECT_EQ(found->workers.size(), 3u);
+  });
+}
+
+TEST_F(AdoptedSocketsTest, WithoutAPidTheDaemonIsTheOneProgramThatHasThePort) {
+  InNamespace([&] {
+    EXPECT_THAT(FindDaemon(Search({})).status(), FailsWith(absl::StatusCode::kNotFound, "no process has 127.0.0.1:2055 open: start the daemon first"));
+    std::optional<Child> workers(std::in_place, [] { return ForkWorkers(3, [](size_t) { return HoldBoth(); }); });
+    ASSERT_TRUE(workers->ready());
+    const auto pids = FindDaemon(Search({}));
+    ASSERT_THAT(pids.status(), IsOk());
+    EXPECT_EQ(pids->size(), 3u);
+    EXPECT_EQ(FindWorkers(Search(*pids))->workers.size(), 3u);
+    const Child stranger([] { return seteuid(65534) == 0 && absl::IsPermissionDenied(FindDaemon(Search({})).status()); });
+    EXPECT_TRUE(stranger.ready()) << "who may not look is told that";
+    // Its socket stays open in a program of another path.
+    const Child other([] {
+      const int socket = MakeUdp();
+      if (socket < 0 || fcntl(socket, F_SETFD, 0) != 0) return false;
+      const pid_t child = fork();
+      if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        execl("/bin/sleep", "sleep", "60", nullptr);
+        _exit(1);
+      }
+      return child > 0;
+    });
+    ASSERT_TRUE(other.ready());
+    for (int i = 0; i < 5000 && FindDaemon(Search({})).ok(); ++i) usleep(1000);
+    EXPECT_THAT(FindDaemon(Search({})).status(), FailsWith(absl::StatusCode::kFailedPrecondition, "several programs have 127.0.0.1:2055 open"));
   });
 }
 

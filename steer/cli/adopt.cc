@@ -15,7 +15,6 @@ namespace hedgerow::steer::cli {
 
 int RunAdopt(const Call& call) {
   const std::vector<std::string>& words = call.arguments.words;
-  if (words.size() < 2) return call.UsageError("which daemon? The pid of its main process, or of each of its processes");
   auto settings = CommonSettings(call.arguments);
   if (!settings.ok()) return call.Fail(settings.status());
   if (settings->stand_in) return call.UsageError("--empty stand-in: `adopt` starts no workers; reject, drop and next are there");

@@ -36,7 +36,7 @@ TEST(SteerCommands, AreRefusedWithTheirUsage) {
            {"run"}, {"run", "-n", "2", "--", "true"}, {"run", "--listen", "127.0.0.1:1", "-n", "2"}, {"run", "-n"},
            {"run", "--listen", "127.0.0.1:1", "--", "true"}, {"resize"}, {"resize", "two"}, {"resize", "2", "3"}, {"drain"}, {"weights"},
            {"weights", "1", "heavy"}, {"explain"}, {"explain", "router"}, {"explain", "192.0.2.1", "--payload", "abc"},
-           {"adopt", "--listen", "127.0.0.1:1"}, {"adopt", "--listen", "127.0.0.1:1", "nginx"}, {"adopt", "12"},
+           {"adopt"}, {"adopt", "--listen", "127.0.0.1:1", "nginx"}, {"adopt", "12"},
            {"adopt", "--listen", "127.0.0.1:1", "--empty", "stand-in", "12"}, {"bind"}, {"bind", "nfcapd"}, {"simulate"}, {"show", "it"},
            {"show", "--", "x"}, {"stop", "now"}, {"shw"}, {"show", "--name", "Bad Name"}}) {
     const Outcome refused = Steer(words);

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ARCHITECTURE = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True).stdout.strip()
 CONTENTS = {
     "hedgerow": {"usr/bin/hedgerow", "usr/bin/hedgerowd", "usr/bin/hedgerow-steer", "man8/hedgerow-steer.8.gz", "completions/hedgerow-steer", "systemd/system/hedgerowd.service", "systemd/system/hedgerowd@.service",
-                 "systemd/system/hedgerow-steer@.service", "hedgerow/examples/steer.conf", "sysusers.d/hedgerow.conf",
+                 "systemd/system/hedgerow-steer@.service", "systemd/system/hedgerow-steer-adopt@.service", "hedgerow/examples/steer.conf", "sysusers.d/hedgerow.conf",
                  "tmpfiles.d/hedgerow.conf", "man8/hedgerow.8.gz", "man8/hedgerowd.8.gz", "completions/hedgerow"},
     "hedgerow-node": {"usr/bin/hedgerow-node", "systemd/system/hedgerow-node.service", "sysusers.d/hedgerow-node.conf",
                       "tmpfiles.d/hedgerow-node.conf", "man8/hedgerow-node.8.gz", "completions/hedgerow-node"},
@@ -231,9 +231,9 @@ def test_installed_configured_upgraded_under_load_and_removed(packages, root, sy
     assert changes(root[1]) - before == set()
 
 
-def workers(system: Booted) -> dict[int, int]:
+def workers(system: Booted, group: str = "flows") -> dict[int, int]:
     """Pids by slot."""
-    return {slot["slot"]: slot["pid"] for slot in json.loads(system.run("hedgerow steer show --json"))["slots"]}
+    return {slot["slot"]: slot["pid"] for slot in json.loads(system.run(f"hedgerow steer show --name {group} --json"))["slots"]}
 
 
 def check_steering(root: Path, system: Booted, page: dict[str, str]) -> None:
@@ -257,6 +257,25 @@ def check_steering(root: Path, system: Booted, page: dict[str, str]) -> None:
     system.run("systemctl reset-failed 'hedgerow-steer@*'; systemctl stop hedgerow-steer@flows")
     assert system.run("pgrep -x nfcapd; ls /run/hedgerow-steer /sys/fs/bpf | grep -w flows", check=False) == ""
     system.run("systemctl start hedgerow-steer@flows")  # it goes with the package
+    check_adoption(system, page)
+
+
+def check_adoption(system: Booted, page: dict[str, str]) -> None:
+    """The unit waits for a daemon that is not there yet, takes another user's sockets of a privileged port, and follows a restart."""
+    daemon = ("systemd-run --quiet --unit=acct{0} --uid=nobody -p AmbientCapabilities=CAP_NET_BIND_SERVICE "
+              "nfacctd -L 127.0.0.1 -l 656 -P print -c src_host -r 600 -o /dev/null")
+    write, enable, show = page["adopt"].replace("2056", "656").splitlines()
+    system.run(f"{write}; {enable} --no-block")
+    system.run("until journalctl --no-pager --unit=hedgerow-steer-adopt@acct | grep -q 'no process has 127.0.0.1:656 open'; do sleep 0.1; done")
+    for number in (0, 1):
+        system.run(daemon.format(number))
+    assert "acct: 127.0.0.1:656 (udp)" in system.run(f"until {show} 2>/dev/null; do sleep 0.1; done")
+    before = workers(system, "acct")
+    system.run("systemctl kill --signal=KILL acct1; " + daemon.format(2))
+    system.run(f"until {show} | grep -qw $(systemctl show --property=MainPID --value acct2); do sleep 0.1; done")
+    assert len(set(workers(system, "acct").values()) & set(before.values())) == 1
+    system.run("systemctl stop hedgerow-steer-adopt@acct; systemctl kill --signal=KILL acct0 acct2")
+    assert system.run("ls /run/hedgerow-steer /sys/fs/bpf | grep -w acct", check=False) == ""
 
 
 def test_a_node_is_there_again_with_what_it_stored_after_a_reboot(packages, root):
