@@ -119,7 +119,6 @@ HR_GLOBAL int hr_note_attempt(struct hr_attempt *attempt, __u32 index, __u64 now
   attempt->backend_id = hr_backend_id(config, index);
   bit = 1u << (index & (HR_MAX_BACKENDS_PER_SERVICE - 1));
   first = request->first & (HR_MAX_BACKENDS_PER_SERVICE - 1);
-  first_id = hr_backend_id(config, first);
   masks = HR_MASKS_SENT(bit);
   if (!(attempt->flags & (HR_ATTEMPT_PAID | HR_ATTEMPT_IDLE))) masks |= HR_MASKS_FAILOVER(bit);
   if (attempt->flags & HR_ATTEMPT_PROBE) masks |= HR_MASKS_NOT_AWAITED(bit);
@@ -129,12 +128,14 @@ HR_GLOBAL int hr_note_attempt(struct hr_attempt *attempt, __u32 index, __u64 now
   /* An answer's time counts from here, where only one other backend was asked. */
   if (!(HR_SENT_MASK(before) & ~(1u << first)) && index != first)
     request->fire_ns = attempt->due_ns ? attempt->due_ns : now_ns;
-  /* Either backend may be the loser. */
+  /* Either backend may be the loser. What is sent beside another send leaves that one's backend to it. */
   hr_flow_note(&request->key.client, request->key.client_port_be, IPPROTO_UDP, HR_FLOW_REPLY, attempt->backend_id,
                service_id, HR_FLOW_HEDGED | HR_FLOW_BY(HR_REQUEST_WAY(request->flags)), request->client, now_ns);
-  if (index != first)
-    hr_flow_note(&request->key.client, request->key.client_port_be, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id,
-                 HR_FLOW_HEDGED | HR_FLOW_BY(HR_REQUEST_WAY(request->flags)), request->client, now_ns);
+  first = request->first & (HR_MAX_BACKENDS_PER_SERVICE - 1);
+  if (index == first || attempt->kind == HR_TRACE_COPY) return 0;
+  first_id = hr_backend_id(config, first);
+  hr_flow_note(&request->key.client, request->key.client_port_be, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id,
+               HR_FLOW_HEDGED | HR_FLOW_BY(HR_REQUEST_WAY(request->flags)), request->client, now_ns);
   return 0;
 }
 

@@ -35,13 +35,15 @@ HR_GLOBAL __u32 hr_choose_now(__u32 config_id, __u32 exclude, __u32 explore_tick
   __u32 service_id = HR_CONFIG_SERVICE(config_id);
   struct hr_service_config *config = hr_config_of(config_id);
   struct hr_service_policy *policy = hr_policy_of(service_id);
-  __u32 zero = 0, target;
+  __u32 zero = 0, target, open;
   struct hr_choice_view *view = bpf_map_lookup_elem(&choice_views, &zero);
   struct hr_choice choice;
 
   if (!config || !policy || !view) return HR_PACKED_CHOICE(HR_NO_BACKEND, HR_NO_BACKEND, HR_CHOSE_NONE, 0);
   __builtin_memset(view, 0, sizeof(*view));
-  view->least_heard = hr_takes_least_heard(service_id);
+  open = config->present & ~exclude;
+  open &= open - 1; /* not 0: there are several to compare */
+  view->least_heard = open && hr_takes_least_heard(service_id);
   view->explore_tick = explore_tick;
   view->exclude = exclude;
   view->leader = hr_leader_of(service_id);
@@ -268,7 +270,7 @@ HR_GLOBAL int hr_is_copied(__u32 config_id, __u32 load, __u32 client, __u64 now_
   int copied;
 
   if (!config || !state) return 0;
-  copied = load != HR_NEVER_IDLE && hr_load_is_idle(load, config->idle_share, bpf_get_prandom_u32()) &&
+  copied = load != HR_NEVER_IDLE && hr_load_is_idle(load, config->idle_share, load > config->idle_share ? bpf_get_prandom_u32() : 0) &&
            hr_owe_copy(HR_CONFIG_SERVICE(config_id), client, now_ns);
   state->copied = hr_smooth(state->copied, copied ? 65536 : 0, 6);
   return copied;

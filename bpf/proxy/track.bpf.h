@@ -149,6 +149,7 @@ HR_GLOBAL int hr_steer_owed(__u32 config_id, __u32 index, __u64 now_ns) {
   choice = hr_unpack_choice(hr_choose_now(config_id, HR_OUTSTANDING_NOW(request->outstanding), HR_EXPLORE_NEVER, request->client, now_ns));
   if (!hr_choice_is_fair(&choice) || hr_is_drained(policy, choice.first)) return 0;
   request->first = choice.first;
+  request->in_flight = 1u << choice.first;
   request->masks = HR_MASKS_SENT(1u << choice.first);
   return 0;
 }
@@ -230,7 +231,7 @@ HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb
                    (packet->version == 4 ? 0 : HR_REQUEST_IPV6);
   request->first = choice->first;
   request->rechecks = 0;
-  request->in_flight = 0;
+  request->in_flight = choice->why == HR_CHOSE_TEST ? 0 : 1u << choice->first; /* counted by hr_flight_begin_first() */
   request->masks = HR_MASKS_SENT(1u << choice->first);
   if (hr_choice_goes_around(choice)) request->masks |= HR_MASKS_FAILOVER(1u << choice->first);
   if (choice->why == HR_CHOSE_TEST) request->masks |= HR_MASKS_NOT_AWAITED(1u << choice->first); /* so the next attempt is free */
