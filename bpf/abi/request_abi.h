@@ -108,7 +108,7 @@ struct hr_request {
   __u8 rechecks;  /* times the clock looked and did not send */
   __u8 in_flight;  /* mask of the backends at which it counts as in flight; changed by atomic and/or of its word (load.bpf.h) */
   __u32 masks; /* four masks of 8 bits, see below; changed by atomic and/or */
-  __u32 outstanding; /* replies to an older request with this key that may still come, see below; changed by atomic and */
+  __u32 outstanding; /* replies to older requests with this key that may still come, see below; changed by atomic and/or */
   __u16 handed_tick; /* when the last handover was, in ticks of 2^20 ns; wraps after 69 s */
   __u8 hint; /* the leader that a nack named: service-local index + 1; 0 = none */
   __u8 put_off; /* 1 = its nack asked for a later hedge, not for one at once */
@@ -133,17 +133,21 @@ HR_STATIC_ASSERT(sizeof(struct hr_request) == 128, "hr_request is two cache line
 #define HR_FAILOVER_MASK(masks) (((masks) >> 24) & 0xff)
 
 /*
- * hr_request.outstanding: the backends from which a reply to an older request is outstanding (bits 0 to 7), those from which
- * one was outstanding when the key was taken over (8 to 15), and since when, in ticks of 17 ms (16 to 31, wraps after 18
- * minutes). Counting cannot distinguish a lost reply from a late one: a lost one stays outstanding from request to request
- * until it is old enough to count as lost.
+ * hr_request.outstanding: the backends from which a reply to an older request is outstanding (bits 0 to 7), those from which two or
+ * more are (8 to 15), those from which one has come since this request has the key (16 to 23), and when the youngest of those
+ * requests was sent, in ticks of 1.07 s (24 to 31, wraps after 275 s).
+ *
+ * A late reply cannot be told from one that was lost. So a reply counts as lost once the youngest was sent longer than the deadline
+ * and the retention ago (and at most two ticks more), and until then its backend is asked under this key only if no other healthy one
+ * is left. Two suffice: no request goes to a backend from which two are outstanding, but where the client has given one up itself.
  */
-#define HR_OUTSTANDING_TICK_SHIFT 24
-#define HR_OUTSTANDING_TICK(time_ns) ((__u32)((time_ns) >> HR_OUTSTANDING_TICK_SHIFT) & 0xffff)
-#define HR_OUTSTANDING(mask, tick) ((__u32)(mask) | (__u32)(mask) << 8 | (__u32)(tick) << 16)
+#define HR_OUTSTANDING_TICK_SHIFT 30
+#define HR_OUTSTANDING_TICK(time_ns) ((__u32)((time_ns) >> HR_OUTSTANDING_TICK_SHIFT) & 0xff)
+#define HR_OUTSTANDING(one, two, tick) ((__u32)(one) | (__u32)(two) << 8 | (__u32)(tick) << 24)
 #define HR_OUTSTANDING_NOW(outstanding) ((outstanding) & 0xff)
-#define HR_OUTSTANDING_AT_FIRST(outstanding) (((outstanding) >> 8) & 0xff)
-#define HR_OUTSTANDING_SINCE(outstanding) ((outstanding) >> 16)
+#define HR_OUTSTANDING_TWO(outstanding) (((outstanding) >> 8) & 0xff)
+#define HR_OUTSTANDING_CAME(outstanding) (((outstanding) >> 16) & 0xff)
+#define HR_OUTSTANDING_SINCE(outstanding) ((outstanding) >> 24)
 
 /* Map `pool`, index 1.. ; the bytes of a parked request. Layer 4 starts at a fixed place, so that checksums do. */
 #define HR_PARKED_L3_BYTES 40

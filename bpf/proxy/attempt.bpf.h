@@ -121,7 +121,6 @@ HR_GLOBAL int hr_note_attempt(struct hr_attempt *attempt, __u32 index, __u64 now
   attempt->backend_id = hr_backend_id(config, index);
   bit = 1u << (index & (HR_MAX_BACKENDS_PER_SERVICE - 1));
   first = request->first & (HR_MAX_BACKENDS_PER_SERVICE - 1);
-  first_id = hr_backend_id(config, first);
   masks = HR_MASKS_SENT(bit);
   if (!(attempt->flags & (HR_ATTEMPT_PAID | HR_ATTEMPT_IDLE))) masks |= HR_MASKS_FAILOVER(bit);
   if (attempt->flags & HR_ATTEMPT_PROBE) masks |= HR_MASKS_NOT_AWAITED(bit);
@@ -131,12 +130,14 @@ HR_GLOBAL int hr_note_attempt(struct hr_attempt *attempt, __u32 index, __u64 now
   /* An answer's time counts from here, where only one other backend was asked. */
   if (!(HR_SENT_MASK(before) & ~(1u << first)) && index != first)
     request->fire_ns = attempt->due_ns ? attempt->due_ns : now_ns;
-  /* Either backend may be the loser. */
+  /* Either backend may be the loser. What is sent beside another send leaves that one's backend to it. */
   hr_flow_note(&request->key.client, request->key.client_port_be, IPPROTO_UDP, HR_FLOW_REPLY, attempt->backend_id,
                service_id, HR_FLOW_HEDGED | HR_FLOW_BY(HR_REQUEST_WAY(request->flags)), request->client, now_ns);
-  if (index != first)
-    hr_flow_note(&request->key.client, request->key.client_port_be, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id,
-                 HR_FLOW_HEDGED | HR_FLOW_BY(HR_REQUEST_WAY(request->flags)), request->client, now_ns);
+  first = request->first & (HR_MAX_BACKENDS_PER_SERVICE - 1);
+  if (index == first || attempt->kind == HR_TRACE_COPY) return 0;
+  first_id = hr_backend_id(config, first);
+  hr_flow_note(&request->key.client, request->key.client_port_be, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id,
+               HR_FLOW_HEDGED | HR_FLOW_BY(HR_REQUEST_WAY(request->flags)), request->client, now_ns);
   return 0;
 }
 
@@ -152,7 +153,8 @@ HR_GLOBAL int hr_claim_beside(struct hr_attempt *attempt, __u32 packed, __u64 no
   if (!request || choice.second >= HR_MAX_BACKENDS_PER_SERVICE) return 0;
   if (!attempt->word) attempt->word = READ_ONCE(request->word); /* the splitter's, which has just been published */
   config = hr_config_of(attempt->config_id);
-  if (!config) return 0;
+  /* A first send may have been steered since (hr_steer_owed). */
+  if (!config || choice.second == request->first || hr_owing(config, request) >> choice.second & 1) return 0;
   if (choice.probe) {
     attempt->flags = HR_ATTEMPT_PROBE;
     if (choice.why != HR_CHOSE_PROBE && !hr_take_retry(config, hr_backend_id(config, choice.second), now_ns)) return 0;
@@ -210,7 +212,7 @@ HR_GLOBAL int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
   nacked = !(HR_SENT_MASK(masks) & ~HR_NOT_AWAITED_MASK(masks));
   attempt->reason = HR_REASON_NO_TARGET;
   if (attempts >= config->attempts) return 0;
-  choice = hr_unpack_choice(hr_choose_now(attempt->config_id, HR_SENT_MASK(masks), HR_EXPLORE_NEVER, request->client, now_ns));
+  choice = hr_unpack_choice(hr_choose_next(attempt->config_id, attempt->request, HR_SENT_MASK(masks), now_ns));
   target = hr_open_hint(request, HR_SENT_MASK(masks));
   if (target < HR_MAX_BACKENDS_PER_SERVICE && (nacked || !hr_is_drained(policy, target)))
     attempt->flags = HR_ATTEMPT_HINTED;
