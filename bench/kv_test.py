@@ -39,7 +39,7 @@ def test_row_is_medians_and_sums():
                                                                                                64, "put")
 
 
-def test_lost_request_counts_as_its_whole_patience():
+def test_lost_request_counts_as_its_whole_timeout():
     assert kv.figures(_report([100] * 50), 0)["p99_us"] == pytest.approx(100, rel=0.01)
     assert kv.figures(_report([100] * 50, lost=1), 0)["p99_us"] == pytest.approx(1_000_000, rel=0.01)
 

@@ -14,7 +14,7 @@ from bench import cpu_time
 from bench.histogram import Histogram
 from deploy.lab import CommandFailed, Lab, netns
 
-PATIENCE_NS = 1_000_000_000  # of hr-kv-load and hr-etcd-load: what is lost has waited that long
+TIMEOUT_NS = 1_000_000_000  # of hr-kv-load and hr-etcd-load: what is lost has waited that long
 
 
 @dataclasses.dataclass
@@ -67,8 +67,8 @@ def run_load(lab: Lab, argv: list[str], on_event: Callable[[str], None] = lambda
 
 
 def latency_of(report: dict) -> Histogram:
-    """What is lost has waited its whole patience."""
+    """What is lost has waited its whole timeout."""
     latency = Histogram.from_json(report["latency"])
     for _ in range(report["lost"]):
-        latency.record(PATIENCE_NS)
+        latency.record(TIMEOUT_NS)
     return latency

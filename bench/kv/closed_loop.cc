@@ -132,12 +132,12 @@ absl::Status Loop::Send(size_t index) {
   Caller& caller = callers_[index];
   std::string key = absl::StrCat("bench/", index, "/", caller.next_key++ % options_.keys);
   if (options_.operation == KvOperation::kGet)
-    return caller.client->SendGet(std::move(key), options_.patience).status();
+    return caller.client->SendGet(std::move(key), options_.timeout).status();
   kv::Operation put;
   put.kind = kv::OperationKind::kPut;
   put.key = std::move(key);
   put.value.assign(options_.value_bytes, 'v');
-  return caller.client->SendWrite({std::move(put)}, options_.patience).status();
+  return caller.client->SendWrite({std::move(put)}, options_.timeout).status();
 }
 
 absl::Status Loop::Collect(size_t index) {

@@ -27,7 +27,7 @@ struct ClosedLoopOptions {
   size_t value_bytes = 64;
   absl::Duration warm_up = absl::Seconds(1);
   absl::Duration measured = absl::Seconds(5);
-  absl::Duration patience = absl::Seconds(1);
+  absl::Duration timeout = absl::Seconds(1);
   double rate_per_s = 0;  // of all clients together; 0: a closed loop
 };
 
@@ -35,7 +35,7 @@ struct ClosedLoopReport {
   Histogram latency_ns;
   uint64_t answered = 0;  // in the measured part, with success
   uint64_t failed = 0;    // answered with an error
-  uint64_t lost = 0;      // not answered within the patience
+  uint64_t lost = 0;      // not answered within the timeout
   uint64_t behind = 0;    // paced: had fallen due and not left when the measured part ended
   double seconds = 0;     // how long the measured part was
 };

@@ -88,7 +88,7 @@ absl::Status EtcdLoop::Connect(size_t connections) {
 void EtcdLoop::Send(size_t index) {
   Caller& caller = callers_[index];
   caller.context = std::make_unique<grpc::ClientContext>();
-  caller.context->set_deadline(std::chrono::system_clock::now() + absl::ToChronoNanoseconds(options_.patience));
+  caller.context->set_deadline(std::chrono::system_clock::now() + absl::ToChronoNanoseconds(options_.timeout));
   void* const tag = reinterpret_cast<void*>(index);
   std::string key = absl::StrCat("bench/", index, "/", caller.next_key++ % options_.keys);
   caller.sent_ns = Now_ns();

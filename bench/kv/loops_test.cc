@@ -129,12 +129,12 @@ TEST(HkvClosedLoop, WhatIsNotAnsweredIsLostAndTheClientGoesOn) {
       });
   ASSERT_TRUE(server.ok()) << server.status();
   ClosedLoopOptions options = Options((*server)->address(), KvOperation::kPut);
-  options.patience = absl::Milliseconds(100);
+  options.timeout = absl::Milliseconds(100);
   options.measured = absl::Milliseconds(1'500);
   const auto report = RunClosedLoop(options, Ignore);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_GT(report->lost, 0u);
-  EXPECT_GT(report->answered, report->lost) << "a lost request ends by its patience, and the next one leaves";
+  EXPECT_GT(report->answered, report->lost) << "a lost request ends by its timeout, and the next one leaves";
 }
 
 TEST(HkvPacedLoad, RequestsLeaveAtTheRateAsked) {
@@ -163,7 +163,7 @@ TEST(HkvPacedLoad, ARequestThatWaitsForAFreeClientHasWaited) {
   options.clients = 1;
   options.rate_per_s = 200;
   options.warm_up = absl::ZeroDuration();
-  options.patience = absl::Milliseconds(2'000);
+  options.timeout = absl::Milliseconds(2'000);
   options.measured = absl::Milliseconds(2'500);
   const auto report = RunClosedLoop(options, Ignore);
   ASSERT_TRUE(report.ok()) << report.status();

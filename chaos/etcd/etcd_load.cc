@@ -41,9 +41,9 @@ std::shared_ptr<grpc::Channel> Connect(const std::vector<std::string>& servers) 
                                    grpc::InsecureChannelCredentials(), arguments);
 }
 
-void Prepare(grpc::ClientContext& context, std::chrono::nanoseconds patience) {
+void Prepare(grpc::ClientContext& context, std::chrono::nanoseconds timeout) {
   context.set_wait_for_ready(true);
-  context.set_deadline(std::chrono::system_clock::now() + patience);
+  context.set_deadline(std::chrono::system_clock::now() + timeout);
 }
 
 std::string ErrorName(const grpc::Status& status) {

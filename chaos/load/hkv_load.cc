@@ -255,10 +255,10 @@ void HkvLoad::Send(Client& client, size_t server, const std::string& datagram) {
   if (!client.socket.SendOne(AsBytes(datagram), options_.servers[server])) ++counters_.send_failed;
 }
 
-// The same request with what is left of its patience: the deadline is absolute.
+// The same request with what is left of its timeout: the deadline is absolute.
 void HkvLoad::SendCopy(Kept& kept, size_t record, size_t server, uint64_t now_ns) {
   if (now_ns + 1000 >= kept.deadline_ns) return;
-  kept.request.patience_us = static_cast<uint32_t>((kept.deadline_ns - now_ns) / 1000);
+  kept.request.timeout_us = static_cast<uint32_t>((kept.deadline_ns - now_ns) / 1000);
   Send(clients_[kept.client], server, wire::Encode(kept.request));
   records_[record].attempts = kept.attempts.total();
 }

@@ -96,7 +96,7 @@ void ObeyUntilInputEnds(Disk& disk, int input, int output) {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, number);
-  const storage::Descriptor ended(signalfd(-1, &signals, SFD_CLOEXEC));
+  const net::UniqueFd ended(signalfd(-1, &signals, SFD_CLOEXEC));
   std::string pending;
   while (true) {
     std::array<pollfd, 2> events = {

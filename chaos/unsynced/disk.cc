@@ -72,8 +72,8 @@ int Disk::Make(bool folder, mode_t mode, NodePtr& made) {
   const int at = objects_->folder.get();
   if (folder && mkdirat(at, name.c_str(), 0700) != 0) return -errno;
   const int flags = folder ? O_RDONLY | O_DIRECTORY : O_RDWR | O_CREAT | O_EXCL;
-  storage::Descriptor opened(openat(at, name.c_str(), flags | O_CLOEXEC, 0600));
-  if (!opened.ok()) return -errno;
+  net::UniqueFd opened(openat(at, name.c_str(), flags | O_CLOEXEC, 0600));
+  if (!opened.valid()) return -errno;
   if (fchmod(opened.get(), wanted) != 0) return -errno;
   made = std::make_shared<Node>(objects_, id, life_, folder, std::move(opened));
   return 0;

@@ -20,7 +20,7 @@ constexpr size_t kStoreMax_bytes = 256 * 1024;
 
 }  // namespace
 
-FileImage::FileImage(storage::Descriptor object) : object_(std::move(object)) {
+FileImage::FileImage(net::UniqueFd object) : object_(std::move(object)) {
   size_ = ObjectSize();
   object_valid_ = size_;
 }

@@ -14,7 +14,7 @@
 #include <map>
 #include <random>
 
-#include "cluster/storage/descriptor.h"
+#include "net/unique_fd.h"
 
 namespace hedgerow::unsynced {
 
@@ -26,7 +26,7 @@ class FileImage {
   static constexpr uint64_t kFileMax_bytes = uint64_t{1} << 40;
 
   // `object` is open for reading and writing; what is in it counts as synced.
-  explicit FileImage(storage::Descriptor object);
+  explicit FileImage(net::UniqueFd object);
 
   // As the system calls, but that they return -errno.
   ssize_t Read(char* to, size_t count, uint64_t offset) const;
@@ -55,7 +55,7 @@ class FileImage {
   int Store(uint64_t first, const char* from, size_t count) const;
   uint64_t ObjectSize() const;
 
-  storage::Descriptor object_;
+  net::UniqueFd object_;
   uint64_t size_ = 0;
   // Of the object, bytes from here on are none of the file's: it was cut there, and perhaps has grown again.
   uint64_t object_valid_ = 0;

@@ -13,7 +13,7 @@
 namespace hedgerow::unsynced {
 namespace {
 
-storage::Descriptor NewObject() { return storage::Descriptor(memfd_create("object", MFD_CLOEXEC)); }
+net::UniqueFd NewObject() { return net::UniqueFd(memfd_create("object", MFD_CLOEXEC)); }
 
 std::string Content(const FileImage& file) {
   std::string content(file.size(), '?');

@@ -24,7 +24,7 @@
 namespace hedgerow::unsynced {
 namespace {
 
-using storage::Descriptor;
+using net::UniqueFd;
 using testing::HasSubstr;
 
 class MountTest : public testing::Test {
@@ -35,13 +35,13 @@ class MountTest : public testing::Test {
   }
 };
 
-Descriptor Open(const std::string& path, int flags) {
-  Descriptor file(open(path.c_str(), flags | O_CLOEXEC, 0600));
-  EXPECT_TRUE(file.ok()) << path << ": " << strerror(errno);
+UniqueFd Open(const std::string& path, int flags) {
+  UniqueFd file(open(path.c_str(), flags | O_CLOEXEC, 0600));
+  EXPECT_TRUE(file.valid()) << path << ": " << strerror(errno);
   return file;
 }
 
-void Write(const Descriptor& file, const std::string& bytes) {
+void Write(const UniqueFd& file, const std::string& bytes) {
   ASSERT_EQ(write(file.get(), bytes.data(), bytes.size()), static_cast<ssize_t>(bytes.size()));
 }
 
@@ -58,7 +58,7 @@ TEST_F(MountTest, AppendedBytesNeedFdatasync) {
   Mounted disk;
   const std::string path = disk.path() + "/log";
   {
-    const Descriptor file = Open(path, O_CREAT | O_WRONLY | O_APPEND);
+    const UniqueFd file = Open(path, O_CREAT | O_WRONLY | O_APPEND);
     ASSERT_EQ(fallocate(file.get(), FALLOC_FL_KEEP_SIZE, 0, 1 << 20), 0);
     SyncFolder(disk.path());
     Write(file, "first");
@@ -87,7 +87,7 @@ TEST_F(MountTest, ClosingIsNotSyncing) {
 TEST_F(MountTest, SyncCoversMappedAndDirectWrites) {
   Mounted disk;
   const std::string path = disk.path() + "/a";
-  const Descriptor file = Open(path, O_CREAT | O_RDWR);
+  const UniqueFd file = Open(path, O_CREAT | O_RDWR);
   SyncFolder(disk.path());
   ASSERT_EQ(ftruncate(file.get(), 8192), 0);
   char* const mapped =
@@ -100,13 +100,13 @@ TEST_F(MountTest, SyncCoversMappedAndDirectWrites) {
   ASSERT_EQ(posix_memalign(&block, 4096, 4096), 0);
   std::memset(block, 'd', 4096);
   {
-    const Descriptor direct = Open(path, O_WRONLY | O_DIRECT);
+    const UniqueFd direct = Open(path, O_WRONLY | O_DIRECT);
     ASSERT_EQ(pwrite(direct.get(), block, 4096, 4096), 4096) << "direct I/O is not synced either";
     disk.Cut();
   }
   EXPECT_EQ(Content(path), "m" + std::string(8191, '\0'));
   {
-    const Descriptor direct = Open(path, O_WRONLY | O_DIRECT);
+    const UniqueFd direct = Open(path, O_WRONLY | O_DIRECT);
     ASSERT_EQ(pwrite(direct.get(), block, 4096, 4096), 4096);
     ASSERT_EQ(fdatasync(direct.get()), 0);
   }
@@ -130,7 +130,7 @@ TEST_F(MountTest, SynchronousWritesNeedNoSync) {
 TEST_F(MountTest, ReplacingAFileByARenameIsSafeAndTheCarelessWayIsNot) {
   Mounted disk;
   const auto replace = [&](const std::string& bytes, bool sync_file) {
-    const Descriptor file = Open(disk.path() + "/new", O_CREAT | O_WRONLY | O_TRUNC);
+    const UniqueFd file = Open(disk.path() + "/new", O_CREAT | O_WRONLY | O_TRUNC);
     Write(file, bytes);
     if (sync_file) {
       ASSERT_EQ(fsync(file.get()), 0);
@@ -154,7 +154,7 @@ TEST_F(MountTest, ItIsAFileSystemToWorkOn) {
   Mounted disk;
   const std::string path = disk.path() + "/a/b";
   ASSERT_TRUE(std::filesystem::create_directories(path));
-  const Descriptor file = Open(path + "/f", O_CREAT | O_RDWR | O_EXCL);
+  const UniqueFd file = Open(path + "/f", O_CREAT | O_RDWR | O_EXCL);
   EXPECT_LT(open((path + "/f").c_str(), O_CREAT | O_EXCL | O_RDWR, 0600), 0);
   EXPECT_EQ(flock(file.get(), LOCK_EX | LOCK_NB), 0);
   EXPECT_LT(flock(Open(path + "/f", O_RDWR).get(), LOCK_EX | LOCK_NB), 0);
@@ -175,7 +175,7 @@ TEST_F(MountTest, ItIsAFileSystemToWorkOn) {
 
 TEST_F(MountTest, TheMountGoesWithItsProcess) {
   Mounted disk;
-  const Descriptor open_file = Open(disk.path() + "/a", O_CREAT | O_RDWR);
+  const UniqueFd open_file = Open(disk.path() + "/a", O_CREAT | O_RDWR);
   ASSERT_TRUE(IsMounted(disk.path()));
   EXPECT_EQ(disk.End(), 0);
   EXPECT_FALSE(IsMounted(disk.path()));

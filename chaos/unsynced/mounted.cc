@@ -36,10 +36,10 @@ std::string NewFolder() {
   return folder;
 }
 
-std::pair<storage::Descriptor, storage::Descriptor> Pipe() {
+std::pair<net::UniqueFd, net::UniqueFd> Pipe() {
   int ends[2];
   HEDGEROW_CHECK(pipe2(ends, O_CLOEXEC) == 0);
-  return {storage::Descriptor(ends[0]), storage::Descriptor(ends[1])};
+  return {net::UniqueFd(ends[0]), net::UniqueFd(ends[1])};
 }
 
 std::string ReadLine(int from) {
@@ -57,8 +57,8 @@ std::string ReadLine(int from) {
 }  // namespace
 
 std::string WhyNoFuse() {
-  const storage::Descriptor device(open("/dev/fuse", O_RDWR | O_CLOEXEC));
-  if (!device.ok()) return std::string("/dev/fuse: ") + std::strerror(errno);
+  const net::UniqueFd device(open("/dev/fuse", O_RDWR | O_CLOEXEC));
+  if (!device.valid()) return std::string("/dev/fuse: ") + std::strerror(errno);
   const std::string folder = NewFolder();
   const std::string options = "fd=" + std::to_string(device.get()) + ",rootmode=40000,user_id=0,group_id=0";
   const int result = mount("probe", folder.c_str(), "fuse.probe", MS_NOSUID | MS_NODEV, options.c_str());
@@ -87,7 +87,7 @@ Mounted::Mounted(std::vector<std::string> flags) : folder_(NewFolder()) {
   posix_spawn_file_actions_destroy(&actions);
   input_ = std::move(input);
   output_ = std::move(output);
-  child_output = storage::Descriptor();
+  child_output = net::UniqueFd();
   HEDGEROW_CHECK(ReadLine(output_.get()) == "ready");
 }
 
@@ -98,7 +98,7 @@ Mounted::~Mounted() {
 }
 
 int Mounted::End() {
-  input_ = storage::Descriptor();
+  input_ = net::UniqueFd();
   int status = -1;
   HEDGEROW_CHECK(waitpid(std::exchange(pid_, -1), &status, 0) > 0);
   return status;

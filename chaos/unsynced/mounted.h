@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "cluster/storage/descriptor.h"
+#include "net/unique_fd.h"
 
 namespace hedgerow::unsynced {
 
@@ -37,7 +37,7 @@ class Mounted {
 
   std::string folder_;
   pid_t pid_ = -1;
-  storage::Descriptor input_, output_;
+  net::UniqueFd input_, output_;
 };
 
 bool IsMounted(const std::string& path);

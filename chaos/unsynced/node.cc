@@ -79,7 +79,7 @@ Objects::Objects(const std::string& path_in)
 }
 
 Node::Node(std::shared_ptr<const Objects> objects_in, uint64_t id_in, uint64_t life_in, bool folder,
-           storage::Descriptor opened)
+           net::UniqueFd opened)
     : objects(std::move(objects_in)), id(id_in), life(life_in) {
   if (folder) {
     durable_folder = std::move(opened);

@@ -17,7 +17,7 @@
 #include <utility>
 
 #include "chaos/unsynced/file_image.h"
-#include "cluster/storage/descriptor.h"
+#include "net/unique_fd.h"
 
 namespace hedgerow::unsynced {
 
@@ -28,13 +28,13 @@ using NodePtr = std::shared_ptr<Node>;
 struct Objects {
   explicit Objects(const std::string& path_in);
   std::string path;
-  storage::Descriptor folder;
+  net::UniqueFd folder;
 };
 
 struct Node {
   // `opened` is its durable file or folder.
   Node(std::shared_ptr<const Objects> objects_in, uint64_t id_in, uint64_t life_in, bool folder,
-       storage::Descriptor opened);
+       net::UniqueFd opened);
   // Neither a program nor the disk can name it any more: it goes from `objects`, too.
   ~Node();
   Node(const Node&) = delete;
@@ -53,7 +53,7 @@ struct Node {
 
   // A folder's.
   std::map<std::string, NodePtr> live, durable;
-  storage::Descriptor durable_folder;  // where its durable names are, wherever that has been moved to
+  net::UniqueFd durable_folder;  // where its durable names are, wherever that has been moved to
   Node* durable_parent = nullptr;      // null: it has no durable name, or it is the root
   std::string durable_name;
 

@@ -65,7 +65,7 @@ void Disk::Load() {
     std::filesystem::remove_all(left.path(), ignored);
   }
   const std::string tree = options_.backing + "/tree";
-  storage::Descriptor folder(open(tree.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  net::UniqueFd folder(open(tree.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   Must(folder.get(), "open", tree);
   root_ = std::make_shared<Node>(objects_, next_id_++, life_, /*folder=*/true, std::move(folder));
   std::map<ino_t, NodePtr> files;
@@ -79,7 +79,7 @@ void Disk::LoadFolder(Node& folder, std::map<ino_t, NodePtr>& files) {
     Must(fstatat(at, name.c_str(), &status, AT_SYMLINK_NOFOLLOW), "look at", name);
     NodePtr child;
     if (S_ISDIR(status.st_mode)) {
-      storage::Descriptor opened(openat(at, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+      net::UniqueFd opened(openat(at, name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
       Must(opened.get(), "open", name);
       child = std::make_shared<Node>(objects_, next_id_++, life_, /*folder=*/true, std::move(opened));
       child->durable_parent = &folder;
@@ -91,7 +91,7 @@ void Disk::LoadFolder(Node& folder, std::map<ino_t, NodePtr>& files) {
       child = known->second;
     } else {
       const uint64_t id = next_id_++;
-      storage::Descriptor opened(openat(at, name.c_str(), O_RDWR | O_CLOEXEC));
+      net::UniqueFd opened(openat(at, name.c_str(), O_RDWR | O_CLOEXEC));
       Must(opened.get(), "open", name);
       Must(linkat(at, name.c_str(), objects_->folder.get(), std::to_string(id).c_str(), 0), "link", name);
       child = std::make_shared<Node>(objects_, id, life_, /*folder=*/false, std::move(opened));

@@ -152,7 +152,7 @@ def _error(answer: Answer) -> HkvError:
     return HkvError(answer.status, answer.hint, answer.denial, answer.denied_key)
 
 
-def encode_request(kind: int, patience_us: int, client_id: int, seq: int, lowest_unanswered: int = 0,
+def encode_request(kind: int, timeout_us: int, client_id: int, seq: int, lowest_unanswered: int = 0,
                    key: bytes = b"", operations: Sequence[bytes] = (), token: int = 0, padded: int = 0) -> bytes:
     """`padded`: with zeros behind it the request has so many bytes."""
     body = b""
@@ -162,7 +162,7 @@ def encode_request(kind: int, patience_us: int, client_id: int, seq: int, lowest
         if len(operations) > MAX_OPERATIONS:
             raise ValueError(f"{len(operations)} operations: at most {MAX_OPERATIONS}")
         body = bytes([len(operations)]) + b"".join(operations)
-    datagram = _REQUEST_HEADER.pack(MAGIC, VERSION, kind, 0, patience_us, client_id, seq, lowest_unanswered, token) + body
+    datagram = _REQUEST_HEADER.pack(MAGIC, VERSION, kind, 0, timeout_us, client_id, seq, lowest_unanswered, token) + body
     datagram += bytes(max(0, padded - len(datagram)))
     if len(datagram) > MAX_BYTES:
         raise ValueError(f"a request of {len(datagram)} bytes: at most {MAX_BYTES}")
@@ -411,11 +411,11 @@ class Client:
         deadline = time.monotonic() + timeout_s
         settle_s = min(timeout_s, NONCE_IS_REPEATED_FOR_S) if client_id == NO_SESSION else timeout_s
         settle_by = deadline - timeout_s + settle_s
-        refused, patience_s, asked = 0, timeout_s, {kind}
+        refused, left_s, asked = 0, timeout_s, {kind}
         self._last_unproven = None
         while True:
-            patience_us = max(1, min(int(patience_s * 1e6), 2**32 - 1))
-            self._send(encode_request(kind, patience_us, client_id, seq, operations=operations, **body))
+            timeout_us = max(1, min(int(left_s * 1e6), 2**32 - 1))
+            self._send(encode_request(kind, timeout_us, client_id, seq, operations=operations, **body))
             repeat_at = None
             while (answer := self._receive(asked, client_id, seq, repeat_at or deadline)) is not None:
                 if answer.status == OVERLOADED and (operations or CANCEL in asked):
@@ -427,7 +427,7 @@ class Client:
                 return answer
             if repeat_at is None:
                 raise NoAnswer(timeout_s, refused > 0, self._last_unproven)
-            patience_s = deadline - time.monotonic()
+            left_s = deadline - time.monotonic()
             if time.monotonic() >= settle_by - settle_s / 4:
                 kind, operations = CANCEL, ()
                 asked.add(kind)

@@ -31,8 +31,8 @@ uint64_t Now_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-uint64_t Patience_ns(absl::Duration patience) {
-  return static_cast<uint64_t>(std::max<int64_t>(0, absl::ToInt64Nanoseconds(patience)));
+uint64_t Timeout_ns(absl::Duration timeout) {
+  return static_cast<uint64_t>(std::max<int64_t>(0, absl::ToInt64Nanoseconds(timeout)));
 }
 
 absl::StatusOr<uint64_t> RandomNumber() {
@@ -204,27 +204,27 @@ absl::Status HkvClient::BeOfThisProcess() {
   return Start();
 }
 
-absl::StatusOr<uint64_t> HkvClient::SendOpen(absl::Duration patience) {
+absl::StatusOr<uint64_t> HkvClient::SendOpen(absl::Duration timeout) {
   if (absl::Status status = BeOfThisProcess(); !status.ok()) return status;
   const absl::StatusOr<uint64_t> nonce = RandomNumber();
   if (!nonce.ok()) return nonce.status();
-  return Send(requests_.Open(*nonce, Now_ns(), Patience_ns(patience)));
+  return Send(requests_.Open(*nonce, Now_ns(), Timeout_ns(timeout)));
 }
 
-absl::StatusOr<uint64_t> HkvClient::SendGet(std::string key, absl::Duration patience) {
+absl::StatusOr<uint64_t> HkvClient::SendGet(std::string key, absl::Duration timeout) {
   if (absl::Status status = BeOfThisProcess(); !status.ok()) return status;
-  return Send(requests_.Get(std::move(key), Now_ns(), Patience_ns(patience)));
+  return Send(requests_.Get(std::move(key), Now_ns(), Timeout_ns(timeout)));
 }
 
-absl::StatusOr<uint64_t> HkvClient::SendWrite(std::vector<kv::Operation> operations, absl::Duration patience) {
+absl::StatusOr<uint64_t> HkvClient::SendWrite(std::vector<kv::Operation> operations, absl::Duration timeout) {
   if (absl::Status status = BeOfThisProcess(); !status.ok()) return status;
   if (LacksSession()) {
     return absl::FailedPreconditionError("this process was forked, and its client has no session yet: open one");
   }
-  if (requests_.session() != 0) return Send(requests_.Write(std::move(operations), Now_ns(), Patience_ns(patience)));
+  if (requests_.session() != 0) return Send(requests_.Write(std::move(operations), Now_ns(), Timeout_ns(timeout)));
   const absl::StatusOr<uint64_t> nonce = RandomNumber();
   if (!nonce.ok()) return nonce.status();
-  return Send(requests_.WriteOnce(*nonce, std::move(operations), Now_ns(), Patience_ns(patience)));
+  return Send(requests_.WriteOnce(*nonce, std::move(operations), Now_ns(), Timeout_ns(timeout)));
 }
 
 absl::StatusOr<uint64_t> HkvClient::Send(absl::StatusOr<Draft> draft) {
@@ -295,7 +295,7 @@ std::vector<Outcome> HkvClient::Poll(absl::Duration wait) {
   if (!BeOfThisProcess().ok()) return {};
   std::vector<Outcome> outcomes = std::exchange(kept_, {});
   uint64_t now_ns = Now_ns();
-  const uint64_t until_ns = now_ns + Patience_ns(std::min(wait, absl::Hours(1)));
+  const uint64_t until_ns = now_ns + Timeout_ns(std::min(wait, absl::Hours(1)));
   Collect(now_ns, outcomes);
   while (outcomes.empty() && requests_.outstanding() > 0 && now_ns < until_ns) {
     const uint64_t sleep_ns = std::min({until_ns, requests_.next_deadline_ns(), requests_.next_repeat_ns()}) - now_ns;
@@ -338,53 +338,53 @@ absl::StatusOr<wire::HkvAnswer> HkvClient::Wait(absl::StatusOr<uint64_t> seq) {
   }
 }
 
-absl::Status HkvClient::Open(absl::Duration patience) { return Wait(SendOpen(patience)).status(); }
+absl::Status HkvClient::Open(absl::Duration timeout) { return Wait(SendOpen(timeout)).status(); }
 
-absl::StatusOr<std::string> HkvClient::Get(std::string key, absl::Duration patience) {
-  absl::StatusOr<wire::HkvAnswer> answer = Wait(SendGet(std::move(key), patience));
+absl::StatusOr<std::string> HkvClient::Get(std::string key, absl::Duration timeout) {
+  absl::StatusOr<wire::HkvAnswer> answer = Wait(SendGet(std::move(key), timeout));
   if (!answer.ok()) return answer.status();
   return std::move(answer->value);
 }
 
 absl::StatusOr<std::vector<std::string>> HkvClient::Write(std::vector<kv::Operation> operations,
-                                                          absl::Duration patience) {
+                                                          absl::Duration timeout) {
   if (absl::Status status = BeOfThisProcess(); !status.ok()) return status;
   if (LacksSession()) {
-    if (absl::Status opened = Open(patience); !opened.ok()) return opened;
+    if (absl::Status opened = Open(timeout); !opened.ok()) return opened;
   }
   const size_t count = operations.size();
-  absl::StatusOr<wire::HkvAnswer> answer = Wait(SendWrite(std::move(operations), patience));
+  absl::StatusOr<wire::HkvAnswer> answer = Wait(SendWrite(std::move(operations), timeout));
   if (!answer.ok()) return answer.status();
   if (answer->values.size() != count)
     return absl::InternalError("the answer has not a value for each operation");
   return std::move(answer->values);
 }
 
-absl::Status HkvClient::Put(std::string key, std::string value, absl::Duration patience) {
+absl::Status HkvClient::Put(std::string key, std::string value, absl::Duration timeout) {
   kv::Operation put = Make(kv::OperationKind::kPut, std::move(key));
   put.value = std::move(value);
-  return Write({std::move(put)}, patience).status();
+  return Write({std::move(put)}, timeout).status();
 }
 
-absl::Status HkvClient::Delete(std::string key, absl::Duration patience) {
-  return Write({Make(kv::OperationKind::kDelete, std::move(key))}, patience).status();
+absl::Status HkvClient::Delete(std::string key, absl::Duration timeout) {
+  return Write({Make(kv::OperationKind::kDelete, std::move(key))}, timeout).status();
 }
 
 absl::StatusOr<bool> HkvClient::CompareAndSet(std::string key, std::optional<std::string> expected,
-                                              std::string value, absl::Duration patience) {
+                                              std::string value, absl::Duration timeout) {
   kv::Operation set = Make(kv::OperationKind::kCompareAndSet, std::move(key));
   set.value = std::move(value);
   set.expected = std::move(expected);
-  const absl::Status status = Write({std::move(set)}, patience).status();
+  const absl::Status status = Write({std::move(set)}, timeout).status();
   if (absl::IsAborted(status)) return false;
   if (!status.ok()) return status;
   return true;
 }
 
-absl::StatusOr<int64_t> HkvClient::Increment(std::string key, int64_t delta, absl::Duration patience) {
+absl::StatusOr<int64_t> HkvClient::Increment(std::string key, int64_t delta, absl::Duration timeout) {
   kv::Operation increment = Make(kv::OperationKind::kIncrement, std::move(key));
   increment.delta = delta;
-  const absl::StatusOr<std::vector<std::string>> values = Write({std::move(increment)}, patience);
+  const absl::StatusOr<std::vector<std::string>> values = Write({std::move(increment)}, timeout);
   if (!values.ok()) return values.status();
   const std::string& text = values->front();
   int64_t number = 0;

@@ -45,12 +45,12 @@ class HkvClient {
     uint64_t sent = 0;         // requests
     uint64_t sent_again = 0;   // copies of writes that were answered OVERLOADED
     uint64_t answered = 0;
-    uint64_t gave_up = 0;      // no answer within the patience
+    uint64_t gave_up = 0;      // no answer within the timeout
     uint64_t unpaired = 0;     // answers that no request waited for: late, duplicates, foreign
     uint64_t no_answers = 0;   // datagrams that are no answer at all
     uint64_t refused = 0;      // ICMP errors: no process listens there
     uint64_t unproven = 0;     // answers without the right tag, to a client with credentials
-    uint64_t send_failed = 0;  // the kernel would not take it; such a request runs into its patience
+    uint64_t send_failed = 0;  // the kernel would not take it; such a request runs into its timeout
   };
 
   // "10.0.0.1:4801", "[fd00::1]:4801", "name:4801". Nothing is sent yet. `outstanding_max`: see PendingRequests.
@@ -63,11 +63,11 @@ class HkvClient {
 
   // Send one request and return its seq (a nonce, of an OPEN and of a write without a session). Errors: those of PendingRequests; of
   // the system, once after a fork. FailedPrecondition: SendWrite in a child whose parent had a session, before Open.
-  absl::StatusOr<uint64_t> SendOpen(absl::Duration patience);
-  absl::StatusOr<uint64_t> SendGet(std::string key, absl::Duration patience);
-  absl::StatusOr<uint64_t> SendWrite(std::vector<kv::Operation> operations, absl::Duration patience);
+  absl::StatusOr<uint64_t> SendOpen(absl::Duration timeout);
+  absl::StatusOr<uint64_t> SendGet(std::string key, absl::Duration timeout);
+  absl::StatusOr<uint64_t> SendWrite(std::vector<kv::Operation> operations, absl::Duration timeout);
 
-  // The requests that have ended, by an answer or because their patience ran out. Waits at most `wait` for the
+  // The requests that have ended, by an answer or because their timeout passed. Waits at most `wait` for the
   // first; returns nothing earlier only if nothing is outstanding. Each request ends exactly once.
   std::vector<Outcome> Poll(absl::Duration wait);
 
@@ -76,19 +76,19 @@ class HkvClient {
   // PermissionDenied: DENIED. ResourceExhausted: overloaded; a write was not done, and never will be. Unavailable: NOT_LEADER. InvalidArgument: too
   // large, or malformed. NotFound: the key (Get). What else ends meanwhile is kept for Poll. A write in a child whose
   // parent had a session opens one first.
-  absl::Status Open(absl::Duration patience);
-  absl::StatusOr<std::string> Get(std::string key, absl::Duration patience);
-  absl::Status Put(std::string key, std::string value, absl::Duration patience);
-  absl::Status Delete(std::string key, absl::Duration patience);
+  absl::Status Open(absl::Duration timeout);
+  absl::StatusOr<std::string> Get(std::string key, absl::Duration timeout);
+  absl::Status Put(std::string key, std::string value, absl::Duration timeout);
+  absl::Status Delete(std::string key, absl::Duration timeout);
   // False: the key held something else. `expected` nothing: the key must not exist.
   absl::StatusOr<bool> CompareAndSet(std::string key, std::optional<std::string> expected, std::string value,
-                                     absl::Duration patience);
+                                     absl::Duration timeout);
   // The number after it.
-  absl::StatusOr<int64_t> Increment(std::string key, int64_t delta, absl::Duration patience);
+  absl::StatusOr<int64_t> Increment(std::string key, int64_t delta, absl::Duration timeout);
   // All or none; for each operation a value (an increment's number, else empty). Aborted: a compare-and-set
   // among them found something else.
   absl::StatusOr<std::vector<std::string>> Write(std::vector<kv::Operation> operations,
-                                                 absl::Duration patience);
+                                                 absl::Duration timeout);
 
   uint64_t session() const { return IsOfThisProcess() ? requests_.session() : 0; }
   int fd() const { return fd_; }  // readable: Poll has something; after a fork another one, from the next call on

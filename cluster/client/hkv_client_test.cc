@@ -21,7 +21,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr absl::Duration kPatience = absl::Seconds(20);
+constexpr absl::Duration kTimeout = absl::Seconds(20);
 constexpr absl::Duration kShort = absl::Milliseconds(40);
 
 class HkvClientTest : public testing::Test {
@@ -42,38 +42,38 @@ class HkvClientTest : public testing::Test {
 
 TEST_F(HkvClientTest, WritesInASessionAndReads) {
   Start();
-  ASSERT_TRUE(client_->Open(kPatience).ok());
+  ASSERT_TRUE(client_->Open(kTimeout).ok());
   EXPECT_NE(client_->session(), 0u);
-  ASSERT_TRUE(client_->Put("a", "x", kPatience).ok());
-  EXPECT_EQ(client_->Get("a", kPatience).value(), "x");
-  EXPECT_EQ(client_->Increment("n", 5, kPatience).value(), 5);
-  EXPECT_EQ(client_->Increment("n", -2, kPatience).value(), 3);
-  EXPECT_TRUE(client_->CompareAndSet("a", "x", "y", kPatience).value());
-  EXPECT_FALSE(client_->CompareAndSet("a", "x", "z", kPatience).value());
-  EXPECT_FALSE(client_->CompareAndSet("a", std::nullopt, "z", kPatience).value());
-  ASSERT_TRUE(client_->Delete("a", kPatience).ok());
-  EXPECT_EQ(client_->Get("a", kPatience).status().code(), absl::StatusCode::kNotFound);
-  EXPECT_TRUE(client_->CompareAndSet("a", std::nullopt, "z", kPatience).value());
+  ASSERT_TRUE(client_->Put("a", "x", kTimeout).ok());
+  EXPECT_EQ(client_->Get("a", kTimeout).value(), "x");
+  EXPECT_EQ(client_->Increment("n", 5, kTimeout).value(), 5);
+  EXPECT_EQ(client_->Increment("n", -2, kTimeout).value(), 3);
+  EXPECT_TRUE(client_->CompareAndSet("a", "x", "y", kTimeout).value());
+  EXPECT_FALSE(client_->CompareAndSet("a", "x", "z", kTimeout).value());
+  EXPECT_FALSE(client_->CompareAndSet("a", std::nullopt, "z", kTimeout).value());
+  ASSERT_TRUE(client_->Delete("a", kTimeout).ok());
+  EXPECT_EQ(client_->Get("a", kTimeout).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_TRUE(client_->CompareAndSet("a", std::nullopt, "z", kTimeout).value());
 }
 
 TEST_F(HkvClientTest, SeveralKeysAreWrittenAtOnceOrNotAtAll) {
   Start();
-  ASSERT_TRUE(client_->Open(kPatience).ok());
+  ASSERT_TRUE(client_->Open(kTimeout).ok());
   const kv::Operation add{.kind = kv::OperationKind::kIncrement, .key = "n", .delta = 4};
   const kv::Operation put{.kind = kv::OperationKind::kPut, .key = "a", .value = "x"};
-  EXPECT_THAT(client_->Write({add, put, add}, kPatience).value(), ElementsAre("4", "", "8"));
+  EXPECT_THAT(client_->Write({add, put, add}, kTimeout).value(), ElementsAre("4", "", "8"));
   const kv::Operation absent{.kind = kv::OperationKind::kCompareAndSet, .key = "a", .value = "y"};
-  EXPECT_EQ(client_->Write({add, absent}, kPatience).status().code(), absl::StatusCode::kAborted);
-  EXPECT_EQ(client_->Get("n", kPatience).value(), "8");
-  EXPECT_TRUE(client_->Write({}, kPatience)->empty()) << "no operations keep the session alive";
+  EXPECT_EQ(client_->Write({add, absent}, kTimeout).status().code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(client_->Get("n", kTimeout).value(), "8");
+  EXPECT_TRUE(client_->Write({}, kTimeout)->empty()) << "no operations keep the session alive";
 }
 
 TEST_F(HkvClientTest, WritesWithoutASessionLeaveNoneBehind) {
   Start();
-  ASSERT_TRUE(client_->Put("a", "x", kPatience).ok());
-  EXPECT_EQ(client_->Increment("n", 1, kPatience).value(), 1);
-  EXPECT_EQ(client_->Increment("n", 1, kPatience).value(), 2);
-  EXPECT_EQ(client_->Get("a", kPatience).value(), "x");
+  ASSERT_TRUE(client_->Put("a", "x", kTimeout).ok());
+  EXPECT_EQ(client_->Increment("n", 1, kTimeout).value(), 1);
+  EXPECT_EQ(client_->Increment("n", 1, kTimeout).value(), 2);
+  EXPECT_EQ(client_->Get("a", kTimeout).value(), "x");
   EXPECT_EQ(client_->session(), 0u);
   EXPECT_EQ(store_->sessions(), 0u);
 }
@@ -100,15 +100,15 @@ TEST_F(HkvClientTest, WithCredentialsAnAnswerWithoutTheRightTagIsNone) {
 
 TEST_F(HkvClientTest, AForkedChildWritesInASessionOfItsOwn) {
   Start();
-  ASSERT_TRUE(client_->Open(kPatience).ok());
-  ASSERT_EQ(client_->Increment("n", 1, kPatience).value(), 1);
+  ASSERT_TRUE(client_->Open(kTimeout).ok());
+  ASSERT_EQ(client_->Increment("n", 1, kTimeout).value(), 1);
   const uint64_t session = client_->session();
   // Both would give the next write the number 2.
   EXPECT_TRUE(InChild([&] {
-    return client_->session() == 0 && client_->Increment("n", 1, kPatience).value() == 2 &&
-           client_->session() != session && client_->Increment("n", 1, kPatience).value() == 3;
+    return client_->session() == 0 && client_->Increment("n", 1, kTimeout).value() == 2 &&
+           client_->session() != session && client_->Increment("n", 1, kTimeout).value() == 3;
   }));
-  EXPECT_EQ(client_->Increment("n", 1, kPatience).value(), 4);
+  EXPECT_EQ(client_->Increment("n", 1, kTimeout).value(), 4);
   EXPECT_EQ(client_->session(), session);
   EXPECT_EQ(store_->sessions(), 2u);
 }
@@ -128,24 +128,24 @@ TEST_F(HkvClientTest, AForkedChildHasASocketOfItsOwnAndNothingOutstanding) {
     if (getsockname(client_->fd(), reinterpret_cast<sockaddr*>(&after), &bytes) != 0) return false;
     return memcmp(&before, &after, sizeof(before)) != 0;
   }));
-  EXPECT_EQ(client_->Get("a", kPatience).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(client_->Get("a", kTimeout).status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(HkvClientTest, AForkedChildIsToldToOpenASessionBeforeItSendsAWrite) {
   Start();
-  ASSERT_TRUE(client_->Open(kPatience).ok());
+  ASSERT_TRUE(client_->Open(kTimeout).ok());
   EXPECT_TRUE(InChild([&] {
-    const absl::Status refused = client_->SendWrite({}, kPatience).status();
-    return refused.code() == absl::StatusCode::kFailedPrecondition && client_->Open(kPatience).ok() &&
-           client_->SendWrite({}, kPatience).ok();
+    const absl::Status refused = client_->SendWrite({}, kTimeout).status();
+    return refused.code() == absl::StatusCode::kFailedPrecondition && client_->Open(kTimeout).ok() &&
+           client_->SendWrite({}, kTimeout).ok();
   }));
 }
 
 TEST_F(HkvClientTest, AForkedChildOfAClientWithoutASessionNeedsNone) {
   Start();
-  ASSERT_TRUE(client_->Put("a", "x", kPatience).ok());
-  EXPECT_TRUE(InChild([&] { return client_->Put("a", "y", kPatience).ok(); }));
-  EXPECT_EQ(client_->Get("a", kPatience).value(), "y");
+  ASSERT_TRUE(client_->Put("a", "x", kTimeout).ok());
+  EXPECT_TRUE(InChild([&] { return client_->Put("a", "y", kTimeout).ok(); }));
+  EXPECT_EQ(client_->Get("a", kTimeout).value(), "y");
   EXPECT_EQ(store_->sessions(), 0u);
 }
 
@@ -160,9 +160,9 @@ TEST_F(HkvClientTest, WithoutAnAnswerTheCallEndsAtItsDeadlineAndIsNotSentAgain) 
 
 TEST_F(HkvClientTest, ADuplicateAnswerIsCountedAndNothingElse) {
   Start([](const wire::HkvRequest&) { return FakeServer::Treatment{.answers = 2}; });
-  ASSERT_TRUE(client_->Open(kPatience).ok());
-  EXPECT_EQ(client_->Increment("n", 1, kPatience).value(), 1);
-  EXPECT_EQ(client_->Increment("n", 1, kPatience).value(), 2);
+  ASSERT_TRUE(client_->Open(kTimeout).ok());
+  EXPECT_EQ(client_->Increment("n", 1, kTimeout).value(), 1);
+  EXPECT_EQ(client_->Increment("n", 1, kTimeout).value(), 2);
   client_->Poll(absl::ZeroDuration());
   EXPECT_GE(client_->counters().unpaired, 2u);
   EXPECT_EQ(client_->counters().answered, 3u);
@@ -176,14 +176,14 @@ TEST_F(HkvClientTest, ErrorsSayWhatTheNodeSaid) {
     if (answer.status == wire::HkvStatus::kNotLeader) answer.hint = 3;
     return FakeServer::Treatment{.instead = answer};
   });
-  const absl::Status not_leader = client_->Get("a", kPatience).status();
+  const absl::Status not_leader = client_->Get("a", kTimeout).status();
   EXPECT_EQ(not_leader.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(not_leader.message()), HasSubstr("node 3"));
   status = wire::HkvStatus::kOverloaded;
-  EXPECT_EQ(client_->Get("a", kPatience).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(client_->Get("a", kTimeout).status().code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(server_->requests(), 2u) << "a read that is refused has done nothing";
   status = wire::HkvStatus::kUnknownSession;
-  EXPECT_EQ(client_->Get("a", kPatience).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(client_->Get("a", kTimeout).status().code(), absl::StatusCode::kFailedPrecondition);
 }
 
 // Refuses what `refuses` says.
@@ -212,11 +212,11 @@ TEST_F(HkvClientTest, AnOverloadedWriteIsSentAgainAndDoneOnce) {
     if (left == 3) store_->Serve(request);
     return left-- > 0;
   }));
-  ASSERT_TRUE(client_->Open(kPatience).ok());
-  EXPECT_EQ(client_->Increment("n", 1, kPatience).value(), 1);
+  ASSERT_TRUE(client_->Open(kTimeout).ok());
+  EXPECT_EQ(client_->Increment("n", 1, kTimeout).value(), 1);
   EXPECT_EQ(client_->counters().sent_again, 3u);
   left = 3;
-  EXPECT_EQ(client_->Increment("n", 1, kPatience).value(), 2);
+  EXPECT_EQ(client_->Increment("n", 1, kTimeout).value(), 2);
   EXPECT_EQ(client_->counters().unpaired, 0u);
 }
 
@@ -229,7 +229,7 @@ TEST_F(HkvClientTest, AnOldServerIsNamed) {
                                                             .client_id = request.client_id,
                                                             .seq = request.seq}};
   });
-  const absl::Status status = client_->Open(kPatience);
+  const absl::Status status = client_->Open(kTimeout);
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(std::string(status.message()), HasSubstr("the node speaks version 1 of hkv, and this client 2"));
 }
@@ -240,7 +240,7 @@ TEST_F(HkvClientTest, WithoutASessionAnOverloadedWriteIsSentAgainUnderItsNonce) 
     if (left == 2) store_->Serve(request);
     return left-- > 0;
   }));
-  EXPECT_EQ(client_->Increment("n", 1, kPatience).value(), 1);
+  EXPECT_EQ(client_->Increment("n", 1, kTimeout).value(), 1);
 }
 
 TEST_F(HkvClientTest, AnOverloadedWriteThatIsReportedAsAnErrorIsNeverDone) {
@@ -250,7 +250,7 @@ TEST_F(HkvClientTest, AnOverloadedWriteThatIsReportedAsAnErrorIsNeverDone) {
     first = request;
     return true;
   }));
-  ASSERT_TRUE(client_->Open(kPatience).ok());
+  ASSERT_TRUE(client_->Open(kTimeout).ok());
   const absl::Status status = client_->Increment("n", 1, absl::Seconds(4)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   // A copy that was late is not done after it.
@@ -261,7 +261,7 @@ TEST_F(HkvClientTest, AnOverloadedWriteThatIsReportedAsAnErrorIsNeverDone) {
 
 TEST_F(HkvClientTest, AWriteThatIsOverloadedToTheLastIsInDoubt) {
   Start(Overloaded(IsWrite));
-  ASSERT_TRUE(client_->Open(kPatience).ok());
+  ASSERT_TRUE(client_->Open(kTimeout).ok());
   const absl::Status status = client_->Put("a", "x", absl::Milliseconds(100));
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()), HasSubstr("may have been done or not"));
@@ -269,22 +269,22 @@ TEST_F(HkvClientTest, AWriteThatIsOverloadedToTheLastIsInDoubt) {
 
 TEST_F(HkvClientTest, ManyRequestsAreUnderWayAtOnceAndEachEndsOnce) {
   Start();
-  ASSERT_TRUE(client_->Open(kPatience).ok());
+  ASSERT_TRUE(client_->Open(kTimeout).ok());
   for (int i = 0; i < 100; ++i) {
     const kv::Operation add{.kind = kv::OperationKind::kIncrement, .key = "n", .delta = 1};
-    ASSERT_TRUE(client_->SendWrite({add}, kPatience).ok());
+    ASSERT_TRUE(client_->SendWrite({add}, kTimeout).ok());
   }
   // A call in between takes its own answer and leaves the others.
-  EXPECT_EQ(client_->Get("none", kPatience).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(client_->Get("none", kTimeout).status().code(), absl::StatusCode::kNotFound);
   size_t ended = 0;
   while (true) {
-    const std::vector<Outcome> outcomes = client_->Poll(kPatience);
+    const std::vector<Outcome> outcomes = client_->Poll(kTimeout);
     if (outcomes.empty()) break;
     for (const Outcome& outcome : outcomes) EXPECT_TRUE(outcome.answer.has_value());
     ended += outcomes.size();
   }
   EXPECT_EQ(ended, 100u);
-  EXPECT_EQ(client_->Get("n", kPatience).value(), "100");
+  EXPECT_EQ(client_->Get("n", kTimeout).value(), "100");
 }
 
 TEST_F(HkvClientTest, NobodyListeningIsCountedAndIsNoErrorOfTheRequest) {

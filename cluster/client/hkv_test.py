@@ -230,7 +230,7 @@ def test_a_session_its_numbers_and_its_answers():
         headers = [struct.unpack_from("<BBBBIQQQQ", datagram) for datagram in server.requests]
     assert [(kind, *numbers) for _, _, kind, _, _, *numbers in headers[1:3]] == [
         (hkv.WRITE, 9, 1, 1, 1009), (hkv.WRITE, 9, 2, 2, 1009)]
-    assert {patience for _, _, _, _, patience, *_ in headers} == {20_000_000}
+    assert {timeout for _, _, _, _, timeout, *_ in headers} == {20_000_000}
 
 
 def test_the_numbers_of_a_read_cannot_be_foreseen():

@@ -26,15 +26,15 @@ uint64_t Pause_ns(uint64_t seq, uint32_t overloaded) {
 }
 
 // 0 on the wire would mean a second.
-uint32_t PatienceField(uint64_t patience_ns) {
+uint32_t TimeoutField(uint64_t timeout_ns) {
   return static_cast<uint32_t>(
-      std::clamp<uint64_t>(patience_ns / 1000, 1, std::numeric_limits<uint32_t>::max()));
+      std::clamp<uint64_t>(timeout_ns / 1000, 1, std::numeric_limits<uint32_t>::max()));
 }
 
 }  // namespace
 
-absl::StatusOr<Draft> PendingRequests::Open(uint64_t nonce, uint64_t now_ns, uint64_t patience_ns) {
-  return Note({.kind = wire::HkvKind::kOpen, .client_id = 0, .seq = nonce}, now_ns, patience_ns);
+absl::StatusOr<Draft> PendingRequests::Open(uint64_t nonce, uint64_t now_ns, uint64_t timeout_ns) {
+  return Note({.kind = wire::HkvKind::kOpen, .client_id = 0, .seq = nonce}, now_ns, timeout_ns);
 }
 
 // A block of SipHash in counter mode.
@@ -43,14 +43,14 @@ uint64_t PendingRequests::RandomId(uint64_t number) const {
   return hr_siphash(&key, &number, sizeof(number));
 }
 
-absl::StatusOr<Draft> PendingRequests::Get(std::string key, uint64_t now_ns, uint64_t patience_ns) {
+absl::StatusOr<Draft> PendingRequests::Get(std::string key, uint64_t now_ns, uint64_t timeout_ns) {
   return Note({.kind = wire::HkvKind::kGet, .client_id = reader_id(), .seq = RandomId(++gets_), .key = std::move(key),
                .padded_bytes = gets_padded_bytes_},
-              now_ns, patience_ns);
+              now_ns, timeout_ns);
 }
 
 absl::StatusOr<Draft> PendingRequests::Write(std::vector<kv::Operation> operations, uint64_t now_ns,
-                                         uint64_t patience_ns) {
+                                         uint64_t timeout_ns) {
   if (session_.id == 0) return absl::FailedPreconditionError("a write needs a session: open one first");
   return Note({.kind = wire::HkvKind::kWrite,
                .client_id = session_.id,
@@ -58,25 +58,25 @@ absl::StatusOr<Draft> PendingRequests::Write(std::vector<kv::Operation> operatio
                .lowest_unanswered = lowest_unanswered(),
                .token = session_.token,
                .operations = std::move(operations)},
-              now_ns, patience_ns);
+              now_ns, timeout_ns);
 }
 
 absl::StatusOr<Draft> PendingRequests::WriteOnce(uint64_t nonce, std::vector<kv::Operation> operations,
-                                             uint64_t now_ns, uint64_t patience_ns) {
+                                             uint64_t now_ns, uint64_t timeout_ns) {
   return Note({.kind = wire::HkvKind::kWrite,
                .client_id = wire::kHkvNoSession,
                .seq = nonce,
                .operations = std::move(operations)},
-              now_ns, patience_ns);
+              now_ns, timeout_ns);
 }
 
-absl::StatusOr<Draft> PendingRequests::Note(wire::HkvRequest request, uint64_t now_ns, uint64_t patience_ns) {
+absl::StatusOr<Draft> PendingRequests::Note(wire::HkvRequest request, uint64_t now_ns, uint64_t timeout_ns) {
   if (pending_.size() >= outstanding_max_) {
     return absl::ResourceExhaustedError(absl::StrCat(pending_.size(), " requests have no answer yet"));
   }
   const Id id{request.client_id, request.seq};
   if (pending_.contains(id)) return absl::AlreadyExistsError("a request with this nonce is under way");
-  request.patience_us = PatienceField(patience_ns);
+  request.timeout_us = TimeoutField(timeout_ns);
   Draft draft{.request = std::move(request), .datagram = {}};
   draft.datagram = Encode(draft.request);
   if (draft.datagram.empty() || draft.datagram.size() + trailer_bytes_ > wire::kHkvMax_bytes) {
@@ -84,13 +84,13 @@ absl::StatusOr<Draft> PendingRequests::Note(wire::HkvRequest request, uint64_t n
                                                    wire::kHkvMax_bytes - trailer_bytes_, " bytes, ", kv::kOperationsMax,
                                                    " operations, and ", kv::kKeyMax_bytes, " bytes of a key"));
   }
-  Pending pending{.kind = draft.request.kind, .sent_ns = now_ns, .deadline_ns = now_ns + patience_ns};
+  Pending pending{.kind = draft.request.kind, .sent_ns = now_ns, .deadline_ns = now_ns + timeout_ns};
   const bool write = pending.kind == wire::HkvKind::kWrite;
   if (pending.kind == wire::HkvKind::kGet) pending.request = draft.request;
   if (write && on_overload_ == OnOverload::kSettle) {
     pending.request = draft.request;
     const bool nonce = id.first == wire::kHkvNoSession;
-    const uint64_t settle_ns = nonce ? std::min(patience_ns, kNonceIsRepeatedFor_ns) : patience_ns;
+    const uint64_t settle_ns = nonce ? std::min(timeout_ns, kNonceIsRepeatedFor_ns) : timeout_ns;
     pending.settle_by_ns = now_ns + settle_ns;
     pending.take_back_ns = pending.settle_by_ns - settle_ns / 4;
   }
@@ -179,7 +179,7 @@ std::optional<Draft> PendingRequests::Repeat(uint64_t now_ns) {
     pending.request.kind = wire::HkvKind::kCancel;
     pending.request.operations.clear();
   }
-  pending.request.patience_us = PatienceField(pending.deadline_ns - std::min(pending.deadline_ns, now_ns));
+  pending.request.timeout_us = TimeoutField(pending.deadline_ns - std::min(pending.deadline_ns, now_ns));
   return Draft{.request = pending.request, .datagram = Encode(pending.request)};
 }
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The requests of one client that have no answer yet: numbers them, names the session and the lowest unanswered
-// write in each, pairs answers with them, and gives up what is past its patience. Knows no socket and no clock,
+// write in each, pairs answers with them, and gives up what is past its timeout. Knows no socket and no clock,
 // so that clients with other ideas about sending (HkvClient, the load of chaos/) keep the session's rules in
 // one place. A write that is given up no longer holds `lowest_unanswered` back: whatever became of it, it is
 // not applied after the cluster has seen that. One owner thread.
 //
 // OVERLOADED speaks of one copy of a request. A proxy may have sent others, so a write that is answered so may have been
 // done. With OnOverload::kSettle such writes are sent again under the same number, which does them once, after pauses
-// that grow. In the last quarter of the patience it takes them back: a CANCEL of the same number. What is applied
+// that grow. In the last quarter of the timeout it takes them back: a CANCEL of the same number. What is applied
 // first under a number decides, and the answer says which it was.
 
 #pragma once
@@ -41,7 +41,7 @@ struct Outcome {
   bool overloaded = false;  // an answer to it was OVERLOADED
 };
 
-// A request to send, and its bytes. The request is kept by senders that send copies with less patience left.
+// A request to send, and its bytes. The request is kept by senders that send copies with less timeout left.
 struct Draft {
   wire::HkvRequest request{};
   std::string datagram{};
@@ -62,21 +62,21 @@ class PendingRequests {
   // Each notes the request as sent at `now_ns`. ResourceExhausted: outstanding_max requests have no answer yet.
   // InvalidArgument: it fits no datagram. AlreadyExists: the nonce is under way. FailedPrecondition: Write without a
   // session.
-  absl::StatusOr<Draft> Open(uint64_t nonce, uint64_t now_ns, uint64_t patience_ns);
-  absl::StatusOr<Draft> Get(std::string key, uint64_t now_ns, uint64_t patience_ns);
-  absl::StatusOr<Draft> Write(std::vector<kv::Operation> operations, uint64_t now_ns, uint64_t patience_ns);
+  absl::StatusOr<Draft> Open(uint64_t nonce, uint64_t now_ns, uint64_t timeout_ns);
+  absl::StatusOr<Draft> Get(std::string key, uint64_t now_ns, uint64_t timeout_ns);
+  absl::StatusOr<Draft> Write(std::vector<kv::Operation> operations, uint64_t now_ns, uint64_t timeout_ns);
   // Without a session, under a nonce that is never used again. Copies may be sent for a minute (docs/WIRE_FORMAT.md).
   absl::StatusOr<Draft> WriteOnce(uint64_t nonce, std::vector<kv::Operation> operations, uint64_t now_ns,
-                                  uint64_t patience_ns);
+                                  uint64_t timeout_ns);
 
   // The request that `answer` belongs to, over now; nothing if there is none: late, a duplicate, or foreign. An
   // OPEN with OK makes its session the one of later requests. Nothing as well if it will be sent again: `to_be_repeated` counts these.
   std::optional<Outcome> Answer(wire::HkvAnswer answer, uint64_t now_ns);
 
-  // The next write that is to be sent again at `now_ns`, with the patience that it has left.
+  // The next write that is to be sent again at `now_ns`, with the timeout that it has left.
   std::optional<Draft> Repeat(uint64_t now_ns);
 
-  // The next request whose patience has run out at `now_ns`, over now.
+  // The next request whose timeout has passed at `now_ns`, over now.
   std::optional<Outcome> GiveUp(uint64_t now_ns);
 
   // When GiveUp has something next; UINT64_MAX: never.
@@ -106,7 +106,7 @@ class PendingRequests {
   };
 
   uint64_t RandomId(uint64_t number) const;
-  absl::StatusOr<Draft> Note(wire::HkvRequest request, uint64_t now_ns, uint64_t patience_ns);
+  absl::StatusOr<Draft> Note(wire::HkvRequest request, uint64_t now_ns, uint64_t timeout_ns);
   bool IsToBeRepeated(const Id& id, Pending& pending, uint64_t now_ns);
   bool IsToBePadded(const Id& id, Pending& pending, const wire::HkvAnswer& answer, uint64_t now_ns);
   Outcome End(std::map<Id, Pending>::iterator pending, uint64_t now_ns);

@@ -11,7 +11,7 @@ using wire::HkvAnswer;
 using wire::HkvKind;
 using wire::HkvStatus;
 
-constexpr uint64_t kPatience_ns = 1'000'000'000;
+constexpr uint64_t kTimeout_ns = 1'000'000'000;
 constexpr kv::SessionName kSecret{.id = 77, .token = 78};
 
 kv::Operation Increment(std::string key) {
@@ -25,7 +25,7 @@ HkvAnswer AnswerTo(const wire::HkvRequest& request) {
 class PendingRequestsTest : public testing::Test {
  protected:
   void OpenSession(uint64_t session) {
-    const absl::StatusOr<Draft> open = requests_.Open(session + 1000, 1, kPatience_ns);
+    const absl::StatusOr<Draft> open = requests_.Open(session + 1000, 1, kTimeout_ns);
     ASSERT_TRUE(open.ok());
     HkvAnswer answer = AnswerTo(open->request);
     answer.session = session;
@@ -34,15 +34,15 @@ class PendingRequestsTest : public testing::Test {
     ASSERT_EQ(requests_.session(), session);
   }
   wire::HkvRequest Write(uint64_t now_ns = 10) {
-    return requests_.Write({Increment("a")}, now_ns, kPatience_ns).value().request;
+    return requests_.Write({Increment("a")}, now_ns, kTimeout_ns).value().request;
   }
-  wire::HkvRequest Get(uint64_t now_ns = 10) { return requests_.Get("a", now_ns, kPatience_ns).value().request; }
+  wire::HkvRequest Get(uint64_t now_ns = 10) { return requests_.Get("a", now_ns, kTimeout_ns).value().request; }
 
   PendingRequests requests_{kSecret, 4};
 };
 
 TEST_F(PendingRequestsTest, AWriteNeedsASessionAndAReadDoesNot) {
-  EXPECT_EQ(requests_.Write({Increment("a")}, 1, kPatience_ns).status().code(),
+  EXPECT_EQ(requests_.Write({Increment("a")}, 1, kTimeout_ns).status().code(),
             absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(Get().token, 0u);
   OpenSession(5);
@@ -61,18 +61,18 @@ TEST_F(PendingRequestsTest, TheNumbersOfReadsDoNotTellTheNextOnes) {
   EXPECT_GT(second.seq - first.seq, 1u << 20);
   EXPECT_GT(first.seq - second.seq, 1u << 20);
   PendingRequests other({.id = 77, .token = 79}, 4);
-  const wire::HkvRequest of_other = other.Get("a", 10, kPatience_ns).value().request;
+  const wire::HkvRequest of_other = other.Get("a", 10, kTimeout_ns).value().request;
   EXPECT_NE(of_other.client_id, first.client_id);
   EXPECT_NE(of_other.seq, first.seq);
 }
 
 TEST_F(PendingRequestsTest, AWriteWithoutASessionStandsForItselfUnderItsNonce) {
-  const absl::StatusOr<Draft> once = requests_.WriteOnce(1234, {Increment("a")}, 1, kPatience_ns);
+  const absl::StatusOr<Draft> once = requests_.WriteOnce(1234, {Increment("a")}, 1, kTimeout_ns);
   ASSERT_TRUE(once.ok());
   EXPECT_EQ(once->request.client_id, wire::kHkvNoSession);
   EXPECT_EQ(once->request.seq, 1234u);
   EXPECT_EQ(once->request.lowest_unanswered, 0u);
-  EXPECT_EQ(requests_.WriteOnce(1234, {}, 1, kPatience_ns).status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_EQ(requests_.WriteOnce(1234, {}, 1, kTimeout_ns).status().code(), absl::StatusCode::kAlreadyExists);
   OpenSession(5);
   EXPECT_EQ(requests_.lowest_unanswered(), 1u) << "it holds nothing back";
   EXPECT_EQ(Write().seq, 1u) << "nor does it take one of the session's numbers";
@@ -107,9 +107,9 @@ TEST_F(PendingRequestsTest, TheLowestUnansweredIsTheOldestWriteWithoutAnAnswer) 
 TEST_F(PendingRequestsTest, AWriteThatIsGivenUpHoldsNothingBack) {
   OpenSession(5);
   const wire::HkvRequest given_up = Write(10);
-  EXPECT_EQ(requests_.next_deadline_ns(), 10 + kPatience_ns);
-  EXPECT_FALSE(requests_.GiveUp(9 + kPatience_ns).has_value());
-  const std::optional<Outcome> outcome = requests_.GiveUp(10 + kPatience_ns);
+  EXPECT_EQ(requests_.next_deadline_ns(), 10 + kTimeout_ns);
+  EXPECT_FALSE(requests_.GiveUp(9 + kTimeout_ns).has_value());
+  const std::optional<Outcome> outcome = requests_.GiveUp(10 + kTimeout_ns);
   ASSERT_TRUE(outcome.has_value());
   EXPECT_EQ(outcome->seq, given_up.seq);
   EXPECT_FALSE(outcome->answer.has_value());
@@ -152,16 +152,16 @@ TEST_F(PendingRequestsTest, ANewSessionStartsWithNothingOpen) {
 TEST_F(PendingRequestsTest, IsBounded) {
   OpenSession(5);
   for (int i = 0; i < 4; ++i) Write();
-  EXPECT_EQ(requests_.Get("a", 10, kPatience_ns).status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(requests_.Get("a", 10, kTimeout_ns).status().code(), absl::StatusCode::kResourceExhausted);
   ASSERT_TRUE(requests_.GiveUp(UINT64_MAX - 1).has_value());
-  EXPECT_TRUE(requests_.Get("a", 10, kPatience_ns).ok());
+  EXPECT_TRUE(requests_.Get("a", 10, kTimeout_ns).ok());
 }
 
 TEST_F(PendingRequestsTest, WhatFitsNoDatagramIsRefusedAndNotOutstanding) {
   OpenSession(5);
   const kv::Operation put{.kind = kv::OperationKind::kPut, .key = "a", .value = std::string(1300, 'x')};
-  EXPECT_EQ(requests_.Write({put}, 10, kPatience_ns).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(requests_.Get(std::string(251, 'k'), 10, kPatience_ns).status().code(),
+  EXPECT_EQ(requests_.Write({put}, 10, kTimeout_ns).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(requests_.Get(std::string(251, 'k'), 10, kTimeout_ns).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(requests_.outstanding(), 0u);
   EXPECT_EQ(Write().seq, 1u);
@@ -197,15 +197,15 @@ class SettlingBookTest : public PendingRequestsTest {
   }
 };
 
-TEST_F(SettlingBookTest, AnOverloadedWriteIsSentAgainUnderItsNumberWithThePatienceThatIsLeft) {
+TEST_F(SettlingBookTest, AnOverloadedWriteIsSentAgainUnderItsNumberWithTheTimeoutThatIsLeft) {
   OpenSession(5);
   const wire::HkvRequest request = Write(10);
   const Draft again = RepeatAfter(request, 100'000'000);
   EXPECT_EQ(again.request.seq, request.seq);
   EXPECT_EQ(again.request.operations, request.operations);
   EXPECT_EQ(again.request.lowest_unanswered, request.lowest_unanswered);
-  EXPECT_LT(again.request.patience_us, 900'001u);
-  EXPECT_GT(again.request.patience_us, 850'000u);
+  EXPECT_LT(again.request.timeout_us, 900'001u);
+  EXPECT_GT(again.request.timeout_us, 850'000u);
   EXPECT_EQ(again.datagram, wire::Encode(again.request));
   EXPECT_EQ(requests_.lowest_unanswered(), request.seq) << "it is still open";
   HkvAnswer done = AnswerTo(request);
@@ -243,19 +243,19 @@ TEST_F(SettlingBookTest, AWriteThatIsRefusedToTheEndIsTakenBackUnderItsNumber) {
   const wire::HkvRequest request = Write(10);
   Draft again;
   uint64_t now_ns = 10;
-  while (now_ns < 10 + 3 * kPatience_ns / 4) {
+  while (now_ns < 10 + 3 * kTimeout_ns / 4) {
     if (again.request.seq != 0) ASSERT_FALSE(again.request.operations.empty());
     requests_.Answer(OverloadedTo(request), now_ns + 1);
     now_ns = requests_.next_repeat_ns();
     again = requests_.Repeat(now_ns).value_or(Draft());
   }
-  EXPECT_EQ(now_ns, 10 + 3 * kPatience_ns / 4) << "not later: there must be time for an answer";
+  EXPECT_EQ(now_ns, 10 + 3 * kTimeout_ns / 4) << "not later: there must be time for an answer";
   EXPECT_EQ(again.request.kind, HkvKind::kCancel);
   EXPECT_EQ(again.request.seq, request.seq);
   EXPECT_EQ(again.request.token, request.token);
   again = RepeatAfter(request, now_ns + 1);
   EXPECT_EQ(again.request.kind, HkvKind::kCancel);
-  EXPECT_LT(now_ns, 10 + kPatience_ns);
+  EXPECT_LT(now_ns, 10 + kTimeout_ns);
   const std::optional<Outcome> outcome = requests_.Answer(AnswerTo(again.request), now_ns + 2);
   ASSERT_TRUE(outcome.has_value());
   EXPECT_EQ(outcome->kind, HkvKind::kWrite);
@@ -267,11 +267,11 @@ TEST_F(SettlingBookTest, AWriteThatCannotBeTakenBackAnyMoreIsDone) {
   for (const HkvKind kind : {HkvKind::kWrite, HkvKind::kCancel}) {
     OpenSession(5);
     const wire::HkvRequest request = Write(10);
-    RepeatAfter(request, 10 + 3 * kPatience_ns / 4);
+    RepeatAfter(request, 10 + 3 * kTimeout_ns / 4);
     HkvAnswer done = AnswerTo(request);
     done.kind = kind;
     done.values = {"1"};
-    const std::optional<Outcome> outcome = requests_.Answer(done, 10 + kPatience_ns);
+    const std::optional<Outcome> outcome = requests_.Answer(done, 10 + kTimeout_ns);
     ASSERT_TRUE(outcome.has_value());
     EXPECT_EQ(outcome->answer->status, HkvStatus::kOk);
     EXPECT_EQ(outcome->answer->kind, HkvKind::kWrite);
@@ -284,12 +284,12 @@ TEST_F(SettlingBookTest, AMismatchOfAWriteThatWasTakenBackSaysThatItWasNotDone) 
   const wire::HkvRequest first = Write(10), second = Write(10);
   HkvAnswer mismatch = AnswerTo(first);
   mismatch.status = HkvStatus::kMismatch;
-  RepeatAfter(first, 10 + 3 * kPatience_ns / 4);
-  EXPECT_EQ(requests_.Answer(mismatch, 10 + kPatience_ns)->answer->status, HkvStatus::kOverloaded);
-  RepeatAfter(second, 10 + 3 * kPatience_ns / 4);
+  RepeatAfter(first, 10 + 3 * kTimeout_ns / 4);
+  EXPECT_EQ(requests_.Answer(mismatch, 10 + kTimeout_ns)->answer->status, HkvStatus::kOverloaded);
+  RepeatAfter(second, 10 + 3 * kTimeout_ns / 4);
   mismatch.seq = second.seq;
   mismatch.kind = HkvKind::kCancel;
-  EXPECT_EQ(requests_.Answer(mismatch, 10 + kPatience_ns)->answer->status, HkvStatus::kMismatch)
+  EXPECT_EQ(requests_.Answer(mismatch, 10 + kTimeout_ns)->answer->status, HkvStatus::kMismatch)
       << "the CANCEL repeats what the write found";
 }
 
@@ -304,7 +304,7 @@ TEST_F(SettlingBookTest, WithoutAnAnswerToTheLastCopyTheWriteStaysInDoubt) {
   OpenSession(5);
   const wire::HkvRequest request = Write(10);
   EXPECT_FALSE(requests_.Answer(OverloadedTo(request), 20).has_value());
-  const std::optional<Outcome> outcome = requests_.GiveUp(10 + kPatience_ns);
+  const std::optional<Outcome> outcome = requests_.GiveUp(10 + kTimeout_ns);
   ASSERT_TRUE(outcome.has_value());
   EXPECT_FALSE(outcome->answer.has_value());
   EXPECT_TRUE(outcome->overloaded);
@@ -326,13 +326,13 @@ TEST_F(SettlingBookTest, CopiesOfANonceStopBeforeAProxysCopiesOfThemCouldOutlive
 TEST_F(SettlingBookTest, OnlyWritesThatChangeSomethingAreSentAgain) {
   OpenSession(5);
   EXPECT_TRUE(requests_.Answer(OverloadedTo(Get()), 20).has_value());
-  EXPECT_TRUE(requests_.Answer(OverloadedTo(requests_.Open(7, 10, kPatience_ns)->request), 20).has_value());
-  EXPECT_TRUE(requests_.Answer(OverloadedTo(requests_.Write({}, 10, kPatience_ns)->request), 20).has_value());
+  EXPECT_TRUE(requests_.Answer(OverloadedTo(requests_.Open(7, 10, kTimeout_ns)->request), 20).has_value());
+  EXPECT_TRUE(requests_.Answer(OverloadedTo(requests_.Write({}, 10, kTimeout_ns)->request), 20).has_value());
 }
 
-TEST_F(PendingRequestsTest, PatienceIsSaidInMicrosecondsAndNeverAsZero) {
-  EXPECT_EQ(requests_.Get("a", 1, 5'000'000'000)->request.patience_us, 5'000'000u);
-  EXPECT_EQ(requests_.Get("a", 1, 10)->request.patience_us, 1u);
+TEST_F(PendingRequestsTest, TimeoutIsSaidInMicrosecondsAndNeverAsZero) {
+  EXPECT_EQ(requests_.Get("a", 1, 5'000'000'000)->request.timeout_us, 5'000'000u);
+  EXPECT_EQ(requests_.Get("a", 1, 10)->request.timeout_us, 1u);
 }
 
 }  // namespace

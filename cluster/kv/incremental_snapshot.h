@@ -29,7 +29,7 @@
 #include <string_view>
 #include <vector>
 
-#include "cluster/kv/bytes.h"
+#include "cluster/raft/bytes.h"
 #include "cluster/kv/command.h"
 #include "cluster/kv/settings.h"
 

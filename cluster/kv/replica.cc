@@ -45,8 +45,8 @@ void Replica::ReceiveMessage(uint64_t arrived_ns, raft::Message message) {
 void Replica::HeartbeatAnswered(uint64_t arrived_ns, raft::NodeId peer, uint64_t round) {
   HeartbeatRound& sent = heartbeats_[round % heartbeats_.size()];
   if (sent.round != round || sent.sent_ns == 0 || arrived_ns <= sent.sent_ns) return;
-  const size_t place = raft_.configuration().PositionOf(peer);
-  if (place == raft::Configuration::kNoPosition || ((sent.measured >> place) & 1) != 0) return;
+  const size_t place = raft_.configuration().SlotOf(peer);
+  if (place == raft::Configuration::kNoSlot || ((sent.measured >> place) & 1) != 0) return;
   sent.measured |= 1u << place;
   Feed(raft::RoundTrip{.peer = peer, .duration_ns = arrived_ns - sent.sent_ns});
 }
@@ -337,10 +337,15 @@ void Replica::ReportOutside() {
   ProposeCheck(applied_.index, StateChecks::kFault);
 }
 
+void Replica::SetRemoved(bool removed) {
+  removed_ = removed;
+  raft_.SetMayLead(!was_outside_ && !removed_);
+}
+
 void Replica::FollowChecks() {
   if (outside() == was_outside_) return;
   was_outside_ = outside();
-  raft_.SetMayLead(!was_outside_);
+  raft_.SetMayLead(!was_outside_ && !removed_);
   router_.SetServes(!was_outside_);
   if (was_outside_ && state_.taking_snapshot()) state_.AbandonSnapshot();
   step_aside_ns_ = host_.Now_ns();
@@ -354,9 +359,9 @@ void Replica::StepAside() {
   raft::NodeId best;
   raft::LogIndex best_match;
   for (const raft::Member& member : configuration.members) {
-    const bool decides = ((configuration.deciding() & raft_.peers()) >> member.position & 1) != 0;
+    const bool decides = ((configuration.deciding() & raft_.peers()) >> member.slot & 1) != 0;
     if (!decides || checks_.outside().contains(member.id)) continue;
-    const raft::LogIndex match = raft_.progress()[member.position].match();
+    const raft::LogIndex match = raft_.progress()[member.slot].match();
     if (best.IsSet() && match <= best_match) continue;
     best = member.id;
     best_match = match;

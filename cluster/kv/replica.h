@@ -141,6 +141,8 @@ class Replica {
   // state is replaced by the snapshot that a leader sends it (ReceiveSnapshot), with what its log holds beyond that.
   const StateChecks& checks() const { return checks_; }
   bool outside() const { return checks_.wrong_since() != raft::LogIndex(); }
+  // A member has answered that this node has left the cluster; it does not stand.
+  void SetRemoved(bool removed);
   // A snapshot has replaced this node's state, or was not needed.
   void Mended(raft::NodeId node, raft::LogIndex index) { checks_.Mended(node, index); }
 
@@ -192,7 +194,7 @@ class Replica {
   struct HeartbeatRound {
     uint64_t round = 0;
     uint64_t sent_ns = 0;
-    uint32_t measured = 0;  // mask of positions
+    uint32_t measured = 0;  // mask of slots
   };
   std::array<HeartbeatRound, 64> heartbeats_{};  // by round
   std::deque<decltype(raft::Event::what)> todo_;
@@ -202,6 +204,7 @@ class Replica {
   StateChecks checks_;
   uint32_t agreed_features_ = 0;  // until the host says
   bool was_outside_ = false;
+  bool removed_ = false;
   uint64_t step_aside_ns_ = 0;  // when a leader that is outside next asks another to lead
   uint64_t report_again_ns_ = 0;  // when a node that is outside says so again
   static constexpr size_t kOwnMax = 16;

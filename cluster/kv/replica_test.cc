@@ -22,7 +22,7 @@ Request Write(uint64_t seq) {
   Request request;
   request.reply_to = {.client = 40, .request = seq};
   request.command.key = {.kind = CommandKind::kWrite, .a = 7, .b = seq};
-  request.patience_ns = 5000 * kMillisecond;
+  request.timeout_ns = 5000 * kMillisecond;
   return request;
 }
 
@@ -316,7 +316,7 @@ class StateCheckTest : public ReplicaTest {
     Request request;
     request.reply_to.request = 900;
     request.read_key = "k";
-    request.patience_ns = 1000 * kMillisecond;
+    request.timeout_ns = 1000 * kMillisecond;
     replica_->ReceiveRequest(now_ns_, std::move(request));
     replica_->Settle();
   }

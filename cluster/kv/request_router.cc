@@ -66,15 +66,15 @@ void RequestRouter::Receive(uint64_t now_ns, uint64_t arrived_ns, Request reques
     if (!waits) actions.push_back(ResultAnswer(request, kTooMuch));
     return;
   }
-  const uint64_t patience_ns = request.patience_ns - std::min(request.patience_ns, request.age_ns);
-  const uint64_t end_ns = arrived_ns + patience_ns;
+  const uint64_t timeout_ns = request.timeout_ns - std::min(request.timeout_ns, request.age_ns);
+  const uint64_t end_ns = arrived_ns + timeout_ns;
   if (end_ns <= now_ns) return;  // nobody waits for an answer
   const uint64_t tag = next_tag_++;
   PendingRequest& waiting = waiting_[tag];
   waiting.bytes = bytes;
   waiting_bytes_ += bytes;
   waiting.arrived_ns = arrived_ns;
-  waiting.hold_until_ns = arrived_ns + std::min(patience_ns, options_.hold_max_ns);
+  waiting.hold_until_ns = arrived_ns + std::min(timeout_ns, options_.hold_max_ns);
   waiting.request = std::move(request);
   if (waiting.request.is_read()) {
     waiting.placed = true;
@@ -110,7 +110,7 @@ uint64_t RequestRouter::Age_ns(uint64_t now_ns, const PendingRequest& waiting) c
 // When its client gives up.
 uint64_t RequestRouter::End_ns(const PendingRequest& waiting) const {
   const Request& request = waiting.request;
-  return waiting.arrived_ns + request.patience_ns - std::min(request.patience_ns, request.age_ns);
+  return waiting.arrived_ns + request.timeout_ns - std::min(request.timeout_ns, request.age_ns);
 }
 
 // A write that is not known to be applied goes to where it can be proposed.
@@ -389,7 +389,7 @@ void RequestRouter::Tick(uint64_t now_ns, std::vector<Action>& actions) {
       Overloaded(tag, actions);
       continue;
     }
-    // A memcached client has said nothing of its patience, so silence tells it nothing.
+    // A memcached client has said nothing of its timeout, so silence tells it nothing.
     if (waiting_.at(tag).placed && waiting_.at(tag).request.item_keys.empty()) {
       CameToNothing(waiting_.at(tag).request);
       Remove(tag);  // its client has given up
@@ -411,7 +411,7 @@ void RequestRouter::Overloaded(uint64_t tag, std::vector<Action>& actions) {
 }
 
 // To a client without a session a refusal says that this copy did nothing. One that was proposed or forwarded may stand
-// in some log: its client is left to its own patience. (A node that has forwarded it judges for itself.)
+// in some log: its client is left to its own timeout. (A node that has forwarded it judges for itself.)
 void RequestRouter::Refuse(uint64_t tag, std::vector<Action>& actions) {
   const PendingRequest& waiting = waiting_.at(tag);
   CameToNothing(waiting.request);

@@ -39,7 +39,7 @@ struct Request {
   std::optional<std::string> read_key{};  // a read, ...
   std::vector<std::string> item_keys{};   // ... or one of memcached's items, all at one moment; else a write
   Command command{};
-  uint64_t patience_ns = 0;  // from the client's sending to when it no longer cares
+  uint64_t timeout_ns = 0;  // from the client's sending to when it no longer cares
   uint64_t age_ns = 0;       // how long other nodes have held it
   uint32_t hops = 0;
 

@@ -14,11 +14,11 @@ const raft::NodeId kOther(2);
 
 class RequestRouterTest : public testing::Test {
  protected:
-  static Request Write(uint64_t seq, uint64_t patience_ms = 5000) {
+  static Request Write(uint64_t seq, uint64_t timeout_ms = 5000) {
     Request request;
     request.reply_to = {.client = 3, .request = seq};
     request.command.key = {.kind = CommandKind::kWrite, .a = 1, .b = seq};
-    request.patience_ns = patience_ms * kMillisecond;
+    request.timeout_ns = timeout_ms * kMillisecond;
     return request;
   }
   template <typename Kind>
@@ -32,7 +32,7 @@ class RequestRouterTest : public testing::Test {
     request.reply_to = {.client = 0, .request = id};
     request.command.key = {.kind = CommandKind::kMemcached, .a = 1, .c = 2, .d = id};
     request.command.item = {.verb = ItemVerb::kAdd, .key = "k" + std::to_string(id), .value = "v"};
-    request.patience_ns = 2000 * kMillisecond;
+    request.timeout_ns = 2000 * kMillisecond;
     return request;
   }
   void ApplyItem(uint64_t now_ns, uint64_t id, uint64_t elapsed_ns = 0, bool of_this_term = true) {
@@ -281,7 +281,7 @@ TEST_F(RequestRouterTest, AFewBytesThatAskForMuchTakeNoMemory) {
   const auto read = [&](size_t times) {
     Request request;
     request.item_keys.assign(times, "k1");
-    request.patience_ns = 2000 * kMillisecond;
+    request.timeout_ns = 2000 * kMillisecond;
     router.Receive(0, 0, request, actions_);
     const uint64_t tag = std::get<StartRead>(Take().at(0)).tag;
     router.ReadReady(tag, actions_);
@@ -478,7 +478,7 @@ TEST_F(RequestRouterTest, ItemsAreReadTogetherAndEndedOnesAreMissing) {
   Request read;
   read.reply_to = {.client = 0, .request = 9};
   read.item_keys = {"k2", "none", "k3", "k1"};
-  read.patience_ns = 2000 * kMillisecond;
+  read.timeout_ns = 2000 * kMillisecond;
   router_.Receive(0, 0, read, actions_);
   ASSERT_NE(Only<StartRead>(), nullptr);
   const uint64_t tag = Only<StartRead>()->tag;
@@ -495,7 +495,7 @@ TEST_F(RequestRouterTest, ItemsAreReadTogetherAndEndedOnesAreMissing) {
 TEST_F(RequestRouterTest, AReadOfItemsWithoutALeaderIsRefusedAndNotForgotten) {
   Request read;
   read.item_keys = {"k"};
-  read.patience_ns = 2000 * kMillisecond;
+  read.timeout_ns = 2000 * kMillisecond;
   router_.Receive(0, 0, read, actions_);
   Take();
   router_.Tick(999 * kMillisecond, actions_);

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <array>
 
-#include "cluster/kv/bytes.h"
+#include "cluster/raft/bytes.h"
 #include "cluster/kv/request_router.h"
 #include "cluster/raft/check.h"
 
@@ -14,7 +14,7 @@ namespace {
 constexpr uint64_t kSecond_ns = 1'000'000'000;
 constexpr uint64_t kMebibyte = uint64_t{1} << 20;
 constexpr uint64_t kWindowMin_ns = 3 * kSecond_ns;
-// Of writes without a session: longer than the longest patience of a client and of a proxy (a minute each, and copies of one
+// Of writes without a session: longer than the longest timeout of a client and of a proxy (a minute each, and copies of one
 // request leave within it), what nodes may hold a copy for, and the wire. A nonce is never used again, so a longer
 // window costs memory alone.
 constexpr uint64_t kNonceWindowMin_ns = 70 * kSecond_ns;

@@ -15,7 +15,7 @@ uint64_t VotersOf(const raft::Configuration& configuration) {
 
 bool Decides(const raft::Configuration& configuration, raft::NodeId node) {
   const raft::Member* const member = configuration.Find(node);
-  return member != nullptr && ((configuration.deciding() >> member->position) & 1) != 0;
+  return member != nullptr && ((configuration.deciding() >> member->slot) & 1) != 0;
 }
 
 }  // namespace

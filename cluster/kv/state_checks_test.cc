@@ -98,7 +98,7 @@ TEST_F(StateChecksTest, OfTwoNobodyCanTellWhichIsRight) {
 }
 
 TEST_F(StateChecksTest, ALearnerCountsForNobodyAndMayBeOutside) {
-  voters_.members.push_back({.id = NodeId(4), .position = 3});
+  voters_.members.push_back({.id = NodeId(4), .slot = 3});
   checks_.Record(LogIndex(10), kRight);
   Says(4, kWrong);
   Says(2, kWrong);

@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-#include "cluster/kv/bytes.h"
+#include "cluster/raft/bytes.h"
 #include "cluster/kv/state_machine.h"
 
 namespace hedgerow::kv {

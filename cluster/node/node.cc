@@ -284,7 +284,7 @@ void Node::FollowReplica() {
   replica_.SetAgreedFeatures(peers_.AgreedFeatures());
   peers_.SetTerm(replica_.raft().term());
   FollowTermLimit();
-  AskWhetherRemoved();
+  FollowRemoval();
   FollowKeys();
   peers_.Greet(now_ns_);
   offloads_->Follow(now_ns_, replica_.raft(), peers_);
@@ -466,7 +466,7 @@ void Node::TakePosted() {
   for (const std::function<void()>& what : posted) what();
 }
 
-// What is posted may outlive the caller's patience, so it owns what it writes to.
+// What is posted may outlive the caller's timeout, so it owns what it writes to.
 absl::StatusOr<NodeStatus> Node::Status() {
   std::optional<NodeStatus> status = Ask<NodeStatus>([this] { return StatusNow(); });
   if (!status.has_value()) return absl::DeadlineExceededError("the node's loop did not answer within 2 s");

@@ -144,6 +144,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   bool HasLeft() const;
   bool IsRemoved() const;
   std::string WhyRemoved() const;
+  void FollowRemoval();
   void AskWhetherRemoved();
 
   // node_settings.cc

@@ -23,7 +23,7 @@ constexpr char kMoveInOrder[] =
     "stop the node, set the `peer` of its own entry in its configuration file, start it, and then move it. The "
     "others reach it at its new address before it is moved";
 
-bool Has(uint32_t positions, const raft::Member& member) { return ((positions >> member.position) & 1) != 0; }
+bool Has(uint32_t slots, const raft::Member& member) { return ((slots >> member.slot) & 1) != 0; }
 
 std::string RoleOf(const raft::Configuration& configuration, const raft::Member& member) {
   if (Has(configuration.leaving, member)) return "left";
@@ -99,7 +99,7 @@ void Node::FollowMembers() {
     if (!Has(raft.peers(), member)) continue;
     PeerState& peer = others.emplace_back();
     peer.id = member.id;
-    peer.position = member.position;
+    peer.slot = member.slot;
     const absl::StatusOr<NetAddress> address = NetAddress::Parse(member.address);
     const MemberConfig* const known = config_.Find(member.id);
     if (configuration.epoch != 0 && member.address.empty()) continue;
@@ -144,11 +144,11 @@ absl::Status Node::CheckStaysAble(const std::vector<raft::MemberChange>& changes
   uint32_t answering = 0;
   std::string silent;
   for (const raft::Member& member : result.next.members) {
-    if (((result.next.next_voters >> member.position) & 1) == 0) continue;
-    const bool self = member.position == raft.self();
-    const uint64_t contact_ns = Has(raft.peers(), member) ? raft.detector().peer_heard_ns(member.position) : 0;
+    if (((result.next.next_voters >> member.slot) & 1) == 0) continue;
+    const bool self = member.slot == raft.self();
+    const uint64_t contact_ns = Has(raft.peers(), member) ? raft.detector().peer_heard_ns(member.slot) : 0;
     if (self || contact_ns + raft.detector().timeout_ns() >= now_ns_) {
-      answering |= 1u << member.position;
+      answering |= 1u << member.slot;
     } else {
       absl::StrAppend(&silent, silent.empty() ? "" : ", ", member.id.value());
     }
@@ -223,6 +223,13 @@ bool Node::IsRemoved() const {
   return !replica_.raft().leader().IsSet() && peers_.RemovedBy(now_ns_).has_value();
 }
 
+// A configuration that is newer than the answer may have added this node again, committed or not.
+void Node::FollowRemoval() {
+  const std::optional<Peers::Removal> removal = peers_.RemovedBy(now_ns_);
+  replica_.SetRemoved(removal.has_value() && removal->epoch >= replica_.raft().configuration().epoch);
+  AskWhetherRemoved();
+}
+
 void Node::AskWhetherRemoved() {
   constexpr uint64_t kEvery_ns = 1'000'000'000;
   if (leaderless_since_ns_ == 0 || HasLeft()) return;
@@ -256,7 +263,7 @@ void Node::AddMembersTo(NodeStatus& status) const {
     reported.id = member.id;
     reported.address = member.address;
     reported.role = RoleOf(configuration, member);
-    reported.caught_up = Has(raft.peers(), member) && raft.IsCaughtUp(member.position, now_ns_);
+    reported.caught_up = Has(raft.peers(), member) && raft.IsCaughtUp(member.slot, now_ns_);
   }
   status.counters.emplace_back("members_refused", peers_.counters().refused + raft.refused_messages());
 }

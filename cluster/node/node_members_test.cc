@@ -114,13 +114,13 @@ class NodeMembersTest : public NodeFolderTest {
   }
   void StartWriting() {
     writer_ = std::thread([this] {
-      const auto opened = Ask({.kind = wire::HkvKind::kOpen, .patience_us = 250'000, .seq = 77});
+      const auto opened = Ask({.kind = wire::HkvKind::kOpen, .timeout_us = 250'000, .seq = 77});
       if (!opened.has_value()) return;
       while (!stop_writing_) {
         const uint64_t seq = written_ + 1;
         const auto answer =
             Ask({.kind = wire::HkvKind::kWrite,
-                 .patience_us = 250'000,
+                 .timeout_us = 250'000,
                  .client_id = opened->session,
                  .seq = seq,
                  .lowest_unanswered = seq,
@@ -236,6 +236,13 @@ TEST_P(NodeMembersTest, ANodeThatWasRemovedWhileItWasDownIsToldAndMayComeBack) {
   EXPECT_EQ(reported.role(), "removed");
   EXPECT_FALSE(reported.ready());
   EXPECT_THAT(reported.problems(0), HasSubstr("REMOVED: this node is no member"));
+  // It asks for no pre-votes any more.
+  EXPECT_TRUE(Eventually([&] { return StatusOf(gone).role == raft::Role::kFollower; }));
+  for (int look = 0; look < 50; ++look) {
+    std::this_thread::sleep_for(10ms);
+    ASSERT_EQ(StatusOf(gone).role, raft::Role::kFollower) << look;
+  }
+  EXPECT_FALSE(StatusOf(gone).removed.empty());
   // Its client is not kept waiting for a leader that never comes.
   const auto socket = AnySocket();
   socket->Send(addresses_.at(gone).serve,

@@ -107,9 +107,9 @@ uint64_t Node::HeardByCore_ns(raft::NodeId peer) const {
   const raft::Raft& raft = replica_.raft();
   if (raft.role() == raft::Role::kFollower) return raft.leader() == peer ? raft.detector().leader_heard_ns() : 0;
   if (raft.role() != raft::Role::kLeader) return 0;
-  const size_t position = raft.configuration().PositionOf(peer);
-  if (position == raft::Configuration::kNoPosition) return 0;
-  const uint64_t contact_ns = raft.detector().peer_heard_ns(position);
+  const size_t slot = raft.configuration().SlotOf(peer);
+  if (slot == raft::Configuration::kNoSlot) return 0;
+  const uint64_t contact_ns = raft.detector().peer_heard_ns(slot);
   return contact_ns > led_since_ns_ ? contact_ns : 0;  // it begins with when this node began to lead
 }
 
@@ -155,6 +155,7 @@ NodeStatus Node::StatusNow() {
     reported.address = peer.address;
     if (peer.answers_at.port != 0) reported.answers_at = peer.answers_at;
     reported.incarnation = peers_.IncarnationOf(peer.id);
+    if (reported.incarnation != 0) reported.build = peer.build;
     const uint64_t heard_ns = std::max(peer.heard_ns, HeardByCore_ns(peer.id));
     if (heard_ns != 0) reported.heard_ago_ns = now_ns_ - std::min(now_ns_, heard_ns);
     reported.lost = peer.ReportsLost(now_ns_);
@@ -163,10 +164,10 @@ NodeStatus Node::StatusNow() {
       reported.sealing_key = peer.sealing_key;
       reported.other_key = peer.other_key;
     }
-    if (peer.position >= HR_RAFT_MAX_MEMBERS) continue;
-    if (const uint64_t mean_ns = raft.detector().round_trip_ns(peer.position); mean_ns != 0)
+    if (peer.slot >= HR_RAFT_MAX_MEMBERS) continue;
+    if (const uint64_t mean_ns = raft.detector().round_trip_ns(peer.slot); mean_ns != 0)
       reported.round_trip_ns = mean_ns;
-    if (raft.role() == raft::Role::kLeader) reported.match = raft.progress()[peer.position].match();
+    if (raft.role() == raft::Role::kLeader) reported.match = raft.progress()[peer.slot].match();
   }
   AddMembersTo(status);
   AddSettingsTo(status);

@@ -21,6 +21,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cluster/node/node_testing.h"
+#include "operate/version.h"
 #include "cluster/wire/hkv_trailer.h"
 
 namespace hedgerow::node {
@@ -45,6 +46,8 @@ TEST_P(NodeTest, WhicheverNodeIsAskedDoesIt) {
   EXPECT_EQ(Increment(leader % 3 + 1, session, 2), "2");
   EXPECT_EQ(Get(leader, 1), "2");
   EXPECT_EQ(Get(other, 2), "2") << "read index";
+  for (const PeerStatus& peer : StatusOf(leader).peers)
+    if (peer.incarnation != 0) EXPECT_EQ(peer.build, operate::kVersion);
 }
 
 TEST_P(NodeTest, AWriteWithoutASessionIsDoneOnceWhereverItsCopiesGo) {
@@ -247,7 +250,7 @@ class NamedClientsTest : public NodeTest {
   }
   static wire::HkvRequest IncrementOnce(std::string key, uint64_t nonce) {
     return {.kind = wire::HkvKind::kWrite,
-            .patience_us = 4'000'000,
+            .timeout_us = 4'000'000,
             .seq = nonce,
             .operations = {{.kind = kv::OperationKind::kIncrement, .key = std::move(key), .delta = 1}}};
   }
@@ -453,7 +456,7 @@ TEST_P(BusyNodeTest, TooManyRequestsMakeItAskForNoHedges) {
   for (uint64_t seq = 1; seq <= kBurst; ++seq) {
     socket->Send(members_[leader - 1].serve,
                  wire::Encode({.kind = wire::HkvKind::kWrite,
-                               .patience_us = 4'000'000,
+                               .timeout_us = 4'000'000,
                                .client_id = session,
                                .seq = seq,
                                .lowest_unanswered = 1,

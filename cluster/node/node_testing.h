@@ -82,6 +82,13 @@ class NodeFolderTest : public testing::TestWithParam<Durability> {
     return false;
   }
   // 0: there is none yet.
+  static uint64_t CounterIn(const NodeStatus& status, const std::string& name, const std::string& reason) {
+    for (const NodeCounter& counter : status.counters) {
+      if (counter.name == name && counter.reason == reason) return counter.value;
+    }
+    ADD_FAILURE() << "no counter " << name << "." << reason;
+    return 0;
+  }
   virtual uint64_t Leader() = 0;
   uint64_t WaitForLeader() {
     uint64_t leader = 0;
@@ -126,13 +133,6 @@ class NodeTest : public NodeFolderTest {
   }
 
   NodeStatus StatusOf(uint64_t id) { return nodes_[id - 1]->node->Status().value(); }
-  static uint64_t CounterIn(const NodeStatus& status, const std::string& name, const std::string& reason) {
-    for (const NodeCounter& counter : status.counters) {
-      if (counter.name == name && counter.reason == reason) return counter.value;
-    }
-    ADD_FAILURE() << "no counter " << name << "." << reason;
-    return 0;
-  }
   uint64_t Counter(uint64_t node, const std::string& name, const std::string& reason) {
     return CounterIn(StatusOf(node), name, reason);
   }
@@ -172,7 +172,7 @@ class NodeTest : public NodeFolderTest {
 
   // One datagram to one node, and its answer.
   std::optional<wire::HkvAnswer> Ask(uint64_t node, wire::HkvRequest request) {
-    request.patience_us = 4'000'000;
+    request.timeout_us = 4'000'000;
     const std::unique_ptr<UdpSocket> socket = AnySocket();
     socket->Send(members_[node - 1].serve, wire::Encode(request));
     socket->Flush();

@@ -43,7 +43,7 @@ absl::Status Node::TransferNow(raft::NodeId target) {
   if (target.IsSet() && member == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat("node ", target.value(), " is no member"));
   }
-  if (target.IsSet() && ((raft.configuration().deciding() >> member->position) & 1) == 0) {
+  if (target.IsSet() && ((raft.configuration().deciding() >> member->slot) & 1) == 0) {
     return absl::InvalidArgumentError(absl::StrCat("node ", target.value(), " is a learner; promote it first"));
   }
   if (!target.IsSet()) target = raft.Successor(now_ns_, raft::NodeId());

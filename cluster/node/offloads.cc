@@ -164,7 +164,7 @@ absl::Status Offloads::Start(kv::Replica& replica, Peers& peers) {
   }
   bridge_ = std::make_unique<offload::KernelBridge>(
       *kernel_, options, [&peers](std::string_view datagram) { return peers.Decode(datagram); });
-  for (uint32_t position = 0; position < HR_NODE_MEMBERS; ++position) kernel_->SetIncarnation(position, 0, 0);
+  for (uint32_t slot = 0; slot < HR_NODE_MEMBERS; ++slot) kernel_->SetIncarnation(slot, 0, 0);
   WriteMembers();
   absl::StatusOr<offload::Neighbours> neighbours = offload::Neighbours::Open(*kernel_);
   if (neighbours.ok()) {
@@ -183,7 +183,7 @@ absl::Status Offloads::Start(kv::Replica& replica, Peers& peers) {
   return adopted;
 }
 
-// A position that changes its member is empty to the kernel until the map names the new one: its window is
+// A slot that changes its member is empty to the kernel until the map names the new one: its window is
 // closed here, and the broadcast passes it over (Follow). What is counted goes by the shared state (R0). A
 // member that moves is known anew as well: the kernel left to the process what came from elsewhere, and has not
 // seen those numbers.
@@ -191,15 +191,15 @@ void Offloads::SetMembers(std::vector<PeerState> others) {
   std::array<raft::NodeId, HR_NODE_MEMBERS> ids{};
   std::array<NetAddress, HR_NODE_MEMBERS> addresses{};
   for (const PeerState& peer : others) {
-    ids[peer.position] = peer.id;
-    addresses[peer.position] = peer.address;
+    ids[peer.slot] = peer.id;
+    addresses[peer.slot] = peer.address;
   }
-  for (uint32_t position = 0; position < HR_NODE_MEMBERS; ++position) {
-    if (ids[position] == ids_[position] && addresses[position] == addresses_[position]) continue;
-    ids_[position] = ids[position];
-    addresses_[position] = addresses[position];
-    incarnations_[position] = 0;
-    if (bridge_ != nullptr) kernel_->SetIncarnation(position, 0, 0);
+  for (uint32_t slot = 0; slot < HR_NODE_MEMBERS; ++slot) {
+    if (ids[slot] == ids_[slot] && addresses[slot] == addresses_[slot]) continue;
+    ids_[slot] = ids[slot];
+    addresses_[slot] = addresses[slot];
+    incarnations_[slot] = 0;
+    if (bridge_ != nullptr) kernel_->SetIncarnation(slot, 0, 0);
   }
   absl::MutexLock lock(&mutex_);
   members_ = std::move(others);
@@ -257,8 +257,8 @@ void Offloads::Tend(uint64_t now_ns, const raft::Raft& raft) {
   const raft::Configuration& configuration = raft.configuration();
   const uint32_t staying = configuration.joint() ? configuration.next_voters : configuration.voters;
   for (const raft::Member& member : configuration.members) {
-    if (((raft.peers() & staying) >> member.position & 1) != 0)
-      order[count++] = {raft.progress()[member.position].match(), member.id};
+    if (((raft.peers() & staying) >> member.slot & 1) != 0)
+      order[count++] = {raft.progress()[member.slot].match(), member.id};
   }
   std::stable_sort(order.begin(), order.begin() + count,
                    [](const auto& a, const auto& b) { return a.first > b.first; });
@@ -284,7 +284,7 @@ void Offloads::Follow(uint64_t now_ns, const raft::Raft& raft, Peers& peers) {
   if (kernel_ == nullptr) return;
   FollowIncarnations(peers);
   Tend(now_ns, raft);
-  // No member may be reached before all are written: the map may still name the former member of a position.
+  // No member may be reached before all are written: the map may still name the former member of a slot.
   const bool written = members_written_.load(std::memory_order_acquire) == members_wanted_;
   peers.SetBroadcast(HR_NODE_MARK_BROADCAST, written ? reachable_.load(std::memory_order_relaxed) : 0);
   // Numbers that only the process has seen, while no program was there to take them, must not be new to the
@@ -292,26 +292,26 @@ void Offloads::Follow(uint64_t now_ns, const raft::Raft& raft, Peers& peers) {
   const uint64_t attached = attached_.load(std::memory_order_relaxed);
   if (attached != attached_seen_) {
     attached_seen_ = attached;
-    for (uint32_t position = 0; position < HR_NODE_MEMBERS; ++position) {
-      if (!ids_[position].IsSet() || incarnations_[position] == 0) continue;
-      kernel_->SetIncarnation(position, incarnations_[position], peers.HighestNumberOf(ids_[position]));
+    for (uint32_t slot = 0; slot < HR_NODE_MEMBERS; ++slot) {
+      if (!ids_[slot].IsSet() || incarnations_[slot] == 0) continue;
+      kernel_->SetIncarnation(slot, incarnations_[slot], peers.HighestNumberOf(ids_[slot]));
     }
   }
   const uint64_t detached = detached_.load(std::memory_order_relaxed);
   if (detached == detached_seen_) return;
   detached_seen_ = detached;
   // Numbers that only the kernel has seen must not be new to the process.
-  for (uint32_t position = 0; position < HR_NODE_MEMBERS; ++position) {
-    if (ids_[position].IsSet()) peers.NumbersSeen(ids_[position], kernel_->ReadWindow(position).highest);
+  for (uint32_t slot = 0; slot < HR_NODE_MEMBERS; ++slot) {
+    if (ids_[slot].IsSet()) peers.NumbersSeen(ids_[slot], kernel_->ReadWindow(slot).highest);
   }
 }
 
 void Offloads::FollowIncarnations(Peers& peers) {
-  for (uint32_t position = 0; position < HR_NODE_MEMBERS; ++position) {
-    const raft::NodeId id = ids_[position];
-    if (!id.IsSet() || peers.IncarnationOf(id) == incarnations_[position]) continue;
-    incarnations_[position] = peers.IncarnationOf(id);
-    kernel_->SetIncarnation(position, incarnations_[position], peers.HighestNumberOf(id));
+  for (uint32_t slot = 0; slot < HR_NODE_MEMBERS; ++slot) {
+    const raft::NodeId id = ids_[slot];
+    if (!id.IsSet() || peers.IncarnationOf(id) == incarnations_[slot]) continue;
+    incarnations_[slot] = peers.IncarnationOf(id);
+    kernel_->SetIncarnation(slot, incarnations_[slot], peers.HighestNumberOf(id));
   }
 }
 

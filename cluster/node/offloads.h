@@ -48,7 +48,7 @@ class Offloads {
   // Null where the kernel does nothing for this node.
   offload::KernelBridge* bridge() { return bridge_.get(); }
 
-  // The members that the kernel may know from now on, by their positions; a former member is sent nothing.
+  // The members that the kernel may know from now on, by their slots; a former member is sent nothing.
   // Takes effect within milliseconds, and at once for members that have left.
   void SetMembers(std::vector<PeerState> others);
 
@@ -91,7 +91,7 @@ class Offloads {
   std::optional<offload::Neighbours> neighbours_;
   std::unique_ptr<offload::Watch> watch_;
   std::string watch_why_not_ = "not started";
-  // By position, as the kernel knows them: the loop's.
+  // By slot, as the kernel knows them: the loop's.
   std::array<raft::NodeId, HR_NODE_MEMBERS> ids_{};
   std::array<NetAddress, HR_NODE_MEMBERS> addresses_{};
   std::array<uint64_t, HR_NODE_MEMBERS> incarnations_{};

@@ -65,20 +65,20 @@ void Offloads::WriteMembers() {
   std::vector<offload::Endpoint> endpoints;
   for (const PeerState& member : members) {
     if (member.address.port == 0) continue;
-    hr_node_peer& peer = peers[member.position];
+    hr_node_peer& peer = peers[member.slot];
     peer.address = AddressOf(member.address);
     peer.node = static_cast<uint32_t>(member.id.value());
     peer.port_be = htons(member.address.port);
     endpoints.push_back(EndpointOf(member.address));
   }
-  for (uint32_t position = 0; position < HR_NODE_MEMBERS; ++position) {
-    const hr_node_peer before = kernel_->Member(position);
-    const hr_node_peer& peer = peers[position];
+  for (uint32_t slot = 0; slot < HR_NODE_MEMBERS; ++slot) {
+    const hr_node_peer before = kernel_->Member(slot);
+    const hr_node_peer& peer = peers[slot];
     const bool same = before.node == peer.node && before.port_be == peer.port_be &&
                       std::memcmp(&before.address, &peer.address, sizeof(peer.address)) == 0;
     if (same) continue;
-    kernel_->SetMember(position, peer);
-    reachable_.fetch_and(~(1u << position), std::memory_order_relaxed);  // until its neighbour is found
+    kernel_->SetMember(slot, peer);
+    reachable_.fetch_and(~(1u << slot), std::memory_order_relaxed);  // until its neighbour is found
   }
   if (watch_ != nullptr) {
     watch_->SetProxyKeys(proxy_keys);

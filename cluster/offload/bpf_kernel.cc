@@ -231,29 +231,29 @@ int BpfKernel::keys_map() const { return bpf_map__fd(skeleton_->maps.node_keys);
 
 absl::Status BpfKernel::SetKeys(const std::vector<hr_node_key>& keys) { return WriteKeys(keys_map(), keys); }
 
-void BpfKernel::SetIncarnation(uint32_t position, uint64_t incarnation, uint64_t floor) {
+void BpfKernel::SetIncarnation(uint32_t slot, uint64_t incarnation, uint64_t floor) {
   hr_node_window_control request{};
-  request.position = position;
+  request.position = slot;
   request.incarnation = incarnation;
   request.floor = floor;
   RunControl(skeleton_->progs.hr_node_window, request);
   HEDGEROW_CHECK(request.result == HR_NODE_DONE);
 }
 
-hr_node_window BpfKernel::ReadWindow(uint32_t position) const {
+hr_node_window BpfKernel::ReadWindow(uint32_t slot) const {
   struct {
     uint32_t lock, pad;
     hr_node_window window;
-  } slot{};
-  HEDGEROW_CHECK(bpf_map_lookup_elem(bpf_map__fd(skeleton_->maps.windows), &position, &slot) == 0);
-  return slot.window;
+  } at{};
+  HEDGEROW_CHECK(bpf_map_lookup_elem(bpf_map__fd(skeleton_->maps.windows), &slot, &at) == 0);
+  return at.window;
 }
 
-void BpfKernel::SetMember(uint32_t position, const hr_node_peer& peer) {
+void BpfKernel::SetMember(uint32_t slot, const hr_node_peer& peer) {
   const int fd = bpf_map__fd(skeleton_->maps.members);
-  HEDGEROW_CHECK(position < HR_NODE_MEMBERS && bpf_map_update_elem(fd, &position, &peer, BPF_ANY) == 0);
+  HEDGEROW_CHECK(slot < HR_NODE_MEMBERS && bpf_map_update_elem(fd, &slot, &peer, BPF_ANY) == 0);
   const bool reachable = peer.node != 0 && peer.node != options_.self && (peer.flags & HR_NODE_PEER_MAC) != 0;
-  reachable_ = reachable ? reachable_ | 1u << position : reachable_ & ~(1u << position);
+  reachable_ = reachable ? reachable_ | 1u << slot : reachable_ & ~(1u << slot);
 }
 
 void BpfKernel::SetXdpHook(const hr_node_hook& hook) {
@@ -261,9 +261,9 @@ void BpfKernel::SetXdpHook(const hr_node_hook& hook) {
   HEDGEROW_CHECK(bpf_map_update_elem(bpf_map__fd(skeleton_->maps.xdp_hook), &zero, &hook, BPF_ANY) == 0);
 }
 
-hr_node_peer BpfKernel::Member(uint32_t position) const {
+hr_node_peer BpfKernel::Member(uint32_t slot) const {
   hr_node_peer peer{};
-  HEDGEROW_CHECK(bpf_map_lookup_elem(bpf_map__fd(skeleton_->maps.members), &position, &peer) == 0);
+  HEDGEROW_CHECK(bpf_map_lookup_elem(bpf_map__fd(skeleton_->maps.members), &slot, &peer) == 0);
   return peer;
 }
 

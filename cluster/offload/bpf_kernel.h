@@ -105,16 +105,16 @@ class BpfKernel : public Kernel {
   void SetAwake(bool awake) override;
   uint64_t Moved() override;
 
-  // The member at this position is in this incarnation now, and all its numbers up to `floor` are old.
+  // The member at this slot is in this incarnation now, and all its numbers up to `floor` are old.
   // Incarnation 0: unknown, its datagrams are left to the process.
-  void SetIncarnation(uint32_t position, uint64_t incarnation, uint64_t floor);
+  void SetIncarnation(uint32_t slot, uint64_t incarnation, uint64_t floor);
   // A copy, for tests and status; not of one moment.
-  hr_node_window ReadWindow(uint32_t position) const;
+  hr_node_window ReadWindow(uint32_t slot) const;
 
-  // A member by its position (the bit of hr_node_view.voters). `peer.node` 0: no member.
-  void SetMember(uint32_t position, const hr_node_peer& peer);
-  hr_node_peer Member(uint32_t position) const;
-  // Mask of the positions that the broadcast can reach: HR_NODE_MARK_BROADCAST | mask is the mark to send with.
+  // A member by its slot (the bit of hr_node_view.voters). `peer.node` 0: no member.
+  void SetMember(uint32_t slot, const hr_node_peer& peer);
+  hr_node_peer Member(uint32_t slot) const;
+  // Mask of the slots that the broadcast can reach: HR_NODE_MARK_BROADCAST | mask is the mark to send with.
   uint32_t Reachable() const { return reachable_; }
 
   // From now on these are the cluster's keys: the first one seals, all open. The programs see each key before one of them seals

@@ -324,7 +324,7 @@ void KernelBridge::SyncCounted(kv::Replica& replica) {
   raft::KernelCounted counted{.term = raft.term(), .members = {}};
   bool news = false;
   for (const raft::Member& member : raft.configuration().members) {
-    const size_t i = member.position;
+    const size_t i = member.slot;
     const hr_node_member& seen = control_.view.members[i];
     if (((raft.peers() >> i) & 1) == 0 || seen.node != member.id.value()) continue;
     const raft::Progress& known = raft.progress()[i];

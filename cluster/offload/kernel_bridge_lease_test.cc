@@ -59,7 +59,7 @@ TEST(KernelBridge, R5_DiskModeKeepsALeadersLeaseHoweverMuchIsUnwritten) {
   host.replica->Feed(raft::ChangeMembership{.changes = {{.node = NodeId(4), .address = "10.0.0.4:4800"}}});
   for (int i = 0; i < 10; ++i) {
     host.replica->ReceiveRequest(host.now_ns, {.command = {.key = {.kind = kv::CommandKind::kOpen, .a = 7}},
-                                               .patience_ns = 1'000 * kMillisecond});
+                                               .timeout_ns = 1'000 * kMillisecond});
     host.now_ns += kMillisecond;
     host.Turn();
     EXPECT_GT(host.bridge->statistics().fences, fences) << "who is a member changes behind one";

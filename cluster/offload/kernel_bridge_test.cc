@@ -442,7 +442,7 @@ TEST(KernelBridge, R2_ALeaderThatDiesBeforeItWroteWhatItHasAnsweredGoesOnAsItsel
   acknowledge(1);
   host.disk_held = true;
   host.replica->ReceiveRequest(host.now_ns, {.command = {.key = {.kind = kv::CommandKind::kOpen, .a = 7}},
-                                             .patience_ns = 1'000 * kMillisecond});
+                                             .timeout_ns = 1'000 * kMillisecond});
   host.Turn();
   acknowledge(2);
   ASSERT_EQ(host.raft().commit(), LogIndex(2)) << "by the others alone";

@@ -36,7 +36,7 @@ class NativeKernel : public Kernel {
   };
   using WhenDone = std::function<void(Done done)>;
 
-  // `members` by position: the map of members.
+  // `members` by slot: the map of members.
   NativeKernel(raft::NodeId self, std::vector<raft::NodeId> members, size_t ring_records, WhenDone when_done)
       : self_(self),
         members_(std::move(members)),

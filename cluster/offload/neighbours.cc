@@ -46,21 +46,21 @@ absl::StatusOr<Neighbours> Neighbours::Open(BpfKernel& kernel) {
   return Neighbours(kernel, *std::move(events));
 }
 
-void Neighbours::SetMember(uint32_t position, uint32_t node, const hr_address& address, uint16_t port) {
+void Neighbours::SetMember(uint32_t slot, uint32_t node, const hr_address& address, uint16_t port) {
   hr_node_peer peer{};
   peer.address = address;
   peer.node = node;
   peer.port_be = htons(port);
-  kernel_->SetMember(position, peer);
+  kernel_->SetMember(slot, peer);
 }
 
 absl::Status Neighbours::Refresh() {
   // Lost events do not matter: everything is read anew.
   events_.Drain([](const net::netlink::Message&) { return true; }).IgnoreError();
   if (absl::Status status = ReadTable(); !status.ok()) return status;
-  for (uint32_t position = 0; position < HR_NODE_MEMBERS; ++position) {
-    const hr_node_peer peer = kernel_->Member(position);
-    if (peer.node != 0) Apply(position, FindNextHop(peer));
+  for (uint32_t slot = 0; slot < HR_NODE_MEMBERS; ++slot) {
+    const hr_node_peer peer = kernel_->Member(slot);
+    if (peer.node != 0) Apply(slot, FindNextHop(peer));
   }
   return absl::OkStatus();
 }
@@ -89,8 +89,8 @@ absl::Status Neighbours::ReadTable() {
 }
 
 // Written only when it differs: a program may read at the same time.
-void Neighbours::Apply(uint32_t position, const std::optional<NextHop>& hop) {
-  const hr_node_peer before = kernel_->Member(position);
+void Neighbours::Apply(uint32_t slot, const std::optional<NextHop>& hop) {
+  const hr_node_peer before = kernel_->Member(slot);
   hr_node_peer peer = before;
   peer.flags = 0;
   peer.ifindex = 0;
@@ -108,7 +108,7 @@ void Neighbours::Apply(uint32_t position, const std::optional<NextHop>& hop) {
       std::copy(link->mac.begin(), link->mac.end(), peer.mac + known->mac.size());
     }
   }
-  if (!Same(peer, before)) kernel_->SetMember(position, peer);
+  if (!Same(peer, before)) kernel_->SetMember(slot, peer);
 }
 
 }  // namespace hedgerow::offload

@@ -27,8 +27,8 @@ class Neighbours {
   // `kernel` outlives this.
   static absl::StatusOr<Neighbours> Open(BpfKernel& kernel);
 
-  // The member at this position; its next hop is looked up by the next Refresh. Node 0: no member.
-  void SetMember(uint32_t position, uint32_t node, const hr_address& address, uint16_t port);
+  // The member at this slot; its next hop is looked up by the next Refresh. Node 0: no member.
+  void SetMember(uint32_t slot, uint32_t node, const hr_address& address, uint16_t port);
 
   // Looks at routes and neighbours again, and asks for those that are missing. At start, about once a second,
   // and when events() is readable.
@@ -46,7 +46,7 @@ class Neighbours {
   };
   std::optional<NextHop> FindNextHop(const hr_node_peer& peer) const;
   absl::Status ReadTable();
-  void Apply(uint32_t position, const std::optional<NextHop>& hop);
+  void Apply(uint32_t slot, const std::optional<NextHop>& hop);
 
   struct Entry {
     int ifindex = 0;

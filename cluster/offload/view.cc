@@ -40,8 +40,8 @@ void FillMembers(const raft::Raft& raft, hr_node_view& view) {
   view.next_voters = configuration.next_voters;
   view.self = static_cast<uint32_t>(raft.self());
   for (const raft::Member& member : configuration.members) {
-    if (((raft.peers() >> member.position) & 1) == 0 && member.position != raft.self()) continue;
-    view.members[member.position].node = static_cast<uint32_t>(member.id.value());
+    if (((raft.peers() >> member.slot) & 1) == 0 && member.slot != raft.self()) continue;
+    view.members[member.slot].node = static_cast<uint32_t>(member.id.value());
   }
 }
 

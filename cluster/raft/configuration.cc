@@ -4,17 +4,18 @@
 #include <algorithm>
 #include <utility>
 
+#include "cluster/raft/bytes.h"
 #include "cluster/raft/check.h"
 
 namespace hedgerow::raft {
 namespace {
 
 constexpr uint8_t kVersion = 1;
-constexpr uint32_t kAllPositions = (1u << HR_RAFT_MAX_MEMBERS) - 1;
+constexpr uint32_t kAllSlots = (1u << HR_RAFT_MAX_MEMBERS) - 1;
 
-void RemoveMembers(Configuration& configuration, uint32_t positions) {
+void RemoveMembers(Configuration& configuration, uint32_t slots) {
   std::erase_if(configuration.members,
-                [positions](const Member& member) { return ((positions >> member.position) & 1) != 0; });
+                [slots](const Member& member) { return ((slots >> member.slot) & 1) != 0; });
 }
 
 // One after the other; `voters` are those that the change leads to.
@@ -23,8 +24,8 @@ struct Changer {
   uint32_t voters;
 
   ChangeRefusal Apply(const MemberChange& change) {
-    const size_t position = next.PositionOf(change.node);
-    const uint32_t bit = position < HR_RAFT_MAX_MEMBERS ? 1u << position : 0;
+    const size_t slot = next.SlotOf(change.node);
+    const uint32_t bit = slot < HR_RAFT_MAX_MEMBERS ? 1u << slot : 0;
     if (change.kind == MemberChange::Kind::kAddLearner) return bit != 0 ? ChangeRefusal::kMember : Add(change);
     if (bit == 0 || (next.leaving & bit) != 0) return ChangeRefusal::kNoMember;
     switch (change.kind) {
@@ -42,14 +43,14 @@ struct Changer {
   }
 
   ChangeRefusal Add(const MemberChange& change) {
-    const uint32_t free = kAllPositions & ~next.all();
+    const uint32_t free = kAllSlots & ~next.all();
     if (free == 0) return ChangeRefusal::kFull;
     if (const ChangeRefusal refusal = MayStandAt(change); refusal != ChangeRefusal::kNone) return refusal;
-    uint8_t position = 0;
-    while (((free >> position) & 1) == 0) ++position;
-    const auto before = [position](const Member& member) { return member.position < position; };
+    uint8_t slot = 0;
+    while (((free >> slot) & 1) == 0) ++slot;
+    const auto before = [slot](const Member& member) { return member.slot < slot; };
     next.members.insert(std::find_if_not(next.members.begin(), next.members.end(), before),
-                        {.id = change.node, .position = position, .address = change.address});
+                        {.id = change.node, .slot = slot, .address = change.address});
     return ChangeRefusal::kNone;
   }
 
@@ -71,45 +72,13 @@ struct Changer {
   }
 };
 
-void Put(std::string& bytes, uint64_t value, size_t size) {
-  for (size_t i = 0; i < size; ++i) bytes.push_back(static_cast<char>(value >> (8 * i)));
-}
-
-class Reader {
- public:
-  explicit Reader(std::string_view bytes) : rest_(bytes) {}
-  uint64_t Number(size_t size) {
-    uint64_t value = 0;
-    const std::string_view bytes = Text(size);
-    for (size_t i = 0; i < bytes.size(); ++i) {
-      value |= static_cast<uint64_t>(static_cast<unsigned char>(bytes[i])) << (8 * i);
-    }
-    return value;
-  }
-  std::string_view Text(size_t size) {
-    if (size > rest_.size()) {
-      failed_ = true;
-      rest_ = {};
-      return {};
-    }
-    const std::string_view text = rest_.substr(0, size);
-    rest_.remove_prefix(size);
-    return text;
-  }
-  bool Complete() const { return !failed_ && rest_.empty(); }
-
- private:
-  std::string_view rest_;
-  bool failed_ = false;
-};
-
 bool IsSound(const Configuration& configuration) {
   int last = -1;
   for (const Member& member : configuration.members) {
-    if (member.position <= last || member.position >= HR_RAFT_MAX_MEMBERS || !member.id.IsSet()) return false;
+    if (member.slot <= last || member.slot >= HR_RAFT_MAX_MEMBERS || !member.id.IsSet()) return false;
     if (member.address.size() > kAddressMax_bytes) return false;
-    if (configuration.PositionOf(member.id) != member.position) return false;  // twice
-    last = member.position;
+    if (configuration.SlotOf(member.id) != member.slot) return false;  // twice
+    last = member.slot;
   }
   const uint32_t voters = configuration.voters | configuration.next_voters;
   if (((voters | configuration.leaving) & ~configuration.all()) != 0) return false;
@@ -162,43 +131,43 @@ const Configuration& BeginsWith(const std::optional<Configuration>& recorded, co
   return recorded.has_value() ? *recorded : file;
 }
 
-// Little-endian: version (1), epoch (4), three masks (1 each), number of members (1); each with position (1),
+// Little-endian: version (1), epoch (4), three masks (1 each), number of members (1); each with slot (1),
 // id (8), length of its address (2) and the address.
 std::string EncodeConfiguration(const Configuration& configuration) {
   HEDGEROW_CHECK(IsSound(configuration));
   std::string bytes;
-  Put(bytes, kVersion, 1);
-  Put(bytes, configuration.epoch, 4);
-  Put(bytes, configuration.voters, 1);
-  Put(bytes, configuration.next_voters, 1);
-  Put(bytes, configuration.leaving, 1);
-  Put(bytes, configuration.members.size(), 1);
+  AppendNumber<uint8_t>(bytes, kVersion);
+  AppendNumber<uint32_t>(bytes, configuration.epoch);
+  AppendNumber<uint8_t>(bytes, configuration.voters);
+  AppendNumber<uint8_t>(bytes, configuration.next_voters);
+  AppendNumber<uint8_t>(bytes, configuration.leaving);
+  AppendNumber<uint8_t>(bytes, configuration.members.size());
   for (const Member& member : configuration.members) {
-    Put(bytes, member.position, 1);
-    Put(bytes, member.id.value(), 8);
-    Put(bytes, member.address.size(), 2);
+    AppendNumber<uint8_t>(bytes, member.slot);
+    AppendNumber<uint64_t>(bytes, member.id.value());
+    AppendNumber<uint16_t>(bytes, member.address.size());
     bytes += member.address;
   }
   return bytes;
 }
 
 std::optional<Configuration> DecodeConfiguration(std::string_view bytes) {
-  Reader reader(bytes);
-  if (reader.Number(1) != kVersion) return std::nullopt;
+  ByteReader reader(bytes);
+  if (reader.Get<uint8_t>() != kVersion) return std::nullopt;
   Configuration configuration;
-  configuration.epoch = static_cast<uint32_t>(reader.Number(4));
-  configuration.voters = static_cast<uint32_t>(reader.Number(1));
-  configuration.next_voters = static_cast<uint32_t>(reader.Number(1));
-  configuration.leaving = static_cast<uint32_t>(reader.Number(1));
-  const uint64_t members = reader.Number(1);
+  configuration.epoch = reader.Get<uint32_t>();
+  configuration.voters = reader.Get<uint8_t>();
+  configuration.next_voters = reader.Get<uint8_t>();
+  configuration.leaving = reader.Get<uint8_t>();
+  const uint64_t members = reader.Get<uint8_t>();
   if (members > HR_RAFT_MAX_MEMBERS) return std::nullopt;
   for (uint64_t i = 0; i < members; ++i) {
-    Member member{.position = static_cast<uint8_t>(reader.Number(1))};
-    member.id = NodeId(reader.Number(8));
-    member.address = std::string(reader.Text(reader.Number(2)));
+    Member member{.slot = reader.Get<uint8_t>()};
+    member.id = NodeId(reader.Get<uint64_t>());
+    member.address = std::string(reader.GetText<uint16_t>(kAddressMax_bytes));
     configuration.members.push_back(std::move(member));
   }
-  if (!reader.Complete() || !IsSound(configuration)) return std::nullopt;
+  if (!reader.done() || !IsSound(configuration)) return std::nullopt;
   return configuration;
 }
 

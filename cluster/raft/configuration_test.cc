@@ -28,7 +28,7 @@ Configuration Made(const Configuration& from, const std::vector<MemberChange>& c
   return result.next;
 }
 
-TEST(Configuration, ALearnerTakesOneEntryAndTheLowestFreePosition) {
+TEST(Configuration, ALearnerTakesOneEntryAndTheLowestFreeSlot) {
   const Configuration next = Made(Three(), {Change(Kind::kAddLearner, 9, "host9")});
   EXPECT_EQ(next.epoch, 1u);
   EXPECT_FALSE(next.joint());
@@ -55,11 +55,11 @@ TEST(Configuration, AFormerMemberMakesRoomForTheNext) {
   Configuration now = AfterJoint(Made(Three(), {Change(Kind::kRemove, 2)}));
   now = Made(now, {Change(Kind::kAddLearner, 7)});
   EXPECT_EQ(now.Find(NodeId(2)), nullptr);
-  EXPECT_EQ(now.PositionOf(NodeId(7)), 1u);
+  EXPECT_EQ(now.SlotOf(NodeId(7)), 1u);
   EXPECT_EQ(now.leaving, 0u);
-  std::vector<uint64_t> positions;
-  for (const Member& member : now.members) positions.push_back(member.position);
-  EXPECT_THAT(positions, ElementsAre(0, 1, 2));
+  std::vector<uint64_t> slots;
+  for (const Member& member : now.members) slots.push_back(member.slot);
+  EXPECT_THAT(slots, ElementsAre(0, 1, 2));
 }
 
 TEST(Configuration, EveryRefusalIsSaidForWhatItMeans) {

@@ -12,7 +12,7 @@ namespace {
 std::string MembersText(const Configuration& configuration, uint32_t mask) {
   std::vector<std::string> names;
   for (const Member& member : configuration.members) {
-    if (((mask >> member.position) & 1) == 0) continue;
+    if (((mask >> member.slot) & 1) == 0) continue;
     const std::string at = member.address.empty() ? "" : absl::StrCat("@", member.address);
     names.push_back(absl::StrCat(member.id.value(), at));
   }

@@ -103,8 +103,8 @@ struct KernelHeard {
   uint64_t election_timeout_ns = 0;  // 0: it has not said
 };
 
-// What a leader's kernel part has counted in this term, by the members' positions. Everything only grows, and
-// may be told again. Of a position that is another's by now, nothing counts.
+// What a leader's kernel part has counted in this term, by the members' slots. Everything only grows, and
+// may be told again. Of a slot that is another's by now, nothing counts.
 struct KernelCounted {
   struct Member {
     LogIndex match{};

@@ -42,9 +42,9 @@ class FailureDetector {
 
   explicit FailureDetector(const Options& options) : options_(options) {}
 
-  // The voters, and this node's own position.
+  // The voters, and this node's own slot.
   void SetVoters(size_t self, uint32_t voters, uint32_t next_voters);
-  // The position is another node's from now on.
+  // The slot is another node's from now on.
   void ForgetRoundTrips(size_t member);
   void AddRoundTrip(size_t member, uint64_t duration_ns);
 

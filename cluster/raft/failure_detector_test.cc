@@ -13,7 +13,7 @@ constexpr uint64_t kMost_ns = 100 * kMillisecond;  // five floors
 constexpr FailureDetector::Watched kFollower{.term = Term(3), .leader = NodeId(1)};
 constexpr FailureDetector::Watched kLeader{.term = Term(3), .leader = NodeId(3), .leads = true};
 
-// Node 3 of three, at position 2.
+// Node 3 of three, at slot 2.
 class FailureDetectorTest : public testing::Test {
  protected:
   FailureDetectorTest() {

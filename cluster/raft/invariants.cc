@@ -27,7 +27,7 @@ std::string NoMajority(const Configuration& configuration, const std::function<b
     size_t voters = 0;
     std::vector<uint64_t> found;
     for (const Member& member : configuration.members) {
-      if (((mask >> member.position) & 1) == 0) continue;
+      if (((mask >> member.slot) & 1) == 0) continue;
       ++voters;
       if (is_so(member.id)) found.push_back(member.id.value());
     }
@@ -101,7 +101,7 @@ void InvariantChecker::Stepped(const Raft& node, NodeId id, const Outputs& outpu
   if (!seen.leads) return;
   for (size_t member = 0; member < node.progress().size(); ++member) {
     const char* const broken = node.progress()[member].BrokenRule(node.log().last_index());
-    if (broken != nullptr) Fail("progress: node ", id.value(), " of position ", member, ": ", broken);
+    if (broken != nullptr) Fail("progress: node ", id.value(), " of slot ", member, ": ", broken);
   }
 }
 
@@ -283,8 +283,8 @@ void InvariantChecker::ConfigurationAppended(Node& node, NodeId id, const Entry&
   bool steps = next->epoch == last.epoch + 1 && next->voters == voters && !(last.joint() && next->joint());
   for (const Member& member : last.members) {
     const Member* const kept = next->Find(member.id);
-    const bool returns = ((last.leaving >> member.position) & 1) != 0;
-    steps = steps && (kept == nullptr || returns || kept->position == member.position);
+    const bool returns = ((last.leaving >> member.slot) & 1) != 0;
+    steps = steps && (kept == nullptr || returns || kept->slot == member.slot);
   }
   if (!steps)
     Fail("configuration: node ", id.value(), " goes from ", last.epoch, " to ", next->epoch, " in one step");
@@ -303,8 +303,8 @@ void InvariantChecker::ConfigurationFollowed(const Node& seen, NodeId id, const 
          held.epoch);
   }
   const Member* const self = held.Find(id);
-  const bool votes = self != nullptr && ((held.deciding() >> self->position) & 1) != 0;
-  const bool leaves = self != nullptr && ((held.leaving >> self->position) & 1) != 0;
+  const bool votes = self != nullptr && ((held.deciding() >> self->slot) & 1) != 0;
+  const bool leaves = self != nullptr && ((held.leaving >> self->slot) & 1) != 0;
   const bool has_left = seen.configurations.back().first <= node.commit();
   if (node.role() == Role::kFollower || votes || (leaves && !has_left)) return;
   Fail("configuration: node ", id.value(), " is no voter, and yet no follower");
@@ -347,7 +347,7 @@ void InvariantChecker::Said(Node& node, NodeId id, const Message& message) {
     const auto& [index, configuration] = node.configurations.back();
     const Member* const to = configuration.Find(message.to);
     const bool left =
-        to != nullptr && ((configuration.leaving >> to->position) & 1) != 0 && index <= node.commit;
+        to != nullptr && ((configuration.leaving >> to->slot) & 1) != 0 && index <= node.commit;
     if (to == nullptr || left) {
       Fail("configuration: node ", id.value(), " leads node ", message.to.value(), ", which is no member");
     }

@@ -171,7 +171,7 @@ TEST_F(KernelEvents, LatenessNeverShortensAWait) {
   EXPECT_GE(follower.election_deadline_ns(), listened_ns + follower.detector().timeout_ns());
 }
 
-TEST_F(KernelEvents, ALateLeaderTeachesPatienceOnceItIsHeard) {
+TEST_F(KernelEvents, ALateLeaderLengthensTheTimeoutOnceItIsHeard) {
   const uint64_t timeout_ns = cluster_.At(3).detector().timeout_ns();
   const uint64_t heard_ns = cluster_.now_ns();
   while (cluster_.now_ns() < heard_ns + 2 * timeout_ns) {

@@ -182,13 +182,13 @@ TEST_F(Dissertation_4_2_3_RemovedServers, OneThatComesBackIsALearnerFirst) {
   EXPECT_THAT(Voters(cluster_, 3), ElementsAre(1, 2, 3));
 }
 
-// R1: of whose position it was before, nothing counts.
+// R1: of whose slot it was before, nothing counts.
 TEST_F(Membership, WhatTheKernelCountedForAFormerMemberIsNotTheNextOnes) {
   ASSERT_EQ(Ask(1, {Remove(3)}), ChangeRefusal::kNone);
   Done(1);
   cluster_.Join(4);
   ASSERT_EQ(Ask(1, {Add(4)}), ChangeRefusal::kNone);
-  ASSERT_EQ(cluster_.At(1).configuration().PositionOf(NodeId(4)), 2u) << "the position of node 3";
+  ASSERT_EQ(cluster_.At(1).configuration().SlotOf(NodeId(4)), 2u) << "the slot of node 3";
   cluster_.DropAll();
   KernelCounted counted{.term = cluster_.At(1).term()};
   counted.members[2] = {.match = cluster_.At(1).log().last_index(), .round = 1, .node = NodeId(3)};
@@ -219,7 +219,7 @@ TEST(Membership_Snapshots, AMemberThatLeavesDuringATransferAndComesBackIsSentAno
   go_on();
   cluster.Step(1, SnapshotSent{.to = NodeId(4), .index = LogIndex(2), .delivered = true});
   cluster.Change(1, {Add(4)});
-  ASSERT_EQ(cluster.At(1).configuration().PositionOf(NodeId(4)), 3u) << "the position that it had";
+  ASSERT_EQ(cluster.At(1).configuration().SlotOf(NodeId(4)), 3u) << "the slot that it had";
   go_on();
   EXPECT_THAT(needed.asked, ElementsAre(4, 4));
   EXPECT_THAT(cluster.violation(), IsEmpty());

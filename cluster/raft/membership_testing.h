@@ -31,7 +31,7 @@ inline std::vector<uint64_t> Voters(const TestCluster& cluster, uint64_t id) {
   const Configuration& now = cluster.At(id).configuration();
   std::vector<uint64_t> voters;
   for (const Member& member : now.members) {
-    if (((now.deciding() >> member.position) & 1) != 0) voters.push_back(member.id.value());
+    if (((now.deciding() >> member.slot) & 1) != 0) voters.push_back(member.id.value());
   }
   std::sort(voters.begin(), voters.end());
   return voters;

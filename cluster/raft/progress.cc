@@ -79,8 +79,8 @@ void Progress::NoteGap(LogIndex missing, LogIndex prev, uint64_t now_ns) {
   ++hole_refusals_;
 }
 
-bool Progress::HolePersists(uint64_t now_ns, uint64_t patience_ns, uint32_t refusals_max) const {
-  return hole_open() && (hole_refusals_ >= refusals_max || now_ns - hole_since_ns_ >= patience_ns);
+bool Progress::HolePersists(uint64_t now_ns, uint64_t timeout_ns, uint32_t refusals_max) const {
+  return hole_open() && (hole_refusals_ >= refusals_max || now_ns - hole_since_ns_ >= timeout_ns);
 }
 
 void Progress::AwaitSnapshot(LogIndex at_least) {
@@ -94,22 +94,22 @@ void Progress::SnapshotDelivered(LogIndex index) {
   Probe();
 }
 
-void Progress::FollowRound(LogIndex leader_last, uint64_t now_ns, uint64_t patience_ns) {
+void Progress::FollowRound(LogIndex leader_last, uint64_t now_ns, uint64_t timeout_ns) {
   if (match_ < catch_up_to_) return;
-  caught_up_ = now_ns - catch_up_since_ns_ <= patience_ns;
+  caught_up_ = now_ns - catch_up_since_ns_ <= timeout_ns;
   catch_up_to_ = leader_last;
   catch_up_since_ns_ = now_ns;
   // At the end there is nothing left to be late with.
   if (match_ == leader_last) caught_up_ = true;
 }
 
-bool Progress::IsCaughtUp(uint64_t now_ns, uint64_t patience_ns) const {
-  const bool in_time = match_ >= catch_up_to_ || now_ns - catch_up_since_ns_ <= patience_ns;
+bool Progress::IsCaughtUp(uint64_t now_ns, uint64_t timeout_ns) const {
+  const bool in_time = match_ >= catch_up_to_ || now_ns - catch_up_since_ns_ <= timeout_ns;
   return caught_up_ && in_time && !awaits_snapshot();
 }
 
-void Progress::ForgetLost(uint64_t now_ns, uint64_t patience_ns) {
-  if (inflight_.empty() || now_ns - waiting_since_ns_ < patience_ns) return;
+void Progress::ForgetLost(uint64_t now_ns, uint64_t timeout_ns) {
+  if (inflight_.empty() || now_ns - waiting_since_ns_ < timeout_ns) return;
   GoBackTo(replicates() ? match_.Next() : next_);
 }
 

@@ -47,7 +47,7 @@ class Progress {
   // It refused an append after `prev`: up to there it lacks everything, at the least.
   void NoteGap(LogIndex missing, LogIndex prev, uint64_t now_ns);
   // It is more likely lost than late, and was not sent again.
-  bool HolePersists(uint64_t now_ns, uint64_t patience_ns, uint32_t refusals_max) const;
+  bool HolePersists(uint64_t now_ns, uint64_t timeout_ns, uint32_t refusals_max) const;
   LogIndex hole() const { return hole_; }
   LogIndex hole_last() const { return hole_last_; }
   bool hole_open() const { return !hole_sent_again_ && IsHoleInFlight(hole_); }
@@ -61,13 +61,13 @@ class Progress {
   void SnapshotFailed() { snapshot_failed_ = awaits_snapshot(); }
   bool snapshot_failed() const { return snapshot_failed_; }
 
-  // Nothing was acknowledged for `patience_ns`: what is in flight counts as lost.
-  void ForgetLost(uint64_t now_ns, uint64_t patience_ns);
+  // Nothing was acknowledged for `timeout_ns`: what is in flight counts as lost.
+  void ForgetLost(uint64_t now_ns, uint64_t timeout_ns);
 
   // Dissertation section 4.2.1: a round ends when it holds what the leader had when the round began; it has
   // caught up once a round takes no longer than an election timeout. Called with every acknowledgement.
-  void FollowRound(LogIndex leader_last, uint64_t now_ns, uint64_t patience_ns);
-  bool IsCaughtUp(uint64_t now_ns, uint64_t patience_ns) const;
+  void FollowRound(LogIndex leader_last, uint64_t now_ns, uint64_t timeout_ns);
+  bool IsCaughtUp(uint64_t now_ns, uint64_t timeout_ns) const;
 
   uint64_t round() const { return round_; }
   void ConfirmRound(uint64_t round) { round_ = round > round_ ? round : round_; }

@@ -46,7 +46,7 @@ TEST(Progress, LateRefusalsAreToldFromCurrentOnes) {
   EXPECT_FALSE(progress.IsCurrentRefusal(LogIndex(7))) << "it has acknowledged more since";
 }
 
-TEST(Progress, WhatIsLostIsSentAgainAfterSomePatience) {
+TEST(Progress, WhatIsLostIsSentAgainAfterSomeTimeout) {
   Options options;
   Progress progress(LogIndex(), 0);
   progress.Sent(LogIndex(1), 10, 0);

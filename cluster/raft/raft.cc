@@ -29,7 +29,7 @@ Raft::Raft(Options options, RestoredState restored, uint64_t now_ns, uint64_t ra
       durable_index_(log_.last_index()),
       detector_(options_),
       asked_reads_(random) {
-  static_assert(Configuration::kNoPosition == HR_RAFT_MAX_MEMBERS);
+  static_assert(Configuration::kNoSlot == HR_RAFT_MAX_MEMBERS);
   for (LogIndex index = commit_.Next(); index <= log_.last_index(); index = index.Next()) {
     if (log_.At(index).kind == EntryKind::kConfiguration) TakeConfiguration(log_.At(index));
   }

@@ -57,7 +57,7 @@ class Raft {
   // Whether this node's leader, or as leader a majority, is to be taken for dead. A Tick is wanted at its next poll, too.
   const FailureDetector& detector() const { return detector_; }
   const Options& options() const { return options_; }
-  // What a leader knows of the others, by position; means something for peers(), and in no other role.
+  // What a leader knows of the others, by slot; means something for peers(), and in no other role.
   const std::vector<Progress>& progress() const { return progress_; }
 
   // What this node goes by: the latest that its log holds, committed or not (dissertation section 4.1).
@@ -65,7 +65,7 @@ class Raft {
   bool configuration_committed() const { return configurations_.latest_index() <= commit_; }
   // What a snapshot at `index` carries.
   const Configuration& ConfigurationAt(LogIndex index) const { return configurations_.At(index); }
-  // Those that this node speaks to of its own accord: a mask of positions, without its own.
+  // Those that this node speaks to of its own accord: a mask of slots, without its own.
   uint32_t peers() const { return peers_; }
   // Whether this node decides with others; and whether it may want to be elected, which it may while it is not
   // known that it has left.
@@ -120,7 +120,7 @@ class Raft {
   // The term in which a node wants to be elected, as far as this follower has heard since it last heard its
   // leader; or none.
   Term suspected_term() const { return suspected_term_ > term_ ? suspected_term_ : Term(); }
-  size_t self() const { return self_; }  // this node's position; HR_RAFT_MAX_MEMBERS: it is no member
+  size_t self() const { return self_; }  // this node's slot; HR_RAFT_MAX_MEMBERS: it is no member
   uint64_t asked_sequence() const { return asked_sequence_; }  // of the last Persist
   uint64_t durable_sequence() const { return durable_sequence_; }
 
@@ -158,13 +158,13 @@ class Raft {
   void SendOnceDurable(Context& context, NodeId to, decltype(Message::body) body);
   void DrawElectionDeadline(Context& context);
   uint64_t HeartbeatInterval_ns() const;
-  size_t MemberOf(NodeId node) const { return configuration().PositionOf(node); }
+  size_t MemberOf(NodeId node) const { return configuration().SlotOf(node); }
   NodeId NodeAt(size_t member) const { return configuration().At(member)->id; }
   bool IsPeer(size_t member) const { return member < HR_RAFT_MAX_MEMBERS && ((peers_ >> member) & 1) != 0; }
   template <typename Act>
-  void ForEach(uint32_t positions, Act act) const {
+  void ForEach(uint32_t slots, Act act) const {
     for (size_t member = 0; member < HR_RAFT_MAX_MEMBERS; ++member) {
-      if (((positions >> member) & 1) != 0) act(member);
+      if (((slots >> member) & 1) != 0) act(member);
     }
   }
   bool IsQuorum(uint32_t members) const;
@@ -327,7 +327,6 @@ class Raft {
   uint64_t heartbeat_due_ns_ = 0;  // or pre-votes
   uint64_t resend_due_ns_ = 0;  // when to look for what was lost
   uint64_t round_ = 0;
-  uint64_t round_started_ns_ = 0;
   LogIndex term_start_;  // the no-op
   NodeId transfer_target_;
   uint64_t transfer_deadline_ns_ = 0;

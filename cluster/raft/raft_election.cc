@@ -87,7 +87,7 @@ void Raft::CountVote(Context& context, size_t member) {
 // A split vote (Raft section 5.2) that shows itself: every member but this candidate's voters and the leader that
 // resigned has refused, and they are too few to elect another. Each vote and each refusal may complete it. If the resigned
 // leader is dead, the term has no leader and will have none; if it lives, a term is lost, at most kGivenUpMax of them in a row.
-// The candidates stand again one after the other, by position, each a tenth of the timeout later and as long as a vote takes
+// The candidates stand again one after the other, by slot, each a tenth of the timeout later and as long as a vote takes
 // to be durable, because a dead leader's kernel part may still grant both a pre-vote. For availability only (R4).
 void Raft::GiveUpIfSplit(Context& context) {
   const uint32_t deciding = configuration().deciding();

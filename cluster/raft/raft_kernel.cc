@@ -59,7 +59,7 @@ void Raft::On(Context& context, const KernelCounted& counted) {
   ForEach(peers_, [&](size_t member) {
     const KernelCounted::Member& seen = counted.members[member];
     Progress& progress = progress_[member];
-    if (seen.node != NodeAt(member)) return;  // of the node that had the position before
+    if (seen.node != NodeAt(member)) return;  // of the node that had the slot before
     // An answer that reached the process is newer than what the kernel part saw before it.
     if (seen.contact_ns > detector_.peer_heard_ns(member)) {
       detector_.PeerHeard(member, std::min(seen.contact_ns, context.now_ns), seen.loop_seq);

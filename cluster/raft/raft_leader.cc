@@ -126,9 +126,9 @@ void Raft::Refused(Context& context, size_t member, const AppendReply& reply) {
 void Raft::FillHole(Context& context, size_t member) {
   Progress& progress = progress_[member];
   if (!progress.hole_open() || checks_quorum()) return;
-  const uint64_t patience_ns = HeartbeatInterval_ns() / 2;
-  if (!progress.HolePersists(context.now_ns, patience_ns, options_.hole_refusals_max)) {
-    resend_due_ns_ = std::min(resend_due_ns_, context.now_ns + patience_ns);
+  const uint64_t hole_max_ns = HeartbeatInterval_ns() / 2;
+  if (!progress.HolePersists(context.now_ns, hole_max_ns, options_.hole_refusals_max)) {
+    resend_due_ns_ = std::min(resend_due_ns_, context.now_ns + hole_max_ns);
     return;
   }
   const LogIndex prev = progress.hole().Previous();

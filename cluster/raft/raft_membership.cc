@@ -75,24 +75,24 @@ void Raft::ConfigurationChanged(Context& context) {
 // A member that leaves receives the configuration without it until that is committed, and nothing after that.
 void Raft::RefreshPeers(uint64_t now_ns) {
   const Configuration& now = configuration();
-  self_ = now.PositionOf(options_.self);
+  self_ = now.SlotOf(options_.self);
   peers_ = now.all() & ~(configuration_committed() ? now.leaving : 0);
   if (self_ != kNoMember) peers_ &= ~(1u << self_);
   for (const Member& member : now.members) {
-    if (measured_[member.position] != member.id) detector_.ForgetRoundTrips(member.position);
-    measured_[member.position] = member.id;
+    if (measured_[member.slot] != member.id) detector_.ForgetRoundTrips(member.slot);
+    measured_[member.slot] = member.id;
   }
   detector_.SetVoters(self_, now.voters, now.next_voters);
   if (role_ != Role::kLeader) return;
   // A leader that removes itself leads until that entry is committed, and then steps down.
   HEDGEROW_CHECK(self_ != kNoMember);
   // A member that left and comes back starts from scratch: what it waited for has passed.
-  for (size_t position = 0; position < HR_RAFT_MAX_MEMBERS; ++position) {
-    const NodeId id = IsPeer(position) ? NodeAt(position) : NodeId();
-    if (followed_[position] == id) continue;
-    followed_[position] = id;
-    progress_[position] = Progress(log_.last_index(), now_ns);
-    detector_.WatchPeer(position, now_ns);
+  for (size_t slot = 0; slot < HR_RAFT_MAX_MEMBERS; ++slot) {
+    const NodeId id = IsPeer(slot) ? NodeAt(slot) : NodeId();
+    if (followed_[slot] == id) continue;
+    followed_[slot] = id;
+    progress_[slot] = Progress(log_.last_index(), now_ns);
+    detector_.WatchPeer(slot, now_ns);
   }
 }
 

@@ -27,7 +27,7 @@ class RoundTrips {
   // What hosts added lately is stale once another node has led; the network is still the same.
   void ForgetDelays();
 
-  // The position is another node's from now on.
+  // The slot is another node's from now on.
   void Forget(size_t member) { peers_[member] = {}; }
 
   // Smoothed mean (RFC 6298 section 2); 0 before the first sample.
@@ -47,7 +47,7 @@ class RoundTrips {
   uint64_t Timeout_ns(const Options& options, const Peer& peer) const;
   uint64_t MajorityTimeout_ns(const Options& options, size_t self, uint32_t voters) const;
 
-  std::array<Peer, HR_RAFT_MAX_MEMBERS> peers_{};  // by position
+  std::array<Peer, HR_RAFT_MAX_MEMBERS> peers_{};  // by slot
 };
 
 }  // namespace hedgerow::raft

@@ -335,10 +335,10 @@ absl::Status Script::KernelCount(const Words& words) {
   for (size_t i = 2; i < words.size(); ++i) {
     uint64_t match = 0;
     if (!absl::SimpleAtoi(words[i], &match)) return Expected("an index");
-    const size_t position = cluster_->At(*id).configuration().PositionOf(ids[i - 2]);
-    if (position == Configuration::kNoPosition) continue;
-    counted.members[position].match = LogIndex(match);
-    counted.members[position].node = ids[i - 2];
+    const size_t slot = cluster_->At(*id).configuration().SlotOf(ids[i - 2]);
+    if (slot == Configuration::kNoSlot) continue;
+    counted.members[slot].match = LogIndex(match);
+    counted.members[slot].node = ids[i - 2];
   }
   cluster_->Step(*id, counted);
   return absl::OkStatus();

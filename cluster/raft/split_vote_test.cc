@@ -32,7 +32,7 @@ class SplitVote : public testing::Test {
   Term term_;
 };
 
-TEST_F(SplitVote, IsGivenUpAtOnceAndTriedAgainInTheOrderOfPositions) {
+TEST_F(SplitVote, IsGivenUpAtOnceAndTriedAgainInTheOrderOfSlots) {
   LetBothStand();
   cluster_.Deliver();
   for (const uint64_t id : {2, 3}) {

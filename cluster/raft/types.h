@@ -110,32 +110,32 @@ struct EntryId {
   bool operator==(const EntryId&) const = default;
 };
 
-// One of a cluster's nodes. Its position is its bit in every mask and its place in every table, here and in the
+// One of a cluster's nodes. Its slot is its bit in every mask and its place in every table, here and in the
 // kernel, for as long as it is a member; then it may become another's.
 struct Member {
   NodeId id{};
-  uint8_t position = 0;
+  uint8_t slot = 0;
   std::string address{};  // the caller's business; empty: it knows already
 
   bool operator==(const Member&) const = default;
 };
 
-// The voters and the learners (dissertation chapter 4). Masks are of positions. A member in none of them is a
+// The voters and the learners (dissertation chapter 4). Masks are of slots. A member in none of them is a
 // learner: it receives everything and is never counted.
 struct Configuration {
   uint32_t epoch = 0;             // grows by one with every configuration of a log
-  std::vector<Member> members{};  // by position
+  std::vector<Member> members{};  // by slot
   uint32_t voters = 0;
   uint32_t next_voters = 0;  // joint consensus (dissertation section 4.3): their majority is needed as well
   uint32_t leaving = 0;      // members no more; sent what tells them so, until it is committed
 
-  // The configuration that a cluster begins with: positions in their order, no addresses.
+  // The configuration that a cluster begins with: slots in their order, no addresses.
   static Configuration OfVoters(const std::vector<NodeId>& ids) {
     Configuration configuration;
     for (const NodeId id : ids) {
-      const auto position = static_cast<uint8_t>(configuration.members.size());
-      configuration.members.push_back({.id = id, .position = position});
-      configuration.voters |= 1u << position;
+      const auto slot = static_cast<uint8_t>(configuration.members.size());
+      configuration.members.push_back({.id = id, .slot = slot});
+      configuration.voters |= 1u << slot;
     }
     return configuration;
   }
@@ -144,7 +144,7 @@ struct Configuration {
   uint32_t deciding() const { return voters | next_voters; }
   uint32_t all() const {
     uint32_t mask = 0;
-    for (const Member& member : members) mask |= 1u << member.position;
+    for (const Member& member : members) mask |= 1u << member.slot;
     return mask;
   }
   uint32_t learners() const { return all() & ~(deciding() | leaving); }
@@ -155,17 +155,17 @@ struct Configuration {
     }
     return nullptr;
   }
-  const Member* At(size_t position) const {
+  const Member* At(size_t slot) const {
     for (const Member& member : members) {
-      if (member.position == position) return &member;
+      if (member.slot == slot) return &member;
     }
     return nullptr;
   }
-  // kNoPosition: it is none.
-  static constexpr size_t kNoPosition = 8;
-  size_t PositionOf(NodeId id) const {
+  // kNoSlot: it is none.
+  static constexpr size_t kNoSlot = 8;
+  size_t SlotOf(NodeId id) const {
     const Member* const member = Find(id);
-    return member == nullptr ? kNoPosition : member->position;
+    return member == nullptr ? kNoSlot : member->slot;
   }
 
   bool operator==(const Configuration&) const = default;

@@ -16,7 +16,7 @@ constexpr uint64_t kOther = uint64_t{1} << 63;  // in `reply_to.request`: of Sen
 // Of a windowed client: every copy leaves within this of the first, and none is cared for after that. With two
 // packets of at most kWindowedDelayMax_ns and copy_age_max_ns on nodes, the window of 4 s is not exceeded.
 constexpr uint64_t kWindowedResend_ns = 1000 * kMillisecond;
-constexpr uint64_t kWindowedPatience_ns = 1500 * kMillisecond;
+constexpr uint64_t kWindowedTimeout_ns = 1500 * kMillisecond;
 
 uint64_t NumberOf(const std::optional<std::string>& text) {
   uint64_t number = 0;
@@ -63,8 +63,8 @@ void Client::Begin() {
   operation.kind = DrawKind();
   Prepare(operation);
   ++world_.operations;
-  const uint64_t patience_ns = windowed_ ? kWindowedPatience_ns : world_.random.Between(1, 5) * kSecond;
-  operation.give_up_ns = operation.invoked_ns + patience_ns;
+  const uint64_t timeout_ns = windowed_ ? kWindowedTimeout_ns : world_.random.Between(1, 5) * kSecond;
+  operation.give_up_ns = operation.invoked_ns + timeout_ns;
   operation.resend_until_ns = windowed_ ? operation.invoked_ns + kWindowedResend_ns : operation.give_up_ns;
   Send(id);
   if (world_.random.Chance(world_.plan.clients.hedge_ppm)) {
@@ -158,7 +158,7 @@ void Client::SendOther(uint64_t id) {
     command.key = windowed_ ? kv::OnceKey(command.key.a, {})
                             : kv::WriteKey({.id = command.key.a, .token = command.key.d}, command.key.b, {});
   }
-  other.patience_ns = kSecond;
+  other.timeout_ns = kSecond;
   Server* const to = &world_.membership->SomeNode();
   world_.network.Send(address_, to->id().value(), windowed_ ? kWindowedDelayMax_ns : UINT64_MAX,
                       [to, other = std::move(other)] { to->ArriveRequest(other); });
@@ -194,7 +194,7 @@ void Client::Send(uint64_t id) {
   Operation& operation = found->second;
   const uint64_t now_ns = world_.time.now_ns();
   if (now_ns >= operation.resend_until_ns) return;
-  operation.request.patience_ns = operation.give_up_ns - now_ns;
+  operation.request.timeout_ns = operation.give_up_ns - now_ns;
   if (operation.request.command.key.kind == kv::CommandKind::kWrite) {
     operation.request.command.lowest_unanswered = LowestUnanswered();
   }

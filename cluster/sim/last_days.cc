@@ -85,7 +85,7 @@ bool LastDays::PutFolderBack() {
   if (!IsWell()) return true;
   Server* follower = nullptr;
   for (const raft::Member& member : leader->raft().configuration().members) {
-    const bool votes = ((leader->raft().configuration().voters >> member.position) & 1) != 0;
+    const bool votes = ((leader->raft().configuration().voters >> member.slot) & 1) != 0;
     if (votes && member.id != leader->id()) follower = world_.servers[member.id.value() - 1].get();
   }
   const raft::Term term = leader->raft().term();

@@ -13,7 +13,7 @@ using Kind = raft::MemberChange::Kind;
 
 void Membership::Start() {
   for (uint64_t id = 1; id <= world_.plan.nodes; ++id) {
-    seen_.members.push_back({.id = raft::NodeId(id), .position = static_cast<uint8_t>(id - 1)});
+    seen_.members.push_back({.id = raft::NodeId(id), .slot = static_cast<uint8_t>(id - 1)});
   }
   if (plan_.mean_interval_ns > 0) Next();
 }
@@ -44,12 +44,12 @@ void Membership::Act() {
 }
 
 // None: any number.
-raft::NodeId Membership::One(const raft::Configuration& configuration, uint32_t positions) {
-  const auto count = static_cast<uint64_t>(std::popcount(positions));
+raft::NodeId Membership::One(const raft::Configuration& configuration, uint32_t slots) {
+  const auto count = static_cast<uint64_t>(std::popcount(slots));
   if (count == 0) return raft::NodeId(world_.random.Between(1, world_.servers.size()));
   uint64_t which = world_.random.Below(count);
   for (const raft::Member& member : configuration.members) {
-    if (((positions >> member.position) & 1) != 0 && which-- == 0) return member.id;
+    if (((slots >> member.slot) & 1) != 0 && which-- == 0) return member.id;
   }
   return {};
 }

@@ -30,7 +30,7 @@ class Membership {
   void Next();
   void Act();
   std::vector<raft::MemberChange> Draw(const Server& leader);
-  raft::NodeId One(const raft::Configuration& configuration, uint32_t positions);
+  raft::NodeId One(const raft::Configuration& configuration, uint32_t slots);
   raft::NodeId OneToRemove(const Server& leader);
 
   World& world_;

@@ -16,7 +16,7 @@ constexpr size_t kAnsweredMax = 128;
 // As a windowed client's (client.cc): with packets of at most kWindowedDelayMax_ns and copy_age_max_ns on
 // nodes, the window of 4 s is not exceeded.
 constexpr uint64_t kResend_ns = 1000 * kMillisecond;
-constexpr uint64_t kPatience_ns = 1500 * kMillisecond;
+constexpr uint64_t kTimeout_ns = 1500 * kMillisecond;
 
 // Copies of a request whose id is used again are under way to the first node for so long at most, and from there to the
 // leader for kWindowedDelayMax_ns. For how long a node holds them does not count.
@@ -41,7 +41,7 @@ void MemcachedClient::Act() {
     const uint64_t id = next_request_++;
     Operation& operation = operations_[id];
     operation.invoked_ns = world_.time.now_ns();
-    operation.give_up_ns = operation.invoked_ns + kPatience_ns;
+    operation.give_up_ns = operation.invoked_ns + kTimeout_ns;
     operation.resend_until_ns = operation.invoked_ns + kResend_ns;
     operation.request.reply_to = {.client = address_, .request = id};
     operation.kind = DrawKind();
@@ -158,7 +158,7 @@ void MemcachedClient::Send(uint64_t id) {
   Operation& operation = found->second;
   const uint64_t now_ns = world_.time.now_ns();
   if (now_ns >= operation.resend_until_ns) return;
-  operation.request.patience_ns = operation.give_up_ns - now_ns;
+  operation.request.timeout_ns = operation.give_up_ns - now_ns;
   Server* const to = &world_.membership->SomeNode();
   const bool reuse = ReusesId(operation);
   if (reuse) reuse_.sent_ns = now_ns;

@@ -105,8 +105,8 @@ void SealedLink::FollowMembers() {
   followed_members_ = now;
   std::vector<node::PeerState> others;
   for (const raft::Member& member : configuration.members) {
-    if (((raft.peers() >> member.position) & 1) == 0) continue;
-    others.push_back({.id = member.id, .address = AddressOf(member.id), .position = member.position});
+    if (((raft.peers() >> member.slot) & 1) == 0) continue;
+    others.push_back({.id = member.id, .address = AddressOf(member.id), .slot = member.slot});
   }
   peers_.SetMembers(std::move(others), configuration.epoch, committed_epoch, world_.time.now_ns());
   if (world_.plan.sealed.copies) peers_.SetBroadcast(kCopies, raft.peers());
@@ -119,7 +119,7 @@ void SealedLink::Send(const node::NetAddress& to, std::string bytes, uint32_t ma
     return;
   }
   for (const node::PeerState& peer : peers_.states()) {
-    if (((mark >> peer.position) & 1) == 0) continue;
+    if (((mark >> peer.slot) & 1) == 0) continue;
     world_.network.SendDatagram(self_.value(), peer.address.bytes[15], bytes, KindOf(bytes));
   }
 }

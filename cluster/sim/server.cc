@@ -125,7 +125,7 @@ void Server::StartBridge() {
 std::vector<raft::NodeId> Server::KernelMembers() const {
   std::vector<raft::NodeId> members(HR_RAFT_MAX_MEMBERS);
   for (const raft::Member& member : raft().configuration().members) {
-    if (((raft().peers() >> member.position) & 1) != 0) members[member.position] = member.id;
+    if (((raft().peers() >> member.slot) & 1) != 0) members[member.slot] = member.id;
   }
   return members;
 }

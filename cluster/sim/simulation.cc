@@ -101,7 +101,7 @@ std::string Unrest(const World& world) {
   for (const auto& server : world.servers) {
     if (server->lost()) continue;
     const raft::Member* const member = members.Find(server->id());
-    if (member == nullptr || ((members.leaving >> member->position) & 1) != 0) continue;
+    if (member == nullptr || ((members.leaving >> member->slot) & 1) != 0) continue;
     if (server->raft().applied() == leader->raft().log().last_index()) continue;
     return absl::StrCat("node ", server->id().value(), " has applied ", server->raft().applied().value(),
                         " of ", leader->raft().log().last_index().value(), " entries");

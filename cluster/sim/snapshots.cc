@@ -12,7 +12,7 @@ namespace hedgerow::sim {
 namespace {
 
 constexpr uint64_t kPushAgain_ns = 60 * kMillisecond;
-constexpr uint64_t kPatience_ns = 600 * kMillisecond;
+constexpr uint64_t kTimeout_ns = 600 * kMillisecond;
 
 }  // namespace
 
@@ -122,7 +122,7 @@ void Snapshots::Watch(raft::NodeId to, uint64_t number) {
     const Sending* const sending = Find(to, number);
     if (sending == nullptr) return;
     const bool leads = server_.raft().role() == raft::Role::kLeader && server_.raft().term() == sending->term;
-    if (!leads || world_.time.now_ns() >= sending->progress_ns + kPatience_ns) {
+    if (!leads || world_.time.now_ns() >= sending->progress_ns + kTimeout_ns) {
       End(to, false);
       return;
     }

@@ -35,7 +35,7 @@ void Stranger::Next() {
 void Stranger::Act() {
   const bool opens = random_.Chance(500'000);
   world_.forged += !opens;
-  kv::Request request{.command = opens ? Open() : Forged(), .patience_ns = kSecond};
+  kv::Request request{.command = opens ? Open() : Forged(), .timeout_ns = kSecond};
   request.reply_to = {.client = kStranger, .request = opens ? kOpened : kForged};
   Server* const to = &world_.membership->SomeNode();
   world_.network.Send(kStranger, to->id().value(), UINT64_MAX,

@@ -11,9 +11,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/raft/check.h"
-#include "cluster/storage/descriptor.h"
+#include "net/unique_fd.h"
 #include "cluster/storage/errors.h"
-#include "cluster/storage/record_bytes.h"
+#include "cluster/raft/bytes.h"
 #include "cluster/storage/records.h"
 
 namespace hedgerow::storage {
@@ -30,29 +30,29 @@ absl::Status Damaged(const std::string& path, const std::string& what) {
 
 absl::StatusOr<BackupHeader> Parse(const std::string& path, std::string_view bytes) {
   if (bytes.substr(0, kMagic.size()) != kMagic) return Damaged(path, "it is no backup");
-  RecordReader reader(bytes.substr(kMagic.size()));
-  const uint64_t version = reader.Number(4);
-  const uint64_t length = reader.Number(4);
+  ByteReader reader(bytes.substr(kMagic.size()));
+  const uint64_t version = reader.Get<uint32_t>();
+  const uint64_t length = reader.Get<uint32_t>();
   if (version > kBackupVersion) {
     return absl::FailedPreconditionError(
         absl::StrCat("the backup ", path, " has format ", version, ", and this program reads formats up to ",
                      kBackupVersion, ": restore it with the version of the program that wrote it"));
   }
   if (bytes.size() != kBackupHeader_bytes || length != kBody_bytes) return Damaged(path, "it is cut short");
-  RecordReader checksum(bytes.substr(bytes.size() - 4));
-  if (checksum.Number(4) != Checksum(kChecksumKey, bytes.substr(0, bytes.size() - 4))) {
+  ByteReader checksum(bytes.substr(bytes.size() - 4));
+  if (checksum.Get<uint32_t>() != Checksum(kChecksumKey, bytes.substr(0, bytes.size() - 4))) {
     return Damaged(path, "its header has a wrong checksum");
   }
   BackupHeader header;
-  header.cluster_id = reader.Number(8);
+  header.cluster_id = reader.Get<uint64_t>();
   for (RecoveryGeneration* const generation : {&header.of, &header.begins}) {
-    generation->epoch = reader.Number(8);
-    generation->nonce = reader.Number(8);
+    generation->epoch = reader.Get<uint64_t>();
+    generation->nonce = reader.Get<uint64_t>();
   }
-  header.node = raft::NodeId(reader.Number(8));
-  header.last.index = raft::LogIndex(reader.Number(8));
-  header.last.term = raft::Term(reader.Number(8));
-  header.made_s = reader.Number(8);
+  header.node = raft::NodeId(reader.Get<uint64_t>());
+  header.last.index = raft::LogIndex(reader.Get<uint64_t>());
+  header.last.term = raft::Term(reader.Get<uint64_t>());
+  header.made_s = reader.Get<uint64_t>();
   return header;
 }
 
@@ -67,22 +67,22 @@ RecoveryGeneration NextGeneration(const RecoveryGeneration& of) {
 
 std::string EncodeBackupHeader(const BackupHeader& header) {
   std::string bytes(kMagic);
-  AppendNumber(bytes, kBackupVersion, 4);
-  AppendNumber(bytes, kBody_bytes, 4);
+  AppendNumber<uint32_t>(bytes, kBackupVersion);
+  AppendNumber<uint32_t>(bytes, kBody_bytes);
   for (const uint64_t value :
        {header.cluster_id, header.of.epoch, header.of.nonce, header.begins.epoch, header.begins.nonce,
         header.node.value(), header.last.index.value(), header.last.term.value(), header.made_s, uint64_t{0}}) {
-    AppendNumber(bytes, value, 8);
+    AppendNumber<uint64_t>(bytes, value);
   }
-  AppendNumber(bytes, Checksum(kChecksumKey, bytes), 4);
+  AppendNumber<uint32_t>(bytes, Checksum(kChecksumKey, bytes));
   HEDGEROW_CHECK(bytes.size() == kBackupHeader_bytes);
   return bytes;
 }
 
 absl::StatusOr<Backup> OpenBackup(const std::string& path) {
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.ok() && errno == ENOENT) return absl::NotFoundError(absl::StrCat("there is no file ", path));
-  if (!file.ok()) return FromErrno(path, "open", errno);
+  const net::UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid() && errno == ENOENT) return absl::NotFoundError(absl::StrCat("there is no file ", path));
+  if (!file.valid()) return FromErrno(path, "open", errno);
   std::string bytes(kBackupHeader_bytes, '\0');
   const ssize_t got = pread(file.get(), bytes.data(), bytes.size(), 0);
   if (got < 0) return FromErrno(path, "read", errno);

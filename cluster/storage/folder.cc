@@ -11,7 +11,7 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
-#include "cluster/storage/descriptor.h"
+#include "net/unique_fd.h"
 #include "cluster/storage/errors.h"
 
 namespace hedgerow::storage {
@@ -20,10 +20,10 @@ absl::Status MakeFolder(const std::string& path) {
   const bool made = mkdir(path.c_str(), 0700) == 0;
   if (!made && errno != EEXIST) return FromErrno(path, "make", errno);
   const std::string parent = std::filesystem::absolute(path).parent_path();
-  const Descriptor folder(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  const net::UniqueFd folder(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // A parent that this user cannot read; its owner has made the folder, too.
-  if (!folder.ok() && errno == EACCES && !made) return absl::OkStatus();
-  if (!folder.ok() || fsync(folder.get()) != 0) return FromErrno(parent, "sync the folder", errno);
+  if (!folder.valid() && errno == EACCES && !made) return absl::OkStatus();
+  if (!folder.valid() || fsync(folder.get()) != 0) return FromErrno(parent, "sync the folder", errno);
   return absl::OkStatus();
 }
 
@@ -32,15 +32,15 @@ absl::Status SyncParent(const std::string& path) {
 }
 
 absl::Status SyncFolder(const std::string& path) {
-  const Descriptor folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (!folder.ok() || fsync(folder.get()) != 0) return FromErrno(path, "sync the folder", errno);
+  const net::UniqueFd folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!folder.valid() || fsync(folder.get()) != 0) return FromErrno(path, "sync the folder", errno);
   return absl::OkStatus();
 }
 
 namespace {
 
-absl::Status WriteAll(const Descriptor& file, const std::string& path, const std::string& text) {
-  if (!file.ok()) return FromErrno(path, "write", errno);
+absl::Status WriteAll(const net::UniqueFd& file, const std::string& path, const std::string& text) {
+  if (!file.valid()) return FromErrno(path, "write", errno);
   for (size_t done = 0; done < text.size();) {
     const ssize_t written = write(file.get(), text.data() + done, text.size() - done);
     if (written < 0 && errno == EINTR) continue;
@@ -53,7 +53,7 @@ absl::Status WriteAll(const Descriptor& file, const std::string& path, const std
 }  // namespace
 
 absl::Status WriteSynced(const std::string& path, const std::string& text) {
-  const Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  const net::UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   if (absl::Status status = WriteAll(file, path, text); !status.ok()) return status;
   return SyncParent(path);
 }
@@ -68,20 +68,20 @@ absl::Status ReplaceSynced(const std::string& path, const std::string& text) {
 // Of two at once each has a file of its own until one of them gets the name.
 absl::Status CreateSynced(const std::string& path, const std::string& text) {
   std::string unfinished = absl::StrCat(path, ".XXXXXX");
-  const Descriptor file(mkostemp(unfinished.data(), O_CLOEXEC));
+  const net::UniqueFd file(mkostemp(unfinished.data(), O_CLOEXEC));
   absl::Status status = WriteAll(file, path, text);
   if (status.ok() && link(unfinished.c_str(), path.c_str()) != 0) {
     status = errno == EEXIST ? absl::AlreadyExistsError(absl::StrCat(path, " is there already"))
                              : FromErrno(path, "make", errno);
   }
-  if (file.ok()) (void)unlink(unfinished.c_str());
+  if (file.valid()) (void)unlink(unfinished.c_str());
   return status.ok() ? SyncParent(path) : status;
 }
 
 absl::StatusOr<std::optional<std::string>> ReadIfThere(const std::string& path) {
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.ok() && errno == ENOENT) return std::nullopt;
-  if (!file.ok()) return FromErrno(path, "read", errno);
+  const net::UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid() && errno == ENOENT) return std::nullopt;
+  if (!file.valid()) return FromErrno(path, "read", errno);
   std::string text;
   std::array<char, 4096> some;
   while (true) {

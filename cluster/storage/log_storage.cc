@@ -41,8 +41,8 @@ absl::StatusOr<std::unique_ptr<LogStorage>> LogStorage::Open(const StorageOption
   if (!log.ok()) return log.status();
   absl::StatusOr<SnapshotFolder> snapshots = SnapshotFolder::Open(options.path);
   if (!snapshots.ok()) return snapshots.status();
-  Descriptor event(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
-  if (!event.ok()) return FromErrno(options.path, "make an eventfd for", errno);
+  net::UniqueFd event(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!event.valid()) return FromErrno(options.path, "make an eventfd for", errno);
   std::unique_ptr<LogStorage> storage(
       new LogStorage(options, *std::move(log), *std::move(snapshots), std::move(event)));
   absl::StatusOr<std::string> trouble =
@@ -54,7 +54,7 @@ absl::StatusOr<std::unique_ptr<LogStorage>> LogStorage::Open(const StorageOption
 }
 
 LogStorage::LogStorage(const StorageOptions& options, std::unique_ptr<DurableLog> log, SnapshotFolder snapshots,
-                       Descriptor event)
+                       net::UniqueFd event)
     : options_(options),
       event_(std::move(event)),
       log_(std::move(log)),

@@ -25,7 +25,7 @@
 #include "absl/synchronization/mutex.h"
 #include "cluster/raft/outputs.h"
 #include "cluster/raft/types.h"
-#include "cluster/storage/descriptor.h"
+#include "net/unique_fd.h"
 #include "cluster/storage/durable_log.h"
 #include "cluster/storage/log_compactor.h"
 #include "cluster/storage/snapshot_choice.h"
@@ -80,7 +80,7 @@ class LogStorage {
 
  private:
   LogStorage(const StorageOptions& options, std::unique_ptr<DurableLog> log, SnapshotFolder snapshots,
-             Descriptor event);
+             net::UniqueFd event);
 
   void Run();
   bool SomethingToDo() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
@@ -92,7 +92,7 @@ class LogStorage {
   void Signal();
 
   const StorageOptions options_;
-  const Descriptor event_;
+  const net::UniqueFd event_;
   std::atomic<bool> signalled_ = false;  // event_ may be readable
   // Belongs to the thread that has set committing_, and before the writer starts to none.
   const std::unique_ptr<DurableLog> log_;

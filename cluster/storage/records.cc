@@ -7,7 +7,7 @@
 
 #include "cluster/raft/check.h"
 #include "cluster/raft/configuration.h"
-#include "cluster/storage/record_bytes.h"
+#include "cluster/raft/bytes.h"
 
 namespace hedgerow::storage {
 namespace {
@@ -35,33 +35,34 @@ void PutNumber(std::string& bytes, size_t place, uint64_t value, size_t size) {
   for (size_t i = 0; i < size; ++i) bytes[place + i] = static_cast<char>(value >> (8 * i) & 0xff);
 }
 
-uint64_t NumberAt(std::string_view bytes, size_t place, size_t size) {
-  return RecordReader(bytes.substr(place, size)).Number(size);
+template <typename Number>
+Number NumberAt(std::string_view bytes, size_t place) {
+  return ByteReader(bytes.substr(place)).Get<Number>();
 }
 
 uint32_t HeadChecksum(std::string_view record, uint64_t salt) {
   std::string key;
-  AppendNumber(key, salt, 8);
+  AppendNumber<uint64_t>(key, salt);
   key.append(record.substr(0, kSize_bytes));
   return Checksum(key, record.substr(kSealed_at, 8));
 }
 
 uint32_t RecordChecksum(std::string_view record, uint64_t salt) {
   std::string key;
-  AppendNumber(key, salt, 8);
+  AppendNumber<uint64_t>(key, salt);
   key.append(record.substr(0, kSize_bytes));
   return Checksum(key, record.substr(kSealed_at));
 }
 
-StateRecord ReadState(RecordReader& reader, uint64_t batch) {
+StateRecord ReadState(ByteReader& reader, uint64_t batch) {
   StateRecord state;
   state.batch = batch;
-  state.hard_state.term = raft::Term(reader.Number(8));
-  state.hard_state.voted_for = raft::NodeId(reader.Number(8));
-  state.last_index = raft::LogIndex(reader.Number(8));
-  state.last_term = raft::Term(reader.Number(8));
-  state.start.index = raft::LogIndex(reader.Number(8));
-  state.start.term = raft::Term(reader.Number(8));
+  state.hard_state.term = raft::Term(reader.Get<uint64_t>());
+  state.hard_state.voted_for = raft::NodeId(reader.Get<uint64_t>());
+  state.last_index = raft::LogIndex(reader.Get<uint64_t>());
+  state.last_term = raft::Term(reader.Get<uint64_t>());
+  state.start.index = raft::LogIndex(reader.Get<uint64_t>());
+  state.start.term = raft::Term(reader.Get<uint64_t>());
   return state;
 }
 
@@ -82,9 +83,9 @@ void RecordBuilder::Clear() {
 void RecordBuilder::Append(const raft::Entry& entry) {
   if (bytes_.empty()) Clear();
   places_.push_back(bytes_.size());
-  AppendNumber(bytes_, entry.payload.size_bytes(), 4);
-  AppendNumber(bytes_, static_cast<uint64_t>(entry.kind), 1);
-  AppendNumber(bytes_, entry.term.value(), 8);
+  AppendNumber<uint32_t>(bytes_, entry.payload.size_bytes());
+  AppendNumber<uint8_t>(bytes_, static_cast<uint64_t>(entry.kind));
+  AppendNumber<uint64_t>(bytes_, entry.term.value());
   bytes_.append(entry.payload.view());
 }
 
@@ -114,66 +115,66 @@ std::string& RecordBuilder::Finish(const StateRecord& state, raft::Term term_bef
 }
 
 void SealRecord(std::string& record, uint64_t salt) {
-  const size_t size = NumberAt(record, 0, kSize_bytes);
+  const size_t size = NumberAt<uint32_t>(record, 0);
   PutNumber(record, kHeadChecksum_at, HeadChecksum(record, salt), 4);
   PutNumber(record, kSize_bytes, RecordChecksum(std::string_view(record).substr(0, size), salt), 4);
 }
 
-uint64_t BatchNumber(std::string_view record) { return NumberAt(record, kSealed_at, 8); }
+uint64_t BatchNumber(std::string_view record) { return NumberAt<uint64_t>(record, kSealed_at); }
 
 size_t RecordSize(std::string_view bytes, uint64_t salt, uint64_t batch) {
   if (bytes.size() < kRecordMin_bytes || BatchNumber(bytes) != batch) return 0;
-  const size_t size = NumberAt(bytes, 0, kSize_bytes);
+  const size_t size = NumberAt<uint32_t>(bytes, 0);
   if (size < kHead_bytes || Aligned(size) > bytes.size()) return 0;
-  if (NumberAt(bytes, kHeadChecksum_at, 4) != HeadChecksum(bytes, salt)) return 0;
-  const uint64_t checksum = NumberAt(bytes, kSize_bytes, 4);
+  if (NumberAt<uint32_t>(bytes, kHeadChecksum_at) != HeadChecksum(bytes, salt)) return 0;
+  const uint64_t checksum = NumberAt<uint32_t>(bytes, kSize_bytes);
   return RecordChecksum(bytes.substr(0, size), salt) == checksum ? Aligned(size) : 0;
 }
 
 std::optional<StateRecord> ParseState(std::string_view record) {
   if (record.size() < kRecordMin_bytes) return std::nullopt;
-  RecordReader reader(record.substr(kState_at));
+  ByteReader reader(record.substr(kState_at));
   return ReadState(reader, BatchNumber(record));
 }
 
 std::optional<BatchRecord> ParseBatch(std::string_view record) {
   if (record.size() < kRecordMin_bytes) return std::nullopt;
-  RecordReader reader(record.substr(kState_at, NumberAt(record, 0, kSize_bytes) - kState_at));
+  ByteReader reader(record.substr(kState_at, NumberAt<uint32_t>(record, 0) - kState_at));
   BatchRecord batch;
   batch.state = ReadState(reader, BatchNumber(record));
-  batch.term_before = raft::Term(reader.Number(8));
-  const uint64_t count = NumberAt(record, kCount_at, 4);
+  batch.term_before = raft::Term(reader.Get<uint64_t>());
+  const uint64_t count = NumberAt<uint32_t>(record, kCount_at);
   if (count > batch.state.last_index.value() || count > record.size() / kEntryHead_bytes) return std::nullopt;
   batch.entries.reserve(count);
   for (uint64_t i = 0; i < count; ++i) {
     raft::Entry entry;
     entry.index = raft::LogIndex(batch.state.last_index.value() - count + 1 + i);
-    const size_t size = reader.Number(4);
-    const uint64_t kind = reader.Number(1);
-    entry.term = raft::Term(reader.Number(8));
-    const std::string_view payload = reader.Bytes(size);
+    const size_t size = reader.Get<uint32_t>();
+    const uint64_t kind = reader.Get<uint8_t>();
+    entry.term = raft::Term(reader.Get<uint64_t>());
+    const std::string_view payload = reader.GetBytes(size);
     if (kind > static_cast<uint64_t>(raft::EntryKind::kConfiguration)) return std::nullopt;
     entry.kind = static_cast<raft::EntryKind>(kind);
     if (!payload.empty()) entry.payload = raft::Payload(payload);
     batch.entries.push_back(std::move(entry));
   }
-  if (!reader.Complete()) return std::nullopt;
+  if (!reader.done()) return std::nullopt;
   return batch;
 }
 
 // Magic, format version, length of the rest, checksum; the rest.
 std::string EncodeLogHeader(const LogHeader& header) {
   std::string body;
-  AppendNumber(body, header.identity.cluster_id, 8);
-  AppendNumber(body, header.identity.node.value(), 8);
-  AppendNumber(body, header.copy_id, 8);
-  AppendNumber(body, header.generation.epoch, 8);
-  AppendNumber(body, header.generation.nonce, 8);
+  AppendNumber<uint64_t>(body, header.identity.cluster_id);
+  AppendNumber<uint64_t>(body, header.identity.node.value());
+  AppendNumber<uint64_t>(body, header.copy_id);
+  AppendNumber<uint64_t>(body, header.generation.epoch);
+  AppendNumber<uint64_t>(body, header.generation.nonce);
   body += raft::EncodeConfiguration(header.began_with);
   std::string bytes(kHeaderMagic);
-  AppendNumber(bytes, header.format_version, 4);
-  AppendNumber(bytes, body.size(), 4);
-  AppendNumber(bytes, Checksum(bytes, body), 4);
+  AppendNumber<uint32_t>(bytes, header.format_version);
+  AppendNumber<uint32_t>(bytes, body.size());
+  AppendNumber<uint32_t>(bytes, Checksum(bytes, body));
   return bytes + body;
 }
 
@@ -182,20 +183,20 @@ std::optional<LogHeader> ParseLogHeader(std::string_view bytes) {
   if (!bytes.starts_with(kHeaderMagic) || bytes.size() < kSealed_bytes + 4) return std::nullopt;
   const std::string_view body = bytes.substr(kSealed_bytes + 4);
   LogHeader header;
-  header.format_version = static_cast<uint32_t>(NumberAt(bytes, kHeaderMagic.size(), 4));
-  if (NumberAt(bytes, kHeaderMagic.size() + 4, 4) != body.size() ||
-      NumberAt(bytes, kSealed_bytes, 4) != Checksum(bytes.substr(0, kSealed_bytes), body)) {
+  header.format_version = NumberAt<uint32_t>(bytes, kHeaderMagic.size());
+  if (NumberAt<uint32_t>(bytes, kHeaderMagic.size() + 4) != body.size() ||
+      NumberAt<uint32_t>(bytes, kSealed_bytes) != Checksum(bytes.substr(0, kSealed_bytes), body)) {
     return std::nullopt;
   }
   if (header.format_version > kFormatVersion) return header;
-  RecordReader reader(body);
-  header.identity.cluster_id = reader.Number(8);
-  header.identity.node = raft::NodeId(reader.Number(8));
-  header.copy_id = reader.Number(8);
-  header.generation.epoch = reader.Number(8);
-  header.generation.nonce = reader.Number(8);
-  std::optional<raft::Configuration> began_with = raft::DecodeConfiguration(reader.Rest());
-  if (!reader.Complete() || !began_with.has_value() || header.copy_id == 0) return std::nullopt;
+  ByteReader reader(body);
+  header.identity.cluster_id = reader.Get<uint64_t>();
+  header.identity.node = raft::NodeId(reader.Get<uint64_t>());
+  header.copy_id = reader.Get<uint64_t>();
+  header.generation.epoch = reader.Get<uint64_t>();
+  header.generation.nonce = reader.Get<uint64_t>();
+  std::optional<raft::Configuration> began_with = raft::DecodeConfiguration(reader.GetRest());
+  if (!reader.done() || !began_with.has_value() || header.copy_id == 0) return std::nullopt;
   header.began_with = *std::move(began_with);
   return header;
 }

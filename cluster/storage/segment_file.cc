@@ -12,7 +12,7 @@
 
 #include "cluster/storage/errors.h"
 #include "cluster/storage/folder.h"
-#include "cluster/storage/record_bytes.h"
+#include "cluster/raft/bytes.h"
 #include "cluster/storage/records.h"
 
 namespace hedgerow::storage {
@@ -25,9 +25,9 @@ constexpr size_t kPiece_bytes = 512 * 1024;
 
 std::string EncodeHeader(uint64_t copy_id, uint64_t salt) {
   std::string bytes(kMagic);
-  AppendNumber(bytes, copy_id, 8);
-  AppendNumber(bytes, salt, 8);
-  AppendNumber(bytes, Checksum(bytes, ""), 4);
+  AppendNumber<uint64_t>(bytes, copy_id);
+  AppendNumber<uint64_t>(bytes, salt);
+  AppendNumber<uint32_t>(bytes, Checksum(bytes, ""));
   bytes.resize(kPage_bytes);
   return bytes;
 }
@@ -35,10 +35,10 @@ std::string EncodeHeader(uint64_t copy_id, uint64_t salt) {
 // 0: it was torn when it was written, or it is of another log.
 uint64_t SaltOf(std::string_view bytes, uint64_t copy_id) {
   if (bytes.size() < kPage_bytes || !bytes.starts_with(kMagic)) return 0;
-  RecordReader reader(bytes.substr(kMagic.size(), 2 * 8 + 4));
-  const uint64_t of = reader.Number(8);
-  const uint64_t salt = reader.Number(8);
-  return of == copy_id && reader.Number(4) == Checksum(bytes.substr(0, kSealed_bytes), "") ? salt : 0;
+  ByteReader reader(bytes.substr(kMagic.size(), 2 * 8 + 4));
+  const uint64_t of = reader.Get<uint64_t>();
+  const uint64_t salt = reader.Get<uint64_t>();
+  return of == copy_id && reader.Get<uint32_t>() == Checksum(bytes.substr(0, kSealed_bytes), "") ? salt : 0;
 }
 
 uint64_t DrawSalt() {
@@ -48,7 +48,7 @@ uint64_t DrawSalt() {
   return salt;
 }
 
-absl::Status FillWithZeros(const Descriptor& file, const std::string& path, size_t bytes) {
+absl::Status FillWithZeros(const net::UniqueFd& file, const std::string& path, size_t bytes) {
   const std::string zeros(std::min(bytes, kPiece_bytes), '\0');
   for (size_t place = 0; place < bytes; place += zeros.size()) {
     const size_t size = std::min(zeros.size(), bytes - place);
@@ -61,7 +61,7 @@ absl::Status FillWithZeros(const Descriptor& file, const std::string& path, size
 
 // On the disk before the first record is written: else a power cut could leave the former use's header above
 // records that the new one has partly written over, which would look like damage.
-absl::StatusOr<OpenSegment> Begin(Descriptor file, const std::string& path, uint64_t copy_id) {
+absl::StatusOr<OpenSegment> Begin(net::UniqueFd file, const std::string& path, uint64_t copy_id) {
   OpenSegment segment{.file = std::move(file), .salt = DrawSalt()};
   if (absl::Status status = WriteAt(segment.file, path, EncodeHeader(copy_id, segment.salt), 0); !status.ok())
     return status;
@@ -70,8 +70,8 @@ absl::StatusOr<OpenSegment> Begin(Descriptor file, const std::string& path, uint
 }
 
 absl::StatusOr<OpenSegment> Make(const std::string& path, uint64_t copy_id, size_t bytes, bool written) {
-  Descriptor file(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!file.ok()) return FromErrno(path, "make", errno);
+  net::UniqueFd file(open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!file.valid()) return FromErrno(path, "make", errno);
   // Only a disk that is full matters: without the call a file grows as it is written to.
   if (fallocate(file.get(), 0, 0, static_cast<off_t>(bytes)) != 0 && (errno == ENOSPC || errno == EDQUOT))
     return FromErrno(path, "make", errno);
@@ -123,12 +123,12 @@ absl::StatusOr<OpenSegment> MakeSegment(const std::string& path, uint64_t copy_i
 }
 
 absl::StatusOr<OpenSegment> RecycleSegment(const std::string& path, uint64_t copy_id) {
-  Descriptor file(open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (!file.ok()) return FromErrno(path, "open", errno);
+  net::UniqueFd file(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!file.valid()) return FromErrno(path, "open", errno);
   return Begin(std::move(file), path, copy_id);
 }
 
-absl::Status WriteAt(const Descriptor& file, const std::string& path, std::string_view bytes, size_t place) {
+absl::Status WriteAt(const net::UniqueFd& file, const std::string& path, std::string_view bytes, size_t place) {
   while (!bytes.empty()) {
     const ssize_t written = pwrite(file.get(), bytes.data(), bytes.size(), static_cast<off_t>(place));
     if (written < 0 && errno == EINTR) continue;
@@ -140,9 +140,9 @@ absl::Status WriteAt(const Descriptor& file, const std::string& path, std::strin
 }
 
 absl::StatusOr<std::string> ReadSegment(const std::string& path) {
-  const Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const net::UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   struct stat about {};
-  if (!file.ok() || fstat(file.get(), &about) != 0) return FromErrno(path, "open", errno);
+  if (!file.valid() || fstat(file.get(), &about) != 0) return FromErrno(path, "open", errno);
   std::string bytes(static_cast<size_t>(about.st_size), '\0');
   for (size_t done = 0; done < bytes.size();) {
     const ssize_t read = pread(file.get(), bytes.data() + done, bytes.size() - done, static_cast<off_t>(done));

@@ -16,7 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cluster/raft/types.h"
-#include "cluster/storage/descriptor.h"
+#include "net/unique_fd.h"
 
 namespace hedgerow::storage {
 
@@ -26,7 +26,7 @@ inline constexpr size_t kPage_bytes = 4096;
 std::string SegmentFolderOf(const std::string& log_path);
 
 struct OpenSegment {
-  Descriptor file;
+  net::UniqueFd file;
   uint64_t salt = 0;
 };
 
@@ -37,7 +37,7 @@ absl::StatusOr<OpenSegment> MakeSegment(const std::string& path, uint64_t copy_i
 absl::StatusOr<OpenSegment> RecycleSegment(const std::string& path, uint64_t copy_id);
 
 // All of `bytes`, from `place` on.
-absl::Status WriteAt(const Descriptor& file, const std::string& path, std::string_view bytes, size_t place);
+absl::Status WriteAt(const net::UniqueFd& file, const std::string& path, std::string_view bytes, size_t place);
 absl::StatusOr<std::string> ReadSegment(const std::string& path);
 
 // Whole records with consecutive batches, without anything between them.

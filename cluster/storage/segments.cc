@@ -22,8 +22,8 @@ namespace {
 
 size_t WholePages(size_t bytes) { return (bytes + kPage_bytes - 1) / kPage_bytes * kPage_bytes; }
 
-std::shared_ptr<const Descriptor> OpenFile(const std::string& path) {
-  return std::make_shared<const Descriptor>(open(path.c_str(), O_RDWR | O_CLOEXEC));
+std::shared_ptr<const net::UniqueFd> OpenFile(const std::string& path) {
+  return std::make_shared<const net::UniqueFd>(open(path.c_str(), O_RDWR | O_CLOEXEC));
 }
 
 // A name is a number that no file in the folder had before it.
@@ -70,7 +70,7 @@ absl::Status Segments::TakeOver(const FoundSegment& found, uint64_t unsynced_fro
   auto file = std::make_shared<File>();
   file->path = found.path;
   file->open = OpenFile(found.path);
-  if (!file->open->ok()) return FromErrno(found.path, "open", errno);
+  if (!file->open->valid()) return FromErrno(found.path, "open", errno);
   file->salt = found.salt;
   file->bytes = found.bytes;
   file->end = file->synced_end = found.records.end;
@@ -113,7 +113,7 @@ absl::Status Segments::PrepareSpare() {
     if (recycled) (void)unlink(file->path.c_str());
     return made.status();
   }
-  file->open = std::make_shared<const Descriptor>(std::move(made->file));
+  file->open = std::make_shared<const net::UniqueFd>(std::move(made->file));
   file->salt = made->salt;
   file->bytes = options_.file_bytes;
   const absl::MutexLock lock(&mutex_);
@@ -181,7 +181,7 @@ absl::Status Segments::WriteRecord(const std::shared_ptr<File>& file, std::strin
 bool Segments::Sync(raft::LogIndex start) {
   struct Due {
     std::shared_ptr<File> file;
-    std::shared_ptr<const Descriptor> open;
+    std::shared_ptr<const net::UniqueFd> open;
     size_t end;
   };
   std::vector<Due> due;
@@ -197,7 +197,7 @@ bool Segments::Sync(raft::LogIndex start) {
   absl::Status status;
   for (Due& each : due) {
     if (each.open == nullptr) each.open = OpenFile(each.file->path);
-    if (!each.open->ok()) return false;  // no descriptor is left: nothing is lost, and a later try may have one
+    if (!each.open->valid()) return false;  // no descriptor is left: nothing is lost, and a later try may have one
     // Final also where the disk is full, which is otherwise waited for: what was written is not written once more.
     if (fdatasync(each.open->get()) != 0)
       status.Update(absl::InternalError(absl::StrCat("cannot sync ", each.file->path, ": ", std::strerror(errno))));

@@ -20,7 +20,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "cluster/raft/types.h"
-#include "cluster/storage/descriptor.h"
+#include "net/unique_fd.h"
 #include "cluster/storage/log_reader.h"
 #include "cluster/storage/segment_file.h"
 
@@ -66,7 +66,7 @@ class Segments {
  private:
   struct File {
     std::string path;
-    std::shared_ptr<const Descriptor> open;  // of the last one only, and of a Sync that is under way
+    std::shared_ptr<const net::UniqueFd> open;  // of the last one only, and of a Sync that is under way
     uint64_t salt = 0;
     size_t bytes = 0;          // of the file
     size_t end = kPage_bytes;  // of whole records

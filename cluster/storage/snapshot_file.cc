@@ -11,7 +11,7 @@
 #include "cluster/raft/check.h"
 #include "cluster/raft/configuration.h"
 #include "cluster/storage/errors.h"
-#include "cluster/storage/record_bytes.h"
+#include "cluster/raft/bytes.h"
 #include "cluster/storage/records.h"
 
 namespace hedgerow::storage {
@@ -19,7 +19,6 @@ namespace {
 
 constexpr std::string_view kMagic = "hedgerow snapshot\n";
 constexpr std::string_view kHeaderKey = "header";
-constexpr size_t kVoter_bytes = 8;
 constexpr size_t kHeaderFixed_bytes = 3 * 8 + 2;
 constexpr size_t kConfigurationMax_bytes = 8192;  // far above any: a bound for what is read
 // So that a file's last sync, and with it the log's, does not wait for all of it.
@@ -28,49 +27,49 @@ constexpr uint64_t kSyncEvery_bytes = 4 * 1024 * 1024;
 // Where a chunk belongs.
 std::string ChunkKey(const raft::EntryId& last, uint64_t number) {
   std::string key;
-  AppendNumber(key, last.index.value(), 8);
-  AppendNumber(key, last.term.value(), 8);
-  AppendNumber(key, number, 8);
+  AppendNumber<uint64_t>(key, last.index.value());
+  AppendNumber<uint64_t>(key, last.term.value());
+  AppendNumber<uint64_t>(key, number);
   return key;
 }
 
 std::string EncodeHeader(const SnapshotHeader& header) {
   const raft::Snapshot& snapshot = header.snapshot;
   std::string body;
-  AppendNumber(body, header.cluster_id, 8);
-  AppendNumber(body, snapshot.last.index.value(), 8);
-  AppendNumber(body, snapshot.last.term.value(), 8);
+  AppendNumber<uint64_t>(body, header.cluster_id);
+  AppendNumber<uint64_t>(body, snapshot.last.index.value());
+  AppendNumber<uint64_t>(body, snapshot.last.term.value());
   const std::string configuration = raft::EncodeConfiguration(snapshot.configuration);
-  AppendNumber(body, configuration.size(), 2);
+  AppendNumber<uint16_t>(body, configuration.size());
   body += configuration;
   std::string bytes(kMagic);
-  AppendNumber(bytes, kSnapshotVersion, 4);
-  AppendNumber(bytes, body.size(), 4);
+  AppendNumber<uint32_t>(bytes, kSnapshotVersion);
+  AppendNumber<uint32_t>(bytes, body.size());
   bytes += body;
-  AppendNumber(bytes, Checksum(kHeaderKey, bytes), 4);
+  AppendNumber<uint32_t>(bytes, Checksum(kHeaderKey, bytes));
   return bytes;
 }
 
 std::string EncodeEnd(const raft::EntryId& last, uint64_t chunks, uint64_t chunk_bytes) {
   std::string body;
-  AppendNumber(body, chunks, 8);
-  AppendNumber(body, chunk_bytes, 8);
+  AppendNumber<uint64_t>(body, chunks);
+  AppendNumber<uint64_t>(body, chunk_bytes);
   std::string bytes;
-  AppendNumber(bytes, 0, 4);
-  AppendNumber(bytes, Checksum(ChunkKey(last, chunks), body), 4);
+  AppendNumber<uint32_t>(bytes, 0);
+  AppendNumber<uint32_t>(bytes, Checksum(ChunkKey(last, chunks), body));
   return bytes + body;
 }
 
 // Nothing: it is none.
-std::optional<raft::Configuration> ReadConfiguration(RecordReader& reader, uint64_t version) {
-  const uint64_t size = reader.Number(2);
+std::optional<raft::Configuration> ReadConfiguration(ByteReader& reader, uint64_t version) {
+  const uint64_t size = reader.Get<uint16_t>();
   if (version > 1) {
-    const std::string_view rest = reader.Rest();
+    const std::string_view rest = reader.GetRest();
     return rest.size() == size ? raft::DecodeConfiguration(rest) : std::nullopt;
   }
   std::vector<raft::NodeId> voters;
   for (uint64_t i = 0; i < size && i < HR_RAFT_MAX_MEMBERS; ++i) {
-    voters.push_back(raft::NodeId(reader.Number(kVoter_bytes)));
+    voters.push_back(raft::NodeId(reader.Get<uint64_t>()));
   }
   return raft::Configuration::OfVoters(voters);
 }
@@ -79,8 +78,8 @@ std::optional<raft::Configuration> ReadConfiguration(RecordReader& reader, uint6
 
 absl::StatusOr<SnapshotFileWriter> SnapshotFileWriter::Create(const std::string& path,
                                                               const SnapshotHeader& header) {
-  Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!file.ok()) return FromErrno(path, "make", errno);
+  net::UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!file.valid()) return FromErrno(path, "make", errno);
   SnapshotFileWriter writer(path, header, std::move(file));
   if (absl::Status status = writer.Write(EncodeHeader(header)); !status.ok()) return status;
   return writer;
@@ -89,8 +88,8 @@ absl::StatusOr<SnapshotFileWriter> SnapshotFileWriter::Create(const std::string&
 absl::Status SnapshotFileWriter::Append(std::string_view chunk) {
   HEDGEROW_CHECK(!chunk.empty() && chunk.size() <= kSnapshotChunkMax_bytes);
   std::string head;
-  AppendNumber(head, chunk.size(), 4);
-  AppendNumber(head, Checksum(ChunkKey(header_.snapshot.last, chunks_), chunk), 4);
+  AppendNumber<uint32_t>(head, chunk.size());
+  AppendNumber<uint32_t>(head, Checksum(ChunkKey(header_.snapshot.last, chunks_), chunk));
   if (absl::Status status = Write(head); !status.ok()) return status;
   if (absl::Status status = Write(chunk); !status.ok()) return status;
   ++chunks_;
@@ -122,9 +121,9 @@ absl::Status SnapshotFileWriter::Write(std::string_view bytes) {
 absl::StatusOr<SnapshotFileWriter> SnapshotFileWriter::CreateBehind(const std::string& path,
                                                                     std::string_view before,
                                                                     const SnapshotHeader& header) {
-  Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
-  if (!file.ok() && errno == EEXIST) return absl::AlreadyExistsError(absl::StrCat(path, " is there already"));
-  if (!file.ok()) return FromErrno(path, "make", errno);
+  net::UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
+  if (!file.valid() && errno == EEXIST) return absl::AlreadyExistsError(absl::StrCat(path, " is there already"));
+  if (!file.valid()) return FromErrno(path, "make", errno);
   SnapshotFileWriter writer(path, header, std::move(file));
   for (const std::string& bytes : {std::string(before), EncodeHeader(header)}) {
     if (absl::Status status = writer.Write(bytes); !status.ok()) return status;
@@ -133,8 +132,8 @@ absl::StatusOr<SnapshotFileWriter> SnapshotFileWriter::CreateBehind(const std::s
 }
 
 absl::StatusOr<std::unique_ptr<SnapshotReader>> SnapshotReader::Open(const std::string& path, uint64_t offset) {
-  Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.ok()) return FromErrno(path, "open", errno);
+  net::UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) return FromErrno(path, "open", errno);
   if (lseek(file.get(), static_cast<off_t>(offset), SEEK_SET) < 0) return FromErrno(path, "read", errno);
   (void)posix_fadvise(file.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
   std::unique_ptr<SnapshotReader> reader(new SnapshotReader(path, std::move(file)));
@@ -150,9 +149,9 @@ absl::Status SnapshotReader::ReadHeader() {
   const absl::StatusOr<std::string> fixed = Read(kMagic.size() + 8);
   if (!fixed.ok()) return fixed.status();
   if (std::string_view(*fixed).substr(0, kMagic.size()) != kMagic) return Damaged("it is no snapshot");
-  RecordReader sizes(std::string_view(*fixed).substr(kMagic.size()));
-  const uint64_t version = sizes.Number(4);
-  const uint64_t length = sizes.Number(4);
+  ByteReader sizes(std::string_view(*fixed).substr(kMagic.size()));
+  const uint64_t version = sizes.Get<uint32_t>();
+  const uint64_t length = sizes.Get<uint32_t>();
   if (version > kSnapshotVersion) {
     return absl::FailedPreconditionError(
         absl::StrCat("the snapshot ", path_, " has format ", version, ", and this program reads formats up to ",
@@ -164,16 +163,16 @@ absl::Status SnapshotReader::ReadHeader() {
   const absl::StatusOr<std::string> rest = Read(length + 4);
   if (!rest.ok()) return rest.status();
   const std::string_view body = std::string_view(*rest).substr(0, length);
-  RecordReader checksum(std::string_view(*rest).substr(length));
-  if (checksum.Number(4) != Checksum(kHeaderKey, absl::StrCat(*fixed, rest->substr(0, length)))) {
+  ByteReader checksum(std::string_view(*rest).substr(length));
+  if (checksum.Get<uint32_t>() != Checksum(kHeaderKey, absl::StrCat(*fixed, rest->substr(0, length)))) {
     return Damaged("its header has a wrong checksum");
   }
-  RecordReader reader(body);
-  header_.cluster_id = reader.Number(8);
-  header_.snapshot.last.index = raft::LogIndex(reader.Number(8));
-  header_.snapshot.last.term = raft::Term(reader.Number(8));
+  ByteReader reader(body);
+  header_.cluster_id = reader.Get<uint64_t>();
+  header_.snapshot.last.index = raft::LogIndex(reader.Get<uint64_t>());
+  header_.snapshot.last.term = raft::Term(reader.Get<uint64_t>());
   std::optional<raft::Configuration> configuration = ReadConfiguration(reader, version);
-  if (!reader.Complete()) return Damaged("its header has a wrong length");
+  if (!reader.done()) return Damaged("its header has a wrong length");
   if (!configuration.has_value()) return Damaged("its header has no configuration");
   header_.snapshot.configuration = *std::move(configuration);
   return absl::OkStatus();
@@ -183,9 +182,9 @@ absl::StatusOr<std::optional<std::string>> SnapshotReader::Next() {
   if (ended_) return std::nullopt;
   const absl::StatusOr<std::string> head = Read(8);
   if (!head.ok()) return head.status();
-  RecordReader reader(*head);
-  const uint64_t length = reader.Number(4);
-  const uint64_t checksum = reader.Number(4);
+  ByteReader reader(*head);
+  const uint64_t length = reader.Get<uint32_t>();
+  const uint64_t checksum = reader.Get<uint32_t>();
   if (length == 0) {
     if (absl::Status status = ReadEnd(checksum); !status.ok()) return status;
     ended_ = true;
@@ -205,9 +204,9 @@ absl::StatusOr<std::optional<std::string>> SnapshotReader::Next() {
 absl::Status SnapshotReader::ReadEnd(uint64_t checksum) {
   const absl::StatusOr<std::string> body = Read(16);
   if (!body.ok()) return body.status();
-  RecordReader reader(*body);
-  if (checksum != Checksum(ChunkKey(header_.snapshot.last, chunks_), *body) || reader.Number(8) != chunks_ ||
-      reader.Number(8) != chunk_bytes_) {
+  ByteReader reader(*body);
+  if (checksum != Checksum(ChunkKey(header_.snapshot.last, chunks_), *body) || reader.Get<uint64_t>() != chunks_ ||
+      reader.Get<uint64_t>() != chunk_bytes_) {
     return Damaged("its end does not fit what comes before it");
   }
   char more = 0;

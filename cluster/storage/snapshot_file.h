@@ -21,7 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cluster/raft/types.h"
-#include "cluster/storage/descriptor.h"
+#include "net/unique_fd.h"
 
 namespace hedgerow::storage {
 
@@ -57,14 +57,14 @@ class SnapshotFileWriter {
   uint64_t size_bytes() const { return size_bytes_; }
 
  private:
-  SnapshotFileWriter(std::string path, SnapshotHeader header, Descriptor file)
+  SnapshotFileWriter(std::string path, SnapshotHeader header, net::UniqueFd file)
       : path_(std::move(path)), header_(std::move(header)), file_(std::move(file)) {}
 
   absl::Status Write(std::string_view bytes);
 
   std::string path_;
   SnapshotHeader header_;
-  Descriptor file_;
+  net::UniqueFd file_;
   uint64_t chunks_ = 0;
   uint64_t chunk_bytes_ = 0;
   uint64_t unsynced_bytes_ = 0;
@@ -83,7 +83,7 @@ class SnapshotReader {
   absl::StatusOr<std::optional<std::string>> Next();
 
  private:
-  SnapshotReader(std::string path, Descriptor file) : path_(std::move(path)), file_(std::move(file)) {}
+  SnapshotReader(std::string path, net::UniqueFd file) : path_(std::move(path)), file_(std::move(file)) {}
 
   absl::Status ReadHeader();
   absl::Status ReadEnd(uint64_t checksum);
@@ -91,7 +91,7 @@ class SnapshotReader {
   absl::Status Damaged(const std::string& what) const;
 
   std::string path_;
-  Descriptor file_;
+  net::UniqueFd file_;
   SnapshotHeader header_;
   uint64_t chunks_ = 0;
   uint64_t chunk_bytes_ = 0;

@@ -20,8 +20,8 @@ namespace hedgerow::storage {
 Victim::Victim(const std::string& folder, bool sync, uint64_t seed) {
   int ends[2];
   HEDGEROW_CHECK(pipe(ends) == 0);
-  out_ = Descriptor(ends[0]);
-  const Descriptor in(ends[1]);
+  out_ = net::UniqueFd(ends[0]);
+  const net::UniqueFd in(ends[1]);
   const std::string program = absl::StrCat(HEDGEROW_BUILD_DIR, "/bin/hr-storage-victim");
   std::string arguments[] = {program, folder, sync ? "disk" : "memory", absl::StrCat(seed)};
   char* argv[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(), arguments[3].data(), nullptr};

@@ -10,7 +10,7 @@
 #include <cstdint>
 #include <string>
 
-#include "cluster/storage/descriptor.h"
+#include "net/unique_fd.h"
 
 namespace hedgerow::storage {
 
@@ -33,7 +33,7 @@ class Victim {
   bool ReadReport();
 
   pid_t pid_ = -1;
-  Descriptor out_;
+  net::UniqueFd out_;
   uint64_t reported_ = 0;
   bool killed_ = false;
 };

@@ -15,7 +15,7 @@
 #include "cluster/raft/check.h"
 #include "cluster/storage/errors.h"
 #include "cluster/storage/folder.h"
-#include "cluster/storage/record_bytes.h"
+#include "cluster/raft/bytes.h"
 #include "cluster/storage/records.h"
 
 namespace hedgerow::storage {
@@ -29,13 +29,13 @@ constexpr std::string_view kChecksumKey = "hedgerow watermark 1";
 std::string Encode(const Watermark::Value& value) {
   HEDGEROW_CHECK(value.boot_id.size() <= kBootIdMax);
   std::string body;
-  AppendNumber(body, value.batch, 8);
-  AppendNumber(body, value.unsynced ? 1 : 0, 1);
-  AppendNumber(body, value.boot_id.size(), 1);
+  AppendNumber<uint64_t>(body, value.batch);
+  AppendNumber<uint8_t>(body, value.unsynced ? 1 : 0);
+  AppendNumber<uint8_t>(body, value.boot_id.size());
   body += value.boot_id;
   body.resize(kFile_bytes - 4);
   std::string bytes;
-  AppendNumber(bytes, Checksum(kChecksumKey, body), 4);
+  AppendNumber<uint32_t>(bytes, Checksum(kChecksumKey, body));
   return bytes + body;
 }
 
@@ -50,8 +50,8 @@ std::string KernelBootId() {
 absl::StatusOr<Watermark> Watermark::Open(const std::string& path, bool must_exist) {
   Watermark watermark(absl::StrCat(path, "/watermark"));
   const int create = must_exist ? 0 : O_CREAT;
-  watermark.file_ = Descriptor(open(watermark.path_.c_str(), O_RDWR | O_CLOEXEC | create, 0600));
-  if (!watermark.file_.ok()) {
+  watermark.file_ = net::UniqueFd(open(watermark.path_.c_str(), O_RDWR | O_CLOEXEC | create, 0600));
+  if (!watermark.file_.valid()) {
     if (errno == ENOENT) {
       return DamagedError(path, "the file `watermark` is missing, so it is unknown whether the rest is whole");
     }
@@ -80,13 +80,13 @@ absl::Status Watermark::Read(bool must_exist) {
   if (size == 0 && !must_exist) return absl::OkStatus();
 
   const std::string_view bytes(buffer.data(), static_cast<size_t>(size));
-  RecordReader reader(bytes);
-  const uint64_t checksum = reader.Number(4);
+  ByteReader reader(bytes);
+  const uint64_t checksum = reader.Get<uint32_t>();
   Value value;
-  value.batch = reader.Number(8);
-  value.unsynced = reader.Number(1) != 0;
-  const size_t boot_id_bytes = reader.Number(1);
-  const std::string_view rest = reader.Rest();
+  value.batch = reader.Get<uint64_t>();
+  value.unsynced = reader.Get<uint8_t>() != 0;
+  const size_t boot_id_bytes = reader.Get<uint8_t>();
+  const std::string_view rest = reader.GetRest();
   if (bytes.size() != kFile_bytes || checksum != Checksum(kChecksumKey, bytes.substr(4)) ||
       boot_id_bytes > kBootIdMax) {
     return DamagedError(std::filesystem::path(path_).parent_path().native(),

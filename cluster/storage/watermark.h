@@ -14,7 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "cluster/storage/descriptor.h"
+#include "net/unique_fd.h"
 
 namespace hedgerow::storage {
 
@@ -45,7 +45,7 @@ class Watermark {
   absl::Status Read(bool must_exist);
 
   std::string path_;
-  Descriptor file_;
+  net::UniqueFd file_;
   Value value_;
 };
 

@@ -9,7 +9,7 @@
 
 #include <gmock/gmock.h>
 
-#include "cluster/storage/descriptor.h"
+#include "net/unique_fd.h"
 #include "cluster/transfer/transfer_testing.h"
 
 namespace hedgerow::transfer {
@@ -42,7 +42,7 @@ TEST_F(FullDiskTransferTest, NothingIsSentWhereThereIsNoRoomAndItGoesOnWhenThere
   Take(At(500, 3), 3000);
   const std::string filler = to_.path() + "/filler";
   {
-    const storage::Descriptor file(open(filler.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    const net::UniqueFd file(open(filler.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
     ASSERT_EQ(posix_fallocate(file.get(), 0, 2 * 1024 * 1024), 0);
   }
   const uint64_t free_bytes = Free();

@@ -23,8 +23,8 @@ absl::StatusOr<std::unique_ptr<Partial>> Partial::Begin(const storage::SnapshotF
   std::unique_ptr<Partial> partial(new Partial(from, offer));
   partial->path_ = folder.UnfinishedPathOf(partial->last(), "receiving");
   partial->file_ =
-      storage::Descriptor(open(partial->path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!partial->file_.ok()) return storage::FromErrno(partial->path_, "make", errno);
+      net::UniqueFd(open(partial->path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!partial->file_.valid()) return storage::FromErrno(partial->path_, "make", errno);
   // Where the file system cannot, a write will fail. A leader must not send a gigabyte to find out.
   const auto size = static_cast<off_t>(offer.size_bytes());
   if (size <= 0) return absl::DataLossError("a file without bytes is no snapshot");

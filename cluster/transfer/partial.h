@@ -13,7 +13,7 @@
 #include "absl/status/statusor.h"
 #include "cluster/api/transfer.pb.h"
 #include "cluster/raft/types.h"
-#include "cluster/storage/descriptor.h"
+#include "net/unique_fd.h"
 #include "cluster/storage/snapshot_folder.h"
 
 namespace hedgerow::transfer {
@@ -48,7 +48,7 @@ class Partial {
   const raft::NodeId from_;
   const v1::Offer offer_;
   std::string path_;
-  storage::Descriptor file_;
+  net::UniqueFd file_;
   uint64_t offset_ = 0;
   uint64_t unsynced_bytes_ = 0;
   uint32_t checksum_ = 0;

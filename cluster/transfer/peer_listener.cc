@@ -89,8 +89,8 @@ absl::StatusOr<std::unique_ptr<PeerListener>> PeerListener::Listen(const std::st
     return absl::UnavailableError(absl::StrCat("cannot listen on ", address, " (TCP), where snapshots come in: ", strerror(errno),
                                                errno == EADDRINUSE ? "; another program has it" : ""));
   };
-  storage::Descriptor listening(socket(end->address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!listening.ok()) return failed();
+  net::UniqueFd listening(socket(end->address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!listening.valid()) return failed();
   // Connections of the process that was here before may linger for a minute.
   const int on = 1;
   (void)setsockopt(listening.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -128,8 +128,8 @@ void PeerListener::Run() {
     if (left_ == 0 || stopping_) continue;
     sockaddr_storage from{};
     socklen_t length = sizeof(from);
-    storage::Descriptor connection(accept4(listening_.get(), reinterpret_cast<sockaddr*>(&from), &length, SOCK_CLOEXEC | SOCK_NONBLOCK));
-    if (connection.ok()) {
+    net::UniqueFd connection(accept4(listening_.get(), reinterpret_cast<sockaddr*>(&from), &length, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    if (connection.valid()) {
       if (const std::optional<TcpEnd> end = FromSockaddr(from); end.has_value()) Place(std::move(connection), *end);
     } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
       (void)poll(nullptr, 0, kNap_ms);
@@ -168,12 +168,12 @@ void PeerListener::Forget(Connections::iterator connection) {
   connections_.erase(connection);
 }
 
-void PeerListener::Place(storage::Descriptor connection, const TcpEnd& from) {
+void PeerListener::Place(net::UniqueFd connection, const TcpEnd& from) {
   const bool stranger = !is_member_(from.address);
-  storage::Descriptor handed(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
+  net::UniqueFd handed(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
   {
     absl::MutexLock lock(&mutex_);
-    uint64_t Statistics::* const closed = handed.ok() ? WhyClosed(from, stranger) : &Statistics::no_descriptor;
+    uint64_t Statistics::* const closed = handed.valid() ? WhyClosed(from, stranger) : &Statistics::no_descriptor;
     if (closed != nullptr) {
       ++(statistics_.*closed);
       return;
@@ -185,7 +185,7 @@ void PeerListener::Place(storage::Descriptor connection, const TcpEnd& from) {
   handed_from_.push_back(from.address);
   const int on = 1;
   (void)setsockopt(handed.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
-  hand_(handed.release());
+  hand_(handed.Release());
 }
 
 // Null: it has a place.

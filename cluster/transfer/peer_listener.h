@@ -24,7 +24,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
-#include "cluster/storage/descriptor.h"
+#include "net/unique_fd.h"
 #include "net/ip_address.h"
 
 namespace hedgerow::transfer {
@@ -89,7 +89,7 @@ class PeerListener {
 
  private:
   struct Connection {
-    storage::Descriptor kept;  // of the same socket as gRPC's
+    net::UniqueFd kept;  // of the same socket as gRPC's
     TcpEnd from;
     bool stranger = false;
     bool proved = false;
@@ -99,17 +99,17 @@ class PeerListener {
   // In the order of their arrival.
   using Connections = std::list<Connection>;
 
-  explicit PeerListener(storage::Descriptor listening) : listening_(std::move(listening)) {}
+  explicit PeerListener(net::UniqueFd listening) : listening_(std::move(listening)) {}
   void Run();
   void Wait(bool accepts);
   void Refill();
-  void Place(storage::Descriptor connection, const TcpEnd& from);
+  void Place(net::UniqueFd connection, const TcpEnd& from);
   uint64_t Statistics::*WhyClosed(const TcpEnd& from, bool stranger) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool MakeRoom(const TcpEnd& from, bool stranger) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Connection* Find(const std::string& caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Forget(Connections::iterator connection) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
-  const storage::Descriptor listening_;
+  const net::UniqueFd listening_;
   std::atomic<bool> stopping_ = false;
   // The thread's.
   IsMember is_member_;

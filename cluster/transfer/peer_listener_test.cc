@@ -41,12 +41,12 @@ class PeerListenerTest : public ::testing::Test {
   }
 
   // From an address of this host, such as 127.0.0.2.
-  storage::Descriptor Connect(const char* from) {
-    storage::Descriptor connection(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  net::UniqueFd Connect(const char* from) {
+    net::UniqueFd connection(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     Connect(from, connection);
     return connection;
   }
-  void Connect(const char* from, const storage::Descriptor& connection) {
+  void Connect(const char* from, const net::UniqueFd& connection) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     EXPECT_EQ(inet_pton(AF_INET, from, &address.sin_addr), 1);
@@ -63,7 +63,7 @@ class PeerListenerTest : public ::testing::Test {
     return inet_ntop(AF_INET, &other.sin_addr, text, sizeof(text));
   }
   // As gRPC would name it.
-  static std::string Caller(const storage::Descriptor& connection) {
+  static std::string Caller(const net::UniqueFd& connection) {
     sockaddr_in own{};
     socklen_t length = sizeof(own);
     EXPECT_EQ(getsockname(connection.get(), reinterpret_cast<sockaddr*>(&own), &length), 0);
@@ -81,7 +81,7 @@ class PeerListenerTest : public ::testing::Test {
     EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&all), absl::Milliseconds(kSoon_ms)));
   }
   // Whether the listener's end is shut down, waiting for it if it is to be.
-  static bool Ended(const storage::Descriptor& connection, int wait_ms = kSoon_ms) {
+  static bool Ended(const net::UniqueFd& connection, int wait_ms = kSoon_ms) {
     pollfd polled{.fd = connection.get(), .events = POLLIN, .revents = 0};
     return poll(&polled, 1, wait_ms) == 1;
   }
@@ -92,20 +92,20 @@ class PeerListenerTest : public ::testing::Test {
 
   uint16_t port_ = 0;
   absl::Mutex mutex_;
-  std::vector<storage::Descriptor> handed_ ABSL_GUARDED_BY(mutex_);
+  std::vector<net::UniqueFd> handed_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> handed_from_ ABSL_GUARDED_BY(mutex_);
   std::unique_ptr<PeerListener> listener_;
 };
 
 TEST_F(PeerListenerTest, BeyondTheBoundASourcesOldestUnprovedConnectionMakesRoom) {
-  std::vector<storage::Descriptor> mine;
+  std::vector<net::UniqueFd> mine;
   for (size_t i = 0; i < PeerListener::kConnectionsOfSource; ++i) {
     mine.push_back(Connect("127.0.0.2"));
     AwaitHanded(i + 1);
   }
   listener_->Proved(Caller(mine[0]));
-  const storage::Descriptor others = Connect("127.0.0.3");
-  const storage::Descriptor next = Connect("127.0.0.2");
+  const net::UniqueFd others = Connect("127.0.0.3");
+  const net::UniqueFd next = Connect("127.0.0.2");
   AwaitHanded(PeerListener::kConnectionsOfSource + 2);
   EXPECT_TRUE(Ended(mine[1])) << "the oldest that has not shown the key";
   for (size_t i = 0; i < mine.size(); ++i) {
@@ -117,7 +117,7 @@ TEST_F(PeerListenerTest, BeyondTheBoundASourcesOldestUnprovedConnectionMakesRoom
 }
 
 TEST_F(PeerListenerTest, NoProvedConnectionMakesRoom) {
-  std::vector<storage::Descriptor> mine;
+  std::vector<net::UniqueFd> mine;
   for (size_t i = 0; i < PeerListener::kConnectionsOfSource; ++i) {
     mine.push_back(Connect("127.0.0.2"));
     AwaitHanded(i + 1);
@@ -125,30 +125,30 @@ TEST_F(PeerListenerTest, NoProvedConnectionMakesRoom) {
   }
   EXPECT_TRUE(Ended(Connect("127.0.0.2")));
   Await(&PeerListener::Statistics::no_place, 1);
-  for (const storage::Descriptor& connection : mine) EXPECT_FALSE(Ended(connection, 0));
+  for (const net::UniqueFd& connection : mine) EXPECT_FALSE(Ended(connection, 0));
 }
 
 TEST_F(PeerListenerTest, AllSourcesTogetherHaveABound) {
-  std::vector<storage::Descriptor> all;
+  std::vector<net::UniqueFd> all;
   for (size_t i = 0; i < PeerListener::kConnectionsMax; ++i) {
     all.push_back(Connect(absl::StrCat("127.0.1.", 1 + i / PeerListener::kConnectionsOfSource).c_str()));
     AwaitHanded(i + 1);
   }
   EXPECT_EQ(listener_->statistics().displaced, 0u);
-  const storage::Descriptor next = Connect("127.0.2.1");
+  const net::UniqueFd next = Connect("127.0.2.1");
   AwaitHanded(PeerListener::kConnectionsMax + 1);
   EXPECT_TRUE(Ended(all[0]));
   EXPECT_EQ(listener_->statistics().displaced, 1u);
 }
 
 TEST_F(PeerListenerTest, StrangersDisplaceEachOtherAndNoMember) {
-  const storage::Descriptor member = Connect("127.0.0.2");
+  const net::UniqueFd member = Connect("127.0.0.2");
   AwaitHanded(1);
-  std::vector<storage::Descriptor> strangers;
+  std::vector<net::UniqueFd> strangers;
   for (uint32_t i = 0; i < PeerListener::kStrangersPerSecond; ++i) strangers.push_back(Connect("127.0.0.66"));
   for (size_t i = 0; i + PeerListener::kConnectionsOfStrangers < strangers.size(); ++i) EXPECT_TRUE(Ended(strangers[i])) << i;
   for (int i = 0; i < 50; ++i) strangers.push_back(Connect("127.0.0.66"));
-  const storage::Descriptor next = Connect("127.0.0.2");
+  const net::UniqueFd next = Connect("127.0.0.2");
   AwaitHandedFrom("127.0.0.2", 2);
   EXPECT_GT(listener_->statistics().strangers, 0u) << "closed unheard";
   EXPECT_FALSE(Ended(member, 0));
@@ -160,9 +160,9 @@ TEST_F(PeerListenerTest, StrangersDisplaceEachOtherAndNoMember) {
 TEST_F(PeerListenerTest, ASourceThatOpensManyKeepsNoOtherWaiting) {
   constexpr long kFlood = PeerListener::kPerSecond + 50;
   const absl::Time begin = absl::Now();
-  std::vector<storage::Descriptor> flood;
+  std::vector<net::UniqueFd> flood;
   for (long i = 0; i < kFlood; ++i) flood.push_back(Connect("127.0.0.2"));
-  const storage::Descriptor other = Connect("127.0.0.3");
+  const net::UniqueFd other = Connect("127.0.0.3");
   AwaitHandedFrom("127.0.0.3", 1);
   const uint64_t closed = listener_->statistics().rate;
   absl::MutexLock lock(&mutex_);
@@ -172,21 +172,21 @@ TEST_F(PeerListenerTest, ASourceThatOpensManyKeepsNoOtherWaiting) {
 }
 
 TEST_F(PeerListenerTest, AfterAQuietSecondEachSourceIsHeardAgain) {
-  std::vector<storage::Descriptor> strangers;
+  std::vector<net::UniqueFd> strangers;
   for (int i = 0; i < 50; ++i) strangers.push_back(Connect("127.0.0.66"));
-  const storage::Descriptor member = Connect("127.0.0.2");
+  const net::UniqueFd member = Connect("127.0.0.2");
   AwaitHandedFrom("127.0.0.2", 1);
   const size_t handed = strangers.size() - listener_->statistics().strangers;
   EXPECT_LT(handed, strangers.size());
   (void)poll(nullptr, 0, 1100);
-  const storage::Descriptor next = Connect("127.0.0.66");
+  const net::UniqueFd next = Connect("127.0.0.66");
   AwaitHandedFrom("127.0.0.66", static_cast<long>(handed) + 1);
   EXPECT_FALSE(Ended(next, 0));
 }
 
 TEST_F(PeerListenerTest, WhereNoDescriptorIsLeftAConnectionIsClosedForThatReason) {
-  const storage::Descriptor connection(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const int next_one = storage::Descriptor(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0)).get();
+  const net::UniqueFd connection(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int next_one = net::UniqueFd(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0)).get();
   rlimit before{};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &before), 0);
   // Accepted it may be, but not kept beside what gRPC gets.
@@ -201,7 +201,7 @@ TEST_F(PeerListenerTest, WhereNoDescriptorIsLeftAConnectionIsClosedForThatReason
 
 TEST_F(PeerListenerTest, APlaceIsFreeOnceGrpcHasShutItsConnection) {
   for (size_t i = 1; i <= 3 * PeerListener::kConnectionsOfSource; ++i) {
-    const storage::Descriptor connection = Connect("127.0.0.2");
+    const net::UniqueFd connection = Connect("127.0.0.2");
     AwaitHanded(i);
     absl::MutexLock lock(&mutex_);
     shutdown(handed_.back().get(), SHUT_RDWR);
@@ -211,7 +211,7 @@ TEST_F(PeerListenerTest, APlaceIsFreeOnceGrpcHasShutItsConnection) {
 }
 
 TEST_F(PeerListenerTest, CallsOfAConnectionAreCounted) {
-  const storage::Descriptor connection = Connect("127.0.0.2");
+  const net::UniqueFd connection = Connect("127.0.0.2");
   AwaitHanded(1);
   const std::string caller = Caller(connection);
   for (int i = 0; i < PeerListener::kCallsPerConnection; ++i) EXPECT_TRUE(listener_->BeginCall(caller));

@@ -3,7 +3,7 @@
 
 #include <sys/random.h>
 
-#include "cluster/kv/bytes.h"
+#include "cluster/raft/bytes.h"
 #include "cluster/raft/check.h"
 
 namespace hedgerow::transfer {

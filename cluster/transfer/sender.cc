@@ -16,7 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/api/transfer.grpc.pb.h"
-#include "cluster/storage/descriptor.h"
+#include "net/unique_fd.h"
 #include "cluster/transfer/seal.h"
 
 namespace hedgerow::transfer {
@@ -28,7 +28,7 @@ constexpr size_t kRead_bytes = 1024 * 1024;
 constexpr int kKeepalive_ms = 3000;
 constexpr int kConnect_ms = 5000;
 // A follower that has taken nothing for so long is not waited for.
-constexpr absl::Duration kPatience = absl::Seconds(5);
+constexpr absl::Duration kTimeout = absl::Seconds(5);
 
 absl::Status FromErrno(const std::string& path, const char* doing) {
   return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", doing, " ", path));
@@ -60,7 +60,7 @@ std::shared_ptr<grpc::Channel> OpenChannel(const SnapshotOffer& offer, const Pee
 
 struct Sender::Transfer {
   SnapshotOffer offer;
-  storage::Descriptor file;
+  net::UniqueFd file;
   uint64_t size = 0;
   uint32_t checksum = 0;
   uint64_t reached = 0;  // how far the follower has ever been, by its own report
@@ -115,8 +115,8 @@ struct Sender::Transfer {
 // Opened here and not by the loop, which waits for no disk. What is open can be read to its end, though a newer
 // snapshot takes its place meanwhile.
 absl::Status Sender::Transfer::Open() {
-  file = storage::Descriptor(open(offer.path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.ok()) return FromErrno(offer.path, "open");
+  file = net::UniqueFd(open(offer.path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) return FromErrno(offer.path, "open");
   struct stat info {};
   if (fstat(file.get(), &info) != 0) return FromErrno(offer.path, "look at");
   size = static_cast<uint64_t>(info.st_size);
@@ -259,7 +259,7 @@ class Sender::Call {
 };
 
 bool MakesProgress(const Sending& sending, std::chrono::steady_clock::time_point now) {
-  return sending.all_sent || absl::FromChrono(now - sending.moved) < kPatience;
+  return sending.all_sent || absl::FromChrono(now - sending.moved) < kTimeout;
 }
 
 Sender::Sender(SenderOptions options, Ended ended) : options_(std::move(options)), ended_(std::move(ended)) {}

@@ -228,7 +228,7 @@ TEST_F(TransferTest, UnauthenticatedCallersThatSendNothingKeepNoOtherOut) {
 TEST_F(TransferTest, IdleConnectionsStopNeitherATransferThatRunsNorTheNextOne) {
   Take(At(500, 3), 4000);
   const std::unique_ptr<Sender> sender = SendSlowly(At(500, 3), 4'000'000, 200'000);
-  std::vector<storage::Descriptor> idle;
+  std::vector<net::UniqueFd> idle;
   for (size_t i = 0; i < 3 * PeerListener::kConnectionsOfSource; ++i) idle.push_back(ConnectFrom("127.0.0.1"));
   for (int i = 0; i < 500; ++i) idle.push_back(ConnectFrom("127.0.0.66"));
   const absl::Status first = AwaitEnd();

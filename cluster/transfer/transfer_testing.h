@@ -23,7 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
-#include "cluster/storage/descriptor.h"
+#include "net/unique_fd.h"
 #include "cluster/storage/storage_story.h"
 #include "cluster/transfer/receiver.h"
 #include "cluster/transfer/sender.h"
@@ -125,8 +125,8 @@ class TransferTest : public ::testing::Test, public ReceiverHost {
     return sender;
   }
   // To the receiver, which never hears a byte on it. From an address of this host, such as 127.0.0.2.
-  storage::Descriptor ConnectFrom(const char* from) {
-    storage::Descriptor connection(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  net::UniqueFd ConnectFrom(const char* from) {
+    net::UniqueFd connection(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     sockaddr_in address{};
     address.sin_family = AF_INET;
     EXPECT_EQ(inet_pton(AF_INET, from, &address.sin_addr), 1);

@@ -2,7 +2,7 @@
 #include "cluster/wire/announce.h"
 
 #include "bpf/abi/siphash_abi.h"
-#include "cluster/kv/bytes.h"
+#include "cluster/raft/bytes.h"
 
 namespace hedgerow::wire {
 namespace {

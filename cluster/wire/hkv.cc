@@ -5,7 +5,7 @@
 #include <array>
 #include <utility>
 
-#include "cluster/kv/bytes.h"
+#include "cluster/raft/bytes.h"
 #include "cluster/wire/hkv_trailer.h"
 
 namespace hedgerow::wire {
@@ -17,8 +17,8 @@ constexpr size_t kKindOffset = 2;
 constexpr size_t kClientIdOffset = 8;
 constexpr size_t kSeqOffset = 16;
 
-constexpr uint32_t kPatienceDefault_us = 1'000'000;
-constexpr uint32_t kPatienceMax_us = 60'000'000;
+constexpr uint32_t kTimeoutDefault_us = 1'000'000;
+constexpr uint32_t kTimeoutMax_us = 60'000'000;
 
 // By number.
 constexpr std::array<std::string_view, kHkvDrops> kDropNames = {
@@ -157,7 +157,7 @@ std::optional<HkvRequest> GetRequest(ByteReader& reader, size_t datagram_bytes) 
   const auto flags = reader.Get<uint8_t>();
   if (row == nullptr || (flags & ~kHkvAuthenticated) != 0) return std::nullopt;
   request.kind = row->kind;
-  request.patience_us = reader.Get<uint32_t>();
+  request.timeout_us = reader.Get<uint32_t>();
   request.client_id = reader.Get<uint64_t>();
   request.seq = reader.Get<uint64_t>();
   request.lowest_unanswered = reader.Get<uint64_t>();
@@ -274,7 +274,7 @@ std::string Encode(const HkvRequest& request) {
   writer.Put(kHkvVersion);
   writer.Put(static_cast<uint8_t>(request.kind));
   writer.Put(uint8_t{0});  // flags
-  writer.Put(request.patience_us);
+  writer.Put(request.timeout_us);
   writer.Put(row.client_id == HkvClientId::kZero ? uint64_t{0} : request.client_id);
   writer.Put(request.seq);
   writer.Put(IsInSession(request) ? request.lowest_unanswered : uint64_t{0});
@@ -333,9 +333,9 @@ kv::Command CommandOf(HkvRequest&& request) {
   return command;
 }
 
-uint64_t Patience_ns(const HkvRequest& request) {
-  const uint32_t patience_us = request.patience_us == 0 ? kPatienceDefault_us : request.patience_us;
-  return uint64_t{std::min(patience_us, kPatienceMax_us)} * 1000;
+uint64_t Timeout_ns(const HkvRequest& request) {
+  const uint32_t timeout_us = request.timeout_us == 0 ? kTimeoutDefault_us : request.timeout_us;
+  return uint64_t{std::min(timeout_us, kTimeoutMax_us)} * 1000;
 }
 
 HkvStatus StatusOf(kv::ResultCode code) {

@@ -38,7 +38,7 @@ constexpr uint32_t kHkvNeverHedge = 0xffffffff;
 
 struct HkvRequest {
   HkvKind kind = HkvKind::kGet;
-  uint32_t patience_us = 0;                 // as on the wire; see Patience_ns
+  uint32_t timeout_us = 0;                 // as on the wire; see Timeout_ns
   uint64_t client_id = 0;                   // OPEN: 0; WRITE, CANCEL: the session, or kHkvNoSession
   uint64_t seq = 0;                         // OPEN, WRITE and CANCEL without a session: the nonce
   uint64_t lowest_unanswered = 0;           // in a session, else 0
@@ -110,7 +110,7 @@ std::string Encode(const HkvAnswer& answer, size_t reserved_bytes = 0);
 kv::Command CommandOf(HkvRequest&& request);
 
 // From the client's sending to when it no longer cares: 0 on the wire is a second, and a minute is the most.
-uint64_t Patience_ns(const HkvRequest& request);
+uint64_t Timeout_ns(const HkvRequest& request);
 
 HkvStatus StatusOf(kv::ResultCode code);
 

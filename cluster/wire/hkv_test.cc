@@ -37,7 +37,7 @@ Operation Increment(std::string key, int64_t delta) {
 HkvRequest Write(std::vector<Operation> operations) {
   HkvRequest request;
   request.kind = HkvKind::kWrite;
-  request.patience_us = 250'000;
+  request.timeout_us = 250'000;
   request.client_id = 0x1112131415161718;
   request.seq = 0x2122232425262728;
   request.lowest_unanswered = 0x3132333435363738;
@@ -322,13 +322,13 @@ TEST(HkvRequest, BeyondABoundIsMalformed) {
   }
 }
 
-TEST(HkvRequest, HasAPatienceOfASecondUnlessItSaysAndAMinuteAtMost) {
+TEST(HkvRequest, HasATimeoutOfASecondUnlessItSaysAndAMinuteAtMost) {
   HkvRequest request;
-  EXPECT_EQ(Patience_ns(request), 1'000'000'000u);
-  request.patience_us = 1;
-  EXPECT_EQ(Patience_ns(request), 1'000u);
-  request.patience_us = UINT32_MAX;
-  EXPECT_EQ(Patience_ns(request), 60'000'000'000u);
+  EXPECT_EQ(Timeout_ns(request), 1'000'000'000u);
+  request.timeout_us = 1;
+  EXPECT_EQ(Timeout_ns(request), 1'000u);
+  request.timeout_us = UINT32_MAX;
+  EXPECT_EQ(Timeout_ns(request), 60'000'000'000u);
 }
 
 TEST(HkvAnswer, OfEveryKindAndStatusSurvivesTheJourney) {
@@ -424,7 +424,7 @@ TEST(HkvCommand, HasAKeyOfWhatItIsAbout) {
   EXPECT_EQ(write.d, 0x4142434445464748u);
   HkvRequest later = Write({Put("k", "v")});
   later.lowest_unanswered = 7;
-  later.patience_us = 1;
+  later.timeout_us = 1;
   EXPECT_EQ(CommandOf(std::move(later)).key, write) << "a copy that was sent later";
   EXPECT_NE(CommandOf(Write({Put("k", "w")})).key, write) << "another value";
   EXPECT_NE(CommandOf(Write({})).key, write) << "nothing at all";

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "bpf/abi/siphash_abi.h"
-#include "cluster/kv/bytes.h"
+#include "cluster/raft/bytes.h"
 #include "cluster/wire/hkv.h"
 
 namespace hedgerow::wire {

@@ -14,7 +14,7 @@ constexpr uint64_t kSent_ms = 1'700'000'000'123;
 
 HkvRequest Put(size_t value_bytes) {
   return {.kind = HkvKind::kWrite,
-          .patience_us = 250'000,
+          .timeout_us = 250'000,
           .seq = 7,
           .operations = {{.kind = kv::OperationKind::kPut, .key = "k", .value = std::string(value_bytes, 'v')}}};
 }

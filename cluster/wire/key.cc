@@ -5,7 +5,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
-#include "cluster/kv/bytes.h"
+#include "cluster/raft/bytes.h"
 
 namespace hedgerow::wire {
 namespace {

@@ -7,7 +7,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "cluster/kv/bytes.h"
+#include "cluster/raft/bytes.h"
 #include "cluster/raft/check.h"
 #include "cluster/wire/peer_body.h"
 

@@ -96,7 +96,7 @@ struct HelloAck {
 struct Forward {
   uint64_t tag = 0;  // the sender's, repeated in the answer
   uint64_t age_ns = 0;
-  uint64_t patience_ns = 0;
+  uint64_t timeout_ns = 0;
   uint8_t hops = 0;
   std::string command{};  // as it stands in the log: kv::Encode
 };

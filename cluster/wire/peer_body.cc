@@ -184,7 +184,7 @@ Resign GetResign(ByteReader& reader) {
 }
 
 Forward GetForward(ByteReader& reader) {
-  Forward body{.tag = GetNumber(reader), .age_ns = GetNumber(reader), .patience_ns = GetNumber(reader)};
+  Forward body{.tag = GetNumber(reader), .age_ns = GetNumber(reader), .timeout_ns = GetNumber(reader)};
   body.hops = reader.Get<uint8_t>();
   body.command = reader.GetText<uint32_t>(kPeerMax_bytes);
   return body;
@@ -331,7 +331,7 @@ void PutBody(ByteWriter& writer, const Resign& body) {
 void PutBody(ByteWriter& writer, const Forward& body) {
   writer.Put(body.tag);
   writer.Put(body.age_ns);
-  writer.Put(body.patience_ns);
+  writer.Put(body.timeout_ns);
   writer.Put(body.hops);
   writer.PutText<uint32_t>(body.command);
 }

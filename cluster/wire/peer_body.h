@@ -8,7 +8,7 @@
 #include <cstddef>
 #include <type_traits>
 
-#include "cluster/kv/bytes.h"
+#include "cluster/raft/bytes.h"
 #include "cluster/wire/peer.h"
 
 namespace hedgerow::wire {

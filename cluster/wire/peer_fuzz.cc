@@ -11,7 +11,7 @@
 
 #include "bpf/abi/peer_abi.h"
 #include "bpf/abi/siphash_abi.h"
-#include "cluster/kv/bytes.h"
+#include "cluster/raft/bytes.h"
 #include "cluster/wire/peer.h"
 #include "cluster/wire/peer_incarnations.h"
 

@@ -13,7 +13,7 @@
 
 #include "absl/strings/escaping.h"
 #include "build_paths.h"
-#include "cluster/kv/bytes.h"
+#include "cluster/raft/bytes.h"
 #include "cluster/wire/peer_body.h"
 
 namespace hedgerow::wire {
@@ -85,7 +85,7 @@ std::vector<PeerBody> Bodies() {
       raft::ReadIndexRequest{.id = {.incarnation = 16, .number = 17}},
       raft::ReadIndexReply{.id = {.incarnation = 18, .number = 19}, .index = LogIndex(20)},
       raft::TimeoutNow{},
-      Forward{.tag = 21, .age_ns = 22, .patience_ns = 23, .hops = 1, .command = "command"},
+      Forward{.tag = 21, .age_ns = 22, .timeout_ns = 23, .hops = 1, .command = "command"},
       Result(),
       ForwardAnswer{.tag = 24, .kind = ForwardAnswer::Kind::kNotLeader, .result = {}},
       Resign{.incarnation = 25, .leader = NodeId(2), .successors = {NodeId(3), NodeId(1)}},

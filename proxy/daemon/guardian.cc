@@ -134,11 +134,17 @@ void Guardian::EverySecond() {
 }
 
 void Guardian::ForgetLeaders(const Snapshot& snapshot) {
-  for (const std::string& service : leader_watch_.Look(snapshot)) {
-    const ServiceSnapshot& known = *FindByName(snapshot.services, service);
-    LogWarning(absl::StrCat("service ", service, ": its cluster announces a leader, and only of terms before ",
-                            known.leader.term, ", which is known: it was set up anew under its old id. The leader of the "
-                            "old one is forgotten"));
+  const std::vector<std::string> forgotten = leader_watch_.Look(snapshot);
+  std::vector<Problem> outdated;
+  for (const std::string& service : leader_watch_.outdated()) {
+    outdated.push_back({ProblemCode::kLeaderOutdated,
+                        absl::StrCat("service ", service, ": its cluster announces a leader, and only of terms before ",
+                                     FindByName(snapshot.services, service)->leader.term,
+                                     ", which is known: it was set up anew under its old id")});
+  }
+  Keep(std::move(outdated), leader_problems_);
+  for (const std::string& service : forgotten) {
+    LogWarning(absl::StrCat("service ", service, ": the leader of its former cluster is forgotten"));
     if (const absl::Status status = instance_.data_plane().policy().ForgetLeader(service); !status.ok()) {
       data_plane_problem_ = absl::StrCat("the leader of ", service, " cannot be forgotten: ", status.message());
     }
@@ -157,7 +163,7 @@ void Guardian::NoteProgramsBefore() {
 void Guardian::UpdateProblems() {
   std::vector<Problem> problems = follower_->problems();
   problems.insert(problems.end(), self_test_.problems().begin(), self_test_.problems().end());
-  for (const std::vector<Problem>* found : {&repair_problems_, &bound_problems_})
+  for (const std::vector<Problem>* found : {&repair_problems_, &bound_problems_, &leader_problems_})
     problems.insert(problems.end(), found->begin(), found->end());
   if (!data_plane_problem_.empty()) problems.push_back({ProblemCode::kDataPlane, data_plane_problem_});
   if (!reload_problem_.empty()) problems.push_back({ProblemCode::kReload, reload_problem_});

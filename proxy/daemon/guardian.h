@@ -71,6 +71,7 @@ class Guardian {
   SelfTest self_test_;
   std::vector<Problem> repair_problems_;
   std::vector<Problem> bound_problems_;
+  std::vector<Problem> leader_problems_;
   std::string data_plane_problem_;
   std::string reload_problem_;  // what was begun or retired and cannot be ended
   bool resting_ = false;

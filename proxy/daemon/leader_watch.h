@@ -25,15 +25,23 @@ class LeaderWatch {
   // Looks in a row that find more such announcements than the one before: a few old datagrams decide nothing.
   static constexpr int kLooks = 10;
 
+  // A problem earlier than that, so that `status` has it before it passes.
+  static constexpr uint64_t kOutdatedSilence_ns = 2'000'000'000;
+  static constexpr int kOutdatedLooks = 3;
+
   // Once a second. The services whose leader is to be forgotten.
   std::vector<std::string> Look(const Snapshot& snapshot);
+  // As of the last look: the services whose known leader seems to be one of a cluster that is gone.
+  const std::vector<std::string>& outdated() const { return outdated_; }
 
  private:
   struct Service {
-    uint64_t stale = 0;  // announcements, as of the last look
-    int looks = 0;
+    uint64_t stale = 0;    // announcements, as of the last look
+    int looks = 0;         // in a row that found more, while the leader was silent for kOutdatedSilence_ns
+    int silent_looks = 0;  // the same for kSilence_ns, since the leader was to be forgotten
   };
   std::map<std::string, Service> services_;
+  std::vector<std::string> outdated_;
 };
 
 }  // namespace hedgerow

@@ -46,6 +46,31 @@ TEST_F(LeaderWatchTest, WhileTheLeaderIsAnnouncedOlderAnnouncementsMeanNothing) 
   }
 }
 
+TEST_F(LeaderWatchTest, UntilItIsForgottenTheOldLeaderIsOutdated) {
+  for (int second = 1; second <= 4; ++second) {
+    Second(500);
+    EXPECT_THAT(watch_.outdated(), IsEmpty()) << second;
+  }
+  for (int second = 5; second <= 20; ++second) {
+    const std::vector<std::string> forgotten = Second(500);
+    EXPECT_THAT(watch_.outdated(), ElementsAre("kv")) << second;
+    EXPECT_EQ(!forgotten.empty(), second == 20);
+  }
+  Second(500);
+  EXPECT_THAT(watch_.outdated(), ElementsAre("kv")) << "it could not be forgotten";
+  snapshot_.services[0].leader.announced_ns = 0;
+  Second(500);
+  EXPECT_THAT(watch_.outdated(), IsEmpty()) << "it is forgotten";
+}
+
+TEST_F(LeaderWatchTest, ALeaderThatIsAnnouncedAgainIsNotOutdated) {
+  for (int second = 1; second <= 6; ++second) Second(500);
+  EXPECT_THAT(watch_.outdated(), ElementsAre("kv"));
+  snapshot_.services[0].leader.announced_ns = snapshot_.taken_ns;
+  Second(500);
+  EXPECT_THAT(watch_.outdated(), IsEmpty());
+}
+
 TEST_F(LeaderWatchTest, ASilentClusterIsNotForgotten) {
   for (int second = 1; second <= 100; ++second) EXPECT_THAT(Second(0), IsEmpty()) << second;
 }

@@ -24,6 +24,9 @@ namespace hedgerow {
   X(kBackendDown, backend_down, backends, "a backend has been silent for long, or its host refuses",               \
     "look at the backend; requests go to a standby")                                                               \
   X(kServiceDown, service_down, backends, "every backend of a service is down", "look at the backends and the network") \
+  X(kLeaderOutdated, leader_outdated, backends,                                                                    \
+    "a service's cluster announces its leader, and only with older terms than the known leader's: it was set up anew under its old id", \
+    "nothing, if it was: the known leader is forgotten after 20 s; otherwise look for nodes of a former cluster that still run") \
   X(kNoRoute, no_route, network, "no route leads to a backend",                                                    \
     "`ip route get ADDRESS` says what the kernel knows; followed as soon as there is a route")                     \
   X(kUplinkUnfit, uplink_unfit, network,                                                                           \

@@ -137,6 +137,28 @@ def test_what_a_thief_announced_ends_with_the_key(cluster):
     assert cluster.ask() == "b"
 
 
+@pytest.mark.own
+@pytest.mark.parametrize("service", ["kv4"], ids=["ipv4"])
+@pytest.mark.parametrize("forgets", [False, pytest.param(True, marks=pytest.mark.long)])
+def test_a_cluster_set_up_anew_is_a_problem_until_its_leader_is_followed(cluster, forgets):
+    cluster.up()
+    cluster.say("b", term=1_000)
+    cluster.await_leader("b")
+
+    def announced(term: int) -> list[str]:
+        cluster.say("c", term=term)
+        return [each for each in cluster.product.status()["problems"] if each.startswith("leader_outdated: ")]
+
+    terms = itertools.count(1)
+    problems = wait_until(lambda: announced(next(terms)), timeout_s=15, what="the problem")
+    assert len(problems) == 1 and cluster.service in problems[0] and "terms before 1000" in problems[0], problems
+    if not forgets:
+        cluster.say("c", term=1_001)
+    wait_until(lambda: not announced(next(terms) if forgets else 1_001), timeout_s=30, what="the end of it")
+    cluster.await_leader("c")
+    assert cluster.ask() == "c"
+
+
 @FAMILIES
 def test_what_its_cluster_has_not_sealed_moves_nobody(cluster):
     cluster.up()

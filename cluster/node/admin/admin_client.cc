@@ -6,6 +6,7 @@
 
 #include <grpcpp/grpcpp.h>
 
+#include "absl/time/clock.h"
 #include "cluster/api/node.grpc.pb.h"
 #include "operate/admin_socket.h"
 #include "operate/grpc_status.h"
@@ -13,33 +14,17 @@
 namespace hedgerow::node {
 namespace {
 
-// By the monotonic clock: the wall clock may be set meanwhile.
-gpr_timespec DeadlineAfter(absl::Duration patience) {
-  return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
-                      gpr_time_from_nanos(absl::ToInt64Nanoseconds(patience), GPR_TIMESPAN));
-}
-
 class GrpcClient final : public AdminClient {
  public:
-  GrpcClient(const std::shared_ptr<grpc::Channel>& channel, absl::Duration patience)
-      : patience_(patience), stub_(v1::NodeAdmin::NewStub(channel)) {}
+  GrpcClient(const std::shared_ptr<grpc::Channel>& channel, absl::Duration timeout)
+      : timeout_(timeout), stub_(v1::NodeAdmin::NewStub(channel)) {}
 
-  absl::StatusOr<v1::NodeStatus> GetStatus() override {
-    v1::NodeStatus reply;
-    grpc::ClientContext context;
-    context.set_deadline(DeadlineAfter(patience_));
-    const grpc::Status status = stub_->GetStatus(&context, v1::GetStatusRequest(), &reply);
-    if (!status.ok()) return operate::FromGrpc(status);
-    return reply;
-  }
+  absl::StatusOr<v1::NodeStatus> GetStatus() override { return Ask(&v1::NodeAdmin::Stub::GetStatus, v1::GetStatusRequest()); }
 
   absl::Status Transfer(raft::NodeId target) override {
     v1::TransferRequest request;
     request.set_target(target.value());
-    v1::TransferReply reply;
-    grpc::ClientContext context;
-    context.set_deadline(DeadlineAfter(patience_));
-    return operate::FromGrpc(stub_->Transfer(&context, request, &reply));
+    return Ask(&v1::NodeAdmin::Stub::Transfer, request).status();
   }
 
   absl::Status ReadBackup(const std::function<absl::Status(const std::string&)>& take) override {
@@ -57,73 +42,72 @@ class GrpcClient final : public AdminClient {
   }
 
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override {
-    v1::TakeSnapshotReply reply;
-    grpc::ClientContext context;
-    context.set_deadline(DeadlineAfter(patience_));
-    const grpc::Status status = stub_->TakeSnapshot(&context, v1::TakeSnapshotRequest(), &reply);
-    if (!status.ok()) return operate::FromGrpc(status);
-    return raft::LogIndex(reply.index());
+    const auto reply = Ask(&v1::NodeAdmin::Stub::TakeSnapshot, v1::TakeSnapshotRequest());
+    if (!reply.ok()) return reply.status();
+    return raft::LogIndex(reply->index());
   }
 
   absl::StatusOr<uint32_t> ChangeMembers(const v1::ChangeMembersRequest& request) override {
-    v1::ChangeMembersReply reply;
-    grpc::ClientContext context;
-    context.set_deadline(DeadlineAfter(patience_));
-    const grpc::Status status = stub_->ChangeMembers(&context, request, &reply);
-    if (!status.ok()) return operate::FromGrpc(status);
-    return reply.epoch();
+    const auto reply = Ask(&v1::NodeAdmin::Stub::ChangeMembers, request);
+    if (!reply.ok()) return reply.status();
+    return reply->epoch();
   }
 
   absl::StatusOr<uint64_t> ChangeSettings(const v1::ChangeSettingsRequest& request) override {
-    v1::ChangeSettingsReply reply;
-    grpc::ClientContext context;
-    context.set_deadline(DeadlineAfter(patience_));
-    const grpc::Status status = stub_->ChangeSettings(&context, request, &reply);
-    if (!status.ok()) return operate::FromGrpc(status);
-    return reply.version();
+    const auto reply = Ask(&v1::NodeAdmin::Stub::ChangeSettings, request);
+    if (!reply.ok()) return reply.status();
+    return reply->version();
   }
 
   absl::StatusOr<v1::Keys> ReloadKeys(bool force) override {
     v1::ReloadKeysRequest request;
     request.set_force(force);
-    v1::Keys reply;
-    grpc::ClientContext context;
-    context.set_deadline(DeadlineAfter(patience_));
-    const grpc::Status status = stub_->ReloadKeys(&context, request, &reply);
-    if (!status.ok()) return operate::FromGrpc(status);
-    return reply;
+    return Ask(&v1::NodeAdmin::Stub::ReloadKeys, request);
   }
 
   absl::StatusOr<v1::PurgeSomeReply> PurgeSome(const v1::PurgeSomeRequest& request) override {
-    v1::PurgeSomeReply reply;
+    return Ask(&v1::NodeAdmin::Stub::PurgeSome, request);
+  }
+
+ private:
+  template <typename Request, typename Reply>
+  absl::StatusOr<Reply> Ask(grpc::Status (v1::NodeAdmin::Stub::*call)(grpc::ClientContext*, const Request&, Reply*),
+                            const Request& request) {
+    Reply reply;
     grpc::ClientContext context;
-    context.set_deadline(DeadlineAfter(patience_));
-    const grpc::Status status = stub_->PurgeSome(&context, request, &reply);
+    // By the monotonic clock: the wall clock may be set meanwhile.
+    context.set_deadline(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC),
+                                      gpr_time_from_nanos(absl::ToInt64Nanoseconds(timeout_), GPR_TIMESPAN)));
+    const grpc::Status status = ((*stub_).*call)(&context, request, &reply);
     if (!status.ok()) return operate::FromGrpc(status);
     return reply;
   }
 
- private:
-  const absl::Duration patience_;
+  const absl::Duration timeout_;
   std::unique_ptr<v1::NodeAdmin::Stub> stub_;
 };
 
 }  // namespace
 
-absl::StatusOr<v1::NodeStatus> AdminClient::AwaitStatus(const Deadline& deadline) {
+absl::StatusOr<v1::NodeStatus> AdminClient::Await(const Deadline& deadline, const Judge& judge, absl::string_view late,
+                                                  absl::Duration poll) {
   while (true) {
     absl::StatusOr<v1::NodeStatus> status = GetStatus();
-    if (!absl::IsDeadlineExceeded(status.status()) || deadline.passed()) return status;
+    const absl::StatusOr<bool> done = status.ok() ? judge(*status) : absl::StatusOr<bool>(false);
+    if (!done.ok()) return done.status();
+    if (*done || (!status.ok() && !absl::IsDeadlineExceeded(status.status()))) return status;
+    if (deadline.passed()) return status.ok() ? absl::DeadlineExceededError(late) : status;
+    absl::SleepFor(poll);
   }
 }
 
 absl::StatusOr<std::unique_ptr<AdminClient>> AdminClient::Connect(const std::string& socket_path,
-                                                                  absl::Duration patience) {
+                                                                  absl::Duration timeout) {
   const auto channel = operate::OpenAdminChannel(
       socket_path, {.program = "hedgerow-node", .who_may = "the node's user and root may",
                     .hint = "Start it with `systemctl start hedgerow-node` or `hedgerow-node run`, or name another socket with --socket"});
   if (!channel.ok()) return channel.status();
-  return std::make_unique<GrpcClient>(*channel, patience);
+  return std::make_unique<GrpcClient>(*channel, timeout);
 }
 
 }  // namespace hedgerow::node

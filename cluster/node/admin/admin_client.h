@@ -20,13 +20,13 @@ namespace hedgerow::node {
 
 class AdminClient {
  public:
-  // Longer than a node's own patience with its loop, so that the node's words arrive.
-  static constexpr absl::Duration kPatience = absl::Seconds(10);
+  // Longer than a node's own timeout with its loop, so that the node's words arrive.
+  static constexpr absl::Duration kTimeout = absl::Seconds(10);
 
   // Unavailable, saying so in words, when no node answers on the socket; PermissionDenied when this user may
-  // not open it. A call that takes longer than `patience` is DeadlineExceeded.
+  // not open it. A call that takes longer than `timeout` is DeadlineExceeded.
   static absl::StatusOr<std::unique_ptr<AdminClient>> Connect(const std::string& socket_path,
-                                                              absl::Duration patience = kPatience);
+                                                              absl::Duration timeout = kTimeout);
   virtual ~AdminClient() = default;
 
   // Errors are those of NodeControl.
@@ -40,9 +40,11 @@ class AdminClient {
   virtual absl::StatusOr<v1::Keys> ReloadKeys(bool force) = 0;
   virtual absl::StatusOr<v1::PurgeSomeReply> PurgeSome(const v1::PurgeSomeRequest& request) = 0;
 
-  // For a command that waits for something to come about: a node whose loop is late once (DeadlineExceeded) is asked again until the
-  // command's own deadline has passed.
-  absl::StatusOr<v1::NodeStatus> AwaitStatus(const Deadline& deadline);
+  // Asks until `judge` has seen what a command waits for: that status, or the error that `judge` gives. DeadlineExceeded, with the
+  // text `late`: it did not come about in time. A node whose loop is late once is asked again.
+  using Judge = std::function<absl::StatusOr<bool>(const v1::NodeStatus&)>;
+  absl::StatusOr<v1::NodeStatus> Await(const Deadline& deadline, const Judge& judge, absl::string_view late,
+                                       absl::Duration poll = absl::Milliseconds(20));
 };
 
 }  // namespace hedgerow::node

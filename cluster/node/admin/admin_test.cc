@@ -168,7 +168,7 @@ class SlowControl final : public NodeControl {
   absl::Notification released;
 };
 
-TEST_F(NodeAdminTest, AClientWaitsNoLongerThanItsPatience) {
+TEST_F(NodeAdminTest, AClientWaitsNoLongerThanItsTimeout) {
   SlowControl slow;
   const std::string path = folder_ + "/slow.sock";
   auto server = ServeAdmin(path, slow, FakeFacts());

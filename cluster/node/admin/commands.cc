@@ -33,9 +33,6 @@
 namespace hedgerow::node {
 namespace {
 
-constexpr absl::Duration kTransferPoll = absl::Milliseconds(20);
-constexpr absl::Duration kSnapshotPoll = absl::Milliseconds(50);
-
 absl::StatusOr<NodeConfig> RequireConfig(const operate::Arguments& arguments) {
   if (arguments.Get("config").empty())
     return absl::InvalidArgumentError("hedgerow-node: --config FILE is missing");
@@ -197,9 +194,9 @@ int RunStatus(const Call& call) {
   return call.arguments.Has("ready") && !status->ready() ? kExitFailure : printed;
 }
 
-int RunTransfer(const Call& call) { return RunTransfer(call, kTransferPatience); }
+int RunTransfer(const Call& call) { return RunTransfer(call, kTransferTimeout); }
 
-int RunTransfer(const Call& call, absl::Duration patience) {
+int RunTransfer(const Call& call, absl::Duration timeout) {
   uint64_t target = 0;
   if (call.arguments.words.size() > 1) return call.UsageError("transfer takes no words; --to names a member");
   if (call.arguments.Has("to") && (!absl::SimpleAtoi(call.arguments.Get("to"), &target) || target == 0)) {
@@ -213,59 +210,53 @@ int RunTransfer(const Call& call, absl::Duration patience) {
   const absl::Status begun = (*client)->Transfer(raft::NodeId(target));
   if (!begun.ok()) return call.Fail(begun);
   // The node only begins; a target that is down or far behind may never take over.
-  const Deadline deadline(patience);
-  while (!deadline.passed()) {
-    const auto status = (*client)->AwaitStatus(deadline);
-    if (!status.ok()) return call.Fail(status.status());
-    if (status->leader() != 0 && status->leader() != before->node()) {
-      v1::TransferReport report;
-      report.set_from(before->node());
-      report.set_leader(status->leader());
-      report.set_term(status->term());
-      return call.Print(report, absl::StrFormat("node %d leads in term %d\n", report.leader(), report.term()));
-    }
-    absl::SleepFor(kTransferPoll);
-  }
-  return call.Fail(
-      kExitFailure,
+  const auto status = (*client)->Await(
+      Deadline(timeout),
+      [&before](const v1::NodeStatus& now) { return now.leader() != 0 && now.leader() != before->node(); },
       absl::StrFormat(
           "no member has taken over from node %d within %s; `hedgerow-node status` shows which members it hears",
-          before->node(), absl::FormatDuration(patience)));
+          before->node(), absl::FormatDuration(timeout)));
+  if (!status.ok()) return call.Fail(status.status());
+  v1::TransferReport report;
+  report.set_from(before->node());
+  report.set_leader(status->leader());
+  report.set_term(status->term());
+  return call.Print(report, absl::StrFormat("node %d leads in term %d\n", report.leader(), report.term()));
 }
 
-uint64_t SnapshotFailuresOf(const v1::NodeStatus& status) {
-  const auto found = status.counters().find("snapshots.failed");
-  return found == status.counters().end() ? 0 : found->second;
+absl::StatusOr<v1::NodeStatus> SnapshotNow(AdminClient& client, absl::Duration timeout) {
+  const auto failures = [](const v1::NodeStatus& status) {
+    const auto found = status.counters().find("snapshots.failed");
+    return found == status.counters().end() ? 0 : found->second;
+  };
+  const auto before = client.GetStatus();  // else one that fails at once would not be seen to
+  if (!before.ok()) return before;
+  const auto index = client.TakeSnapshot();
+  if (!index.ok()) return index.status();
+  return client.Await(
+      Deadline(timeout),
+      [&](const v1::NodeStatus& now) -> absl::StatusOr<bool> {
+        if (now.snapshots().last_index() >= index->value()) return true;
+        if (failures(now) == failures(*before)) return false;
+        return absl::InternalError("the snapshot failed; `hedgerow-node status` says why (a full disk, say). It is tried again");
+      },
+      absl::StrFormat("no snapshot at entry %d within %s; it is still being taken", index->value(),
+                      absl::FormatDuration(timeout)));
 }
 
-int RunSnapshot(const Call& call) { return RunSnapshot(call, kSnapshotPatience); }
+int RunSnapshot(const Call& call) { return RunSnapshot(call, kSnapshotTimeout); }
 
-int RunSnapshot(const Call& call, absl::Duration patience) {
+int RunSnapshot(const Call& call, absl::Duration timeout) {
   if (call.arguments.words.size() > 1) return call.UsageError("snapshot takes no words");
   const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());
-  const auto before = (*client)->GetStatus();  // else one that fails at once would not be seen to
-  if (!before.ok()) return call.Fail(before.status());
-  const auto index = (*client)->TakeSnapshot();
-  if (!index.ok()) return call.Fail(index.status());
-  const Deadline deadline(patience);
-  while (!deadline.passed()) {
-    const auto status = (*client)->AwaitStatus(deadline);
-    if (!status.ok()) return call.Fail(status.status());
-    if (status->snapshots().last_index() >= index->value()) {
-      v1::SnapshotReport report;
-      report.set_index(status->snapshots().last_index());
-      report.set_size_bytes(status->snapshots().size_bytes());
-      return call.Print(report, absl::StrFormat("the last snapshot is at entry %d, %d bytes\n", report.index(),
-                                                report.size_bytes()));
-    }
-    if (SnapshotFailuresOf(*status) > SnapshotFailuresOf(*before)) {
-      return call.Fail(kExitFailure, "the snapshot failed; `hedgerow-node status` says why. It is tried again");
-    }
-    absl::SleepFor(kSnapshotPoll);
-  }
-  return call.Fail(kExitFailure, absl::StrFormat("no snapshot at entry %d within %s; it is still being taken",
-                                                 index->value(), absl::FormatDuration(patience)));
+  const auto status = SnapshotNow(**client, timeout);
+  if (!status.ok()) return call.Fail(status.status());
+  v1::SnapshotReport report;
+  report.set_index(status->snapshots().last_index());
+  report.set_size_bytes(status->snapshots().size_bytes());
+  return call.Print(
+      report, absl::StrFormat("the last snapshot is at entry %d, %d bytes\n", report.index(), report.size_bytes()));
 }
 
 int RunProxyKey(const Call& call) {

@@ -13,21 +13,18 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
 #include "cluster/api/node.pb.h"
 #include "cluster/node/admin/admin_client.h"
 #include "cluster/node/admin/commands.h"
 #include "cluster/node/host/deadline.h"
 #include "cluster/storage/backup_file.h"
-#include "cluster/storage/descriptor.h"
+#include "net/unique_fd.h"
 #include "cluster/storage/errors.h"
 #include "cluster/storage/folder.h"
 #include "cluster/storage/snapshot_choice.h"
 
 namespace hedgerow::node {
 namespace {
-
-constexpr absl::Duration kPoll = absl::Milliseconds(50);
 
 // What a node that is cut off, or follows, may not have.
 std::string Doubt(const v1::NodeStatus& status) {
@@ -41,27 +38,6 @@ std::string Doubt(const v1::NodeStatus& status) {
       status.leader());
 }
 
-// `failures`: before it was asked for.
-absl::Status AwaitSnapshot(AdminClient& client, raft::LogIndex index, uint64_t failures,
-                           absl::Duration patience) {
-  const Deadline deadline(patience);
-  while (!deadline.passed()) {
-    const auto status = client.AwaitStatus(deadline);
-    if (!status.ok()) return status.status();
-    if (status->snapshots().last_index() >= index.value()) return absl::OkStatus();
-    if (SnapshotFailuresOf(*status) > failures) {
-      return absl::InternalError(
-          "the snapshot could not be taken; `hedgerow-node status` says why (a full disk, say). It is tried "
-          "again, "
-          "and so may you");
-    }
-    absl::SleepFor(kPoll);
-  }
-  return absl::DeadlineExceededError(
-      absl::StrFormat("no snapshot at entry %d within %s; it is still being taken", index.value(),
-                      absl::FormatDuration(patience)));
-}
-
 absl::Status WriteAll(int file, const std::string& path, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = write(file, bytes.data(), bytes.size());
@@ -73,8 +49,8 @@ absl::Status WriteAll(int file, const std::string& path, std::string_view bytes)
 }
 
 absl::Status Fetch(AdminClient& client, const std::string& path) {
-  const storage::Descriptor file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!file.ok()) return storage::FromErrno(path, "make", errno);
+  const net::UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!file.valid()) return storage::FromErrno(path, "make", errno);
   const absl::Status fetched =
       client.ReadBackup([&](const std::string& bytes) { return WriteAll(file.get(), path, bytes); });
   if (!fetched.ok()) return fetched;
@@ -115,7 +91,7 @@ absl::StatusOr<v1::BackupReport> FetchAs(AdminClient& client, const std::string&
     (void)unlink(partial.c_str());
     return report;
   }
-  const storage::Descriptor file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  const net::UniqueFd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   report->set_file(path);
   report->set_size_bytes(static_cast<uint64_t>(lseek(file.get(), 0, SEEK_END)));
   return report;
@@ -132,12 +108,9 @@ int RunBackup(const Call& call) {
   const auto before = (*client)->GetStatus();
   if (!before.ok()) return call.Fail(before.status());
   if (!call.arguments.json()) call.err << Doubt(*before);
-  const auto index = (*client)->TakeSnapshot();
-  if (!index.ok()) return call.Fail(index.status());
-  if (*index == raft::LogIndex()) return call.Fail(kExitFailure, "nothing was ever applied here");
-  if (absl::Status taken = AwaitSnapshot(**client, *index, SnapshotFailuresOf(*before), kSnapshotPatience);
-      !taken.ok())
-    return call.Fail(taken);
+  const auto taken = SnapshotNow(**client, kSnapshotTimeout);
+  if (!taken.ok()) return call.Fail(taken.status());
+  if (taken->snapshots().last_index() == 0) return call.Fail(kExitFailure, "nothing was ever applied here");
   const absl::StatusOr<v1::BackupReport> report = FetchAs(**client, path);
   if (!report.ok()) return call.Fail(report.status());
   const auto after = (*client)->GetStatus();

@@ -58,9 +58,9 @@ int Show(const Call& call, AdminClient& client) {
   return call.Print(report, TextOf(report));
 }
 
-// What a member told may be a moment old, so a refusal is not the last word before `patience` is over.
-absl::Status Reload(AdminClient& client, bool force, absl::Duration patience) {
-  const Deadline deadline(patience);
+// What a member told may be a moment old, so a refusal is not the last word before `timeout` is over.
+absl::Status Reload(AdminClient& client, bool force, absl::Duration timeout) {
+  const Deadline deadline(timeout);
   while (true) {
     const absl::Status done = client.ReloadKeys(force).status();
     if (!absl::IsFailedPrecondition(done) || deadline.passed()) return done;
@@ -86,7 +86,7 @@ absl::StatusOr<std::vector<std::string>> After(const std::string& step, std::vec
   return keys;
 }
 
-int Change(const Call& call, AdminClient& client, absl::Duration patience) {
+int Change(const Call& call, AdminClient& client, absl::Duration timeout) {
   const std::string& step = call.arguments.words[1];
   const std::string& which = call.arguments.words[2];
   if (call.arguments.Get("config").empty()) return call.UsageError("--config FILE is missing: it names the key file");
@@ -100,7 +100,7 @@ int Change(const Call& call, AdminClient& client, absl::Duration patience) {
   const absl::StatusOr<std::vector<std::string>> after = After(step, *before, call.arguments.Get("from"));
   if (!after.ok()) return call.Fail(after.status());
   if (absl::Status written = operate::WriteKeyRing(path, *after); !written.ok()) return call.Fail(written);
-  const absl::Status done = Reload(client, call.arguments.Has("force"), patience);
+  const absl::Status done = Reload(client, call.arguments.Has("force"), timeout);
   if (!done.ok()) {
     if (absl::Status back = operate::WriteKeyRing(path, *before); !back.ok())
       return call.Fail(kExitFailure, absl::StrCat(std::string(done.message()), "; and ", path, " could not be put back: ", std::string(back.message())));
@@ -111,9 +111,9 @@ int Change(const Call& call, AdminClient& client, absl::Duration patience) {
 
 }  // namespace
 
-int RunKeys(const Call& call) { return RunKeys(call, kKeysPatience); }
+int RunKeys(const Call& call) { return RunKeys(call, kKeysTimeout); }
 
-int RunKeys(const Call& call, absl::Duration patience) {
+int RunKeys(const Call& call, absl::Duration timeout) {
   const std::vector<std::string>& words = call.arguments.words;
   const std::string step = words.size() > 1 ? words[1] : "";
   const bool changes = words.size() == 3 && (step == "add" || step == "switch" || step == "remove") &&
@@ -123,9 +123,9 @@ int RunKeys(const Call& call, absl::Duration patience) {
   if ((step == "add") != call.arguments.Has("from")) return call.UsageError("--from FILE goes with add, and names the file that holds the new key");
   const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());
-  if (changes) return Change(call, **client, patience);
+  if (changes) return Change(call, **client, timeout);
   if (step == "reload") {
-    if (absl::Status done = Reload(**client, call.arguments.Has("force"), patience); !done.ok()) return call.Fail(done);
+    if (absl::Status done = Reload(**client, call.arguments.Has("force"), timeout); !done.ok()) return call.Fail(done);
   }
   return Show(call, **client);
 }

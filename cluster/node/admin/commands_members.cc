@@ -9,7 +9,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
 #include "cluster/api/node.pb.h"
 #include "cluster/node/admin/commands.h"
 #include "cluster/node/host/deadline.h"
@@ -19,7 +18,6 @@
 namespace hedgerow::node {
 namespace {
 
-constexpr absl::Duration kPoll = absl::Milliseconds(20);
 constexpr char kUsage[] =
     "members wants nothing, add ID PEER-ADDRESS, promote ID, remove ID, replace OLD NEW, rejoin LOST NEW or "
     "move ID PEER-ADDRESS";
@@ -96,31 +94,24 @@ bool IsDone(const v1::NodeStatus& status, const v1::ChangeMembersRequest& reques
 
 // Begins a change, and waits until it is committed. The status by then.
 absl::StatusOr<v1::NodeStatus> Change(AdminClient& client, const v1::ChangeMembersRequest& request,
-                                      absl::Duration patience) {
+                                      absl::Duration timeout) {
   const absl::StatusOr<uint32_t> epoch = client.ChangeMembers(request);
   if (!epoch.ok()) return epoch.status();
-  const Deadline deadline(patience);
-  while (true) {
-    absl::StatusOr<v1::NodeStatus> status = client.AwaitStatus(deadline);
-    if (!status.ok()) return status;
-    const bool committed = status->committed_epoch() >= *epoch;
-    if (committed && IsDone(*status, request)) return status;
-    if (committed) {
-      return absl::AbortedError(
-          absl::StrFormat("configuration %d is committed, and is not what was asked for: the leader changed, "
-                          "and the next one has made another change, or this one was undone since. `members` "
-                          "at the leader shows what there is",
-                          *epoch));
-    }
-    // Another leader may have dropped it; or this node has left, and is told no more.
-    if (deadline.passed()) {
-      return absl::DeadlineExceededError(
-          absl::StrFormat("configuration %d was not committed within %s; `members` at the leader shows "
-                          "what has become of it",
-                          *epoch, absl::FormatDuration(patience)));
-    }
-    absl::SleepFor(kPoll);
-  }
+  return client.Await(
+      Deadline(timeout),
+      [&](const v1::NodeStatus& now) -> absl::StatusOr<bool> {
+        if (now.committed_epoch() < *epoch) return false;
+        if (IsDone(now, request)) return true;
+        return absl::AbortedError(
+            absl::StrFormat("configuration %d is committed, and is not what was asked for: the leader changed, "
+                            "and the next one has made another change, or this one was undone since. `members` "
+                            "at the leader shows what there is",
+                            *epoch));
+      },
+      // Another leader may have dropped it; or this node has left, and is told no more.
+      absl::StrFormat("configuration %d was not committed within %s; `members` at the leader shows "
+                      "what has become of it",
+                      *epoch, absl::FormatDuration(timeout)));
 }
 
 // Where a member that says that it is LOST can be reached. Of any other one this would take its address away.
@@ -136,60 +127,57 @@ absl::StatusOr<std::string> AddressOfLost(const v1::NodeStatus& status, uint64_t
 
 // The lost member's address becomes the new one's; the node there sees that, and comes back as that one.
 absl::StatusOr<v1::NodeStatus> AddAtItsAddress(AdminClient& client, const v1::NodeStatus& status, uint64_t was,
-                                               uint64_t as, absl::Duration patience) {
+                                               uint64_t as, absl::Duration timeout) {
   const absl::StatusOr<std::string> address = AddressOfLost(status, was);
   if (!address.ok()) return address.status();
   v1::ChangeMembersRequest request;
   (void)Add(request, v1::MemberChange::MOVE, absl::StrCat(was));
   (void)Add(request, v1::MemberChange::ADD, absl::StrCat(as), *address);
-  return Change(client, request, patience);
+  return Change(client, request, timeout);
 }
 
 // Three changes that belong together. It can be asked for again, from wherever it was cut short.
-absl::StatusOr<v1::NodeStatus> Rejoin(AdminClient& client, uint64_t was, uint64_t as, absl::Duration patience) {
+absl::StatusOr<v1::NodeStatus> Rejoin(AdminClient& client, uint64_t was, uint64_t as, absl::Duration timeout) {
   absl::StatusOr<v1::NodeStatus> status = client.GetStatus();
-  if (status.ok() && Find(*status, as) == nullptr) status = AddAtItsAddress(client, *status, was, as, patience);
-  const Deadline deadline(std::max(patience, kRejoinPatience));
-  while (status.ok()) {
-    const v1::Member* const before = Find(*status, was);
-    const v1::Member* const after = Find(*status, as);
-    if (before == nullptr) return status;  // done before
-    if (after == nullptr) return absl::AbortedError(absl::StrCat("node ", as, " is no member any more"));
-    // The first change leaves the lost member no address. A member that was added for another place must not
-    // take its place.
-    if (!before->address().empty()) {
-      return absl::FailedPreconditionError(absl::StrCat("node ", as,
-                                                        " is a member already, and not in the place of node ",
-                                                        was, ": take an id that was never used"));
-    }
-    if (status->leader() != status->node()) {
-      return absl::FailedPreconditionError(
-          status->leader() == 0 ? std::string("no node leads now; ask again")
-                                : absl::StrCat("node ", status->leader(), " leads; ask again there"));
-    }
-    const bool votes = before->role() == "voter";
-    if (after->caught_up() || !votes) {
-      v1::ChangeMembersRequest request;
-      if (votes && after->role() == "learner") (void)Add(request, v1::MemberChange::PROMOTE, absl::StrCat(as));
-      (void)Add(request, v1::MemberChange::REMOVE, absl::StrCat(was));
-      return Change(client, request, patience);
-    }
-    if (deadline.passed()) {
-      return absl::DeadlineExceededError(absl::StrCat("node ", as, " has not caught up within ",
-                                                      absl::FormatDuration(std::max(patience, kRejoinPatience)),
-                                                      ". It is a learner by now; ask again at the leader"));
-    }
-    absl::SleepFor(kPoll);
-    status = client.AwaitStatus(deadline);
-  }
-  return status;
+  if (status.ok() && Find(*status, as) == nullptr) status = AddAtItsAddress(client, *status, was, as, timeout);
+  if (!status.ok()) return status;
+  const absl::Duration catches_up = std::max(timeout, kRejoinTimeout);
+  v1::ChangeMembersRequest request;
+  status = client.Await(
+      Deadline(catches_up),
+      [&](const v1::NodeStatus& now) -> absl::StatusOr<bool> {
+        const v1::Member* const before = Find(now, was);
+        const v1::Member* const after = Find(now, as);
+        if (before == nullptr) return true;  // done before
+        if (after == nullptr) return absl::AbortedError(absl::StrCat("node ", as, " is no member any more"));
+        // The first change leaves the lost member no address. A member that was added for another place must not
+        // take its place.
+        if (!before->address().empty()) {
+          return absl::FailedPreconditionError(absl::StrCat("node ", as,
+                                                            " is a member already, and not in the place of node ",
+                                                            was, ": take an id that was never used"));
+        }
+        if (now.leader() != now.node()) {
+          return absl::FailedPreconditionError(now.leader() == 0
+                                                   ? std::string("no node leads now; ask again")
+                                                   : absl::StrCat("node ", now.leader(), " leads; ask again there"));
+        }
+        const bool votes = before->role() == "voter";
+        if (votes && !after->caught_up()) return false;
+        if (votes && after->role() == "learner") (void)Add(request, v1::MemberChange::PROMOTE, absl::StrCat(as));
+        (void)Add(request, v1::MemberChange::REMOVE, absl::StrCat(was));
+        return true;
+      },
+      absl::StrCat("node ", as, " has not caught up within ", absl::FormatDuration(catches_up),
+                   ". It is a learner by now; ask again at the leader"));
+  return status.ok() && request.changes_size() > 0 ? Change(client, request, timeout) : status;
 }
 
 }  // namespace
 
-int RunMembers(const Call& call) { return RunMembers(call, kMembersPatience); }
+int RunMembers(const Call& call) { return RunMembers(call, kMembersTimeout); }
 
-int RunMembers(const Call& call, absl::Duration patience) {
+int RunMembers(const Call& call, absl::Duration timeout) {
   const std::vector<std::string>& words = call.arguments.words;
   const bool changes = words.size() > 1;
   const bool rejoins = changes && words[1] == "rejoin";
@@ -202,8 +190,8 @@ int RunMembers(const Call& call, absl::Duration patience) {
   if (!makes_sense) return call.UsageError(kUsage);
   const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());
-  const absl::StatusOr<v1::NodeStatus> status = rejoins   ? Rejoin(**client, was, as, patience)
-                                                : changes ? Change(**client, request, patience)
+  const absl::StatusOr<v1::NodeStatus> status = rejoins   ? Rejoin(**client, was, as, timeout)
+                                                : changes ? Change(**client, request, timeout)
                                                           : (*client)->GetStatus();
   if (!status.ok()) return call.Fail(status.status());
   return call.Print(ReportOf(*status), MembersText(*status));

@@ -34,23 +34,18 @@ absl::StatusOr<v1::PurgeSomeReply> Portion(AdminClient& client, const v1::PurgeS
 
 // Until the deletes are applied, or lost with their leader: the entry may never come then, and the next portion finds out.
 absl::Status WaitUntilApplied(AdminClient& client, uint64_t index, const Deadline& deadline) {
-  while (true) {
-    const absl::StatusOr<v1::NodeStatus> status = client.AwaitStatus(deadline);
-    if (!status.ok()) return status.status();
-    if (status->applied() >= index || status->role() != "leader") return absl::OkStatus();
-    if (deadline.passed())
-      return absl::DeadlineExceededError("the deletes were not applied in time: does a majority answer? Ask again");
-    absl::SleepFor(kPoll);
-  }
+  const auto applied = [index](const v1::NodeStatus& now) { return now.applied() >= index || now.role() != "leader"; };
+  return client.Await(deadline, applied, "the deletes were not applied in time: does a majority answer? Ask again", kPoll)
+      .status();
 }
 
 // How many keys a walk has found.
-absl::StatusOr<uint64_t> Walk(AdminClient& client, const std::string& prefix, absl::Duration patience) {
+absl::StatusOr<uint64_t> Walk(AdminClient& client, const std::string& prefix, absl::Duration timeout) {
   v1::PurgeSomeRequest request;
   request.set_prefix(prefix);
   uint64_t keys = 0;
   while (true) {
-    const Deadline deadline(patience);
+    const Deadline deadline(timeout);
     const absl::StatusOr<v1::PurgeSomeReply> reply = Portion(client, request, deadline);
     if (!reply.ok()) return reply.status();
     keys += reply->keys();
@@ -64,9 +59,9 @@ absl::StatusOr<uint64_t> Walk(AdminClient& client, const std::string& prefix, ab
 
 }  // namespace
 
-int RunPurge(const Call& call) { return RunPurge(call, kPurgePatience); }
+int RunPurge(const Call& call) { return RunPurge(call, kPurgeTimeout); }
 
-int RunPurge(const Call& call, absl::Duration patience) {
+int RunPurge(const Call& call, absl::Duration timeout) {
   if (call.arguments.words.size() > 1) return call.UsageError("purge takes no words; --prefix says which keys");
   if (!call.arguments.Has("prefix")) return call.UsageError("purge wants --prefix PREFIX; an empty one names all keys");
   const std::string prefix = call.arguments.Get("prefix");
@@ -75,7 +70,7 @@ int RunPurge(const Call& call, absl::Duration patience) {
   v1::PurgeReport report;
   report.set_prefix(prefix);
   for (int walk = 0; walk < kWalksMax; ++walk) {
-    const absl::StatusOr<uint64_t> keys = Walk(**client, prefix, patience);
+    const absl::StatusOr<uint64_t> keys = Walk(**client, prefix, timeout);
     if (!keys.ok()) return call.Fail(keys.status());
     if (*keys == 0) return call.Print(report, absl::StrFormat("%d keys deleted\n", report.keys()));
     report.set_keys(report.keys() + *keys);

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "cluster/api/node.pb.h"
 #include "cluster/node/admin/commands.h"
 #include "cluster/node/host/deadline.h"
@@ -16,8 +15,6 @@
 
 namespace hedgerow::node {
 namespace {
-
-constexpr absl::Duration kPoll = absl::Milliseconds(20);
 
 v1::SettingsReport ReportOf(const v1::NodeStatus& status) {
   v1::SettingsReport report;
@@ -51,29 +48,22 @@ bool Holds(const v1::NodeStatus& status, const v1::ChangeSettingsRequest& reques
 }
 
 absl::StatusOr<v1::NodeStatus> Change(AdminClient& client, const v1::ChangeSettingsRequest& request,
-                                      absl::Duration patience) {
+                                      absl::Duration timeout) {
   const absl::StatusOr<uint64_t> before = client.ChangeSettings(request);
   if (!before.ok()) return before.status();
-  const Deadline deadline(patience);
-  while (true) {
-    absl::StatusOr<v1::NodeStatus> status = client.AwaitStatus(deadline);
-    if (!status.ok()) return status;
-    if (status->settings_version() > *before && Holds(*status, request)) return status;
-    if (deadline.passed()) {
-      return absl::DeadlineExceededError(absl::StrCat(
-          "the change was not applied within ", absl::FormatDuration(patience),
-          ": no majority answers, another leader has dropped it, or another change has undone it. `hedgerow-node "
-          "settings` at the leader shows what holds; a change may be asked for again"));
-    }
-    absl::SleepFor(kPoll);
-  }
+  return client.Await(
+      Deadline(timeout),
+      [&](const v1::NodeStatus& now) { return now.settings_version() > *before && Holds(now, request); },
+      absl::StrCat("the change was not applied within ", absl::FormatDuration(timeout),
+                   ": no majority answers, another leader has dropped it, or another change has undone it. `hedgerow-node "
+                   "settings` at the leader shows what holds; a change may be asked for again"));
 }
 
 }  // namespace
 
-int RunSettings(const Call& call) { return RunSettings(call, kSettingsPatience); }
+int RunSettings(const Call& call) { return RunSettings(call, kSettingsTimeout); }
 
-int RunSettings(const Call& call, absl::Duration patience) {
+int RunSettings(const Call& call, absl::Duration timeout) {
   const std::vector<std::string>& words = call.arguments.words;
   const bool changes = words.size() > 1;
   if (changes && (words[1] != "set" || words.size() < 3)) {
@@ -86,7 +76,7 @@ int RunSettings(const Call& call, absl::Duration patience) {
   const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());
   const absl::StatusOr<v1::NodeStatus> status =
-      changes ? Change(**client, request, patience) : (*client)->GetStatus();
+      changes ? Change(**client, request, timeout) : (*client)->GetStatus();
   if (!status.ok()) return call.Fail(status.status());
   return call.Print(ReportOf(*status), SettingsText(*status));
 }

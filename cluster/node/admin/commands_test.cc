@@ -277,7 +277,7 @@ TEST_F(NodeCommandsTest, ASnapshotThatFailsAtOnceIsAFailureAtOnce) {
   control_.Set(FakeStatus());
   const Outcome backup = Node({"backup", "--socket", socket_, "--out", folder_ + "/backup"});
   EXPECT_EQ(backup.exit_code, kExitFailure);
-  EXPECT_THAT(backup.err, HasSubstr("the snapshot could not be taken"));
+  EXPECT_THAT(backup.err, HasSubstr("the snapshot failed"));
 }
 
 TEST_F(NodeCommandsTest, ABackupSaysWhatItMayLack) {

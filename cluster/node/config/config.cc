@@ -272,7 +272,7 @@ absl::Status NodeConfig::CheckMembers(const raft::Configuration& began_with,
   // A member that has left stays in the log's configuration until the next one, but in no list of members.
   std::vector<raft::Member> staying = latest.members;
   std::erase_if(staying, [&latest](const raft::Member& member) {
-    return ((latest.leaving >> member.position) & 1) != 0;
+    return ((latest.leaving >> member.slot) & 1) != 0;
   });
   const std::vector<uint64_t> now = IdsOf(staying);
   if (listed == began || listed == now) return absl::OkStatus();

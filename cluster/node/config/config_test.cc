@@ -222,7 +222,7 @@ memcached: {listen: "[::]:11211", clients: ["2001:db8::/32"], value_max: 100, me
   EXPECT_EQ(config.memcached.clients.list()[0].ToString(), "2001:db8::/32");
   EXPECT_EQ(config.admin_socket, "/run/n/a.sock");
   EXPECT_EQ(config.metrics_listen, "");
-  EXPECT_EQ(config.Initial().PositionOf(raft::NodeId(4294967295)), 1u);
+  EXPECT_EQ(config.Initial().SlotOf(raft::NodeId(4294967295)), 1u);
   EXPECT_EQ(config.Initial().voters, 0b11u);
   EXPECT_EQ(config.own().peer.ToString(), "[fd00::3]:4802");
   ASSERT_EQ(config.proxies.size(), 2u);

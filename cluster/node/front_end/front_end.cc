@@ -72,7 +72,7 @@ std::optional<kv::Request> FrontEnd::Take(const Datagram& datagram) {
   if (!MayAsk(datagram, asked, room_bytes, proved_by)) return std::nullopt;
   kv::Request request;
   request.reply_to = ReplyToClient(datagram, asked, room_bytes, proved_by);
-  request.patience_ns = wire::Patience_ns(asked);
+  request.timeout_ns = wire::Timeout_ns(asked);
   if (wire::RowOf(asked.kind).writes) {
     request.command = wire::CommandOf(std::move(asked));
   } else {

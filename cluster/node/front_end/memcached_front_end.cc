@@ -167,7 +167,7 @@ std::optional<kv::Request> MemcachedFrontEnd::Take(const Datagram& datagram, uin
   }
   kv::Request request;
   request.reply_to = ReplyToClient(datagram, asked, room_bytes);
-  request.patience_ns = kMemcachedPatience_ns;
+  request.timeout_ns = kMemcachedTimeout_ns;
   if (!Changes(asked.verb)) {
     request.item_keys = std::move(asked.keys);
     return request;

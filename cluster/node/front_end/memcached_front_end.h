@@ -28,7 +28,7 @@
 namespace hedgerow::node {
 
 // How long a client waits for its answer. The protocol does not define it; this is the proxy's own deadline.
-constexpr uint64_t kMemcachedPatience_ns = 2'000'000'000;
+constexpr uint64_t kMemcachedTimeout_ns = 2'000'000'000;
 
 class MemcachedFrontEnd {
  public:

@@ -13,7 +13,7 @@ namespace hedgerow::node {
 
 class Deadline {
  public:
-  explicit Deadline(absl::Duration patience) : until_(Clock::now() + absl::ToChronoNanoseconds(patience)) {}
+  explicit Deadline(absl::Duration timeout) : until_(Clock::now() + absl::ToChronoNanoseconds(timeout)) {}
 
   bool passed() const { return Clock::now() >= until_; }
 

@@ -13,7 +13,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cluster/node/host/sched_attributes.h"
-#include "cluster/storage/descriptor.h"
+#include "net/unique_fd.h"
 
 namespace hedgerow::node {
 namespace {
@@ -28,8 +28,8 @@ constexpr absl::Duration kBetweenTries = absl::Milliseconds(100);
 absl::Status GiveSessionOwnNice() {
   const int nice = getpriority(PRIO_PROCESS, 0);
   if (nice == 0 || getsid(0) != getpid()) return absl::OkStatus();
-  const storage::Descriptor file(open(kFile, O_WRONLY | O_CLOEXEC));
-  if (!file.ok()) return errno == ENOENT ? absl::OkStatus() : absl::ErrnoToStatus(errno, kFile);
+  const net::UniqueFd file(open(kFile, O_WRONLY | O_CLOEXEC));
+  if (!file.valid()) return errno == ENOENT ? absl::OkStatus() : absl::ErrnoToStatus(errno, kFile);
   const std::string text = absl::StrCat(nice);
   for (int tried = 1; write(file.get(), text.data(), text.size()) < 0; ++tried) {
     if (errno != EAGAIN || tried == kTriesMax) {

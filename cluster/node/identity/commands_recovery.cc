@@ -31,7 +31,7 @@ using operate::Call;
 std::vector<uint64_t> VotersOf(const raft::Configuration& configuration) {
   std::vector<uint64_t> ids;
   for (const raft::Member& member : configuration.members) {
-    if (((configuration.deciding() >> member.position) & 1) != 0) ids.push_back(member.id.value());
+    if (((configuration.deciding() >> member.slot) & 1) != 0) ids.push_back(member.id.value());
   }
   std::sort(ids.begin(), ids.end());
   return ids;

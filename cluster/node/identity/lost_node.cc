@@ -41,7 +41,7 @@ uint64_t DrawNotZero() {
 }
 
 bool Decides(const raft::Configuration& configuration, const raft::Member& member) {
-  return ((configuration.deciding() >> member.position) & 1) != 0;
+  return ((configuration.deciding() >> member.slot) & 1) != 0;
 }
 
 }  // namespace
@@ -90,9 +90,9 @@ LostNode::LostNode(NodeConfig config, std::string why, Left left)
                                                                 .config_epoch = configuration_.epoch});
   for (const raft::Member& member : configuration_.members) {
     const absl::StatusOr<NetAddress> address = NetAddress::Parse(member.address);
-    const bool left_it = ((configuration_.leaving >> member.position) & 1) != 0;
+    const bool left_it = ((configuration_.leaving >> member.slot) & 1) != 0;
     if (member.id == config_.self || left_it || !address.ok()) continue;
-    others_.push_back({.id = member.id, .address = *address, .position = member.position});
+    others_.push_back({.id = member.id, .address = *address, .slot = member.slot});
   }
   // It has joined, and its log does not name the members.
   for (const MemberConfig& member : config_.members) {

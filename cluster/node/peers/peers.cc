@@ -66,9 +66,9 @@ wire::PeerTraits WithKeys(wire::PeerTraits traits, const wire::KeyRing& keys) {
 }  // namespace
 
 Promised PromisedBy(const raft::Raft& raft, raft::NodeId peer) {
-  const size_t position = raft.configuration().PositionOf(peer);
-  if (raft.role() != raft::Role::kLeader || ((raft.peers() >> position) & 1) == 0) return {};
-  const raft::LogIndex match = raft.progress()[position].match();
+  const size_t slot = raft.configuration().SlotOf(peer);
+  if (raft.role() != raft::Role::kLeader || ((raft.peers() >> slot) & 1) == 0) return {};
+  const raft::LogIndex match = raft.progress()[slot].match();
   return match == raft::LogIndex() ? Promised() : Promised{.term = raft.term(), .last = match};
 }
 
@@ -218,7 +218,7 @@ void Peers::TakeForward(const wire::PeerHeader& header, const wire::Forward& for
   kv::Request request;
   request.reply_to = ReplyToNode(header.from, forward.tag);
   request.command = std::move(*command);
-  request.patience_ns = forward.patience_ns;
+  request.timeout_ns = forward.timeout_ns;
   request.age_ns = forward.age_ns;
   request.hops = forward.hops;
   receiver.Receive(arrived_ns, std::move(request));
@@ -241,9 +241,9 @@ void Peers::TakeResign(const wire::PeerHeader& header, const wire::Resign& resig
 }
 
 // An unknown peer, or a member that has left, has a bit of its own beyond all masks.
-uint32_t Peers::PositionBit(raft::NodeId id) {
+uint32_t Peers::SlotBit(raft::NodeId id) {
   const PeerState* const peer = Find(id);
-  return 1u << (peer == nullptr ? HR_RAFT_MAX_MEMBERS : peer->position);
+  return 1u << (peer == nullptr ? HR_RAFT_MAX_MEMBERS : peer->slot);
 }
 
 // A kernel part that stores both says so once, with the later one's acknowledgement.
@@ -256,9 +256,9 @@ void Peers::MarkFollowed() {
   for (auto pending = pending_.rbegin(); pending != pending_.rend(); ++pending) {
     const auto* append = std::get_if<raft::AppendRequest>(&pending->message.body);
     if (append == nullptr || append->entries.empty()) continue;
-    const auto position = static_cast<size_t>(std::countr_zero(PositionBit(pending->message.to)));
-    if (position >= nexts.size()) continue;  // it has left meanwhile
-    Next& next = nexts[position];
+    const auto slot = static_cast<size_t>(std::countr_zero(SlotBit(pending->message.to)));
+    if (slot >= nexts.size()) continue;  // it has left meanwhile
+    Next& next = nexts[slot];
     pending->followed = next.begins == append->prev_index + append->entries.size() && next.unsaid < kUnsaidMax;
     next.unsaid = pending->followed ? next.unsaid + 1 : 0;
     next.begins = IsForKernel(*append, pending->message.term) ? append->prev_index : raft::LogIndex();
@@ -269,7 +269,7 @@ void Peers::MarkFollowed() {
 uint32_t Peers::CopyReaches() const {
   uint32_t reaches = broadcast_reachable_;
   for (const PeerState& peer : others_) {
-    if (peer.answers_at.port != 0) reaches &= ~(1u << peer.position);
+    if (peer.answers_at.port != 0) reaches &= ~(1u << peer.slot);
   }
   return reaches;
 }
@@ -277,13 +277,13 @@ uint32_t Peers::CopyReaches() const {
 // The peers that get the same message as pending_[first], as a mask; their messages are taken out of the queue
 // (their `to` is unset). A message is never sent ahead of an earlier one to the same peer.
 uint32_t Peers::TakeGroup(size_t first) {
-  const uint32_t own = PositionBit(pending_[first].message.to);
+  const uint32_t own = SlotBit(pending_[first].message.to);
   const uint32_t reaches = CopyReaches();
   uint32_t group = own;
   uint32_t earlier = own;  // peers with a message between the first and this one
   for (size_t i = first + 1; i < pending_.size(); ++i) {
     raft::Message& message = pending_[i].message;
-    const uint32_t peer = message.to.IsSet() ? PositionBit(message.to) : 0;
+    const uint32_t peer = message.to.IsSet() ? SlotBit(message.to) : 0;
     if (peer == 0) continue;
     if ((peer & reaches & ~earlier) != 0 && pending_[i].followed == pending_[first].followed &&
         SameForAll(pending_[first].message, message)) {
@@ -301,7 +301,7 @@ void Peers::Flush() {
     raft::Message& message = pending_[i].message;
     const bool followed = pending_[i].followed;
     if (!message.to.IsSet()) continue;
-    const uint32_t own = PositionBit(message.to);
+    const uint32_t own = SlotBit(message.to);
     const uint32_t group = (own & CopyReaches()) != 0 ? TakeGroup(i) : own;
     if (group == own) {
       SendSealed(message.to, codec_.Seal(message, followed));
@@ -322,7 +322,7 @@ void Peers::Flush() {
 void Peers::Send(const kv::Forward& forward) {
   SendTo(forward.to, wire::Forward{.tag = forward.tag,
                                    .age_ns = forward.request.age_ns,
-                                   .patience_ns = forward.request.patience_ns,
+                                   .timeout_ns = forward.request.timeout_ns,
                                    .hops = static_cast<uint8_t>(forward.request.hops),
                                    .command = kv::Encode(forward.request.command)});
 }

@@ -42,7 +42,7 @@ struct PeerState {
   // recording, so all that happens is that the member is asked there, too. Port 0: none came.
   NetAddress seen_at{};
   uint64_t heard_ns = 0;  // when the last believed datagram came; 0: never
-  uint32_t position = raft::Configuration::kNoPosition;
+  uint32_t slot = raft::Configuration::kNoSlot;
   uint64_t lost_ns = 0;  // when it last said that it has lost what it promised; 0: never
   // When it last proved that it cannot be in one cluster with this node, and why, as what is said of it ("has `durability:
   // memory`, and ..."); 0: never.
@@ -59,11 +59,11 @@ struct PeerState {
   uint64_t went_back_incarnation = 0;
 
   bool IsIncompatible(uint64_t now_ns) const {
-    return incompatible_ns > heard_ns && now_ns < incompatible_ns + kLostPatience_ns;
+    return incompatible_ns > heard_ns && now_ns < incompatible_ns + kLostTimeout_ns;
   }
   const NetAddress& reached_at() const { return answers_at.port != 0 ? answers_at : address; }
-  bool ReportsLost(uint64_t now_ns) const { return lost_ns > heard_ns && now_ns < lost_ns + kLostPatience_ns; }
-  static constexpr uint64_t kLostPatience_ns = 10'000'000'000;
+  bool ReportsLost(uint64_t now_ns) const { return lost_ns > heard_ns && now_ns < lost_ns + kLostTimeout_ns; }
+  static constexpr uint64_t kLostTimeout_ns = 10'000'000'000;
 };
 
 // What a member has promised this node, so that its log must hold it in whichever incarnation. Term not set:
@@ -139,7 +139,7 @@ class Peers {
   void Greet(uint64_t now_ns);
   uint64_t next_greeting_ns() const { return incarnations_.next_ask_ns(); }
 
-  // The kernel copies a datagram whose mark is `mark` and a mask of members, by their positions, to all of
+  // The kernel copies a datagram whose mark is `mark` and a mask of members, by their slots, to all of
   // those; `reachable` are the ones whose link address it knows. Mask 0, as at the start: it copies nothing.
   void SetBroadcast(uint32_t mark, uint32_t reachable) {
     broadcast_mark_ = mark;
@@ -213,7 +213,7 @@ class Peers {
   void Forget(raft::NodeId id);
   void TakeBody(wire::Opened& opened, uint64_t arrived_ns, PeerReceiver& receiver);
   void TakeMessage(wire::Opened& opened, uint64_t arrived_ns, PeerReceiver& receiver);
-  uint32_t PositionBit(raft::NodeId id);
+  uint32_t SlotBit(raft::NodeId id);
   void MarkFollowed();
   uint32_t TakeGroup(size_t first);
   void Remember(raft::NodeId id, uint64_t now_ns);

@@ -278,7 +278,7 @@ void Peers::NotifyRemoved(const wire::Opened& opened, const Datagram& datagram, 
 
 std::optional<Peers::Removal> Peers::RemovedBy(uint64_t now_ns) const {
   const bool news =
-      removal_.epoch > committed_epoch_ && now_ns < removal_.heard_ns + PeerState::kLostPatience_ns;
+      removal_.epoch > committed_epoch_ && now_ns < removal_.heard_ns + PeerState::kLostTimeout_ns;
   return news ? std::optional(removal_) : std::nullopt;
 }
 

@@ -42,7 +42,7 @@ class PeersTest : public testing::Test {
   };
 
   std::vector<PeerState> Others() const {
-    return {{.id = raft::NodeId(2), .address = receiver_->LocalAddress().value(), .position = 7}};
+    return {{.id = raft::NodeId(2), .address = receiver_->LocalAddress().value(), .slot = 7}};
   }
   void Append(uint64_t prev_index, uint64_t count, const raft::Entry& like = {.term = raft::Term(1)}) {
     raft::AppendRequest request{.prev_index = raft::LogIndex(prev_index), .prev_term = raft::Term(1)};
@@ -194,7 +194,7 @@ TEST_F(PeersTest, NoAcknowledgementWaitsForWhatOnlyAProcessStores) {
   EXPECT_THAT(Flushed(), ElementsAre(0, 0)) << "not of the leader's own term";
 }
 
-// Its position is beyond those of members.
+// Its slot is beyond those of members.
 TEST_F(PeersTest, WhatWaitsForANodeThatHasLeftMeanwhileGoesNowhere) {
   Append(0, 2);
   Append(2, 1);
@@ -251,7 +251,7 @@ TEST_F(PeersTest, AMemberIsReachedWhereItAnswersUntilItIsHeardAtItsOwnAddress) {
 TEST_F(PeersTest, NothingIsBroadcastToAMemberThatAnswersElsewhere) {
   const std::unique_ptr<UdpSocket> third = AnySocket();
   std::vector<PeerState> others = Others();
-  others.push_back({.id = raft::NodeId(3), .address = third->LocalAddress().value(), .position = 6});
+  others.push_back({.id = raft::NodeId(3), .address = third->LocalAddress().value(), .slot = 6});
   peers_.SetMembers(others, 1, 1, 0);
   peers_.SetBroadcast(0, 1u << 7 | 1u << 6);
   const auto heartbeats = [this] {
@@ -561,7 +561,7 @@ TEST_F(PeersTest, WhatIsLongerThanADatagramLeavesInPieces) {
 // Each piece has the UDP header by which the kernel part addresses its copies.
 TEST_F(PeersTest, WhatGoesToSeveralPeersIsCopiedPieceByPiece) {
   std::vector<PeerState> others = Others();
-  others.push_back({.id = raft::NodeId(3), .address = others[0].address, .position = 2});
+  others.push_back({.id = raft::NodeId(3), .address = others[0].address, .slot = 2});
   peers_.SetMembers(others, 0, 0, 0);
   peers_.SetBroadcast(1u << 24, 1u << 7 | 1u << 2);
   for (const uint64_t to : {2u, 3u}) {

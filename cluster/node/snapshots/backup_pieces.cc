@@ -9,7 +9,7 @@
 #include <memory>
 #include <utility>
 
-#include "cluster/storage/descriptor.h"
+#include "net/unique_fd.h"
 #include "cluster/storage/errors.h"
 
 namespace hedgerow::node {
@@ -20,7 +20,7 @@ constexpr size_t kPiece_bytes = 64 * 1024;
 struct Reading {
   std::string path;
   std::string header;  // until it was given
-  storage::Descriptor file;
+  net::UniqueFd file;
 };
 
 absl::StatusOr<std::string> Next(Reading& reading) {
@@ -43,8 +43,8 @@ absl::StatusOr<BackupPieces> ReadBackup(storage::BackupHeader header, const std:
   }
   header.begins = storage::NextGeneration(header.of);
   header.made_s = static_cast<uint64_t>(time(nullptr));
-  storage::Descriptor file(open(snapshot_path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!file.ok()) return storage::FromErrno(snapshot_path, "open", errno);
+  net::UniqueFd file(open(snapshot_path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.valid()) return storage::FromErrno(snapshot_path, "open", errno);
   const auto reading = std::make_shared<Reading>(
       Reading{.path = snapshot_path, .header = storage::EncodeBackupHeader(header), .file = std::move(file)});
   return BackupPieces([reading] { return Next(*reading); });

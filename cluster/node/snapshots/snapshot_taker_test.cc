@@ -40,7 +40,7 @@ class SnapshotTakerTest : public ::testing::Test, public kv::ReplicaHost {
           .kind = kv::OperationKind::kPut, .key = std::to_string(++written_), .value = std::string(1000, 'v')};
       replica_->ReceiveRequest(now_ns_, {.command = {.key = {.kind = kv::CommandKind::kWindowed, .a = written_},
                                                      .operations = {std::move(put)}},
-                                         .patience_ns = 1'000'000'000});
+                                         .timeout_ns = 1'000'000'000});
       replica_->Settle();
     }
   }
@@ -149,7 +149,7 @@ TEST_F(SnapshotTakerTest, CopiesOfWhatChangesMeanwhileAreBounded) {
                                                    .operations = {{.kind = kv::OperationKind::kPut,
                                                                    .key = std::to_string(key),
                                                                    .value = std::string(10'000, value)}}},
-                                       .patience_ns = 1'000'000'000});
+                                       .timeout_ns = 1'000'000'000});
     replica_->Settle();
   };
   ASSERT_TRUE(replica_->ChangeSettings({{.setting = kv::Setting::kMemory, .value = uint64_t{160} << 20}}));

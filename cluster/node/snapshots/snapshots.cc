@@ -17,7 +17,7 @@ namespace {
 // A voter whose state is wrong still is sent another snapshot after so long.
 constexpr uint64_t kMendAgain_ns = 10'000'000'000;
 // A follower that has its snapshot and does not come nearer for so long is not waited for.
-constexpr uint64_t kPatience_ns = 5'000'000'000;
+constexpr uint64_t kTimeout_ns = 5'000'000'000;
 
 // 0 for one of the future: the clock was set back.
 uint64_t AgeOf_ns(const struct stat& file) {
@@ -29,9 +29,9 @@ uint64_t AgeOf_ns(const struct stat& file) {
 }
 
 raft::LogIndex MatchOf(const raft::Raft& raft, raft::NodeId member) {
-  const size_t position = raft.configuration().PositionOf(member);
-  if (raft.role() != raft::Role::kLeader || position == raft::Configuration::kNoPosition) return {};
-  return raft.progress()[position].match();
+  const size_t slot = raft.configuration().SlotOf(member);
+  if (raft.role() != raft::Role::kLeader || slot == raft::Configuration::kNoSlot) return {};
+  return raft.progress()[slot].match();
 }
 
 }  // namespace
@@ -202,7 +202,7 @@ bool Snapshots::FollowerOnItsWay(uint64_t now_ns, const raft::Raft& raft) {
   }
   std::erase_if(behind_, [now_ns](const auto& entry) {
     const Behind& behind = entry.second;
-    return behind.match >= behind.until || now_ns > behind.moved_ns + kPatience_ns;
+    return behind.match >= behind.until || now_ns > behind.moved_ns + kTimeout_ns;
   });
   return !behind_.empty();
 }
@@ -222,8 +222,8 @@ void Snapshots::FollowMembers(const raft::Raft& raft) {
   if (now == members_) return;
   members_ = now;
   for (const transfer::Sending& sending : sender_->UnderWay()) {
-    const size_t position = raft.configuration().PositionOf(sending.to);
-    if (((raft.peers() >> position) & 1) == 0) sender_->StopSendingTo(sending.to);
+    const size_t slot = raft.configuration().SlotOf(sending.to);
+    if (((raft.peers() >> slot) & 1) == 0) sender_->StopSendingTo(sending.to);
   }
 }
 

@@ -35,7 +35,7 @@ class SnapshotsTest : public NodeTest {
         socket->Send(
             members_[node - 1].serve,
             wire::Encode({.kind = wire::HkvKind::kWrite,
-                          .patience_us = 1'000'000,
+                          .timeout_us = 1'000'000,
                           .client_id = session,
                           .seq = first + i,
                           .lowest_unanswered = first + lowest,

@@ -38,7 +38,8 @@ inline NodeStatus FakeStatus() {
                           .incarnation = 0x0123456789abcdef,
                           .heard_ago_ns = 3'100'000,
                           .round_trip_ns = 210'000,
-                          .match = raft::LogIndex(1040)});
+                          .match = raft::LogIndex(1040),
+                          .build = "0.2.0"});
   status.peers.push_back({.id = raft::NodeId(3), .address = *NetAddress::Parse("10.0.0.3:4802")});
   for (const uint64_t id : {1, 2, 3})
     status.members.push_back(

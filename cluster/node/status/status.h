@@ -35,6 +35,7 @@ struct PeerStatus {
   std::optional<uint64_t> heard_ago_ns{};   // since its last believed datagram; nothing: never heard
   std::optional<uint64_t> round_trip_ns{};  // nothing: not measured yet
   std::optional<raft::LogIndex> match{};    // what its log is known to hold; only while this node leads
+  std::string build{};                      // which it runs; empty: it has not told, or its incarnation is not known
   bool lost = false;                        // it says that it has lost what it promised
   std::string incompatible{};               // "has `durability: memory`, and ...": why nothing of it is believed
   // Which cluster keys it has, as it told within the last seconds: which one it seals with, and another one; by KeyId, 0: none.

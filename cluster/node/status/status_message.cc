@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -22,7 +24,7 @@ namespace {
 
 // A node that starts greets all members at once and again after a
 // lost datagram; later than this something is wrong.
-constexpr uint64_t kGreetingPatience_ns = 5'000'000'000;
+constexpr uint64_t kGreetingTimeout_ns = 5'000'000'000;
 // Silence that an operator may like to know of, however short elections are.
 constexpr uint64_t kSilenceMin_ns = 1'000'000'000;
 
@@ -45,7 +47,7 @@ std::string PeerProblem(const NodeStatus& status, const PeerStatus& peer) {
   if (!peer.incompatible.empty())
     return absl::StrCat("nothing that ", name, " sends is believed: it ", peer.incompatible);
   if (!peer.heard_ago_ns.has_value()) {
-    if (status.uptime_ns < kGreetingPatience_ns) return "";
+    if (status.uptime_ns < kGreetingTimeout_ns) return "";
     return absl::StrCat(
         "nothing that can be believed has come from ", name,
         " yet: does it run, and has it the same cluster_id and cluster key?",
@@ -66,6 +68,17 @@ std::string PeerProblem(const NodeStatus& status, const PeerStatus& peer) {
   if (*peer.heard_ago_ns <= std::max(kSilenceMin_ns, status.election_timeout_ns)) return "";
   return absl::StrCat(name, " is silent for ",
                       config::RoundedDurationNs(static_cast<int64_t>(*peer.heard_ago_ns)));
+}
+
+// A cluster is mixed while it is upgraded. Empty: all that have told run the same build.
+std::string BuildsNote(const NodeStatus& status) {
+  std::map<std::string, std::vector<uint64_t>> nodes = {{operate::kVersion, {status.node.value()}}};
+  for (const PeerStatus& peer : status.peers)
+    if (!peer.build.empty()) nodes[peer.build].push_back(peer.id.value());
+  if (nodes.size() == 1) return "";
+  return absl::StrCat("the nodes run different builds: ", absl::StrJoin(nodes, ", ", [](std::string* out, const auto& build) {
+                        absl::StrAppend(out, build.first, " (node ", absl::StrJoin(build.second, ", "), ")");
+                      }));
 }
 
 void AddSnapshots(const SnapshotStatus& status, v1::NodeStatus& out) {
@@ -206,6 +219,7 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
     message.set_heard_ago_ns(peer.heard_ago_ns.has_value() ? static_cast<int64_t>(*peer.heard_ago_ns) : -1);
     message.set_round_trip_ns(peer.round_trip_ns.has_value() ? static_cast<int64_t>(*peer.round_trip_ns) : -1);
     message.set_match_index(peer.match.value_or(raft::LogIndex()).value());
+    message.set_build(peer.build);
     message.set_lost(peer.lost);
     const v1::Keys keys = ToMessage(KeysStatus{.cluster_seals = peer.sealing_key, .cluster_other = peer.other_key});
     message.set_sealing_key(keys.cluster_seals());
@@ -262,6 +276,7 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
   }
   out.set_settings_version(status.settings_version);
   for (const std::string& note : status.notes) out.add_notes(note);
+  if (const std::string note = BuildsNote(status); !note.empty()) out.add_notes(note);
   for (const NodeIncident& incident : status.incidents) {
     v1::Incident& message = *out.add_incidents();
     message.set_ago_ns(incident.ago_ns);

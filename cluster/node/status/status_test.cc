@@ -11,6 +11,7 @@
 #include "cluster/node/status/status_message.h"
 #include "cluster/node/status/status_text.h"
 #include "config/json.h"
+#include "operate/version.h"
 
 namespace hedgerow::node {
 namespace {
@@ -58,6 +59,8 @@ TEST(StatusMessage, CarriesEveryNumber) {
   EXPECT_EQ(message.peers(0).heard_ago_ns(), 3'100'000);
   EXPECT_EQ(message.peers(0).round_trip_ns(), 210'000);
   EXPECT_EQ(message.peers(0).match_index(), 1040u);
+  EXPECT_EQ(message.peers(0).build(), "0.2.0");
+  EXPECT_EQ(message.peers(1).build(), "");
   EXPECT_EQ(message.peers(1).life(), "");
   EXPECT_EQ(message.peers(1).heard_ago_ns(), -1);
   EXPECT_EQ(message.peers(1).round_trip_ns(), -1);
@@ -139,9 +142,9 @@ TEST(StatusText, OfALeader) {
   metrics      http://127.0.0.1:9465/metrics
   snapshots    none yet
 
-  node   address                      incarnation      last heard   round trip log
-  2      10.0.0.2:4802                0123456789abcdef 3.10ms ago   210us      1040 (3 behind)
-  3      10.0.0.3:4802                unknown          never        -          0 (1043 behind)
+  node   address                      build      incarnation      last heard   round trip log
+  2      10.0.0.2:4802                0.2.0      0123456789abcdef 3.10ms ago   210us      1040 (3 behind)
+  3      10.0.0.3:4802                -          unknown          never        -          0 (1043 behind)
 
   hkv_requests                                   1234
   peer_dropped.replayed                             5
@@ -154,6 +157,20 @@ TEST(StatusMessage, AStateThatDiffersIsAProblem) {
   status.peers.clear();
   status.diverged = "after entry 5 the data of this node was not that of the leader";
   EXPECT_THAT(Problems(status), ElementsAre("DIVERGED: after entry 5 the data of this node was not that of the leader"));
+}
+
+TEST(StatusMessage, ANoteNamesTheBuildsOfAMixedCluster) {
+  const auto notes = [](const NodeStatus& status) {
+    const v1::NodeStatus message = ToMessage(status, FakeFacts());
+    return std::vector<std::string>(message.notes().begin(), message.notes().end());
+  };
+  NodeStatus status = FakeStatus();
+  for (PeerStatus& peer : status.peers) peer.build = operate::kVersion;
+  EXPECT_THAT(notes(status), IsEmpty());
+  status.peers[1].build = "";
+  EXPECT_THAT(notes(status), IsEmpty()) << "it has not told";
+  status.peers[1].build = "9.9";
+  EXPECT_THAT(notes(status), ElementsAre(HasSubstr(absl::StrCat(operate::kVersion, " (node 1, 2), 9.9 (node 3)"))));
 }
 
 TEST(StatusText, NotesAreNoProblems) {

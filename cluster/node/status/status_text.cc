@@ -56,14 +56,14 @@ void Peers(const v1::NodeStatus& status, std::string& out) {
     absl::StrAppend(&out, "  peers        none: this node is the whole cluster\n");
     return;
   }
-  absl::StrAppendFormat(&out, "\n  %-6s %-28s %-16s %-12s %-10s %s\n", "node", "address", "incarnation",
-                        "last heard", "round trip", "log");
+  absl::StrAppendFormat(&out, "\n  %-6s %-28s %-10s %-16s %-12s %-10s %s\n", "node", "address", "build",
+                        "incarnation", "last heard", "round trip", "log");
   for (const v1::Peer& peer : status.peers()) {
     const std::string heard = peer.heard_ago_ns() < 0
                                   ? "never"
                                   : absl::StrCat(config::RoundedDurationNs(peer.heard_ago_ns()), " ago");
-    absl::StrAppendFormat(&out, "  %-6d %-28s %-16s %-12s %-10s %s\n", peer.id(), peer.address(),
-                          peer.life().empty() ? "unknown" : peer.life(), heard,
+    absl::StrAppendFormat(&out, "  %-6d %-28s %-10s %-16s %-12s %-10s %s\n", peer.id(), peer.address(),
+                          peer.build().empty() ? "-" : peer.build(), peer.life().empty() ? "unknown" : peer.life(), heard,
                           peer.round_trip_ns() < 0 ? "-" : config::RoundedDurationNs(peer.round_trip_ns()),
                           MatchText(status, peer));
   }

@@ -28,7 +28,7 @@ class LogWriter {
   // `write` begins a write, after all before it.
   explicit LogWriter(std::function<void(raft::Persist)> write) : write_(std::move(write)) {}
 
-  // Whether the other members are a quorum without this one, whose position is `self`: then what they hold is
+  // Whether the other members are a quorum without this one, whose slot is `self`: then what they hold is
   // committed whatever is written here. Of two joint configurations, in each; learners decide nothing.
   static bool OthersDecide(const raft::Configuration& configuration, size_t self);
 

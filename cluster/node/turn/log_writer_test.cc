@@ -72,7 +72,7 @@ TEST(OthersDecide, InBothOfTwoJointConfigurations) {
 
 TEST(OthersDecide, AlwaysWhereThisNodeDecidesNothing) {
   EXPECT_TRUE(LogWriter::OthersDecide(Members(3, 0b110), 0)) << "it leads until it is known that it has left";
-  EXPECT_TRUE(LogWriter::OthersDecide(Members(2, 0b11), raft::Configuration::kNoPosition));
+  EXPECT_TRUE(LogWriter::OthersDecide(Members(2, 0b11), raft::Configuration::kNoSlot));
 }
 
 TEST_F(LogWriterTest, OnlyEntriesAloneCanWait) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Numbers and texts as bytes: little-endian on every host, a text behind its length. The commands of the log
-// and every datagram are written and read with it. The reader never passes the end: it remembers that something
+// Numbers and texts as bytes: little-endian on every host, a text behind its length. Configurations, the commands of the
+// log, the records on disk and every datagram are written and read with it. The reader never passes the end: it remembers that something
 // did not fit and gives zeros, so that a decoder checks once, at its end. Texts are views into what is read.
 
 #pragma once
@@ -79,6 +79,14 @@ class ByteWriter {
   size_t used_ = 0;
 };
 
+// For bytes that are put together without a known size.
+template <typename Number>
+void AppendNumber(std::string& out, Number number) {
+  ByteWriter writer(sizeof(number));
+  writer.Put(number);
+  out += writer.view();
+}
+
 class ByteReader {
  public:
   explicit ByteReader(std::string_view bytes) : bytes_(bytes) {}
@@ -86,7 +94,7 @@ class ByteReader {
   // 0 and not ok() if the bytes end.
   template <typename Number>
   Number Get() {
-    if (bytes_.size() < sizeof(Number)) {
+    if (!ok_ || bytes_.size() < sizeof(Number)) {
       ok_ = false;
       return 0;
     }
@@ -131,6 +139,7 @@ class ByteReader {
     bytes_.remove_prefix(size);
     return text;
   }
+  std::string_view GetRest() { return GetBytes(bytes_.size()); }
   // Whatever is left; that is read.
   bool AreZeros() {
     const bool zeros = bytes_.find_first_not_of('\0') == std::string_view::npos;
