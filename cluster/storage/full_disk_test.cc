@@ -48,7 +48,7 @@ class FullDiskTest : public ::testing::TestWithParam<bool> {
   // As far as it can: the compactor takes and gives back space meanwhile.
   void Fill(uint64_t bytes_left) {
     const net::UniqueFd file(open(filler().c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
-    HEDGEROW_CHECK(file.ok());
+    HEDGEROW_CHECK(file.valid());
     for (uint64_t step = Free(); step >= 4096; step /= 2) {
       while (Free() >= step + bytes_left) {
         const off_t end = lseek(file.get(), 0, SEEK_END);
