@@ -63,6 +63,16 @@ def test_sound_rows_meet_everything_and_each_limit_has_its_row():
     assert missed(well={"identity_ok": False}) == ["runs in which the accounts add up (share)"]
 
 
+def test_a_run_of_some_phases_is_judged_by_what_those_show():
+    some = [row for row in rows() if row["phase"] in ("healthy", "overloaded")]
+    checks = must_show(some)
+    assert all(check.met for check in checks)
+    assert [check.what for check in checks if "overloaded" in check.what or "slow" in check.what] == [
+        "all overloaded: extra load at the replicas (budget + 1 point)", "all overloaded: requests without an answer in time"]
+    assert [name for name, *_ in standby_choice.begins(1.0, ["overloaded", "healthy"])] == ["healthy", "overloaded"]
+    assert not all(check.met for check in must_show([])), "a run that measured nothing shows nothing"
+
+
 def test_a_run_in_which_it_never_came_back_is_not_hidden_by_the_others():
     sound = rows()[2]
     runs = [{**sound, "back_after_s": after_s} for after_s in (3.0, None, 4.0)]

@@ -150,7 +150,7 @@ class System:
             with contextlib.suppress(OSError):
                 of_ours = os.getpgid(pid) in groups or self._owns(pid)
                 if of_ours:
-                    found["workers" if os.readlink(f"/proc/{pid}/exe") == str(self.collector) else "others"].append(pid)
+                    found["workers" if os.readlink(f"/proc/{pid}/exe") == str(self.collector.resolve()) else "others"].append(pid)
         return found
 
     def _owns(self, _pid: int) -> bool:

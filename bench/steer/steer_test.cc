@@ -7,6 +7,7 @@
 #include <atomic>
 #include <filesystem>
 #include <fstream>
+#include <numeric>
 #include <thread>
 
 #include "gtest/gtest.h"
@@ -69,6 +70,14 @@ class Steering : public testing::Test {
     file.read(reinterpret_cast<char*>(counts.data()), static_cast<std::streamsize>(counts.size() * sizeof(uint64_t)));
     return counts;
   }
+  // Waits for so many, at most five seconds.
+  void AwaitCounted(uint64_t messages) const {
+    const auto counted = [this] {
+      const std::vector<uint64_t> counts = Counted();
+      return std::accumulate(counts.begin(), counts.end(), uint64_t{0});
+    };
+    for (int i = 0; i < 1000 && counted() < messages; ++i) usleep(5'000);
+  }
   StreamOptions Options() const {
     return {.target = address_, .first_source = *ParseAddress("127.1.2.3:0"), .sources = kSources, .rate = 3200, .seconds = 0.2, .warm_up = 0};
   }
@@ -121,7 +130,7 @@ TEST_F(Steering, MessagesThatAskForNoAnswerAreCountedAllTheSame) {
   StreamOptions options = Options();
   options.answer_every = 4;
   const StreamResult result = Run(options);
-  usleep(50'000);
+  AwaitCounted(640);
   Stop();
   EXPECT_EQ(result.udp_latency_ns.count() + result.tcp_latency_ns.count(), 160u);
   EXPECT_EQ(collector_->totals().udp + collector_->totals().tcp, 640u);
@@ -143,7 +152,7 @@ TEST_F(Steering, AConnectionThatEndsIsOpenedAgainAndItsMessagesSentAgain) {
   auto stream = SourceStream::Open(options, [](const char*) {});
   ASSERT_TRUE(stream.ok()) << stream.status();
   std::thread successor([this] {
-    usleep(150'000);
+    AwaitCounted(100);
     Stop();
     collector_.reset();  // closes its connections; the listener stays, as a supervisor's would
     usleep(50'000);

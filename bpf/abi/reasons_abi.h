@@ -108,6 +108,10 @@
     "both backends were idle, and yet no copy left with the first: 1,024 of them, or with half of that a client's 64, are not paid by answers yet; " \
     "or a quarter of `limits.requests` is in use", \
     "raise `limits.requests` if a quarter of it is less than the requests of a `linger`; else look at why backends do not answer") \
+  X(46, HR_REASON_FAILOVERS_OWED, failovers_owed, not_hedged, \
+    "a copy around a backend that is not healthy had to be paid for like a hedge: 256 of those, or with half of that a client's 16, were not " \
+    "needed, since that backend had answered others meanwhile, and are not paid by answers yet", \
+    "the backend is slow rather than gone, perhaps overloaded: look there") \
   X(48, HR_REASON_NO_FLOW, no_flow, untouched, \
     "sent by a backend, but to no client that asked through the proxy", \
     "nothing; if clients miss late replies, raise `limits.flows`, with TCP `limits.connections`") \

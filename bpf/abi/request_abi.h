@@ -108,7 +108,7 @@ struct hr_request {
   __u8 rechecks;  /* times the clock looked and did not send */
   __u8 in_flight;  /* mask of the backends at which it counts as in flight; changed by atomic and/or of its word (load.bpf.h) */
   __u32 masks; /* four masks of 8 bits, see below; changed by atomic and/or */
-  __u32 outstanding; /* replies to an older request with this key that may still come, see below; changed by atomic and */
+  __u32 outstanding; /* replies to older requests with this key that may still come, see below; changed by atomic and/or */
   __u16 handed_tick; /* when the last handover was, in ticks of 2^20 ns; wraps after 69 s */
   __u8 hint; /* the leader that a nack named: service-local index + 1; 0 = none */
   __u8 put_off; /* 1 = its nack asked for a later hedge, not for one at once */
@@ -133,17 +133,21 @@ HR_STATIC_ASSERT(sizeof(struct hr_request) == 128, "hr_request is two cache line
 #define HR_FAILOVER_MASK(masks) (((masks) >> 24) & 0xff)
 
 /*
- * hr_request.outstanding: the backends from which a reply to an older request is outstanding (bits 0 to 7), those from which
- * one was outstanding when the key was taken over (8 to 15), and since when, in ticks of 17 ms (16 to 31, wraps after 18
- * minutes). Counting cannot distinguish a lost reply from a late one: a lost one stays outstanding from request to request
- * until it is old enough to count as lost.
+ * hr_request.outstanding: the backends from which a reply to an older request is outstanding (bits 0 to 7), those from which two or
+ * more are (8 to 15), those from which one has come since this request has the key (16 to 23), and when the youngest of those
+ * requests was sent, in ticks of 1.07 s (24 to 31, wraps after 275 s).
+ *
+ * A late reply cannot be told from one that was lost. So a reply counts as lost once the youngest was sent longer than the deadline
+ * and the retention ago (and at most two ticks more), and until then its backend is asked under this key only if no other healthy one
+ * is left. Two suffice: no request goes to a backend from which two are outstanding, but where the client has given one up itself.
  */
-#define HR_OUTSTANDING_TICK_SHIFT 24
-#define HR_OUTSTANDING_TICK(time_ns) ((__u32)((time_ns) >> HR_OUTSTANDING_TICK_SHIFT) & 0xffff)
-#define HR_OUTSTANDING(mask, tick) ((__u32)(mask) | (__u32)(mask) << 8 | (__u32)(tick) << 16)
+#define HR_OUTSTANDING_TICK_SHIFT 30
+#define HR_OUTSTANDING_TICK(time_ns) ((__u32)((time_ns) >> HR_OUTSTANDING_TICK_SHIFT) & 0xff)
+#define HR_OUTSTANDING(one, two, tick) ((__u32)(one) | (__u32)(two) << 8 | (__u32)(tick) << 24)
 #define HR_OUTSTANDING_NOW(outstanding) ((outstanding) & 0xff)
-#define HR_OUTSTANDING_AT_FIRST(outstanding) (((outstanding) >> 8) & 0xff)
-#define HR_OUTSTANDING_SINCE(outstanding) ((outstanding) >> 16)
+#define HR_OUTSTANDING_TWO(outstanding) (((outstanding) >> 8) & 0xff)
+#define HR_OUTSTANDING_CAME(outstanding) (((outstanding) >> 16) & 0xff)
+#define HR_OUTSTANDING_SINCE(outstanding) ((outstanding) >> 24)
 
 /* Map `pool`, index 1.. ; the bytes of a parked request. Layer 4 starts at a fixed place, so that checksums do. */
 #define HR_PARKED_L3_BYTES 40
@@ -164,6 +168,9 @@ HR_STATIC_ASSERT(sizeof(struct hr_parked) == 1536, "hr_parked is 1536 bytes");
  */
 #define HR_FLOW_TICK_SHIFT 33
 #define HR_FLOW_PARTS 4 /* of `flows`: what a client may make anew in a tick, and the size of `crowded_flows` */
+#define HR_FLOWS_MADE_BITS 21 /* limits.flows is at most 2^22 */
+#define HR_FLOWS_MADE(flows) ((flows) & ((1u << HR_FLOWS_MADE_BITS) - 1))
+#define HR_FLOWS_TICK(now_ns) ((__u32)((now_ns) >> HR_FLOW_TICK_SHIFT) << HR_FLOWS_MADE_BITS) /* wraps after five hours */
 
 /*
  * Key of the maps `flows`, `crowded_flows` (UDP) and `connections` (TCP), all LRU: so that neither protocol's clients push the other's out. Two kinds
@@ -218,7 +225,7 @@ struct hr_fragment {
 enum hr_health {
   HR_HEALTHY = 0,
   HR_SUSPECT = 1, /* silent while requests wait: both copies at once, for at most one election timeout */
-  HR_DOWN = 2,    /* still silent: requests go to the standby, one in 16 doubled as a probe */
+  HR_DOWN = 2,    /* still silent: requests go to the standby, one in 64 doubled as a probe */
 };
 /*
  * A wait: since when, to within 4 us, and in its low bits the client; 0 = none. As a number it is that time. HR_NO_CLIENT is
@@ -307,10 +314,16 @@ HR_STATIC_ASSERT(sizeof(struct hr_backend_load) == 512, "hr_backend_load is eigh
  * Retries, the attempts that negative replies cause: an answer pays for as many as a request may have. So a backend that refuses is
  * masked for as long as another answers, and where all refuse, clients get their refusals and the backends no more load than without
  * a proxy. Copies, the second sends to idle backends: an answer pays for one.
+ *
+ * Failovers, the copies around backends that are not healthy (ADR 54): the copy pays for itself if its answer is the first. An answer
+ * from elsewhere pays for a 64th of one, which is the unit. So a backend that stalls is masked for as long as others answer, and where
+ * all are overloaded their load does not grow, however often each falls silent.
  */
-enum hr_debt { HR_DEBT_RETRIES = 0, HR_DEBT_COPIES = 1, HR_DEBTS = 2 };
+enum hr_debt { HR_DEBT_RETRIES = 0, HR_DEBT_COPIES = 1, HR_DEBT_FAILOVERS = 2, HR_DEBTS = 3 };
 #define HR_RETRIES_MAX 100
 #define HR_COPIES_MAX 1024
+#define HR_FAILOVER_PARTS 64
+#define HR_FAILOVERS_MAX 256
 
 /* Map `service_states`, index = service id. */
 struct hr_service_state {
@@ -321,9 +334,9 @@ struct hr_service_state {
   __u32 compared;          /* choices among the backends: one in HR_EXPLORE_ONE_IN asks the one that was heard least lately */
   __u64 held;              /* requests and parked copies of this service */
   __u64 mixed_ns;          /* when a request last came from another client than the one before it; 0 = never */
-  __u32 last_client;       /* the last request's client + 1; 0 = there was none */
+  __u16 last_client;       /* the last request's client + 1; 0 = there was none */
+  __u16 copied; /* share of the last requests that left with a copy at once, in 65,536ths, of which all but one is the most */
   __s32 owed[HR_DEBTS];
-  __u32 copied; /* share of the last requests that left with a copy at once, in 65,536ths */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_service_state) == 64, "one cache line");
 
@@ -342,8 +355,7 @@ struct hr_client {
   __u64 held;
   __s64 budget_micros; /* hedges earned and not paid; negative: it has used what others earned */
   __s32 owed[HR_DEBTS];
-  __u32 flows_tick; /* the time in which `flows_made` is counted, see HR_FLOW_TICK_SHIFT */
-  __u32 flows_made;
+  __u32 flows; /* HR_FLOWS_...: how many it has made anew, and in which tick */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_client) == 32, "two in a cache line");
 

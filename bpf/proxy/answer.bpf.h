@@ -51,6 +51,20 @@ HR_INLINE struct hr_request *hr_find_request(const struct hr_request_key *key, _
   return hr_request_at(HR_REFERENCE_REQUEST(*reference));
 }
 
+/* Takes one reply off those to older requests that this backend owes; 0: it owes none. */
+HR_INLINE int hr_take_older(struct hr_request *request, __u32 bit) {
+  if (!(READ_ONCE(request->outstanding) & bit)) return 0;
+  __sync_fetch_and_or(&request->outstanding, bit << 16);
+  return __sync_fetch_and_and(&request->outstanding, ~(bit << 8)) & bit << 8 ||
+         __sync_fetch_and_and(&request->outstanding, ~bit) & bit;
+}
+
+/* Where in its answer a datagram stands: HR_PART_... */
+HR_INLINE __u32 hr_part(struct __sk_buff *skb, struct hr_payload payload, const struct hr_reply *reply) {
+  return reply->config->profile.numbered ? hr_part_of_answer(skb, reply->config_id, payload.offset, payload.bytes)
+                                         : HR_PART_FIRST | HR_PART_LAST;
+}
+
 /*
  * Does this datagram answer another request than this one? A DNS answer says what it answers, so that is compared always: an
  * answer that only guesses a waiting query's port and id is none. What else is stale answers an older request with the same
@@ -66,12 +80,10 @@ HR_INLINE int hr_is_stale(struct __sk_buff *skb, struct hr_payload payload, stru
   if (!(request->flags & HR_REQUEST_KEY_REUSED)) return 0;
   if (reply->config->profile.echo == HR_ECHO_BYTES)
     return !hr_echoes_bytes(skb, HR_REFERENCE_REQUEST(reply->reference), reply->config_id, payload.offset, payload.bytes);
-  part = reply->config->profile.numbered
-             ? hr_part_of_answer(skb, reply->config_id, payload.offset, payload.bytes)
-             : HR_PART_FIRST | HR_PART_LAST;
+  part = hr_part(skb, payload, reply);
   if (!(request->outstanding & bit)) return !(part & HR_PART_FIRST);
   if (!(part & HR_PART_LAST)) return 1;
-  return (__sync_fetch_and_and(&request->outstanding, ~bit) & bit) != 0;
+  return hr_take_older(request, bit);
 }
 
 /* When this backend was sent the request. */
@@ -108,6 +120,23 @@ HR_INLINE void hr_sample(const struct hr_request *request, const struct hr_reply
   reply->backend_state->answer_ewma_ns = ewma_ns ? ewma_ns - (ewma_ns >> 3) + (took_ns >> 3) : took_ns;
 }
 
+/*
+ * Was a copy around the first backend needed? It was, if that one has sent nothing since: it has stalled. One that has, is only slow. A
+ * first send around a down backend owes nothing, and where a nack was in play the winner may be its release (HR_DEBT_RETRIES). A global
+ * function: rare.
+ */
+HR_GLOBAL int hr_was_needed(__u32 config_id, __u32 index, __u32 winner) {
+  struct hr_service_config *config = hr_config_of(config_id);
+  struct hr_request *request = hr_request_at(index);
+  struct hr_backend_state *state;
+  __u32 first_id;
+
+  if (!config || !request || winner == request->first || HR_NOT_AWAITED_MASK(request->masks)) return 0;
+  first_id = hr_backend_id(config, request->first);
+  state = bpf_map_lookup_elem(&backend_states, &first_id);
+  return state && READ_ONCE(state->last_receive_ns) <= request->fire_ns;
+}
+
 HR_INLINE void hr_count_win(const struct hr_request *request, const struct hr_reply *reply) {
   __u32 bit = 1u << reply->index;
 
@@ -117,7 +146,9 @@ HR_INLINE void hr_count_win(const struct hr_request *request, const struct hr_re
     hr_count(reply->service_stats, HR_WON_BY_FIRST);
   else
     hr_count(reply->service_stats, HR_WON_BY_HEDGE);
-  hr_debts_earn(reply->service_id, request->client, reply->config->attempts);
+  hr_debts_earn(reply->service_id, request->client, reply->config->attempts,
+                (HR_FAILOVER_MASK(request->masks) & bit) &&
+                    hr_was_needed(reply->config_id, HR_REFERENCE_REQUEST(reply->reference), reply->index));
   hr_record_service(reply->service_id, HR_HISTOGRAM_LATENCY, reply->now_ns - request->sent_ns);
   hr_count_backend_win(reply->backend_id);
 }
@@ -341,7 +372,7 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
       return answer;
     }
     /* Nothing was sent there: forged, or meant for an older request with this key. It decides nothing, and is outstanding no longer. */
-    if (!reply->config->profile.numbered) __sync_fetch_and_and(&request->outstanding, ~bit);
+    if (hr_part(skb, payload, reply) & HR_PART_LAST) hr_take_older(request, bit);
     answer.verdict = HR_VERDICT_DROP;
     answer.reason = HR_REASON_STALE;
     hr_count(reply->service_stats, HR_STALE_DROPPED);

@@ -16,10 +16,11 @@
 
 enum hr_attempt_flags {
   HR_ATTEMPT_COUNTED = 1u << 0, /* one of the attempts that the service allows */
-  HR_ATTEMPT_PAID = 1u << 1,    /* a hedge, from the budget; every other send is a failover, and free */
+  HR_ATTEMPT_PAID = 1u << 1,    /* a hedge, from the budget; every other send is a failover */
   HR_ATTEMPT_PROBE = 1u << 2,   /* of a down backend */
   HR_ATTEMPT_HINTED = 1u << 3,  /* it goes to the backend that a nack named as the leader */
   HR_ATTEMPT_IDLE = 1u << 4,    /* beside the first send, because both backends are idle: paid by answers (HR_DEBT_COPIES) */
+  HR_ATTEMPT_OWED = 1u << 5,    /* around a backend that is not healthy: paid by its own answer (HR_DEBT_FAILOVERS) */
 };
 
 enum hr_outcome { HR_OUTCOME_SENT, HR_OUTCOME_NOT_NEEDED, HR_OUTCOME_FAILED };
@@ -87,6 +88,7 @@ HR_GLOBAL int hr_settle(struct hr_attempt *attempt, __u32 outcome) {
   }
   if (attempt->flags & HR_ATTEMPT_PAID) hr_budget_refund(service_id, request->client);
   if (attempt->flags & HR_ATTEMPT_IDLE) hr_debt_pay(service_id, request->client, HR_DEBT_COPIES, 1);
+  if (attempt->flags & HR_ATTEMPT_OWED) hr_debt_pay(service_id, request->client, HR_DEBT_FAILOVERS, HR_FAILOVER_PARTS);
   /* Unless the request has ended since, and its entry serves another one by now. */
   if (HR_WORD_GENERATION(READ_ONCE(request->word)) == HR_WORD_GENERATION(attempt->word)) {
     if (attempt->flags & HR_ATTEMPT_COUNTED) __sync_fetch_and_sub(&request->attempts, 1);
@@ -119,7 +121,6 @@ HR_GLOBAL int hr_note_attempt(struct hr_attempt *attempt, __u32 index, __u64 now
   attempt->backend_id = hr_backend_id(config, index);
   bit = 1u << (index & (HR_MAX_BACKENDS_PER_SERVICE - 1));
   first = request->first & (HR_MAX_BACKENDS_PER_SERVICE - 1);
-  first_id = hr_backend_id(config, first);
   masks = HR_MASKS_SENT(bit);
   if (!(attempt->flags & (HR_ATTEMPT_PAID | HR_ATTEMPT_IDLE))) masks |= HR_MASKS_FAILOVER(bit);
   if (attempt->flags & HR_ATTEMPT_PROBE) masks |= HR_MASKS_NOT_AWAITED(bit);
@@ -129,12 +130,14 @@ HR_GLOBAL int hr_note_attempt(struct hr_attempt *attempt, __u32 index, __u64 now
   /* An answer's time counts from here, where only one other backend was asked. */
   if (!(HR_SENT_MASK(before) & ~(1u << first)) && index != first)
     request->fire_ns = attempt->due_ns ? attempt->due_ns : now_ns;
-  /* Either backend may be the loser. */
+  /* Either backend may be the loser. What is sent beside another send leaves that one's backend to it. */
   hr_flow_note(&request->key.client, request->key.client_port_be, IPPROTO_UDP, HR_FLOW_REPLY, attempt->backend_id,
                service_id, HR_FLOW_HEDGED | HR_FLOW_BY(HR_REQUEST_WAY(request->flags)), request->client, now_ns);
-  if (index != first)
-    hr_flow_note(&request->key.client, request->key.client_port_be, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id,
-                 HR_FLOW_HEDGED | HR_FLOW_BY(HR_REQUEST_WAY(request->flags)), request->client, now_ns);
+  first = request->first & (HR_MAX_BACKENDS_PER_SERVICE - 1);
+  if (index == first || attempt->kind == HR_TRACE_COPY) return 0;
+  first_id = hr_backend_id(config, first);
+  hr_flow_note(&request->key.client, request->key.client_port_be, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id,
+               HR_FLOW_HEDGED | HR_FLOW_BY(HR_REQUEST_WAY(request->flags)), request->client, now_ns);
   return 0;
 }
 
@@ -150,14 +153,20 @@ HR_GLOBAL int hr_claim_beside(struct hr_attempt *attempt, __u32 packed, __u64 no
   if (!request || choice.second >= HR_MAX_BACKENDS_PER_SERVICE) return 0;
   if (!attempt->word) attempt->word = READ_ONCE(request->word); /* the splitter's, which has just been published */
   config = hr_config_of(attempt->config_id);
-  if (!config) return 0;
+  /* A first send may have been steered since (hr_steer_owed). */
+  if (!config || choice.second == request->first || hr_owing(config, request) >> choice.second & 1) return 0;
   if (choice.probe) {
     attempt->flags = HR_ATTEMPT_PROBE;
     if (choice.why != HR_CHOSE_PROBE && !hr_take_retry(config, hr_backend_id(config, choice.second), now_ns)) return 0;
   } else {
-    attempt->flags = choice.why == HR_CHOSE_IDLE ? HR_ATTEMPT_COUNTED | HR_ATTEMPT_IDLE : HR_ATTEMPT_COUNTED;
+    /* A copy at once was paid for when its place was chosen. */
+    if (choice.why != HR_CHOSE_IDLE && !hr_debt_owe(request->key.service, request->client, HR_DEBT_FAILOVERS)) return 0;
+    attempt->flags = HR_ATTEMPT_COUNTED | (choice.why == HR_CHOSE_IDLE ? HR_ATTEMPT_IDLE : HR_ATTEMPT_OWED);
     if (__sync_val_compare_and_swap(&request->attempts, 1, 2) != 1) {
-      if (choice.why == HR_CHOSE_IDLE) hr_debt_pay(request->key.service, request->client, HR_DEBT_COPIES, 1);
+      if (choice.why == HR_CHOSE_IDLE)
+        hr_debt_pay(request->key.service, request->client, HR_DEBT_COPIES, 1);
+      else
+        hr_debt_pay(request->key.service, request->client, HR_DEBT_FAILOVERS, HR_FAILOVER_PARTS);
       return 0;
     }
   }
@@ -165,11 +174,18 @@ HR_GLOBAL int hr_claim_beside(struct hr_attempt *attempt, __u32 packed, __u64 no
   return 0;
 }
 
+HR_INLINE int hr_owe_failover(__u32 service_id, __u32 client) {
+  if (hr_debt_owe(service_id, client, HR_DEBT_FAILOVERS)) return 1;
+  hr_reason(hr_stats_of(service_id), HR_REASON_FAILOVERS_OWED);
+  return 0;
+}
+
 /*
  * Claims the next attempt of a pending request, for the clock or for a nack. It is a failover, free of the
  * budget, when every backend asked so far has sent a nack or is silent; otherwise a hedge, paid for. An attempt from a down
  * backend to one that is not healthy either is paid for too, because without a healthy backend load must not double for
- * longer than suspicion lasts.
+ * longer than suspicion lasts. A failover around a silent backend is owed until its answer is the first, and one more than may be owed is
+ * paid for like a hedge.
  * The claim is a compare-and-swap on `attempts`, so that the clock and a nack's release never make the same attempt twice. The
  * masks are set before it: a program that finds the attempt taken finds in the masks where it goes (hr_judge_nack).
  * In a dry run it is claimed, paid and counted, and nothing is sent.
@@ -196,7 +212,7 @@ HR_GLOBAL int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
   nacked = !(HR_SENT_MASK(masks) & ~HR_NOT_AWAITED_MASK(masks));
   attempt->reason = HR_REASON_NO_TARGET;
   if (attempts >= config->attempts) return 0;
-  choice = hr_unpack_choice(hr_choose_now(attempt->config_id, HR_SENT_MASK(masks), HR_EXPLORE_NEVER, request->client, now_ns));
+  choice = hr_unpack_choice(hr_choose_next(attempt->config_id, attempt->request, HR_SENT_MASK(masks), now_ns));
   target = hr_open_hint(request, HR_SENT_MASK(masks));
   if (target < HR_MAX_BACKENDS_PER_SERVICE && (nacked || !hr_is_drained(policy, target)))
     attempt->flags = HR_ATTEMPT_HINTED;
@@ -206,6 +222,8 @@ HR_GLOBAL int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
   health = hr_health_of(attempt->config_id, hr_backend_id(config, request->first), request->client, now_ns);
   if (!nacked && (health == HR_HEALTHY || (health != HR_SUSPECT && choice.why == HR_CHOSE_LAST_RESORT)))
     attempt->flags |= HR_ATTEMPT_PAID;
+  else if (!nacked && !hr_is_dry(policy))
+    attempt->flags |= hr_owe_failover(service_id, request->client) ? HR_ATTEMPT_OWED : HR_ATTEMPT_PAID;
   if ((attempt->flags & HR_ATTEMPT_PAID) && hr_is_drained(policy, target)) {
     attempt->reason = HR_REASON_DRAINED;
     return 0;

@@ -35,19 +35,22 @@ HR_GLOBAL __u32 hr_choose_now(__u32 config_id, __u32 exclude, __u32 explore_tick
   __u32 service_id = HR_CONFIG_SERVICE(config_id);
   struct hr_service_config *config = hr_config_of(config_id);
   struct hr_service_policy *policy = hr_policy_of(service_id);
-  __u32 zero = 0, target;
+  __u32 zero = 0, target, open;
   struct hr_choice_view *view = bpf_map_lookup_elem(&choice_views, &zero);
   struct hr_choice choice;
 
   if (!config || !policy || !view) return HR_PACKED_CHOICE(HR_NO_BACKEND, HR_NO_BACKEND, HR_CHOSE_NONE, 0);
   __builtin_memset(view, 0, sizeof(*view));
-  view->least_heard = hr_takes_least_heard(service_id);
+  open = config->present & ~exclude;
+  open &= open - 1; /* not 0: there are several to compare */
+  view->least_heard = open && hr_takes_least_heard(service_id);
   view->explore_tick = explore_tick;
   view->exclude = exclude;
   view->leader = hr_leader_of(service_id);
   view->preferred = READ_ONCE(policy->preferred);
   view->present = config->present;
   view->drained = READ_ONCE(policy->drained);
+  view->spent = !exclude && !hr_debt_is_open(service_id, client, HR_DEBT_FAILOVERS);
   target = hr_choice_target(hr_choice_leader(view->leader, view->present, view->drained), view->preferred, view->present,
                             explore_tick);
   for (__u32 i = 0; i < HR_MAX_BACKENDS_PER_SERVICE; i++) {
@@ -85,6 +88,33 @@ HR_INLINE __u32 hr_open_hint(const struct hr_request *request, __u32 sent_mask) 
 
   if (index >= HR_MAX_BACKENDS_PER_SERVICE) return HR_NO_BACKEND;
   return sent_mask & (1u << index) ? HR_NO_BACKEND : index;
+}
+
+/* The backends whose next reply cannot be told from one to an older request with this key. */
+HR_INLINE __u32 hr_owing(const struct hr_service_config *config, const struct hr_request *request) {
+  return config->profile.echo == HR_ECHO_NONE ? HR_OUTSTANDING_NOW(READ_ONCE(request->outstanding)) : 0;
+}
+
+/*
+ * The choice for a request's next attempt, among those that are not in `sent_mask`: a healthy backend that owes its key nothing, or
+ * else any that does not owe it two. A global function: verified once.
+ */
+HR_GLOBAL __u32 hr_choose_next(__u32 config_id, __u32 index, __u32 sent_mask, __u64 now_ns) {
+  struct hr_service_config *config = hr_config_of(config_id);
+  struct hr_request *request = hr_request_at(index);
+  __u32 owing, packed;
+
+  if (!config || !request) return HR_PACKED_CHOICE(HR_NO_BACKEND, HR_NO_BACKEND, HR_CHOSE_NONE, 0);
+  owing = hr_owing(config, request);
+  if (owing) {
+    struct hr_choice choice;
+
+    packed = hr_choose_now(config_id, sent_mask | owing, HR_EXPLORE_NEVER, request->client, now_ns);
+    choice = hr_unpack_choice(packed);
+    if (hr_choice_is_fair(&choice)) return packed;
+    sent_mask |= owing & HR_OUTSTANDING_TWO(READ_ONCE(request->outstanding));
+  }
+  return hr_choose_now(config_id, sent_mask, HR_EXPLORE_NEVER, request->client, now_ns);
 }
 
 /* Counted by service. */
@@ -241,9 +271,9 @@ HR_GLOBAL int hr_is_copied(__u32 config_id, __u32 load, __u32 client, __u64 now_
   int copied;
 
   if (!config || !state) return 0;
-  copied = load != HR_NEVER_IDLE && hr_load_is_idle(load, config->idle_share, bpf_get_prandom_u32()) &&
+  copied = load != HR_NEVER_IDLE && hr_load_is_idle(load, config->idle_share, load > config->idle_share ? bpf_get_prandom_u32() : 0) &&
            hr_owe_copy(HR_CONFIG_SERVICE(config_id), client, now_ns);
-  state->copied = hr_smooth(state->copied, copied ? 65536 : 0, 6);
+  state->copied = hr_smooth(state->copied, copied ? 65535 : 0, 6);
   return copied;
 }
 
@@ -256,8 +286,7 @@ HR_GLOBAL __u32 hr_copied_client(__u32 config_id, __u32 index) {
   struct hr_request *request = hr_request_at(index);
 
   if (!config || !request) return HR_NO_CLIENT;
-  if (config->profile.echo == HR_ECHO_NONE && HR_OUTSTANDING_NOW(READ_ONCE(request->outstanding))) return HR_NO_CLIENT;
-  return request->client;
+  return hr_owing(config, request) ? HR_NO_CLIENT : request->client;
 }
 
 /*

@@ -8,8 +8,8 @@
 
 #include "bpf/proxy/load.h"
 
-/* While the target is down, one request in so many is copied to it as a probe. */
-#define HR_PROBE_ONE_IN 16
+/* While the target is down, one request in so many is copied to it as a probe, and one after HR_STANDBY_RETRY where requests are seldom. */
+#define HR_PROBE_ONE_IN 64
 /*
  * While the daemon prefers another backend, one request in so many still goes to the leader first, or nothing would show
  * that it is fast again. Of the choices among standbys, one in so many takes the one that was heard least lately, in place of the fastest:
@@ -48,6 +48,7 @@ struct hr_choice_view {
   __u8 retry_due; /* of those down: may be probed again */
   __u8 exclude;   /* mask of places that were sent the request already; 0 = it is new */
   __u8 least_heard; /* 1 = answer_us are hr_choice_least_heard(): the choice explores */
+  __u8 spent;       /* 1 = no copy may leave around a suspect backend: too many that did were not needed (HR_DEBT_FAILOVERS) */
 };
 
 struct hr_choice {
@@ -144,7 +145,7 @@ HR_INLINE struct hr_choice hr_choose(const struct hr_choice_view *view) {
   choice.why = view->healthy & bit ? HR_CHOSE_STANDBY : HR_CHOSE_LAST_RESORT;
   if (!view->exclude) {
     /* Draining ends where every other backend is down. Where one is suspect, both it and the drained backend are asked. */
-    mask = view->drained & bit ? open & view->suspect & ~(__u32)view->drained : 0;
+    mask = view->drained & bit && !view->spent ? open & view->suspect & ~(__u32)view->drained : 0;
     if (mask)
       choice.why = HR_CHOSE_BOTH;
     else if (choice.why == HR_CHOSE_LAST_RESORT && (choice.first == target || view->suspect & bit))
@@ -158,12 +159,14 @@ HR_INLINE struct hr_choice hr_choose(const struct hr_choice_view *view) {
       choice.first = other;
       return choice;
     }
-    if (view->suspect & bit) {
+    if (view->suspect & bit && !view->spent) {
       choice.why = HR_CHOSE_BOTH;
       return choice;
     }
-    choice.why = HR_CHOSE_AROUND;
     choice.second = HR_NO_BACKEND;
+    /* A suspect backend counts as down then, if there is a healthy one. */
+    if (view->suspect & bit && !(view->healthy >> (other & (HR_MAX_BACKENDS_PER_SERVICE - 1)) & 1)) return choice;
+    choice.why = HR_CHOSE_AROUND;
     if (view->probe_tick % HR_PROBE_ONE_IN == 0) {
       choice.second = choice.first;
       choice.why = HR_CHOSE_PROBE;

@@ -57,16 +57,17 @@ HR_INLINE struct hr_flow *hr_flow_look_up(struct hr_flow_key *key) {
  * Inline: a frame more in the chain of hr_note_attempt() is beyond the 512 bytes that 6.1 allows.
  */
 HR_INLINE int hr_flow_is_crowded(__u32 client_index, __u64 now_ns) {
-  __u32 tick = now_ns >> HR_FLOW_TICK_SHIFT;
   struct hr_client *client = bpf_map_lookup_elem(&clients, &client_index);
+  __u32 flows;
 
   if (!client) return 0; /* TCP, which has no such map */
-  if (READ_ONCE(client->flows_tick) != tick) {
-    WRITE_ONCE(client->flows_made, 0);
-    WRITE_ONCE(client->flows_tick, tick);
+  flows = READ_ONCE(client->flows);
+  if (flows - HR_FLOWS_MADE(flows) != HR_FLOWS_TICK(now_ns)) {
+    flows = HR_FLOWS_TICK(now_ns);
+    WRITE_ONCE(client->flows, flows);
   }
-  if (READ_ONCE(client->flows_made) < load_config.flow_part) {
-    __sync_fetch_and_add(&client->flows_made, 1);
+  if (HR_FLOWS_MADE(flows) < load_config.flow_part) {
+    __sync_fetch_and_add(&client->flows, 1);
     return 0;
   }
   if (!READ_ONCE(hr_live.crowded)) WRITE_ONCE(hr_live.crowded, 1);

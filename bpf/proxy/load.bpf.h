@@ -51,12 +51,14 @@ HR_INLINE __s32 hr_in_hand(const struct hr_backend_load *load, const struct hr_b
   return READ_ONCE(load->in_flight) - READ_ONCE(tuning->lost);
 }
 
-/* A new request's first send. A global function, because the splitter's own frame is full. */
-HR_GLOBAL int hr_track_flight(__u32 index, __u32 backend_id) {
-  struct hr_request *request = hr_request_at(index);
+/*
+ * A new request's first send. Its bit has stood in the request since before that was published, so an answer that came already has
+ * taken this back.
+ */
+HR_INLINE void hr_flight_begin_first(__u32 backend_id) {
+  struct hr_backend_load *load = hr_backend_load_of(backend_id);
 
-  if (request) hr_flight_begin(request, request->first, backend_id);
-  return 0;
+  if (load) __sync_fetch_and_add(&load->in_flight, 1);
 }
 
 /*

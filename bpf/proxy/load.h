@@ -91,7 +91,9 @@ HR_INLINE __u32 hr_smooth(__u32 smoothed, __u32 now, __u32 shift) {
  * What a server reports has the copies in it that this proxy and others like it send at once: without those it is so much. `copied`: the
  * share of this proxy's requests that leave with a copy, in 65,536ths.
  */
-HR_INLINE __u32 hr_reported_without_copies(__u32 reported, __u32 copied) { return ((__u64)reported << 16) / (65536 + (__u64)copied); }
+HR_INLINE __u32 hr_reported_without_copies(__u32 reported, __u32 copied) {
+  return reported ? ((__u64)reported << 16) / (65536 + (__u64)copied) : 0;
+}
 
 /*
  * A backend's load. `slow_at`: in flight when its answers are slow; 0 = not known, so they count for none. `reported`: 0 also if that

@@ -30,13 +30,8 @@ HR_GLOBAL int hr_locate(struct __sk_buff *skb, __u32 config_id, __u32 payload_of
   __u32 pairing;
 
   if (!config || !in) return -1;
-  if (bytes > HR_LOCATE_LAST - HR_UDP_HEADER_BYTES) bytes = HR_LOCATE_LAST - HR_UDP_HEADER_BYTES;
-  bytes--; /* one comparison for both bounds, as in hr_read_correlation() */
-  HR_KEEP_BOUND(bytes);
-  if (bytes >= HR_LOCATE_LAST - HR_UDP_HEADER_BYTES) return -1;
-  HR_KEEP_BOUND(bytes);
-  bytes++;
-  if (bpf_skb_load_bytes(skb, payload_offset, in->copy.l4 + HR_UDP_HEADER_BYTES, bytes)) return -1;
+  bytes = hr_take_payload(skb, payload_offset, bytes, in);
+  if (!bytes) return -1;
   pairing = config->profile.request_correlation.pairing;
   if (pairing == HR_PAIR_PATH)
     return is_reply ? hr_follow_path(&in->copy, bytes, &config->profile.reply_path, &config->profile.reply_correlation, &in->located)

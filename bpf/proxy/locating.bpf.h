@@ -17,6 +17,17 @@ HR_INLINE struct hr_locating *hr_the_locating(void) {
   return bpf_map_lookup_elem(&locating, &zero);
 }
 
+/* Copies what is looked at of a payload; how many bytes, 0: none. `ctx`: of the kind that bpf_skb_load_bytes() takes in that program. */
+HR_INLINE __u64 hr_take_payload(const void *ctx, __u32 offset, __u64 bytes, struct hr_locating *in) {
+  if (bytes > HR_LOCATE_LAST - HR_UDP_HEADER_BYTES) bytes = HR_LOCATE_LAST - HR_UDP_HEADER_BYTES;
+  bytes--; /* one comparison for both bounds, as in hr_read_correlation() */
+  HR_KEEP_BOUND(bytes);
+  if (bytes >= HR_LOCATE_LAST - HR_UDP_HEADER_BYTES) return 0;
+  HR_KEEP_BOUND(bytes);
+  bytes++;
+  return bpf_skb_load_bytes(ctx, offset, in->copy.l4 + HR_UDP_HEADER_BYTES, bytes) ? 0 : bytes;
+}
+
 struct hr_scan_context {
   struct hr_locating *in;
 };

@@ -158,7 +158,7 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   __u32 client = hr_client_of(skb, packet, service_id);
   struct hr_choice choice = {.second = HR_NO_BACKEND, .why = HR_CHOSE_LEADER};
   struct hr_tracking tracking = {};
-  __u32 first_id;
+  __u32 first_id, hedged = 0;
 
   hr_count(service_stats, HR_REQUESTS);
   hr_note_client(service_id, client, now_ns);
@@ -199,16 +199,18 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
       choice.second = hr_idle_place(config_id, tracking.request, choice.first, now_ns);
       choice.why = HR_CHOSE_IDLE;
     }
-    hr_track_flight(tracking.request, hr_backend_id(config, choice.first));
+    hr_flight_begin_first(hr_backend_id(config, choice.first));
     if (choice.second != HR_NO_BACKEND)
       hr_claim_beside(&beside, HR_PACKED_CHOICE(choice.first, choice.second, choice.why, choice.probe), now_ns);
     if (beside.index != HR_NO_BACKEND) hr_send_beside(skb, packet, &beside);
+    hedged = beside.index != HR_NO_BACKEND;
   }
   first_id = hr_backend_id(config, choice.first);
   if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, first_id, now_ns);
   if (hr_choice_goes_around(&choice)) hr_count(service_stats, HR_FAILOVER_SENDS);
   hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id,
-               (tracking.request ? HR_FLOW_PLAIN : HR_FLOW_UNTRACKED) | HR_FLOW_BY(packet->way), client, now_ns);
+               (!tracking.request ? HR_FLOW_UNTRACKED : hedged ? HR_FLOW_HEDGED : HR_FLOW_PLAIN) | HR_FLOW_BY(packet->way), client,
+               now_ns);
   if (hr_is_flow(config))
     hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_CONNECTION, service_id, first_id,
                  HR_FLOW_PLAIN | HR_FLOW_BY(packet->way), client, now_ns);

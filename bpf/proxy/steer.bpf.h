@@ -74,7 +74,13 @@ HR_GLOBAL int hr_budget_pay(__u32 config_id, __u32 client_index) {
 
 #define HR_DEBT_CREDIT_PARTS 16
 
-HR_INLINE __s32 hr_debt_most(__u32 debt) { return debt == HR_DEBT_RETRIES ? HR_RETRIES_MAX : HR_COPIES_MAX; }
+/* What one send owes. */
+HR_INLINE __s32 hr_debt_unit(__u32 debt) { return debt == HR_DEBT_FAILOVERS ? HR_FAILOVER_PARTS : 1; }
+
+HR_INLINE __s32 hr_debt_most(__u32 debt) {
+  if (debt == HR_DEBT_FAILOVERS) return HR_FAILOVERS_MAX * HR_FAILOVER_PARTS;
+  return debt == HR_DEBT_RETRIES ? HR_RETRIES_MAX : HR_COPIES_MAX;
+}
 
 /* Pays for `count` of what is owed, if anything is. As with the budget, CPUs that see the same debt may each pay. */
 HR_GLOBAL int hr_debt_pay(__u32 service_id, __u32 client_index, __u32 debt, __s32 count) {
@@ -87,13 +93,25 @@ HR_GLOBAL int hr_debt_pay(__u32 service_id, __u32 client_index, __u32 debt, __s3
   return 0;
 }
 
-/* An answered request. */
-HR_INLINE void hr_debts_earn(__u32 service_id, __u32 client_index, __u32 attempts) {
+/* An answered request. `failed_over`: a copy that it owed for has won. */
+HR_INLINE void hr_debts_earn(__u32 service_id, __u32 client_index, __u32 attempts, int failed_over) {
   struct hr_service_state *state = hr_service_state_of(service_id);
 
   if (!state) return;
   if (READ_ONCE(state->owed[HR_DEBT_RETRIES]) > 0) hr_debt_pay(service_id, client_index, HR_DEBT_RETRIES, (__s32)attempts - 1);
   if (READ_ONCE(state->owed[HR_DEBT_COPIES]) > 0) hr_debt_pay(service_id, client_index, HR_DEBT_COPIES, 1);
+  if (READ_ONCE(state->owed[HR_DEBT_FAILOVERS]) > 0)
+    hr_debt_pay(service_id, client_index, HR_DEBT_FAILOVERS, failed_over ? HR_FAILOVER_PARTS : 1);
+}
+
+/* May one more be sent? Of no client (HR_NO_CLIENT): as far as the service is concerned. */
+HR_INLINE int hr_debt_is_open(__u32 service_id, __u32 client_index, __u32 debt) {
+  struct hr_service_state *state = hr_service_state_of(service_id);
+  struct hr_client *client = hr_client_at(client_index);
+  __s32 owed = state ? READ_ONCE(state->owed[debt]) : 0;
+
+  if (owed > hr_debt_most(debt) - hr_debt_unit(debt)) return 0;
+  return owed < hr_debt_most(debt) / 2 || !client || READ_ONCE(client->owed[debt]) < hr_debt_most(debt) / HR_DEBT_CREDIT_PARTS;
 }
 
 /* One more send: 0 = not now. */
@@ -106,11 +124,11 @@ HR_GLOBAL int hr_debt_owe(__u32 service_id, __u32 client_index, __u32 debt) {
   owed = READ_ONCE(state->owed[debt]);
   if (READ_ONCE(client->owed[debt]) > owed) WRITE_ONCE(client->owed[debt], owed > 0 ? owed : 0); /* others' answers have paid for it */
   if (owed >= hr_debt_most(debt) / 2 && READ_ONCE(client->owed[debt]) >= hr_debt_most(debt) / HR_DEBT_CREDIT_PARTS) return 0;
-  if (__sync_fetch_and_add(&state->owed[debt], 1) >= hr_debt_most(debt)) {
-    __sync_fetch_and_sub(&state->owed[debt], 1);
+  if (__sync_fetch_and_add(&state->owed[debt], hr_debt_unit(debt)) > hr_debt_most(debt) - hr_debt_unit(debt)) {
+    __sync_fetch_and_sub(&state->owed[debt], hr_debt_unit(debt));
     return 0;
   }
-  __sync_fetch_and_add(&client->owed[debt], 1);
+  __sync_fetch_and_add(&client->owed[debt], hr_debt_unit(debt));
   return 1;
 }
 

@@ -98,31 +98,60 @@ HR_INLINE int hr_is_retransmission(const struct hr_request *old, const struct hr
 }
 
 /*
- * The replies that are outstanding for the request after `old` under its key. One that was outstanding before `old` keeps its
- * age. It counts as lost once it is older than an answered request is remembered: otherwise the answer to each next
- * request would be dropped in its place for ever. The reply to `old` itself stays outstanding while its backend's silence
- * is short.
+ * The replies that are outstanding for the request after `old` under its key: those before, and one of each backend that was sent
+ * `old` and has not answered. After the suspicion timeout what came of a backend was the reply to `old`, and the one before is lost.
  */
 HR_INLINE __u32 hr_outstanding_after(const struct hr_request *old, const struct hr_service_config *config, __u64 now_ns) {
   __u32 masks = READ_ONCE(old->masks), before = READ_ONCE(old->outstanding);
   __u32 own = HR_SENT_MASK(masks) & ~HR_ANSWERED_MASK(masks);
-  __u32 outstanding = own | HR_OUTSTANDING_NOW(before);
-  __u32 since = HR_OUTSTANDING_TICK(old->sent_ns);
+  __u32 one = HR_OUTSTANDING_NOW(before), two = HR_OUTSTANDING_TWO(before), since = HR_OUTSTANDING_SINCE(before);
   __u64 lapse_ns = config->deadline_ns + config->retention_ns;
+  __u64 ticks = (HR_OUTSTANDING_TICK(now_ns) - since) & 0xff;
 
-  if (outstanding & HR_OUTSTANDING_AT_FIRST(before)) {
-    __u32 age = (HR_OUTSTANDING_TICK(now_ns) - HR_OUTSTANDING_SINCE(before)) & 0xffff;
+  if (now_ns > old->sent_ns + lapse_ns) return 0;
+  if (ticks << HR_OUTSTANDING_TICK_SHIFT > lapse_ns + (1ull << HR_OUTSTANDING_TICK_SHIFT)) one = two = 0;
+  if (now_ns > old->sent_ns + hr_silence_limit_ns(config, hr_backend_id(config, old->first)))
+    own &= ~HR_OUTSTANDING_CAME(before);
+  if (own) since = HR_OUTSTANDING_TICK(old->sent_ns);
+  two |= one & own;
+  one |= own;
+  return one ? HR_OUTSTANDING(one, two, since) : 0;
+}
 
-    if ((__u64)age << HR_OUTSTANDING_TICK_SHIFT <= lapse_ns)
-      since = HR_OUTSTANDING_SINCE(before);
-    else if (now_ns <= old->sent_ns + hr_silence_limit_ns(config, hr_backend_id(config, old->first)))
-      outstanding = own;
-    else
-      outstanding = own & ~HR_OUTSTANDING_AT_FIRST(before);
-  } else if (now_ns > old->sent_ns + lapse_ns) {
-    outstanding = 0;
-  }
-  return outstanding ? HR_OUTSTANDING(outstanding, since) : 0;
+/*
+ * A request takes its key over from `old_index`, which is detached, with the replies that are outstanding. 1: its first send should go to
+ * a backend that owes the key nothing. Not where the client has waited for no answer: it cannot tell the replies apart without a proxy
+ * either. A global function: rare.
+ */
+HR_GLOBAL int hr_inherit(__u32 config_id, __u32 old_index, __u32 index, __u64 now_ns) {
+  struct hr_service_config *config = hr_config_of(config_id);
+  struct hr_request *old = hr_request_at(old_index);
+  struct hr_request *request = hr_request_at(index);
+
+  if (!config || !old || !request) return 0;
+  request->flags |= HR_REQUEST_KEY_REUSED;
+  request->outstanding = hr_outstanding_after(old, config, now_ns);
+  request->set = old->set;
+  return (hr_owing(config, request) & HR_SENT_MASK(request->masks)) && HR_WORD_STATE(READ_ONCE(old->word)) != HR_STATE_SUPERSEDED;
+}
+
+/*
+ * Steers a first send away from a backend that owes its key a reply, to one that is healthy and owes none: of the other, an older
+ * reply could pass for this request's, or this request's be dropped in place of one that was lost. Before the request is pending. Not
+ * what goes around a backend that is down, nor a test of the hedge. A global function: it has a stack of its own.
+ */
+HR_GLOBAL int hr_steer_owed(__u32 config_id, __u32 index, __u64 now_ns) {
+  struct hr_service_policy *policy = hr_policy_of(HR_CONFIG_SERVICE(config_id));
+  struct hr_request *request = hr_request_at(index);
+  struct hr_choice choice;
+
+  if (!policy || !request || request->masks >> 8 || hr_is_dry(policy)) return 0;
+  choice = hr_unpack_choice(hr_choose_now(config_id, HR_OUTSTANDING_NOW(request->outstanding), HR_EXPLORE_NEVER, request->client, now_ns));
+  if (!hr_choice_is_fair(&choice) || hr_is_drained(policy, choice.first)) return 0;
+  request->first = choice.first;
+  request->in_flight = 1u << choice.first;
+  request->masks = HR_MASKS_SENT(1u << choice.first);
+  return 0;
 }
 
 /*
@@ -167,9 +196,8 @@ HR_INLINE __u32 hr_take_key_over(struct hr_wheel *wheel, __u32 config_id, const 
     hr_trace_note(HR_REFERENCE_REQUEST(known), config_id, HR_TRACE_SUPERSEDED, HR_REASON_NONE, HR_NO_BACKEND, 0);
   }
   hr_flights_end(config_id, HR_REFERENCE_REQUEST(known), 0); /* no reply finds it any more */
-  fresh->flags |= HR_REQUEST_KEY_REUSED;
-  fresh->outstanding = hr_outstanding_after(old, config, now_ns);
-  fresh->set = old->set;
+  if (hr_inherit(config_id, HR_REFERENCE_REQUEST(known), HR_REFERENCE_REQUEST(reference), now_ns))
+    hr_steer_owed(config_id, HR_REFERENCE_REQUEST(reference), now_ns);
   return hr_swap_in_set(fresh->set, known, reference) ? HR_REASON_KEY_BUSY : HR_REASON_NONE;
 }
 
@@ -203,7 +231,7 @@ HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb
                    (packet->version == 4 ? 0 : HR_REQUEST_IPV6);
   request->first = choice->first;
   request->rechecks = 0;
-  request->in_flight = 0;
+  request->in_flight = choice->why == HR_CHOSE_TEST ? 0 : 1u << choice->first; /* counted by hr_flight_begin_first() */
   request->masks = HR_MASKS_SENT(1u << choice->first);
   if (hr_choice_goes_around(choice)) request->masks |= HR_MASKS_FAILOVER(1u << choice->first);
   if (choice->why == HR_CHOSE_TEST) request->masks |= HR_MASKS_NOT_AWAITED(1u << choice->first); /* so the next attempt is free */
@@ -279,7 +307,7 @@ HR_INLINE __u32 hr_publish_request(struct __sk_buff *skb, const struct hr_packet
 /* Tracks a request: afterwards a reply finds it and the clock will look at it. */
 HR_INLINE struct hr_tracking hr_track(struct __sk_buff *skb, const struct hr_packet *packet, __u32 config_id,
                                       const struct hr_service_config *config, const struct hr_service_policy *policy,
-                                      const struct hr_choice *choice, __u32 client, struct hr_stats *service_stats,
+                                      struct hr_choice *choice, __u32 client, struct hr_stats *service_stats,
                                       __u64 now_ns) {
   struct hr_tracking tracking = {.request = 0, .reason = hr_untrackable(skb, packet, config, policy)};
   struct hr_wheel *wheel = hr_the_wheel();
@@ -312,6 +340,7 @@ HR_INLINE struct hr_tracking hr_track(struct __sk_buff *skb, const struct hr_pac
     tracking.request = 0;
     return tracking;
   }
+  choice->first = request->first; /* as steered */
   hr_clock_wake(skb, wheel, now_ns);
   return tracking;
 }

@@ -62,15 +62,9 @@ HR_INLINE int hr_steer_locate(struct sk_reuseport_md *ctx, struct hr_steer_sourc
 
   HR_KEEP_BOUND(wanted); /* without it the compiler reads the zeros of this file, and not what is loaded */
   if (!in || bytes <= HR_UDP_HEADER_BYTES) return -1;
-  bytes -= HR_UDP_HEADER_BYTES;
-  if (bytes > HR_LOCATE_LAST - HR_UDP_HEADER_BYTES) bytes = HR_LOCATE_LAST - HR_UDP_HEADER_BYTES;
-  bytes--; /* one comparison for both bounds, as in hr_read_correlation() */
-  HR_KEEP_BOUND(bytes);
-  if (bytes >= HR_LOCATE_LAST - HR_UDP_HEADER_BYTES) return -1;
-  HR_KEEP_BOUND(bytes);
-  bytes++;
   /* The data begins at the UDP header. */
-  if (bpf_skb_load_bytes(ctx, HR_UDP_HEADER_BYTES, in->copy.l4 + HR_UDP_HEADER_BYTES, bytes)) return -1;
+  bytes = hr_take_payload(ctx, HR_UDP_HEADER_BYTES, bytes - HR_UDP_HEADER_BYTES, in);
+  if (!bytes) return -1;
   if (wanted->field.pairing == HR_PAIR_PATH) {
     if (hr_follow_path(&in->copy, bytes, &wanted->path, &wanted->field, &in->located)) return -1;
   } else {

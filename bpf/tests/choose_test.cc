@@ -54,6 +54,12 @@ const Case kCases[] = {
     {"AnAbsentPreferredBackendCountsForNothing", [](auto& view) { view.present = kA | kC; view.preferred = 2; }, 0, kNone,
      HR_CHOSE_LEADER, false},
     {"ASuspectLeaderAndTheFastestStandby", [](auto& view) { MakeSuspect(view, kA); }, 0, 2, HR_CHOSE_BOTH, false},
+    {"ASuspectLeaderIsPassedByWhereCopiesAreSpent", [](auto& view) { MakeSuspect(view, kA); view.spent = 1; }, 2, kNone,
+     HR_CHOSE_AROUND, false},
+    {"ASuspectLeaderIsAskedAloneWhereCopiesAreSpentAndNoneIsHealthy",
+     [](auto& view) { MakeSuspect(view, kAll); view.spent = 1; }, 0, kNone, HR_CHOSE_LAST_RESORT, false},
+    {"ADrainedLeaderIsAskedAloneWhereCopiesAreSpent",
+     [](auto& view) { view.drained = kA; MakeSuspect(view, kB | kC); view.spent = 1; }, 0, kNone, HR_CHOSE_STANDBY, false},
     {"ADownLeaderIsPassedBy", [](auto& view) { MakeDown(view, kA); }, 2, kNone, HR_CHOSE_AROUND, false},
     {"ADownLeaderIsProbedByTurns", [](auto& view) { MakeDown(view, kA); view.probe_tick = 2 * HR_PROBE_ONE_IN; },
      2, 0, HR_CHOSE_PROBE, true},
@@ -135,11 +141,12 @@ void ExpectSound(const hr_choice_view& view) {
   const unsigned better = open & view.healthy & ~static_cast<unsigned>(view.drained);
   ASSERT_FALSE(better != 0 && Has(view.drained, choice.first)) << "drained, and another is there";
   if (choice.probe) {
-    ASSERT_FALSE(Has(view.healthy | view.suspect, choice.second)) << "a probe is of a down backend";
+    ASSERT_FALSE(Has(view.healthy | (view.spent ? 0u : view.suspect), choice.second)) << "a probe is of a down backend";
     ASSERT_FALSE(choice.why != HR_CHOSE_PROBE && Has(view.drained, choice.second)) << "and not of one that is being drained";
     ASSERT_TRUE(choice.why == HR_CHOSE_PROBE || (Has(view.healthy, choice.first) && Has(view.retry_due, choice.second)))
         << "and rides beside a healthy one, when it is due";
   }
+  ASSERT_TRUE(!view.spent || choice.second == HR_NO_BACKEND || choice.probe) << "no copy where those are spent";
   ASSERT_TRUE(view.exclude == 0 || choice.second == HR_NO_BACKEND || choice.probe) << "one attempt at a time";
   ASSERT_TRUE(choice.second == HR_NO_BACKEND || (choice.why != HR_CHOSE_LEADER && choice.why != HR_CHOSE_PREFERRED));
 }
@@ -160,11 +167,12 @@ TEST(ChooseProperties, HoldForEverySnapshotOfThreeBackends) {
         view.present = masks & 7;
         view.drained = masks >> 3 & 7;
         view.exclude = masks >> 6 & 7;
-        for (unsigned who = 0; who < 48; ++who) {
+        for (unsigned who = 0; who < 96; ++who) {
           view.leader = static_cast<__u8>(who % 3);
           view.preferred = static_cast<__u8>(who / 3 % 4);
           view.explore_tick = who / 12 & 1;
-          view.probe_tick = who / 24;
+          view.probe_tick = who / 24 & 1;
+          view.spent = who / 48 & 1;
           ExpectSound(view);
           if (HasFatalFailure()) {
             ADD_FAILURE() << "health " << health << ", masks " << masks << ", who " << who;

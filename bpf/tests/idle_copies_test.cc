@@ -195,11 +195,14 @@ TEST_F(IdleCopiesTest, RequestsThatWereLostAreNoLoad) {
 
 TEST_F(IdleCopiesTest, AnAnswersTimeIsNotedAtTheLevelOfWhatWasInFlight) {
   ServiceConfig(kDns4Service).idle_share = 0;
+  const uint64_t begin_ns = NowNs();
   for (uint16_t id = 1; id <= 4; ++id) Split(DnsRequest4(id));
   Advance(5 * kMillisecond);
   Reply(DnsReply4(1, kA4));
+  const uint64_t at_most_ns = NowNs() - begin_ns;  // more than 5 ms by what the machine took for the rest
   EXPECT_EQ(BackendLoad(kDns4A).samples[hr_load_level(4)], 1u);
-  EXPECT_NEAR(BackendLoad(kDns4A).median[hr_load_level(4)], 5'000'000 / 1024, 3000);
+  EXPECT_GE(BackendLoad(kDns4A).median[hr_load_level(4)], 5'000'000u / 1024);
+  EXPECT_LE(BackendLoad(kDns4A).median[hr_load_level(4)], at_most_ns / 1024);
 }
 
 TEST_F(IdleCopiesTest, AReportedLoadIsReadWhereTheProfileSays) {
@@ -252,7 +255,7 @@ TEST_F(IdleCopiesTest, WithPreferFastestANewRequestPassesOverAFullBackend) {
 TEST_F(IdleCopiesTest, AReportHasTheCopiesInItThatAreSentAtOnce) {
   MakeLoaded(kDns4A, 0.5);
   EXPECT_THAT(Split(DnsRequest4(1)).changes, Not(Contains(Key("dns4.idle_copies"))));
-  ServiceState(kDns4Service).copied = 65536;  // each of the last requests had one: half of the half is theirs
+  ServiceState(kDns4Service).copied = 65535;  // each of the last requests had one: half of the half is theirs
   BackendLoad(kDns4A).smoothed = 65536 / 4;
   EXPECT_THAT(Split(DnsRequest4(2)).changes, Contains(Pair("dns4.idle_copies", 1)));
   Copies(1);
@@ -330,7 +333,7 @@ TEST_F(IdleCopiesRawTest, NorOneOfALaggingLeader) {
   EXPECT_EQ(Answer(7, kB4, 1).verdict, kRedirected);
   EXPECT_THAT(Ask(7, 2).changes, Not(Contains(Key("raw4.idle_copies")))) << "a still owes the reply to request 1";
   EXPECT_EQ(Answer(7, kA4, 1).verdict, kDropped);
-  EXPECT_EQ(Answer(7, kA4, 2).verdict, kRedirected);
+  EXPECT_EQ(Answer(7, kB4, 2).verdict, kRedirected) << "so it went to b";
   EXPECT_THAT(Ask(7, 3).changes, Contains(Pair("raw4.idle_copies", 1))) << "nothing is owed any more";
   EXPECT_EQ(Answer(7, kB4, 3).verdict, kRedirected);
   Copies(2);
@@ -350,16 +353,16 @@ TEST_F(IdleCopiesRawTest, CopiesGoOnOnceTheLaggingBackendHasAnswered) {
 TEST_F(IdleCopiesRawTest, AKeyIsInFlightOnceAtEachBackendHoweverOftenItIsUsed) {
   ServiceConfig(kRaw4Service).idle_share = 0;
   ServiceState(kRaw4Service).budget_micros = 50'000'000;
-  BackendState(kRaw4C).answer_ewma_ns = kSecond;  // so the hedges go to b
   for (uint8_t version = 1; version <= 10; ++version) {
     Ask(7, version);
-    EXPECT_THAT(FireNow(Find(7)), Contains(Pair("raw4.hedges", 1)));
-    ASSERT_EQ(InFlight(kRaw4B), 1);
+    FireNow(Find(7));
+    uint32_t place = 0;
+    for (const uint32_t backend : {kRaw4A, kRaw4B, kRaw4C})
+      ASSERT_EQ(InFlight(backend), static_cast<int32_t>(SentTo(Find(7)) >> place++ & 1)) << int{version};
     if (version % 2 == 0) Answer(7, kA4, version);
   }
-  EXPECT_LE(InFlight(kRaw4A), 1);
   EXPECT_EQ(BackendLoad(kRaw4B).lost_ns, 0u) << "its replies are outstanding, not lost";
-  Copies(1);  // the last one's; each look of the clock forgets those before
+  Copies(0);  // all owe the last one's key two replies; each look of the clock forgets the copies before
 }
 
 TEST_F(IdleCopiesRawTest, AnErrorAboutTheLosersCopyEndsItsFlight) {

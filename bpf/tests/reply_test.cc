@@ -336,68 +336,6 @@ TEST_F(ReplyTest, TheEchoIsComparedToTheLastByte) {
   EXPECT_EQ(Reply(DnsReply4(7, kA4, 0, "new.example.org")).verdict, kRedirected);
 }
 
-// raw: nothing in a reply tells old from new, so the outstanding reply is dropped first.
-TEST_F(ReplyTest, AnOutstandingRawReplyIsDroppedFirst) {
-  Ask(1);
-  Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0, 2}).Build());
-  const uint32_t fresh = Find(1);
-  EXPECT_EQ(Outstanding(fresh), 0b001u);
-  const RunResult stale = Answer(1, kA4);
-  EXPECT_EQ(stale.verdict, kDropped);
-  EXPECT_THAT(stale.changes, UnorderedElementsAre(Pair("raw4.stale_dropped", 1), Pair("raw4:stale", 1)));
-  EXPECT_EQ(Outstanding(fresh), 0u);
-  EXPECT_EQ(Answer(1, kA4).verdict, kRedirected);
-  EXPECT_EQ(StateOf(fresh), HR_STATE_ANSWERED);
-}
-
-TEST_F(ReplyTest, OutstandingRepliesPassFromRequestToRequest) {
-  Ask(1);
-  for (uint8_t i = 2; i < 5; ++i)
-    Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0, i}).Build());
-  EXPECT_EQ(Outstanding(Find(1)), 0b001u);
-}
-
-// A lost reply stays outstanding: the answer to the next request is dropped in its place, and so on.
-TEST_F(ReplyTest, AnOutstandingReplyCountsAsLostInTheEnd) {
-  ServiceConfig(kRaw4Service).deadline_ns = 2 * kSecond;
-  ServiceConfig(kRaw4Service).retention_ns = kSecond;
-  const auto ask = [&](uint8_t version) {
-    Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0, version}).Build());
-    return Find(1);
-  };
-  const auto outstanding_since = [&](uint32_t request, uint64_t age_ns) {
-    Request(request).outstanding =
-        HR_OUTSTANDING(HR_OUTSTANDING_AT_FIRST(Request(request).outstanding), HR_OUTSTANDING_TICK(NowNs() - age_ns)) & ~0b001u;
-  };
-  ask(1);
-  uint32_t request = ask(2);
-  EXPECT_EQ(Answer(1, kA4).verdict, kDropped);
-  outstanding_since(request, 2900 * kMillisecond);
-  request = ask(3);
-  EXPECT_EQ(Outstanding(request), 0b001u) << "late or lost: not decided yet";
-  EXPECT_EQ(Answer(1, kA4).verdict, kDropped);
-  outstanding_since(request, 3100 * kMillisecond);
-  request = ask(4);
-  EXPECT_EQ(Outstanding(request), 0b001u) << "its own is younger than a silent backend's";
-  EXPECT_EQ(Answer(1, kA4).verdict, kDropped);
-  outstanding_since(request, 3100 * kMillisecond);
-  Request(request).sent_ns = NowNs() - 41 * kSecond;  // the limit is 40 s here
-  request = ask(5);
-  EXPECT_EQ(Outstanding(request), 0u);
-  EXPECT_EQ(Answer(1, kA4).verdict, kRedirected);
-  EXPECT_EQ(StateOf(request), HR_STATE_ANSWERED);
-}
-
-TEST_F(ReplyTest, AYoungerOutstandingReplyIsNotLostWithAnOlderOne) {
-  ServiceConfig(kRaw4Service).deadline_ns = 2 * kSecond;
-  ServiceConfig(kRaw4Service).retention_ns = kSecond;
-  Ask(1);
-  Request(Find(1)).outstanding = HR_OUTSTANDING(0b010, HR_OUTSTANDING_TICK(NowNs() - 3100 * kMillisecond));
-  Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0, 2}).Build());
-  EXPECT_EQ(Outstanding(Find(1)), 0b001u);
-  EXPECT_EQ(HR_OUTSTANDING_AT_FIRST(Request(Find(1)).outstanding), 0b001u);
-}
-
 TEST_F(ReplyTest, ARetransmissionLongAfterTheDeadlineIsAnswered) {
   ServiceConfig(kRaw4Service).deadline_ns = 2 * kSecond;
   ServiceConfig(kRaw4Service).retention_ns = kSecond;

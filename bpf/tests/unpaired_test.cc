@@ -315,7 +315,8 @@ TEST_F(BySocketTest, TheNextRequestIsTrackedAndTheLosersAnswerToTheFormerIsDropp
   EXPECT_THAT(Send(kClientPort, Text("two")).changes, UnorderedElementsAre(Pair("raw4.requests", 1)));
   EXPECT_EQ(Answer(kA4, kClientPort, Text("ONE")).verdict, kDropped);
   EXPECT_EQ(StateOf(Find()), HR_STATE_PENDING);
-  EXPECT_EQ(Answer(kA4, kClientPort, Text("TWO")).verdict, kRedirected);
+  EXPECT_EQ(Answer(PacketTest::SentTo(Find()) & kB ? kB4 : kC4, kClientPort, Text("TWO")).verdict, kRedirected)
+      << "the next one went where no reply was outstanding";
 }
 
 }  // namespace

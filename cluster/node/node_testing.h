@@ -148,6 +148,15 @@ class NodeTest : public NodeFolderTest {
     return leader != 0 && nodes_[leader - 1] != nullptr ? leader : 0;
   }
 
+  // A busy machine may let another node win an election meanwhile: that one hands over.
+  bool WaitUntilLeads(uint64_t id) {
+    return Eventually([&] {
+      const uint64_t leader = Leader();
+      if (leader != 0 && leader != id) (void)nodes_[leader - 1]->node->Transfer(raft::NodeId(id));
+      return leader == id;
+    });
+  }
+
   // Asks the leader of the moment, until it accepts.
   bool Change(const std::vector<raft::MemberChange>& changes) {
     absl::Status refusal;

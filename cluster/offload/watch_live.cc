@@ -17,10 +17,14 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "build_paths.h"
 #include "net/netlink/link.h"
 #include "net/network_namespace.h"
@@ -226,18 +230,17 @@ bool LinkExists(uint32_t id) {
   return bpf_link_get_next_id(id - 1, &next) == 0 && next == id;
 }
 
-std::vector<uint32_t> TracepointLinks() {
+std::vector<uint32_t> TracepointLinksOf(pid_t pid) {
   std::vector<uint32_t> ids;
-  uint32_t id = 0;
-  while (bpf_link_get_next_id(id, &id) == 0) {
-    const net::UniqueFd link(bpf_link_get_fd_by_id(id));
-    char name[64] = {};
-    bpf_link_info info{};
-    info.raw_tracepoint.tp_name = reinterpret_cast<uintptr_t>(name);
-    info.raw_tracepoint.tp_name_len = sizeof(name);
-    uint32_t bytes = sizeof(info);
-    if (!link.valid() || bpf_obj_get_info_by_fd(link.get(), &info, &bytes) != 0) continue;
-    if (info.type == BPF_LINK_TYPE_RAW_TRACEPOINT && strncmp(name, "signal_", 7) == 0) ids.push_back(id);
+  for (const auto& entry : std::filesystem::directory_iterator(absl::StrCat("/proc/", pid, "/fdinfo"))) {
+    std::ifstream file(entry.path());
+    uint32_t id = 0;
+    bool is_signal = false;
+    for (std::string line; std::getline(file, line);) {
+      if (absl::string_view value = line; absl::ConsumePrefix(&value, "link_id:\t")) EXPECT_TRUE(absl::SimpleAtoi(value, &id)) << line;
+      is_signal |= absl::StartsWith(line, "tp_name:\tsignal_");
+    }
+    if (is_signal) ids.push_back(id);
   }
   return ids;
 }
@@ -262,7 +265,8 @@ int JoinNamespaces(int peer) {
   if (!status.ok() || !net::SetTxChecksumOffload("up0", false).ok()) return 0;
   // Both families' neighbours are known, as they are between nodes that talk all the time.
   for (const char* address : {"10.77.0.2", "fd00:77::2"})
-    if (Shell(absl::StrCat("ping -c 1 -W 5 ", address, " >/dev/null")) != 0) return 0;
+    // Until one is answered: an IPv6 address has its own route a moment after `ip addr add`.
+    if (Shell(absl::StrCat("ping -c 1 -i 0.2 -w 5 ", address, " >/dev/null")) != 0) return 0;
   return ifindex;
 }
 

@@ -86,8 +86,8 @@ class Victim {
   net::UniqueFd watch_, clock_, state_;
 };
 
-// The ids of the BPF links on the tracepoints that a watch uses, in any process.
-std::vector<uint32_t> TracepointLinks();
+// The ids of the process's BPF links on the tracepoints that a watch uses. Those of other processes may come and go.
+std::vector<uint32_t> TracepointLinksOf(pid_t pid);
 bool LinkExists(uint32_t id);
 
 // Makes both namespaces' links; the calling thread is in the node's. Returns the index of the far end, which is

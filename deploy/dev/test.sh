@@ -5,8 +5,8 @@
 # Python (end to end in the lab, and unit tests of the tools); the lane of stock kernels has a short part here. Each writes
 # JUnit XML into build/log, and junit_counts.py reads those: it prints what failed and the closing line, and decides the exit status.
 #
-# What looks at no clock (the simulator, and the lane: emulated machines, of which those that measure have a virtual time of
-# their own) runs beside the others at idle priority: it takes what they leave of the processors, and they never wait for it.
+# What looks at no clock (the simulator, the packages' contents, and the lane: emulated machines, of which those that measure have a
+# virtual time of their own) runs beside the others at idle priority: it takes what they leave of the processors, and they never wait for it.
 
 # Bounds far above what is expected: they only end a run that hangs. All of it should take 11 minutes on two CPUs.
 CTEST_LIMIT_S=900
@@ -26,11 +26,14 @@ cmd_test() {
   ready_to_run test
   # How long two CPUs race on a node's state (bpf/tests/node).
   # HEDGEROW_LONG: every combination of the end-to-end tests' parameters (the mark `long`).
+  # HR_SIM_SEEDS: seeds of the simulator; without it 1,000.
   # HR_RELOADS, HR_RELOAD_KILLS: reloads in a row; writes to the kernel's maps before each of which one is cut short.
   if [ -n "$long" ]; then
     export HR_RACE_S=60 HR_KERNEL_KILLS=200 HEDGEROW_LONG=1 HR_RELOADS=100 HR_RELOAD_KILLS=40
     CTEST_LIMIT_S=3600 PYTEST_LIMIT_S=7200 PATIENT_LIMIT_S=7200
     build_previous
+  else
+    export HR_SIM_SEEDS=500
   fi
   rm -f "$LOG_DIR"/*.xml
   rm -rf build/*/gtest
@@ -99,14 +102,14 @@ run_pytest() {
 # stop_patient (of on_exit) ends all of it.
 start_patient() {
   rm -rf "$LOG_DIR"/vm-*
-  rm -f "$LOG_DIR"/vm.status "$LOG_DIR"/vm-net.status "$LOG_DIR"/ctest-patient.status "$LOG_DIR"/dst.status
+  rm -f "$LOG_DIR"/vm.status "$LOG_DIR"/vm-net.status "$LOG_DIR"/ctest-patient.status "$LOG_DIR"/patient-python.status
   LOG_DIR=$LOG_DIR setsid chrt -i 0 timeout -k 30 "$PATIENT_LIMIT_S" \
     bash -c "$(declare -f patient_tests); patient_tests" >"$LOG_DIR/patient.log" 2>&1 </dev/null &
   PATIENT_PID=$!
 }
 
 # The short part of `./dev vm test`, on every stock kernel (one that cannot be had is a skip in its report), the simulator,
-# and whole systems in virtual time (dst). It leaves their statuses in build/log.
+# the packages' contents, and whole systems in virtual time (dst). It leaves their statuses in build/log.
 patient_tests() {
   # Idle priority counts within a session only where the kernel groups sessions (autogroup, sched(7)): the session is put
   # behind the others as well.
@@ -118,8 +121,8 @@ patient_tests() {
   ctest --test-dir build/release --output-on-failure -L patient --no-tests=ignore -j 1 \
     --output-junit "$LOG_DIR/ctest-patient.xml"
   echo $? >"$LOG_DIR/ctest-patient.status"
-  "$PYTHON" -m pytest -v --junitxml="$LOG_DIR/patient-dst.xml" dst
-  echo $? >"$LOG_DIR/dst.status"
+  "$PYTHON" -m pytest -v --junitxml="$LOG_DIR/patient-python.xml" debian dst
+  echo $? >"$LOG_DIR/patient-python.status"
 }
 
 # What is left of it when the end-to-end tests are done has the processors to itself.
@@ -130,7 +133,7 @@ finish_patient() {
   PATIENT_PID=""
   result=$(cat "$LOG_DIR/ctest-patient.status" 2>/dev/null || echo 1)
   reports+=("ctest-patient:$LOG_DIR/ctest-patient.xml:$result:build/release/gtest")
-  reports+=("pytest:$LOG_DIR/patient-dst.xml:$(cat "$LOG_DIR/dst.status" 2>/dev/null || echo 1)")
+  reports+=("pytest:$LOG_DIR/patient-python.xml:$(cat "$LOG_DIR/patient-python.status" 2>/dev/null || echo 1)")
   result=$(cat "$LOG_DIR/vm.status" 2>/dev/null || echo 1)
   for report in "$LOG_DIR"/vm-*/part-*.xml "$LOG_DIR"/vm-*/lane.xml; do
     [ ! -f "$report" ] || reports+=("$(basename "$(dirname "$report")"):$report:0")

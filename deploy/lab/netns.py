@@ -12,13 +12,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from pyroute2 import IPRoute
+from pyroute2 import IPRoute, NetlinkError
 from pyroute2 import netns as pyroute2_netns
 
 from deploy.lab import names
 
 _CLONE_NEWNET = 0x40000000
 _IFA_F_NODAD = 0x02
+_RTN_LOCAL = 2
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -37,9 +38,23 @@ def remove(name: str) -> None:
 
 
 def add_addresses(route: IPRoute, index: int, ipv4: str, ipv6: str) -> None:
-    """One of each family, with the lab's prefixes; IPv6 without duplicate address detection."""
+    """One of each family, with the lab's prefixes, of an interface that is up; IPv6 without duplicate address detection."""
     route.addr("add", index=index, address=ipv4, prefixlen=names.PREFIX_IPV4)
     route.addr("add", index=index, address=ipv6, prefixlen=names.PREFIX_IPV6, flags=_IFA_F_NODAD)
+    wait_for_own_route(route, ipv6)
+
+
+def wait_for_own_route(route: IPRoute, ipv6: str, timeout_s: float = 10.0) -> None:
+    """A worker of the kernel makes an IPv6 address's own route some time after the address, also without duplicate address detection.
+    Until then what is sent to it is lost."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        with contextlib.suppress(NetlinkError):  # there is no route at all
+            if any(found["type"] == _RTN_LOCAL for found in route.route("get", dst=ipv6)):
+                return
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"the kernel makes no route to the own address {ipv6}")
+        time.sleep(0.001)
 
 
 def of_lab(tag: str) -> list[str]:

@@ -23,10 +23,12 @@ class WatchTest : public NamespaceTest {
   void InHost(const std::function<void()>& body) {
     InNamespace([&] {
       for (const char* command :
-           {"ip link add eth0 type veth peer name eth0p", "ip link set eth0 up", "ip link set eth0p up",
+           {"echo 1 > /proc/sys/net/ipv6/conf/default/addr_gen_mode",  // no link-local address: its detection ends seconds later
+            "ip link add eth0 type veth peer name eth0p", "ip link set eth0 up", "ip link set eth0p up",
             "ip addr add 10.77.0.1/24 dev eth0", "ip addr add fd77::1/64 dev eth0 nodad"}) {
         ASSERT_EQ(Shell(command), 0) << command;
       }
+      ASSERT_TRUE(WaitFor("ip -6 route show table local | grep -q 'local fd77::1 '"));
       eth0_ = FindLink("eth0")->ifindex;
       auto watcher = Watcher::Start();
       ASSERT_THAT(watcher.status(), IsOk());

@@ -6,6 +6,8 @@
 
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
+#include <netinet/in.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -61,6 +63,11 @@ class AttachTest : public NamespaceTest, public ::testing::WithParamInterface<Me
     UniqueFd fd(socket(AF_PACKET, SOCK_RAW, 0));
     sockaddr_ll to{};
     to.sll_family = AF_PACKET;
+    to.sll_protocol = htons(ETH_P_ALL);
+    to.sll_ifindex = ifindex_;
+    const UniqueFd arriving(socket(AF_PACKET, SOCK_RAW, 0));
+    ASSERT_EQ(bind(arriving.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+    to.sll_protocol = 0;
     to.sll_ifindex = direction == Direction::kIngress ? peer_ : ifindex_;
     std::array<uint8_t, 60> frame{};
     frame.fill(0xff);
@@ -70,7 +77,15 @@ class AttachTest : public NamespaceTest, public ::testing::WithParamInterface<Me
       ASSERT_EQ(sendto(fd.get(), frame.data(), frame.size(), 0, reinterpret_cast<sockaddr*>(&to), sizeof(to)),
                 60);
     }
-    usleep(20'000);  // Ingress runs in a soft interrupt, soon but not at once.
+    // Ingress runs in a soft interrupt, soon but not at once, and right after it has shown the frame to packet sockets.
+    for (int shown = 0; shown < count;) {
+      pollfd ready{.fd = arriving.get(), .events = POLLIN, .revents = 0};
+      ASSERT_EQ(poll(&ready, 1, 5'000), 1);
+      std::array<uint8_t, 60> shown_frame{};
+      const ssize_t bytes = recv(arriving.get(), shown_frame.data(), shown_frame.size(), 0);
+      shown += bytes == 60 && shown_frame == frame;
+    }
+    usleep(10'000);
   }
   size_t PinCount() const {
     return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(pin_dir_), {}));

@@ -199,6 +199,7 @@ size_t RequestsTo(const ServiceSnapshot& snapshot) {
   view.leader = snapshot.leader.leader;
   view.preferred = static_cast<uint8_t>(snapshot.preferred);
   view.present = static_cast<uint8_t>((1u << backends) - 1);
+  view.spent = snapshot.failovers_spent ? 1 : 0;
   for (size_t i = 0; i < backends; ++i) {
     const BackendSnapshot& backend = snapshot.backends[i];
     const auto set_if = [i](bool is, __u8& mask) { mask = static_cast<uint8_t>(mask | (is ? 1u << i : 0u)); };

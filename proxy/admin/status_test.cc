@@ -227,6 +227,14 @@ TEST(BuildStatus, WhatIsNotHealthyIsNotCalledRunning) {
   EXPECT_THAT(status.problems(0), testing::HasSubstr("backend_suspect: dns: standby b suspect, silent for"));
 }
 
+TEST(BuildStatus, ASuspectLeaderIsPassedByWhereItsCopiesAreSpent) {
+  FakeDataPlane fake;
+  fake.snapshot.services[0].backends[0].health = HR_SUSPECT;
+  EXPECT_EQ(BuildStatus(FakeConfig(), Facts(), fake.snapshot).services(0).requests_to(), "a");
+  fake.snapshot.services[0].failovers_spent = true;
+  EXPECT_EQ(BuildStatus(FakeConfig(), Facts(), fake.snapshot).services(0).requests_to(), "b");
+}
+
 TEST(BuildStatus, CountsDatagramsBeyondTheFirst) {
   FakeDataPlane fake;
   fake.snapshot.services[0].stats.counters[HR_EXTRA_SENDS] = 500;

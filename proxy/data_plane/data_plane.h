@@ -170,6 +170,7 @@ struct ServiceSnapshot {
   hr_stats stats{};  // summed over CPUs
   uint64_t in_flight = 0;  // counted from the request map
   double budget_tokens = 0;
+  bool failovers_spent = false;  // no copy may leave around a suspect backend (HR_DEBT_FAILOVERS)
   bool bypass = false;
   bool dry_run = false;
   bool pushed_back = false;  // a backend has lately asked for later hedges, or for none

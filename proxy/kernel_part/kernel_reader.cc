@@ -93,6 +93,7 @@ absl::StatusOr<ServiceSnapshot> KernelReader::ReadService(const ServiceSpec& spe
   snapshot.stats = *stats;
   const volatile hr_service_state* state = memory_.service_states.At<hr_service_state>(spec.id);
   snapshot.budget_tokens = static_cast<double>(state->budget_micros) / static_cast<double>(kMicrosPerHedge);
+  snapshot.failovers_spent = state->owed[HR_DEBT_FAILOVERS] > (HR_FAILOVERS_MAX - 1) * HR_FAILOVER_PARTS;
   const volatile hr_service_policy& policy = memory_.Policy(spec.id);
   snapshot.bypass = (policy.switches & HR_SWITCH_BYPASS) != 0;
   snapshot.dry_run = (policy.switches & HR_SWITCH_DRY_RUN) != 0;

@@ -69,7 +69,8 @@ Placement Place(const std::vector<AdoptedSlot>& slots, const std::vector<Adopted
     const bool is_other = slot.worker.pid != worker.process.pid || slot.worker.start_ticks != worker.process.start_ticks;
     // kOrder is a guess, and does not replace a worker that runs.
     if (is_other && !(worker.evidence == Evidence::kOrder && slot.has_worker)) {
-      if (slot.worker.pid != 0) ++slot.restarts;
+      const bool is_correction = slot.evidence == Evidence::kOrder && slot.has_worker;
+      if (slot.worker.pid != 0 && !is_correction) ++slot.restarts;
       slot.worker = worker.process;
       slot.evidence = worker.evidence;
     }
@@ -247,8 +248,8 @@ void AdoptedSlots::Take(Placement placement, std::vector<std::string>& lines) {
   }
   for (size_t i = 0; i < slots_.size(); ++i) {
     const AdoptedSlot& now = placement.slots[i];
-    if (now.empty() || (now.restarts == slots_[i].restarts && now.udp.cookie == slots_[i].udp.cookie &&
-                        now.tcp.cookie == slots_[i].tcp.cookie)) continue;
+    if (now.empty() || (now.restarts == slots_[i].restarts && now.worker.pid == slots_[i].worker.pid &&
+                        now.udp.cookie == slots_[i].udp.cookie && now.tcp.cookie == slots_[i].tcp.cookie)) continue;
     lines.push_back(absl::StrCat("slot ", i, ": process ", ToString(now.worker), " serves it"));
   }
   for (const Process& process : placement.waiting) {

@@ -104,6 +104,16 @@ TEST(Place, KeepsASocketInItsSlotWhenItsReaderChanges) {
   EXPECT_EQ(after.slots[0].restarts, 1u);
 }
 
+TEST(Place, CountsNoRestartWhereAGuessWasWrong) {
+  // A plugin that descends from the worker has a copy of its socket for a moment.
+  Placement before = Place(std::vector<AdoptedSlot>(1), {Worker(11, 1, 2, Evidence::kOrder)});
+  const Placement after = Place(before.slots, {Worker(10, 1, 2)});
+  EXPECT_THAT(Text(after.slots), ElementsAre("10: 1 2"));
+  EXPECT_EQ(after.slots[0].restarts, 0u);
+  before.slots[0].has_worker = false;  // it had the socket, and has ended
+  EXPECT_EQ(Place(before.slots, {Worker(10, 1, 2)}).slots[0].restarts, 1u);
+}
+
 TEST(Place, GivesAWorkerWithNewSocketsTheSlotThatBecameEmpty) {
   Placement placement = Place(std::vector<AdoptedSlot>(3), {Worker(10, 1, 2), Worker(11, 3, 4), Worker(12, 5, 6)});
   placement.slots[1].udp = placement.slots[1].tcp = {};

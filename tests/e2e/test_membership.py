@@ -102,9 +102,10 @@ def four(lab: Lab, data: DataDirs, settings: NodeSettings) -> tuple[Cluster, Hed
 @needs.JUDGES
 @pytest.mark.parametrize(("durability", "offloads"), [
     ("memory", "on"), *(pytest.param(*each, marks=pytest.mark.long) for each in (("disk", "off"), ("memory", "off"), ("disk", "on")))])
-def test_members_come_and_go_under_load_and_no_client_notices(durability, offloads):
+def test_members_come_and_go_under_load_and_no_client_notices(durability, offloads, monkeypatch):
     """A learner that catches up by a snapshot and is promoted, a voter that is removed, one that moves, and the leader removed;
     2,000 requests/s through the proxy meanwhile."""
+    monkeypatch.setattr(membership, "_PAUSE_S", 0.3)  # between the steps, so that each can be seen in the plot
     with Lab(TAG, replicas=4) as lab, membership.cluster_of_three(lab, durability, offloads) as up:
         record = membership.run_once(lab, up, 2.0, seed=1, more=True)
     assert record["phases"]["changing"]["n"] > 5_000

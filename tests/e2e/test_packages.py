@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The .deb packages: what is in them, and what becomes of them in a booted system with systemd: install, configure, serve,
-upgrade under load, reboot, purge."""
+"""The .deb packages in a booted system with systemd: install, configure, serve, upgrade under load, reboot, purge. What is in them:
+debian/packages_test.py."""
 
-import hashlib
 import json
 import os
 import re
@@ -16,63 +15,19 @@ from pathlib import Path
 import pytest
 
 from deploy.dev import walk
+from deploy.dev.packages import ROOT, make
 from harness.booted import Booted, layered_root, take_away_what_dead_runs_left
 from harness.product import BIN, wait_until
 
-ROOT = Path(__file__).resolve().parents[2]
 ARCHITECTURE = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True).stdout.strip()
-CONTENTS = {
-    "hedgerow": {"usr/bin/hedgerow", "usr/bin/hedgerowd", "usr/bin/hedgerow-steer", "man8/hedgerow-steer.8.gz", "completions/hedgerow-steer", "systemd/system/hedgerowd.service", "systemd/system/hedgerowd@.service",
-                 "systemd/system/hedgerow-steer@.service", "systemd/system/hedgerow-steer-adopt@.service", "hedgerow/examples/steer.conf", "sysusers.d/hedgerow.conf",
-                 "tmpfiles.d/hedgerow.conf", "man8/hedgerow.8.gz", "man8/hedgerowd.8.gz", "completions/hedgerow"},
-    "hedgerow-node": {"usr/bin/hedgerow-node", "systemd/system/hedgerow-node.service", "sysusers.d/hedgerow-node.conf",
-                      "tmpfiles.d/hedgerow-node.conf", "man8/hedgerow-node.8.gz", "completions/hedgerow-node"},
-    "hkv": {"usr/bin/hkv", "dist-packages/hkv.py", "man1/hkv.1.gz", "completions/hkv"},
-    "hedgerow-doc": {"doc/hedgerow/docs/tutorial.md", "hedgerow/hedgerow.rules.yml", "hedgerow/hedgerow-nodes.json", "hedgerow/hedgerow-steer.json"},
-}
 # What dpkg, systemd and the users' database keep for themselves. A user stays, for a file of its number may.
 KEPT = re.compile(r"var/(lib/(dpkg|systemd|apt|misc)|log|cache|backups|tmp)\b|etc/(passwd|group|g?shadow|\.pwd\.lock|machine-id|ld\.so\.cache|mtab)"
                   r"|etc/systemd/system$|tmp\b|run\b|root\b|home\b|etc/netns\b|usr/share/man\b")
 
 
-def make(folder: Path) -> dict[str, Path]:
-    script = f'HEDGEROW_ROOT={ROOT}; for part in say package; do . deploy/dev/$part.sh; done; make_packages "{BIN.parent}" "{folder}"'
-    subprocess.run(["bash", "-euc", script], cwd=ROOT, check=True, timeout=300)
-    return {path.name.split("_")[0]: path for path in folder.glob("*.deb")}
-
-
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory) -> dict[str, Path]:
     return make(tmp_path_factory.mktemp("packages"))
-
-
-def test_each_package_has_its_programs_units_pages_and_completions(packages):
-    assert packages.keys() == CONTENTS.keys()
-    version = re.search(r"VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8").split("project(")[1])[1]
-    for name, path in packages.items():
-        held = subprocess.run(["dpkg-deb", "--contents", path], capture_output=True, text=True, check=True, timeout=30).stdout
-        assert {each for each in CONTENTS[name] if not re.search(rf"{re.escape(each)}$", held, re.MULTILINE)} == set(), held
-        field = subprocess.run(["dpkg-deb", "--field", path, "Version"], capture_output=True, text=True, check=True, timeout=30)
-        assert field.stdout.strip() == version, "debian/changelog and CMakeLists.txt name the same version"
-
-
-def test_lintian_has_no_complaint_that_is_not_listed(packages):
-    done = subprocess.run(["lintian", "--fail-on", "error,warning", "--suppress-tags-from-file", ROOT / "debian/lintian-allowed",
-                           *packages.values()], capture_output=True, text=True, check=False, timeout=120)
-    assert done.returncode == 0, done.stdout + done.stderr
-
-
-def test_the_same_build_makes_the_same_bytes(packages, tmp_path):
-    again = make(tmp_path)
-    for name, path in packages.items():
-        assert hashlib.sha256(path.read_bytes()).digest() == hashlib.sha256(again[name].read_bytes()).digest(), name
-
-
-def test_the_programs_name_no_folder_of_the_machine_that_built_them(packages, tmp_path):
-    for name in ("hedgerow", "hedgerow-node", "hkv"):
-        subprocess.run(["dpkg-deb", "--extract", packages[name], tmp_path], check=True, timeout=30)
-    for program in (tmp_path / "usr/bin").iterdir():
-        assert str(ROOT).encode() not in program.read_bytes(), program.name
 
 
 @pytest.mark.parametrize("program,words,page", [("hedgerow", ["help"], 8), ("hedgerow-node", ["help"], 8), ("hedgerowd", [], 8),

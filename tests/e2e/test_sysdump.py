@@ -93,7 +93,7 @@ def test_a_folder_that_does_not_exist_is_an_error_that_names_it(stack, tmp_path)
 
 
 def test_an_interrupted_one_leaves_nothing(tmp_path):
-    (tmp_path / "nft").write_text("#!/bin/sh\nsleep 8\n", encoding="ascii")
+    (tmp_path / "nft").write_text("#!/bin/sh\nsleep 3\n", encoding="ascii")
     (tmp_path / "nft").chmod(0o755)
     archive = tmp_path / "dump.tar.gz"
     before = set(Path("/tmp").glob("hedgerow-sysdump.*"))

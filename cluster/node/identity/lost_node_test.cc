@@ -135,7 +135,7 @@ TEST_P(FolderThatWentBackTest, TheOthersRememberALaterStart) {
   Stop(victim);
   Copy(victim);
   Start(victim);
-  ASSERT_EQ(WaitForLeader(), leader) << "a leader of this run must remember what the member promised";
+  ASSERT_TRUE(WaitUntilLeads(leader)) << "a leader of this run must remember what the member promised";
   EXPECT_EQ(Increment(leader, session, 2), "2");
   Stop(victim);
   PutBack(victim);
@@ -160,7 +160,7 @@ TEST_P(FolderThatWentBackTest, ItsLeaderRemembersWhatItAcknowledged) {
   Stop(victim);
   Copy(victim);
   Start(victim);
-  ASSERT_EQ(WaitForLeader(), leader);
+  ASSERT_TRUE(WaitUntilLeads(leader));
   for (uint64_t seq = 2; seq <= 4; ++seq) EXPECT_EQ(Increment(leader, session, seq), std::to_string(seq));
   ASSERT_TRUE(Eventually([&] { return StatusOf(victim).durable_index == StatusOf(leader).last_index; }));
   Stop(victim);
@@ -183,7 +183,7 @@ TEST_P(FolderThatWentBackTest, TheHostRemembersALaterStartWithoutTheOthers) {
     Stop(id);
     Copy(id);
     Start(id);
-    ASSERT_EQ(WaitForLeader(), leader);
+    ASSERT_TRUE(WaitUntilLeads(leader));
   }
   EXPECT_EQ(Increment(leader, session, 1), "1");
   for (uint64_t id = 1; id <= 3; ++id) Stop(id);

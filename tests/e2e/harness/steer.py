@@ -12,6 +12,8 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from pyroute2 import IPRoute
+
 from deploy.lab import netns
 from harness.product import BIN, wait_until
 
@@ -168,6 +170,9 @@ def made_netns(name: str) -> Iterator[Netns]:
             subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
             for address in ("fd00::1", *IPV6):
                 subprocess.run(["ip", "address", "add", f"{address}/64", "dev", "lo", "nodad"], check=True)
+            with IPRoute() as route:
+                for address in ("fd00::1", *IPV6):
+                    netns.wait_for_own_route(route, address)
         yield Netns(name)
     finally:
         netns.remove(name)

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// A key that is used again while replies to older requests are outstanding, where nothing in a reply says which request it
+// answers (no echo): hr_request.outstanding.
+#include "bpf/tests/kernel_fixture.h"
+
+namespace hedgerow::packets {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Pair;
+using ::testing::UnorderedElementsAre;
+
+constexpr uint32_t kA = 0b001, kB = 0b010, kC = 0b100;
+
+class OutstandingTest : public PacketTest {
+ protected:
+  void SetUp() override {
+    PacketTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    ServiceState(kRaw4Service).budget_micros = 50'000'000;
+    ServiceConfig(kRaw4Service).deadline_ns = 2 * kSecond;
+    ServiceConfig(kRaw4Service).retention_ns = kSecond;
+    BackendState(kRaw4C).answer_ewma_ns = kSecond;  // so b is the better standby
+  }
+  // One client's requests under one key; the version says which one a reply really answers.
+  uint32_t Ask(uint8_t version) {
+    Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {7, 0, 0, 0, version}).Build());
+    return FindRequest(kRaw4Service, kClient4, kClientPort, {7, 0, 0, 0});
+  }
+  int Answer(const char* backend, uint8_t version) {
+    return Reply(PacketBuilder(backend, kClient4).Udp(9000, kClientPort, {7, 0, 0, 0, version}).Build()).verdict;
+  }
+  // The leader has this request, and its hedge is answered.
+  void LeaveOneAtTheLeader(uint8_t version) {
+    const uint32_t request = Ask(version);
+    ASSERT_EQ(SentTo(request), kA);
+    FireNow(request);
+    ASSERT_EQ(SentTo(request), kA | kB);
+    ASSERT_EQ(Answer(kB4, version), kRedirected);
+  }
+  // A reply counts as lost so long after its request was sent: the deadline, the retention and two ticks.
+  static constexpr uint64_t kLapse = 3 * kSecond + (uint64_t{2} << HR_OUTSTANDING_TICK_SHIFT);
+};
+
+// The leader is stalled. Each request is answered by another backend, so the client uses its key again.
+TEST_F(OutstandingTest, NoReplyOfABacklogIsTakenForTheRequestInHand) {
+  const std::vector<const char*> addresses = {kA4, kB4, kC4};
+  std::vector<uint8_t> backlog;
+  for (uint8_t version = 1; version <= 6; ++version) {
+    const uint32_t request = Ask(version);
+    if (SentTo(request) & kA) backlog.push_back(version);
+    if (version == 6) break;
+    if (SentTo(request) == kA) FireNow(request);
+    if (backlog.empty() || backlog.back() != version) ASSERT_EQ(SentTo(request) & kA, 0u);
+    for (uint32_t place = 1; place < 3; ++place)
+      if (SentTo(request) >> place & 1) {
+        ASSERT_EQ(Answer(addresses[place], version), kRedirected) << int{version};
+        break;
+      }
+  }
+  ASSERT_FALSE(backlog.empty());
+  for (const uint8_t version : backlog)
+    EXPECT_EQ(Answer(kA4, version), version == 6 ? kRedirected : kDropped) << "the leader answers request " << int{version};
+}
+
+TEST_F(OutstandingTest, ABackendThatOwesAReplyIsNotAskedUntilItHasCome) {
+  LeaveOneAtTheLeader(1);
+  uint32_t request = Ask(2);
+  EXPECT_EQ(SentTo(request), kB);
+  EXPECT_EQ(Outstanding(request), kA);
+  FireNow(request);
+  EXPECT_EQ(SentTo(request), kB | kC) << "nor hedged to";
+  EXPECT_EQ(Answer(kB4, 2), kRedirected);
+  EXPECT_EQ(Answer(kC4, 2), kDropped);
+  EXPECT_EQ(Answer(kA4, 1), kDropped);
+  request = Ask(3);
+  EXPECT_EQ(SentTo(request), kA);
+  EXPECT_EQ(Answer(kA4, 3), kRedirected);
+}
+
+TEST_F(OutstandingTest, ACopyBesideASuspectLeaderIsNotSentWhereAReplyIsOutstanding) {
+  LeaveOneAtTheLeader(1);
+  Silence(kRaw4A, 41 * kSecond);  // longer than its suspicion timeout of 40 s
+  for (uint8_t version = 2; version <= 4; ++version) {
+    EXPECT_EQ(SentTo(Ask(version)), kB);
+    EXPECT_EQ(Answer(kB4, version), kRedirected);
+  }
+  EXPECT_EQ(Answer(kA4, 1), kDropped);
+}
+
+TEST_F(OutstandingTest, ALostReplyIsForgottenWhileTheKeyIsInUse) {
+  LeaveOneAtTheLeader(1);
+  Advance(2900 * kMillisecond);
+  EXPECT_EQ(SentTo(Ask(2)), kB);
+  EXPECT_EQ(Answer(kB4, 2), kRedirected);
+  Advance(kLapse - 2900 * kMillisecond);
+  EXPECT_EQ(SentTo(Ask(3)), kA);
+  EXPECT_EQ(Answer(kA4, 3), kRedirected);
+}
+
+TEST_F(OutstandingTest, WhereNoOtherIsHealthyTheOneThatOwesIsAskedTwiceAndNoMore) {
+  LeaveOneAtTheLeader(1);
+  uint32_t request = Ask(2);
+  ASSERT_EQ(SentTo(request), kB);
+  BackendState(kRaw4C).health = HR_DOWN;
+  BackendState(kRaw4C).health_since_ns = NowNs();
+  FireNow(request);
+  EXPECT_EQ(SentTo(request), kA | kB);
+  EXPECT_EQ(Answer(kB4, 2), kRedirected);
+  request = Ask(3);
+  EXPECT_EQ(SentTo(request), kB);
+  FireNow(request);
+  EXPECT_EQ(SentTo(request) & kA, 0u);
+  for (uint8_t version = 1; version <= 2; ++version) EXPECT_EQ(Answer(kA4, version), kDropped) << int{version};
+  EXPECT_EQ(Outstanding(request), 0u);
+  EXPECT_EQ(Answer(kB4, 3), kRedirected);
+}
+
+// raw: nothing in a reply tells old from new, so the outstanding reply is dropped first.
+TEST_F(OutstandingTest, TheReplyToASupersededRequestIsDroppedFirst) {
+  Ask(1);
+  const uint32_t request = Ask(2);
+  EXPECT_EQ(SentTo(request), kA) << "its client waits for no answer, so its requests keep their order";
+  EXPECT_EQ(Outstanding(request), kA);
+  const RunResult stale = Reply(PacketBuilder(kA4, kClient4).Udp(9000, kClientPort, {7, 0, 0, 0, 1}).Build());
+  EXPECT_EQ(stale.verdict, kDropped);
+  EXPECT_THAT(stale.changes, UnorderedElementsAre(Pair("raw4.stale_dropped", 1), Pair("raw4:stale", 1)));
+  EXPECT_EQ(Outstanding(request), 0u);
+  EXPECT_EQ(Answer(kA4, 2), kRedirected);
+  EXPECT_EQ(StateOf(request), HR_STATE_ANSWERED);
+}
+
+TEST_F(OutstandingTest, TwoRepliesOfOneBackendAreDroppedBeforeTheThird) {
+  for (uint8_t version = 1; version <= 3; ++version) Ask(version);
+  EXPECT_EQ(Answer(kA4, 1), kDropped);
+  EXPECT_EQ(Answer(kA4, 2), kDropped);
+  EXPECT_EQ(Answer(kA4, 3), kRedirected);
+}
+
+// A lost reply: the next request's own is dropped in its place, and the one after that is believed.
+TEST_F(OutstandingTest, WhatCameWithinTheSuspicionTimeoutWasTheLastRequestsReply) {
+  ServiceConfig(kRaw4Service).suspect_min_ns = 100 * kMillisecond;
+  ServiceConfig(kRaw4Service).suspect_max_ns = 100 * kMillisecond;
+  Ask(1);
+  Ask(2);
+  EXPECT_EQ(Answer(kA4, 2), kDropped) << "the reply to 1 may come yet";
+  EXPECT_EQ(Outstanding(Ask(3)), kA) << "the reply to 2 may come yet";
+  EXPECT_EQ(Answer(kA4, 3), kDropped);
+  Advance(101 * kMillisecond);
+  EXPECT_EQ(Outstanding(Ask(4)), 0u);
+  EXPECT_EQ(Answer(kA4, 4), kRedirected);
+}
+
+TEST_F(OutstandingTest, ASilentBackendsReplyStaysOutstandingBeyondTheSuspicionTimeout) {
+  ServiceConfig(kRaw4Service).suspect_min_ns = 100 * kMillisecond;
+  ServiceConfig(kRaw4Service).suspect_max_ns = 100 * kMillisecond;
+  Ask(1);
+  Ask(2);
+  Advance(kSecond);
+  EXPECT_EQ(Outstanding(Ask(3)), kA);
+}
+
+TEST_F(OutstandingTest, AnOlderReplyIsForgottenBeforeAYoungerOne) {
+  Ask(1);
+  uint32_t request = Ask(2);
+  Request(request).outstanding = HR_OUTSTANDING(kC, kC, HR_OUTSTANDING_TICK(NowNs() - kLapse));
+  request = Ask(3);
+  EXPECT_EQ(Outstanding(request), kA);
+  EXPECT_EQ(HR_OUTSTANDING_TWO(Request(request).outstanding), 0u);
+  Request(request).outstanding = HR_OUTSTANDING(kC, kC, HR_OUTSTANDING_TICK(NowNs() - 3 * kSecond));
+  request = Ask(4);
+  EXPECT_EQ(Outstanding(request), kA | kC);
+  EXPECT_EQ(HR_OUTSTANDING_TWO(Request(request).outstanding), kC);
+}
+
+TEST_F(OutstandingTest, ADryRunSteersNothing) {
+  LeaveOneAtTheLeader(1);
+  ServicePolicy(kRaw4Service).switches = HR_SWITCH_DRY_RUN;
+  EXPECT_EQ(SentTo(Ask(2)), kA);
+}
+
+}  // namespace
+}  // namespace hedgerow::packets
