@@ -109,8 +109,8 @@
     "or a quarter of `limits.requests` is in use", \
     "raise `limits.requests` if a quarter of it is less than the requests of a `linger`; else look at why backends do not answer") \
   X(46, HR_REASON_FAILOVERS_OWED, failovers_owed, not_hedged, \
-    "a copy around a backend that is not healthy had to be paid for like a hedge: 256 of those, or with half of that a client's 16, were not " \
-    "needed, since that backend had answered others meanwhile, and are not paid by answers yet", \
+    "a copy around a backend that is not healthy had to be paid for like a hedge: 256 of those, or with half of that a client's 16, were of no " \
+    "use, since they too were slow and that backend had answered others meanwhile, and are not paid by answers yet", \
     "the backend is slow rather than gone, perhaps overloaded: look there") \
   X(48, HR_REASON_NO_FLOW, no_flow, untouched, \
     "sent by a backend, but to no client that asked through the proxy", \

@@ -315,7 +315,7 @@ HR_STATIC_ASSERT(sizeof(struct hr_backend_load) == 512, "hr_backend_load is eigh
  * masked for as long as another answers, and where all refuse, clients get their refusals and the backends no more load than without
  * a proxy. Copies, the second sends to idle backends: an answer pays for one.
  *
- * Failovers, the copies around backends that are not healthy (ADR 54): the copy pays for itself if its answer is the first. An answer
+ * Failovers, the copies around backends that are not healthy (ADR 54): the copy pays for itself if it is of use (hr_was_of_use). An answer
  * from elsewhere pays for a 64th of one, which is the unit. So a backend that stalls is masked for as long as others answer, and where
  * all are overloaded their load does not grow, however often each falls silent.
  */

@@ -121,17 +121,19 @@ HR_INLINE void hr_sample(const struct hr_request *request, const struct hr_reply
 }
 
 /*
- * Was a copy around the first backend needed? It was, if that one has sent nothing since: it has stalled. One that has, is only slow. A
- * first send around a down backend owes nothing, and where a nack was in play the winner may be its release (HR_DEBT_RETRIES). A global
- * function: rare.
+ * Was a copy around the first backend of use? It was, if it was answered within the delay, or if that one has sent nothing since: it has
+ * stalled. Otherwise both are slow, and a copy adds to what they have to do. A first send around a down backend owes nothing, and where
+ * a nack was in play the winner may be its release (HR_DEBT_RETRIES). A global function: rare.
  */
-HR_GLOBAL int hr_was_needed(__u32 config_id, __u32 index, __u32 winner) {
+HR_GLOBAL int hr_was_of_use(__u32 config_id, __u32 index, __u32 winner, __u64 now_ns) {
   struct hr_service_config *config = hr_config_of(config_id);
+  struct hr_service_policy *policy = hr_policy_of(HR_CONFIG_SERVICE(config_id));
   struct hr_request *request = hr_request_at(index);
   struct hr_backend_state *state;
   __u32 first_id;
 
-  if (!config || !request || winner == request->first || HR_NOT_AWAITED_MASK(request->masks)) return 0;
+  if (!config || !policy || !request || winner == request->first || HR_NOT_AWAITED_MASK(request->masks)) return 0;
+  if (now_ns <= request->fire_ns + READ_ONCE(policy->delay_ns)) return 1;
   first_id = hr_backend_id(config, request->first);
   state = bpf_map_lookup_elem(&backend_states, &first_id);
   return state && READ_ONCE(state->last_receive_ns) <= request->fire_ns;
@@ -148,7 +150,7 @@ HR_INLINE void hr_count_win(const struct hr_request *request, const struct hr_re
     hr_count(reply->service_stats, HR_WON_BY_HEDGE);
   hr_debts_earn(reply->service_id, request->client, reply->config->attempts,
                 (HR_FAILOVER_MASK(request->masks) & bit) &&
-                    hr_was_needed(reply->config_id, HR_REFERENCE_REQUEST(reply->reference), reply->index));
+                    hr_was_of_use(reply->config_id, HR_REFERENCE_REQUEST(reply->reference), reply->index, reply->now_ns));
   hr_record_service(reply->service_id, HR_HISTOGRAM_LATENCY, reply->now_ns - request->sent_ns);
   hr_count_backend_win(reply->backend_id);
 }

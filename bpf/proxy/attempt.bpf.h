@@ -184,7 +184,7 @@ HR_INLINE int hr_owe_failover(__u32 service_id, __u32 client) {
  * Claims the next attempt of a pending request, for the clock or for a nack. It is a failover, free of the
  * budget, when every backend asked so far has sent a nack or is silent; otherwise a hedge, paid for. An attempt from a down
  * backend to one that is not healthy either is paid for too, because without a healthy backend load must not double for
- * longer than suspicion lasts. A failover around a silent backend is owed until its answer is the first, and one more than may be owed is
+ * longer than suspicion lasts. A failover around a silent backend is owed until its answer is of use, and one more than may be owed is
  * paid for like a hedge.
  * The claim is a compare-and-swap on `attempts`, so that the clock and a nack's release never make the same attempt twice. The
  * masks are set before it: a program that finds the attempt taken finds in the masks where it goes (hr_judge_nack).

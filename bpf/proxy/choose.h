@@ -48,7 +48,7 @@ struct hr_choice_view {
   __u8 retry_due; /* of those down: may be probed again */
   __u8 exclude;   /* mask of places that were sent the request already; 0 = it is new */
   __u8 least_heard; /* 1 = answer_us are hr_choice_least_heard(): the choice explores */
-  __u8 spent;       /* 1 = no copy may leave around a suspect backend: too many that did were not needed (HR_DEBT_FAILOVERS) */
+  __u8 spent;       /* 1 = no copy may leave around a suspect backend: too many that did were of no use (HR_DEBT_FAILOVERS) */
 };
 
 struct hr_choice {
