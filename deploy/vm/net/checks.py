@@ -194,8 +194,13 @@ def nodes(trial: Trial, xdp: str) -> str:
             host.run(f"mkdir -p /run/node-{host.name}/log; setsid hedgerow-node run --config /run/node-{host.name}/config.yaml "
                      f">/run/node-{host.name}/out 2>&1 & echo $! >/run/node-{host.name}/pid")
             started.append(host)
-        trial.until(lambda: bool(_hook(started[-1])), "a node that says where its programs run")
-        hook = _hook(started[-1])
+        hook: dict = {}
+
+        def is_known() -> bool:  # some cards are reset for a native program, which takes seconds
+            hook.update(_hook(started[-1]))
+            return bool(hook.get("on") or hook.get("detail"))
+
+        trial.until(is_known, "a node that says where its programs run")
         if not hook["on"]:
             return f"no: {hook['detail']}"
         leader = _await_leader(trial, trial.backends)

@@ -13,7 +13,7 @@ from deploy.vm import kernels
 from deploy.vm.net import checks, emulator, guest_image, hosts
 from deploy.vm.net.cells import Cell, Pair
 from deploy.vm.net.checks import Failed, Trial
-from deploy.vm.net.guest_machine import CommandFailed, GuestMachine
+from deploy.vm.net.guest_machine import CommandFailed, GuestMachine, MachineDied
 from deploy.vm.net.models import MODELS
 from deploy.vm.net.network import Network
 
@@ -100,10 +100,14 @@ def run_cell(machines: PairOfMachines, cell: Cell, say: Callable[[str], None], c
             if not row["checksums"].startswith("FAILED") and (found := _result(check, trial)) != "yes":
                 row["checksums"] = found
                 say(f"{cell.name}: checksums {found}")
-    finally:
-        row["down"] = machines.down(cell)
-        if row["down"] != "yes":
-            say(f"{cell.name}: {row['down']}")
+    except MachineDied:
+        raise  # it runs no command any more
+    except BaseException:
+        machines.down(cell)
+        raise
+    row["down"] = machines.down(cell)
+    if row["down"] != "yes":
+        say(f"{cell.name}: {row['down']}")
     return row
 
 
