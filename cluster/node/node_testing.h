@@ -81,7 +81,6 @@ class NodeFolderTest : public testing::TestWithParam<Durability> {
     }
     return false;
   }
-  // 0: there is none yet.
   static uint64_t CounterIn(const NodeStatus& status, const std::string& name, const std::string& reason) {
     for (const NodeCounter& counter : status.counters) {
       if (counter.name == name && counter.reason == reason) return counter.value;
@@ -89,6 +88,7 @@ class NodeFolderTest : public testing::TestWithParam<Durability> {
     ADD_FAILURE() << "no counter " << name << "." << reason;
     return 0;
   }
+  // 0: there is none yet.
   virtual uint64_t Leader() = 0;
   uint64_t WaitForLeader() {
     uint64_t leader = 0;
