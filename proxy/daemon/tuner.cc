@@ -18,6 +18,12 @@ Histogram WithUnanswered(const BackendSnapshot& backend, uint64_t deadline_ns) {
   return all;
 }
 
+// The lower one of what was learned and what the operator says; 0: there is none.
+uint32_t SlowFrom(uint32_t learned, uint32_t max_in_flight) {
+  if (learned == 0 || max_in_flight == 0) return std::max(learned, max_in_flight);
+  return std::min(learned, max_in_flight);
+}
+
 }  // namespace
 
 uint64_t AdaptiveDelayNs(const v1::Service& service, const Histogram& recent) {
@@ -102,8 +108,9 @@ absl::Status Tuner::TuneService(uint64_t now_ns, const ServiceSnapshot& snapshot
     const BackendSnapshot& seen = snapshot.backends[i];
     first.Update(policy.SetBackendP95(snapshot.name, i, backend.ordinary.P95Ns(now_ns, seen.ordinary_times)));
     const hr_backend_load& load = seen.load_state;
-    first.Update(policy.SetBackendLoad(
-        snapshot.name, i, {.slow_at = backend.slow_at.Look(now_ns, load), .lost = backend.lost.Look(now_ns, load.lost_ns, load.in_flight)}));
+    first.Update(policy.SetBackendLoad(snapshot.name, i,
+                                       {.slow_at = SlowFrom(backend.slow_at.Look(now_ns, load), service.config->max_in_flight()),
+                                        .lost = backend.lost.Look(now_ns, load.lost_ns, load.in_flight)}));
     const Histogram all = WithUnanswered(seen, deadline_ns);
     recent[i] = backend.windows.Recent(now_ns, all);
     const uint64_t samples = all.Count();

@@ -389,5 +389,30 @@ TEST(Tuner, WritesWhereABackendsAnswersAreSlow) {
   EXPECT_EQ(plane.snapshot.services[0].backends[1].learned.slow_at, 0u);
 }
 
+// As HAProxy's fullconn: an operator knows a server that nothing has loaded yet.
+TEST(Tuner, ABackendIsFullAtTheLowerOfWhatWasLearnedAndWhatTheOperatorSays) {
+  v1::Config config;
+  config.add_services()->set_name("dns");
+  for (const char* name : {"a", "b"}) config.mutable_services(0)->add_backends()->set_name(name);
+  FakeDataPlane plane;
+  plane.snapshot.services.resize(1);
+  plane.snapshot.services[0].name = "dns";
+  plane.snapshot.services[0].backends.resize(2);
+  hr_backend_load& a = plane.snapshot.services[0].backends[0].load_state;
+  for (uint32_t level = 0; level < 6; ++level) {
+    a.samples[level] = 1000;
+    a.median[level] = level < 4 ? 100 : 300;
+  }
+  const auto slow_at = [&](uint32_t max_in_flight) {
+    config.mutable_services(0)->set_max_in_flight(max_in_flight);
+    Tuner tuner(config);
+    EXPECT_TRUE(tuner.Tune(plane.snapshot, plane).ok());
+    return std::pair(plane.snapshot.services[0].backends[0].learned.slow_at, plane.snapshot.services[0].backends[1].learned.slow_at);
+  };
+  EXPECT_EQ(slow_at(0), std::pair(5u, 0u));
+  EXPECT_EQ(slow_at(3), std::pair(3u, 3u));
+  EXPECT_EQ(slow_at(8), std::pair(5u, 8u)) << "answers are slow before that";
+}
+
 }  // namespace
 }  // namespace hedgerow

@@ -79,6 +79,33 @@ def test_two_copies_leave_at_once_while_servers_are_idle_and_each_client_gets_on
     assert proxy.figure("would_copy") == 10 and proxy.figure("idle_copies") == 70
 
 
+@pytest.mark.own
+def test_a_backend_has_the_room_that_the_operator_says(lab, servers, product):
+    settings = {"delay": "3s", "suspect_min": "3s", "suspect_max": "3s", "deadline": "4s", "idle_copies": "30%"}
+    proxy = product.up(services=product.services("dns", **settings, max_in_flight=10))
+
+    def room() -> set[int]:
+        return {int(each["slow_at"]) for each in proxy.service_status()["backends"]}
+
+    def send(first: int, last: int) -> int:
+        """The copies so far."""
+        for number in range(first, last + 1):
+            client.send(query(number, "www.example.test"))
+        wait_until(lambda: proxy.figure("requests") >= last, what="the requests")
+        return proxy.figure("idle_copies")
+
+    wait_until(lambda: room() == {10}, what="the daemon's first look")
+    servers["a"].stall()
+    with UdpClient(lab.client, VIP4) as client:
+        copied = send(1, 40)  # the load is an average of some sixteen requests
+        assert 3 <= copied < 40
+        assert send(41, 60) == copied, "40 and more of 10 are in flight at the stalled leader"
+    servers["a"].resume()
+    proxy.write(proxy.config(services=product.services("dns", **settings, max_in_flight=1000)))
+    proxy.admin("reload")
+    wait_until(lambda: room() == {1000}, what="the next look")
+
+
 # -- draining ----------------------------------------------------------------------------------------------
 
 
