@@ -54,6 +54,12 @@ class Settings:
         return ["-accel", "tcg,thread=multi", "-smp", str(self.cpus), "-seed", str(self.seed)]
 
 
+def has_stale_int3(console: str) -> bool:
+    """A processor of QEMU's ran an int3 which the kernel had put there to change its code (a static key), and taken away
+    again: on hardware the kernel's barriers prevent that. Seen about once in a hundred machines; they are started once more."""
+    return "Oops: int3" in console
+
+
 @dataclasses.dataclass
 class Outcome:
     status: int      # of the script; 255 when the machine ended without saying
@@ -63,9 +69,7 @@ class Outcome:
     timed_out: bool
 
     def emulator_failed(self) -> bool:
-        """A processor of QEMU's that ran an int3 which the kernel had put there to change its code (a static key), and
-        taken away again: on hardware the kernel's barriers prevent that. Seen about once in a hundred machines."""
-        return self.status == 255 and not self.timed_out and "Oops: int3" in self.console
+        return self.status == 255 and not self.timed_out and has_stale_int3(self.console)
 
     def why_not(self) -> str:
         """For a machine that ended badly: what it was, and the console's last lines."""

@@ -30,6 +30,10 @@ class MachineDied(Exception):
     """The kernel panicked, or the emulator ended."""
 
 
+class EmulatorFailed(MachineDied):
+    """It did by a fault of the emulator's (machine.has_stale_int3)."""
+
+
 class GuestMachine:
     """Boots at once; `run` waits for the agent first."""
 
@@ -97,7 +101,8 @@ class GuestMachine:
 
     def _complain_if_dead(self) -> None:
         if self._process.poll() is not None:
-            raise MachineDied(f"{self.name} ended: {self._process.stdout.read().strip()[-500:]}\n{self._last_lines()}")
+            died = EmulatorFailed if machine.has_stale_int3(self.console()) else MachineDied
+            raise died(f"{self.name} ended: {self._process.stdout.read().strip()[-500:]}\n{self._last_lines()}")
 
     def _line(self, what: str) -> str:
         while b"\n" not in self._rest:

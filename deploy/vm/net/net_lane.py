@@ -12,7 +12,7 @@ from deploy.vm.image import PROJECT
 from deploy.vm.kernels import Broken, Unavailable
 from deploy.vm.net import checks, record
 from deploy.vm.net.cells import Pair, pairs
-from deploy.vm.net.guest_machine import CommandFailed, MachineDied
+from deploy.vm.net.guest_machine import CommandFailed, EmulatorFailed, MachineDied
 from deploy.vm.net.pair_run import PairOfMachines, run_cell
 
 
@@ -40,13 +40,21 @@ def _run(pair: Pair, folder: Path, build_dir: Path, keep_record: bool) -> tuple[
     def say(text: str) -> None:
         print(f"vm net {pair.name}: {text}", flush=True)
 
-    try:
+    def run_all() -> None:
+        rows.clear()
         with PairOfMachines(pair, build_dir, folder) as machines:
             say(f"booted in {time.monotonic() - started:.0f} s")
             for cell in pair.cells:
                 rows.append(run_cell(machines, cell, say, control=cell is pair.cells[-1]))
                 if keep_record and not record.failures(pair, rows):
                     record.write(pair, machines.release, rows)
+
+    try:
+        try:
+            run_all()
+        except EmulatorFailed:
+            say("the emulator failed (a stale int3), once more")
+            run_all()
     except Unavailable as why:
         print(f"vm net: SKIPPED: {pair.name}: {why}", file=sys.stderr)
         return "skipped", str(why)

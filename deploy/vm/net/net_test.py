@@ -2,7 +2,10 @@
 """The lane's own parts, without booting anything: which cells there are, what it reads and compares, and that docs/KERNELS.md
 is what its records say."""
 
+import contextlib
+import dataclasses
 import json
+import subprocess
 
 import pytest
 
@@ -11,6 +14,7 @@ from deploy.vm.kernels import Unavailable
 from deploy.vm.net import cells, checks, emulator, net_lane, pair_run, record
 from deploy.vm.net.cells import Cell, Pair
 from deploy.vm.net.checks import Failed
+from deploy.vm.net.guest_machine import EmulatorFailed, GuestMachine, MachineDied
 from deploy.vm.net.models import MODELS
 
 ROW = {"uplink": "vlan", "mtu": 9000, "attach": "tcx", "offloads": ["tso"], "udp": "yes", "auto": "native XDP on eth0.7"}
@@ -191,3 +195,40 @@ def test_a_row_says_of_which_commit_it_is_and_is_compared_all_the_same(records):
     record.write(PAIR, "6.12.1", [ROW | {"commit": "12345678"}])
     assert record.differences(PAIR, [ROW | {"commit": "9abcdef0+"}]) == []
     assert "| 12345678 |" in record.section() and "1 of 44 cells are recorded" in record.section()
+
+
+@pytest.mark.parametrize("ends, state, runs", [
+    ((EmulatorFailed("int3"), None), "passed", 2), ((EmulatorFailed("int3"), EmulatorFailed("int3")), "failed", 2),
+    ((MachineDied("panic"), None), "failed", 1)])
+def test_a_pair_of_which_the_emulator_failed_is_started_once_more(records, monkeypatch, tmp_path, ends, state, runs):
+    left, started = list(ends), []
+
+    class Machines(contextlib.nullcontext):
+        release = "6.12.1"
+
+        def __init__(self, *_):
+            super().__init__(self)
+            started.append(1)
+
+    def run_cell(*_, **__):
+        if (end := left.pop(0)) is not None:
+            raise end
+        return ROW
+
+    monkeypatch.setattr(net_lane, "PairOfMachines", Machines)
+    monkeypatch.setattr(net_lane, "run_cell", run_cell)
+    assert net_lane._run(dataclasses.replace(PAIR, cells=PAIR.cells[:1]), tmp_path, tmp_path, keep_record=True)[0] == state
+    assert len(started) == runs
+
+
+@pytest.mark.parametrize("console, kind", [("Oops: int3: 0000", EmulatorFailed), ("Kernel panic", MachineDied)])
+def test_a_stale_int3_is_the_emulators_fault(tmp_path, console, kind):
+    guest = object.__new__(GuestMachine)
+    guest.name, guest._console_file = "client", tmp_path / "console"
+    guest._console_file.write_text(console, encoding="utf-8")
+    guest._process = subprocess.Popen(["true"], stdout=subprocess.PIPE, text=True)
+    guest._process.wait()
+    with pytest.raises(MachineDied) as died:
+        guest._complain_if_dead()
+    guest._process.communicate()
+    assert died.type is kind
