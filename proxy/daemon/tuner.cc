@@ -18,7 +18,7 @@ Histogram WithUnanswered(const BackendSnapshot& backend, uint64_t deadline_ns) {
   return all;
 }
 
-// The lower one of what was learned and what the operator says; 0: there is none.
+// The lower one of the learned number and the operator's; 0: there is none.
 uint32_t SlowFrom(uint32_t learned, uint32_t max_in_flight) {
   if (learned == 0 || max_in_flight == 0) return std::max(learned, max_in_flight);
   return std::min(learned, max_in_flight);

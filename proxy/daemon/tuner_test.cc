@@ -369,49 +369,42 @@ TEST_F(FastestTest, WhoIsSilentDrainedOrUnknownIsNotPreferred) {
   EXPECT_EQ(Look(3), std::nullopt) << "and loses them again";
 }
 
-// What a load is a share of: the daemon tells the programs where each backend's answers become slow.
-TEST(Tuner, WritesWhereABackendsAnswersAreSlow) {
-  v1::Config config;
-  config.add_services()->set_name("dns");
-  for (const char* name : {"a", "b"}) config.mutable_services(0)->add_backends()->set_name(name);
-  FakeDataPlane plane;
-  plane.snapshot.services.resize(1);
-  plane.snapshot.services[0].name = "dns";
-  plane.snapshot.services[0].backends.resize(2);
-  hr_backend_load& a = plane.snapshot.services[0].backends[0].load_state;
-  for (uint32_t level = 0; level < 6; ++level) {
-    a.samples[level] = 1000;
-    a.median[level] = level < 4 ? 100 : 300;
+// What a load is a share of: the daemon tells the programs from how many requests in flight each backend is full. The first one's answers
+// are slow from the fifth level on; nothing has loaded the second.
+class FullAtTest : public ::testing::Test {
+ protected:
+  FullAtTest() {
+    config_.add_services()->set_name("dns");
+    for (const char* name : {"a", "b"}) config_.mutable_services(0)->add_backends()->set_name(name);
+    plane_.snapshot.services.resize(1);
+    plane_.snapshot.services[0].name = "dns";
+    plane_.snapshot.services[0].backends.resize(2);
+    hr_backend_load& a = plane_.snapshot.services[0].backends[0].load_state;
+    for (uint32_t level = 0; level < 6; ++level) {
+      a.samples[level] = 1000;
+      a.median[level] = level < 4 ? 100 : 300;
+    }
   }
-  Tuner tuner(config);
-  ASSERT_TRUE(tuner.Tune(plane.snapshot, plane).ok());
-  EXPECT_EQ(plane.snapshot.services[0].backends[0].learned.slow_at, 5u) << "the fifth level is 5 in flight";
-  EXPECT_EQ(plane.snapshot.services[0].backends[1].learned.slow_at, 0u);
+  std::pair<uint32_t, uint32_t> FullAt(uint32_t max_in_flight) {
+    config_.mutable_services(0)->set_max_in_flight(max_in_flight);
+    Tuner tuner(config_);
+    EXPECT_TRUE(tuner.Tune(plane_.snapshot, plane_).ok());
+    const auto& backends = plane_.snapshot.services[0].backends;
+    return {backends[0].learned.slow_at, backends[1].learned.slow_at};
+  }
+
+  v1::Config config_;
+  FakeDataPlane plane_;
+};
+
+TEST_F(FullAtTest, ABackendIsFullWhereItsAnswersAreSlow) {
+  EXPECT_EQ(FullAt(0), std::pair(5u, 0u)) << "the fifth level is 5 in flight";
 }
 
 // As HAProxy's fullconn: an operator knows a server that nothing has loaded yet.
-TEST(Tuner, ABackendIsFullAtTheLowerOfWhatWasLearnedAndWhatTheOperatorSays) {
-  v1::Config config;
-  config.add_services()->set_name("dns");
-  for (const char* name : {"a", "b"}) config.mutable_services(0)->add_backends()->set_name(name);
-  FakeDataPlane plane;
-  plane.snapshot.services.resize(1);
-  plane.snapshot.services[0].name = "dns";
-  plane.snapshot.services[0].backends.resize(2);
-  hr_backend_load& a = plane.snapshot.services[0].backends[0].load_state;
-  for (uint32_t level = 0; level < 6; ++level) {
-    a.samples[level] = 1000;
-    a.median[level] = level < 4 ? 100 : 300;
-  }
-  const auto slow_at = [&](uint32_t max_in_flight) {
-    config.mutable_services(0)->set_max_in_flight(max_in_flight);
-    Tuner tuner(config);
-    EXPECT_TRUE(tuner.Tune(plane.snapshot, plane).ok());
-    return std::pair(plane.snapshot.services[0].backends[0].learned.slow_at, plane.snapshot.services[0].backends[1].learned.slow_at);
-  };
-  EXPECT_EQ(slow_at(0), std::pair(5u, 0u));
-  EXPECT_EQ(slow_at(3), std::pair(3u, 3u));
-  EXPECT_EQ(slow_at(8), std::pair(5u, 8u)) << "answers are slow before that";
+TEST_F(FullAtTest, TheOperatorsNumberHoldsWhereItIsTheLowerOne) {
+  EXPECT_EQ(FullAt(3), std::pair(3u, 3u));
+  EXPECT_EQ(FullAt(8), std::pair(5u, 8u)) << "answers are slow before that";
 }
 
 }  // namespace

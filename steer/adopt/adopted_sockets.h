@@ -74,7 +74,7 @@ absl::StatusOr<std::set<uint64_t>> CookiesOf(const SocketSearch& search);
 // Every process that holds one of these sockets, named or not, oldest first; without the calling one.
 absl::StatusOr<std::vector<Process>> HoldersOf(const SocketSearch& search);
 
-// The pids of all that hold these sockets. NotFound: nobody does. PermissionDenied: it cannot be seen who. FailedPrecondition: programs of different paths do, so it is not clear
+// The pids of all that hold these sockets. NotFound: no process does. PermissionDenied: the processes cannot be seen. FailedPrecondition: programs of different paths do, so it is not clear
 // which one is the daemon.
 absl::StatusOr<std::vector<pid_t>> FindDaemon(const SocketSearch& search);
 
