@@ -62,7 +62,7 @@ TEST_F(WatchLiveTest, PeersHearOfAKillWithinTwoLaps) {
 TEST_F(WatchLiveTest, ItsTracepointsEndWithAProcessAndItsClockDoesNot) {
   OnStage([&] {
     // Half of what is free at most: small machines run this too.
-    const int large = static_cast<int>(std::min<uint64_t>(1024, AvailableMegabytes() / 2));
+    const int large = static_cast<int>(std::min<uint64_t>(3072, AvailableMegabytes() / 2));
     for (const int megabytes : {0, 0, 0, large}) {
       Victim victim({.threads = 4, .resident_megabytes = megabytes});
       ExpectLeads(victim);
