@@ -36,7 +36,8 @@ cmd_test() {
     export HR_SIM_SEEDS=500
   fi
   rm -f "$LOG_DIR"/*.xml
-  rm -rf build/*/gtest
+  rm -rf build/*/gtest "$LOG_DIR/packages"
+  export HEDGEROW_PACKAGES=$LOG_DIR/packages  # made once, by the first of two processes that need them
   start_patient
   run_ctest release -LE patient
   run_pytest
