@@ -19,19 +19,34 @@ from harness.product import BIN, DNS4, DNS6, VIP4, VIP6, wait_until
 FAMILIES = pytest.mark.parametrize("vip, service", [(VIP4, DNS4), (VIP6, DNS6)], ids=["ipv4", "ipv6"])
 SOL_UDP, UDP_SEGMENT = 17, 103
 
-OUT = f"""table inet own {{ chain out {{ type filter hook output priority 0; policy drop;
-  oifname "lo" accept
-  meta l4proto ipv6-icmp accept
-  oifname "{UPLINK}" meta l4proto {{ tcp, udp }} th dport 53 accept }} }}"""
-IN = f"""table inet own {{ chain in {{ type filter hook input priority 0; policy drop;
-  iifname "lo" accept
-  meta l4proto ipv6-icmp accept
-  iifname "{UPLINK}" ct state established accept }} }}"""
-HIDE = f"""table inet own {{ chain post {{ type nat hook postrouting priority 100; oifname "{UPLINK}" masquerade; }} }}"""
-FORWARD = f"""table inet own {{ chain fw {{ type filter hook forward priority 0; policy drop;
-  oifname "{UPLINK}" accept
-  ct state established,related accept }}
-  chain post {{ type nat hook postrouting priority 100; oifname "{UPLINK}" masquerade; }} }}"""
+OUT = f"""table inet own {{
+  chain out {{ type filter hook output priority 0; policy drop;
+    oifname "lo" accept
+    meta l4proto ipv6-icmp accept
+    oifname "{UPLINK}" meta l4proto {{ tcp, udp }} th dport 53 accept
+  }}
+}}"""
+IN = f"""table inet own {{
+  chain in {{ type filter hook input priority 0; policy drop;
+    iifname "lo" accept
+    meta l4proto ipv6-icmp accept
+    iifname "{UPLINK}" ct state established accept
+  }}
+}}"""
+HIDE = f"""table inet own {{
+  chain post {{ type nat hook postrouting priority 100;
+    oifname "{UPLINK}" masquerade
+  }}
+}}"""
+FORWARD = f"""table inet own {{
+  chain fw {{ type filter hook forward priority 0; policy drop;
+    oifname "{UPLINK}" accept
+    ct state established,related accept
+  }}
+  chain post {{ type nat hook postrouting priority 100;
+    oifname "{UPLINK}" masquerade
+  }}
+}}"""
 
 
 @contextlib.contextmanager
@@ -90,6 +105,16 @@ def test_rules_that_come_later_move_the_routes_within_seconds(lab, servers, prod
         assert "routed now: " in product.log.read_text(encoding="utf-8")
     assert ask(lab.client, VIP4) and ask(lab.client, VIP6)
     product.finish()
+
+
+@pytest.mark.own
+def test_rules_that_no_way_passes_refuse_up_and_leave_nothing(lab, servers, product):
+    neither = f"table inet own {{\n chain out {{ type filter hook output priority 0;\n ip daddr {VIP4} drop\n }}\n}}"
+    with rules(lab.client, neither):
+        refused = product.run("up", "--config", product.write(product.config()))
+        assert refused.returncode != 0 and "rules_out:" in refused.stderr and "by hr0" in refused.stderr, refused.stderr
+        for words in (["route", "show", "proto", "72"], ["-6", "route", "show", "proto", "72"], ["link", "show", "type", "veth"]):
+            assert "hr0" not in lab.client.run(["ip", *words]).stdout
 
 
 @pytest.mark.own
@@ -162,7 +187,7 @@ def test_datagrams_of_one_packet_are_hedged_one_by_one(lab, servers, by_uplink, 
     servers["a"].stall()
     with UdpClient(lab.client, vip) as client:
         client.socket.setsockopt(SOL_UDP, UDP_SEGMENT, len(message))
-        client.socket.send(b"".join(query(number, "www.example.test") for number in range(8)))
+        client.send(b"".join(query(number, "www.example.test") for number in range(8)))
         seen = {parse(client.receive(2.0)).id for _ in range(8)}
     servers["a"].resume()
     assert seen == set(range(8))
