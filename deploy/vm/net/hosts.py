@@ -129,9 +129,9 @@ def up(host: Host, cell: Cell) -> None:
     cards = _cards_of(host) if cell.uplink == "bond" else ["eth0"]
     for card in cards:
         host.run(f"[ ! -s {_noted(host, card)} ] || ethtool -K {card} $(cat {_noted(host, card)})")
-    # The MTU of a VLAN or bond follows its card's. A card takes its own before a VLAN or a bridge turns its LRO off: QEMU's vmxnet3 that comes up without LRO drops each frame
-    # that takes several buffers. In the driver's words the device has "0" as its greatest number of buffers, and the model takes
-    # that for 1 (hw/net/vmxnet3.c, max_rx_frags); VMware's own device receives such frames.
+    # The MTU of a VLAN or bond follows its card's. A card comes up before a VLAN or a bridge turns its LRO off: VMware's driver
+    # states a greatest number of receive buffers (maxNumRxSG) with LRO only, and QEMU's vmxnet3 takes none for 1. It then drops
+    # each frame of more than 3 kB, which takes several (hw/net/vmxnet3.c, max_rx_frags).
     cards_up = [f"link set {card} mtu {cell.mtu} up" for card in cards]
     lines = {"plain": cards_up,
              "vlan": [*cards_up, f"link add link eth0 name {uplink} type vlan id {_VLAN}"],

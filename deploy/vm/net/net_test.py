@@ -11,7 +11,7 @@ import pytest
 
 from deploy.vm import kernels, table
 from deploy.vm.kernels import Unavailable
-from deploy.vm.net import cells, checks, emulator, net_lane, pair_run, record
+from deploy.vm.net import cells, checks, emulator, hosts, net_lane, pair_run, record
 from deploy.vm.net.cells import Cell, Pair
 from deploy.vm.net.checks import Failed
 from deploy.vm.net.guest_machine import EmulatorFailed, GuestMachine, MachineDied
@@ -232,3 +232,67 @@ def test_a_stale_int3_is_the_emulators_fault(tmp_path, console, kind):
         guest._complain_if_dead()
     guest._process.communicate()
     assert died.type is kind
+
+
+class _Recording:
+    """A machine that keeps the commands it is given."""
+
+    def __init__(self):
+        self.commands: list[str] = []
+
+    def run(self, command: str, **_) -> tuple[int, str]:
+        self.commands.append(command)
+        return 0, ""
+
+
+def _position(commands: list[str], part: str) -> int:
+    return next(index for index, line in enumerate("\n".join(commands).splitlines()) if part in line)
+
+
+@pytest.mark.parametrize("uplink, after", [("vlan", "link add link eth0 name eth0.7"), ("bridge", "link set eth0 master br0")])
+def test_a_card_has_its_receive_offloads_and_its_mtu_before_its_uplink_turns_them_off(uplink, after):
+    machine = _Recording()
+    hosts.up(hosts.Host("client", 1, hosts.CLIENT_CARDS, machine), Cell(uplink, 9000))
+    assert (_position(machine.commands, "ethtool -K eth0 $(cat /run/client-eth0-came-with)")
+            < _position(machine.commands, "link set eth0 mtu 9000 up") < _position(machine.commands, after))
+
+
+def test_the_receive_offloads_that_were_on_before_the_first_cell_are_noted(tmp_path, monkeypatch):
+    (tmp_path / "ethtool").write_text("#!/bin/sh\nprintf 'large-receive-offload: on\\nrx-gro-hw: off [fixed]\\n'\n", encoding="ascii")
+    (tmp_path / "ethtool").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(hosts, "_noted", lambda host, card: str(tmp_path / card))
+    machine = _Recording()
+    hosts._note_receive_offloads(hosts.Host("client", 1, hosts.CLIENT_CARDS, machine))
+    subprocess.run(machine.commands[1], shell=True, check=True)
+    assert (tmp_path / "eth1").read_text(encoding="ascii") == "rx-lro on\n"
+
+
+class _Uploading:
+    """The client or the sink: uploads to these addresses have no end, and each one costs the sink's card 3 frames."""
+
+    name, ipv4 = "a", "10.77.0.11"
+    stuck: tuple[str, ...] = ()
+    frames = 0
+
+    def run(self, command: str, **_) -> tuple[int, str]:
+        to = command.split()[3] if command.startswith("timeout") else ""
+        _Uploading.frames += 3 if to in self.stuck else 0
+        return (143 if to in self.stuck else 0), ""
+
+    def out(self, command: str, **_) -> str:
+        return str(_Uploading.frames) if "rx_errors" in command else "0123 -"
+
+
+@pytest.mark.parametrize("stuck, message", [
+    ((), None), (("10.77.0.11", hosts.KV_VIP), "the control failed, without the proxy: .* to 10.77.0.11: no end .* refused 3 frames"),
+    ((hosts.KV_VIP,), f"^2000000 bytes of TCP to {hosts.KV_VIP}: no end")])
+def test_an_upload_without_end_is_a_failed_check_that_says_whether_the_proxy_was_in_its_way(monkeypatch, stuck, message):
+    monkeypatch.setattr(_Uploading, "stuck", stuck)
+    trial = checks.Trial(Cell(), _Uploading(), [_Uploading()])
+    monkeypatch.setattr(trial, "dig", lambda words, **_: "y" * 60 * hosts.ZONE_NAMES)
+    if message:
+        with pytest.raises(Failed, match=message):
+            checks.tcp(trial)
+    else:
+        checks.tcp(trial)
