@@ -21,7 +21,9 @@ def test(series: Iterable[str], models: Iterable[str], *, smoke: bool, only: lis
     """Every pair of machines; 0 when all did what the record says. One that cannot be had is a skip, said loudly."""
     folder = reports or PROJECT / "results" / "vm"
     ended_well = True
-    for pair in pairs(list(series), list(models), smoke=smoke, only=only):
+    if not (chosen := pairs(list(series), list(models), smoke=smoke, only=only)):
+        raise Broken("there are no such cells: --kernel, --card and --only name none together (docs/KERNELS.md has them all)")
+    for pair in chosen:
         into = folder / f"vm-net-{pair.name}"
         into.mkdir(parents=True, exist_ok=True)
         state, text = _run(pair, into, build_dir, keep_record)

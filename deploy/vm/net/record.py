@@ -8,8 +8,7 @@ refused: a driver without native XDP is no fault. A run that finds something els
 import json
 from pathlib import Path
 
-from deploy.vm import kernels
-from deploy.vm.net.cells import UPLINKS, Pair, pairs
+from deploy.vm.net.cells import SERIES, UPLINKS, Pair, pairs
 from deploy.vm.net.models import MODELS
 
 FOLDER = Path(__file__).parent / "record"
@@ -85,7 +84,7 @@ def section() -> str:
     """The page's part, from all records."""
     cards = {file.stem: read(file.stem)["cards"] for file in FOLDER.glob("*.json")}
     recorded = sum(len(card["rows"]) for each in cards.values() for card in each.values())
-    parts = [_INTRO.replace("{recorded}", str(recorded)).replace("{cells}", str(sum(len(pair.cells) for pair in pairs(kernels.SUITES, MODELS))))]
+    parts = [_INTRO.replace("{recorded}", str(recorded)).replace("{cells}", str(sum(len(pair.cells) for pair in pairs(SERIES, MODELS))))]
     for series in sorted(cards, key=lambda series: [int(word) for word in series.split(".")]):
         for model, card in cards[series].items():
             parts.append(f"### {model}, kernel {card['release']}\n\nOn at the client's card: "
