@@ -46,6 +46,12 @@ def test_only_the_cells_that_are_asked_for_are_run():
     assert cells.pairs(["6.1"], ["igb"], only=["plain-1500-clsact"]) == []
 
 
+@pytest.mark.parametrize("series, only", [("6.8", None), ("6.1", ["plain-1500-clsact"])])
+def test_a_choice_without_cells_is_an_error(tmp_path, series, only):
+    with pytest.raises(kernels.Broken, match=f"no cell is of kernel {series} with card igb"):
+        net_lane.test([series], ["igb"], smoke=False, only=only, keep_record=False, reports=tmp_path, build_dir=tmp_path)
+
+
 def test_what_the_smoke_runs_is_in_the_records():
     for pair in cells.SMOKE:
         known = record.read(pair.series)["cards"][pair.model]["rows"]
@@ -71,6 +77,9 @@ def test_a_new_record_of_a_card_leaves_the_others(records):
     known = json.loads((records / "6.12.json").read_text(encoding="ascii"))["cards"]
     assert {model: card["release"] for model, card in known.items()} == {"e1000e": "6.12.1", "igb": "6.12.3"}
     assert "### igb, kernel 6.12.3\n\nOn at the client's card: tso." in record.section()
+    assert "| 6.12 | 0 of 6 | 1 of 6 | 2 of 6 | 0 of 6 |" in record.section()
+    record.write(PAIR, "6.12.3", [ROW | {"uplink": "plain", "offloads": ["tso", "lro"]}])
+    assert "On at the client's card: tso, lro (plain)." in record.section()
     assert "| vlan | 9000 | tcx | yes |  |" in record.section()
 
 
