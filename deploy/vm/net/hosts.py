@@ -110,7 +110,7 @@ def _noted(host: Host, card: str) -> str:
 
 def _note_receive_offloads(host: Host) -> None:
     """Those that are on before the first cell."""
-    edits = " ".join(f"-e 's/^{shown}: on$/{set_by} on/p'" for shown, set_by in _RECEIVE_OFFLOADS.items())
+    edits = " ".join(f"-e 's/^{shown}: on$/{set_by}/p'" for shown, set_by in _RECEIVE_OFFLOADS.items())
     for card in _cards_of(host):
         host.run(f"ethtool -k {card} | sed -n {edits} >{_noted(host, card)}")
 
@@ -128,7 +128,8 @@ def up(host: Host, cell: Cell) -> None:
     uplink = uplink_of(cell)
     cards = _cards_of(host) if cell.uplink == "bond" else ["eth0"]
     for card in cards:
-        host.run(f"[ ! -s {_noted(host, card)} ] || ethtool -K {card} $(cat {_noted(host, card)})")
+        # Off first: vmxnet3 turns LRO off for native XDP, and the kernel, which still wants it on, would see nothing to do.
+        host.run(f"for offload in $(cat {_noted(host, card)}); do ethtool -K {card} $offload off; ethtool -K {card} $offload on || exit 1; done")
     # The MTU of a VLAN or bond follows its card's. A card comes up before a VLAN or a bridge turns its LRO off: VMware's driver
     # states a greatest number of receive buffers (maxNumRxSG) with LRO only, and QEMU's vmxnet3 takes none for 1. It then drops
     # each frame of more than 3 kB, which takes several (hw/net/vmxnet3.c, max_rx_frags).

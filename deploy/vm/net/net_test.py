@@ -262,19 +262,25 @@ def _position(commands: list[str], part: str) -> int:
 def test_a_card_has_its_receive_offloads_and_its_mtu_before_its_uplink_turns_them_off(uplink, after):
     machine = _Recording()
     hosts.up(hosts.Host("client", 1, hosts.CLIENT_CARDS, machine), Cell(uplink, 9000))
-    assert (_position(machine.commands, "ethtool -K eth0 $(cat /run/client-eth0-came-with)")
+    assert (_position(machine.commands, "for offload in $(cat /run/client-eth0-came-with); do ethtool -K eth0 $offload off")
             < _position(machine.commands, "link set eth0 mtu 9000 up") < _position(machine.commands, after))
 
 
-def test_the_receive_offloads_that_were_on_before_the_first_cell_are_noted(tmp_path, monkeypatch):
-    (tmp_path / "ethtool").write_text("#!/bin/sh\nprintf 'large-receive-offload: on\\nrx-gro-hw: off [fixed]\\n'\n", encoding="ascii")
+@pytest.mark.parametrize("refused, status", [("off", 0), ("on", 1)])
+def test_the_receive_offloads_that_were_on_before_the_first_cell_are_turned_on_again(tmp_path, monkeypatch, refused, status):
+    (tmp_path / "ethtool").write_text("#!/bin/sh\necho \"$@\" >>$0.log\nif [ $1 = -K ]; then test $4 != $REFUSED; exit; fi\n"
+                                      "printf 'large-receive-offload: on\\nrx-gro-hw: off [fixed]\\n'\n", encoding="ascii")
     (tmp_path / "ethtool").chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("REFUSED", refused)
     monkeypatch.setattr(hosts, "_noted", lambda host, card: str(tmp_path / card))
     machine = _Recording()
-    hosts._note_receive_offloads(hosts.Host("client", 1, hosts.CLIENT_CARDS, machine))
-    subprocess.run(machine.commands[1], shell=True, check=True)
-    assert (tmp_path / "eth1").read_text(encoding="ascii") == "rx-lro on\n"
+    host = hosts.Host("client", 1, hosts.CLIENT_CARDS, machine)
+    hosts._note_receive_offloads(host)
+    hosts.up(host, Cell())
+    assert [subprocess.run(command, shell=True, check=False).returncode for command in machine.commands[:3]] == [0, 0, status]
+    assert (tmp_path / "ethtool.log").read_text(encoding="ascii").splitlines() == [
+        "-k eth0", "-k eth1", "-K eth0 rx-lro off", "-K eth0 rx-lro on"]
 
 
 class _Uploading:
