@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.dev.packages import ROOT, make
+from deploy.dev.packages import ROOT, make, of_this_run
 
 pytestmark = pytest.mark.timeout(900)
 CONTENTS = {
@@ -24,7 +24,7 @@ CONTENTS = {
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory) -> dict[str, Path]:
-    return make(tmp_path_factory.mktemp("packages"))
+    return of_this_run(tmp_path_factory.mktemp("packages"))
 
 
 def test_each_package_has_its_programs_units_pages_and_completions(packages):

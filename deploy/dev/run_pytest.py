@@ -1,10 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the Python tests in two workers, a process for each file of end-to-end tests and one for all the others.
+"""Runs the Python tests in three workers, a process for each file of end-to-end tests and one for all the others.
 
 Called by test.sh. A process has mounts of its own, and an empty bpffs where the machine has one, so that what a test finds
-left behind on bpffs is its own; its labs carry its pid. The longest come first, so that none is alone at the end. A third worker was tried on two
-processors: tests with a time to keep then fail now and then. Each writes a JUnit report, REPORTS/pytest-NAME.xml, and its output goes to REPORTS/pytest-NAME.log, of which each test's line is
-shown. Not pytest-xdist: its workers of Debian 12 run a test in the main thread only by chance, and signals need that.
+left behind on bpffs is its own; its labs carry its pid. The longest come first, so that none is alone at the end. Each writes a JUnit
+report, REPORTS/pytest-NAME.xml, and its output goes to REPORTS/pytest-NAME.log, of which each test's line is shown.
+
+A file's tests wait more than they compute: a worker uses a third of a processor. With a third worker for all files, tests with a time to
+keep fail now and then. So it takes those of BESIDE only, at a lower priority.
+
+Not pytest-xdist: its workers of Debian 12 run a test in the main thread only by chance, and signals need that.
 """
 
 import argparse
@@ -21,17 +25,26 @@ OWN_MOUNTS = ("unshare", "--mount", "--propagation", "private", "sh", "-c",
               "if mountpoint -q /sys/fs/bpf; then mount -t bpf bpf /sys/fs/bpf; fi; exec \"$@\"", "sh")
 NO_TEST_RAN = 5
 OTHERS = "others"
-# A minute each. Of the rest a file's size tells well enough.
-LONGEST = ("chaos", OTHERS, "adoption", "page", "bench_commands", "reload", "faults", "failing_replicas", "sharing_the_machine",
-           "packages", "recovery")
+# Most of a minute each. Of the rest a file's size tells well enough.
+LONGEST = ("chaos", "adoption", "page", "bench_commands", "reload", "flood", "faults", "follow_network", "beside_programs", "failing_replicas",
+           "sharing_the_machine")
+# No test of theirs asks how long something took but with a bound of seconds, and all of them pass on a machine that is busy. The
+# longest first, as well.
+BESIDE = ("packages", OTHERS, "recovery", "power_cut", "peer_tls", "members_and_proxies", "prometheus", "snapshots", "recipes", "dns_clients",
+          "sysdump", "tutorial", "kubernetes", "lab", "checkers", "store_bounds", "hashicorp_raft", "large_entries", "hostile_configs",
+          "metrics_access", "images")
+BESIDE_NICE = 10
+
+Group = tuple[str, list[str]]
 
 
-def groups(folders: list[str]) -> list[tuple[str, list[str]]]:
-    """A name, and what pytest is given."""
+def groups(folders: list[str]) -> tuple[list[Group], list[Group]]:
+    """A name, and what pytest is given: for the workers, and for the one beside them."""
     files = {path.stem.removeprefix("test_"): path for path in END_TO_END.glob("test_*.py")}
     by_size = sorted(files, key=lambda name: files[name].stat().st_size, reverse=True)
     found = {name: [str(files[name].relative_to(PROJECT))] for name in by_size} | {OTHERS: [*folders, "tests", "--ignore=tests/e2e"]}
-    return [(name, found.pop(name)) for name in LONGEST] + list(found.items())
+    beside = [(name, found.pop(name)) for name in BESIDE]
+    return [(name, found.pop(name)) for name in LONGEST] + list(found.items()), beside
 
 
 class Runner:
@@ -42,7 +55,7 @@ class Runner:
         self._stopping = False
         self.status = 0
 
-    def work(self, queue: Iterator[tuple[str, list[str]]]) -> None:
+    def work(self, queue: Iterator[Group], nice: int) -> None:
         """Until the queue is empty or `stop`. Several threads may share a queue."""
         while True:
             with self._lock:
@@ -51,7 +64,7 @@ class Runner:
                     return
                 name, arguments = group
                 command = [sys.executable, "-m", "pytest", "-v", f"--junitxml={self._reports}/pytest-{name}.xml", *arguments]
-                child = subprocess.Popen([*OWN_MOUNTS, *command], cwd=PROJECT, stdin=subprocess.DEVNULL, text=True,
+                child = subprocess.Popen(["nice", "-n", str(nice), *OWN_MOUNTS, *command], cwd=PROJECT, stdin=subprocess.DEVNULL, text=True,
                                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
                 self._running.add(child)
             with (self._reports / f"pytest-{name}.log").open("w", encoding="utf-8") as log:
@@ -76,14 +89,21 @@ class Runner:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--reports", type=Path, required=True, help="folder for JUnit reports and logs")
-    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--workers", type=int, default=2, help="beside which there is one more")
     parser.add_argument("folders", nargs="*", help="folders with further tests, beside tests/")
     args = parser.parse_args()
     runner = Runner(args.reports)
     signal.signal(signal.SIGINT, runner.stop)
     signal.signal(signal.SIGTERM, runner.stop)
-    queue = iter(groups(args.folders))
-    workers = [threading.Thread(target=runner.work, args=(queue,)) for _ in range(args.workers)]
+    files, beside = groups(args.folders)
+    queue, queue_beside = iter(files), iter(beside)
+
+    def worker_of_all() -> None:
+        runner.work(queue, 0)
+        runner.work(queue_beside, 0)  # what is left
+
+    workers = [threading.Thread(target=worker_of_all) for _ in range(args.workers)]
+    workers.append(threading.Thread(target=runner.work, args=(queue_beside, BESIDE_NICE)))
     for worker in workers:
         worker.start()
     for worker in workers:

@@ -5,8 +5,10 @@ from deploy.dev import run_pytest
 
 
 def test_every_file_has_its_process_and_the_longest_come_first():
-    groups = run_pytest.groups(["bench"])
-    assert tuple(name for name, _ in groups[:len(run_pytest.LONGEST)]) == run_pytest.LONGEST
+    workers, beside = run_pytest.groups(["bench"])
+    groups = workers + beside
+    assert tuple(name for name, _ in workers[:len(run_pytest.LONGEST)]) == run_pytest.LONGEST
+    assert tuple(name for name, _ in beside) == run_pytest.BESIDE
     files = sorted(argument for name, arguments in groups if name != run_pytest.OTHERS for argument in arguments)
     assert files == sorted(str(path.relative_to(run_pytest.PROJECT)) for path in run_pytest.END_TO_END.glob("test_*.py"))
     assert dict(groups)[run_pytest.OTHERS] == ["bench", "tests", "--ignore=tests/e2e"]

@@ -39,17 +39,24 @@ constexpr uint64_t kPatienceNs = 500'000'000;
 
 uint64_t NowNs() { return static_cast<uint64_t>(MonotonicNs()); }
 
+sockaddr_ll AddressOf(int ifindex) {
+  sockaddr_ll address{};
+  address.sll_family = AF_PACKET;
+  address.sll_protocol = htons(kEtherType);
+  address.sll_ifindex = ifindex;
+  return address;
+}
+
+// Receives on the clock's far end; what it sends names the near end. One socket for all periods, without a protocol until it is
+// bound: the kernel waits for a grace period (10 to 20 ms) when it closes one, and when it binds one that receives already.
 absl::StatusOr<net::UniqueFd> PacketSocket(int ifindex) {
-  net::UniqueFd fd(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, htons(kEtherType)));
+  net::UniqueFd fd(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
   if (!fd.valid()) {
     if (errno == EPERM)
       return absl::PermissionDeniedError("missing capability: CAP_NET_RAW (for measuring the clock)");
     return absl::ErrnoToStatus(errno, "opening a packet socket");
   }
-  sockaddr_ll address{};
-  address.sll_family = AF_PACKET;
-  address.sll_protocol = htons(kEtherType);
-  address.sll_ifindex = ifindex;
+  const sockaddr_ll address = AddressOf(ifindex);
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
     return absl::ErrnoToStatus(errno, "binding a packet socket");
   }
@@ -106,15 +113,24 @@ std::optional<Arrived> Arrival(int fd, uint64_t period_ns) {
   return std::nullopt;
 }
 
+// The clock: frames go in at one end of its link and come out at the other.
+struct Ends {
+  int fd;
+  int near_ifindex;
+};
+
 // Sends one frame; with a departure time (CLOCK_MONOTONIC) if that is not 0, which fq keeps to.
-absl::Status SendFrame(int sender, uint64_t departure_ns) {
+absl::Status SendFrame(const Ends& ends, uint64_t departure_ns) {
   char frame[kFrameBytes] = {};
   memset(frame, 0xff, 2 * ETH_ALEN);
   const uint16_t type = htons(kEtherType);
   memcpy(frame + 2 * ETH_ALEN, &type, sizeof(type));
   iovec data{frame, sizeof(frame)};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(departure_ns))] = {};
+  sockaddr_ll to = AddressOf(ends.near_ifindex);
   msghdr message{};
+  message.msg_name = &to;
+  message.msg_namelen = sizeof(to);
   message.msg_iov = &data;
   message.msg_iovlen = 1;
   if (departure_ns != 0) {
@@ -126,19 +142,19 @@ absl::Status SendFrame(int sender, uint64_t departure_ns) {
     part->cmsg_len = CMSG_LEN(sizeof(departure_ns));
     memcpy(CMSG_DATA(part), &departure_ns, sizeof(departure_ns));
   }
-  if (sendmsg(sender, &message, 0) < 0) return absl::ErrnoToStatus(errno, "sending through the clock");
+  if (sendmsg(ends.fd, &message, 0) < 0) return absl::ErrnoToStatus(errno, "sending through the clock");
   return absl::OkStatus();
 }
 
 // htb: all packets at once; the first passes, each further one a period after the one before.
-absl::StatusOr<std::vector<uint64_t>> Gaps(int sender, int receiver, uint64_t period_ns) {
+absl::StatusOr<std::vector<uint64_t>> Gaps(const Ends& ends, uint64_t period_ns) {
   for (size_t i = 0; i < GapsOf(period_ns) + 1; ++i) {
-    if (const absl::Status status = SendFrame(sender, 0); !status.ok()) return status;
+    if (const absl::Status status = SendFrame(ends, 0); !status.ok()) return status;
   }
   std::vector<uint64_t> gaps;
-  std::optional<Arrived> last = Arrival(receiver, period_ns);
+  std::optional<Arrived> last = Arrival(ends.fd, period_ns);
   while (last.has_value() && gaps.size() < GapsOf(period_ns)) {
-    const std::optional<Arrived> next = Arrival(receiver, period_ns);
+    const std::optional<Arrived> next = Arrival(ends.fd, period_ns);
     if (!next.has_value()) break;
     gaps.push_back(next->stamp_ns - last->stamp_ns);
     last = next;
@@ -147,42 +163,37 @@ absl::StatusOr<std::vector<uint64_t>> Gaps(int sender, int receiver, uint64_t pe
 }
 
 // fq: one packet after the other, each held back by a departure time of its own.
-absl::StatusOr<std::vector<uint64_t>> Waits(int sender, int receiver, uint64_t period_ns) {
+absl::StatusOr<std::vector<uint64_t>> Waits(const Ends& ends, uint64_t period_ns) {
   std::vector<uint64_t> waits;
   while (waits.size() < GapsOf(period_ns)) {
     // A frame with a departure time keeps that as its stamp on the other side.
     const uint64_t sent_ns = NowNs();
-    if (const absl::Status status = SendFrame(sender, sent_ns + period_ns); !status.ok()) return status;
-    const std::optional<Arrived> arrived = Arrival(receiver, period_ns);
+    if (const absl::Status status = SendFrame(ends, sent_ns + period_ns); !status.ok()) return status;
+    const std::optional<Arrived> arrived = Arrival(ends.fd, period_ns);
     if (!arrived.has_value()) break;
     waits.push_back(arrived->seen_ns - sent_ns);
   }
   return waits;
 }
 
-absl::Status PrepareSender(int sender, uint32_t priority, bool departures) {
-  if (setsockopt(sender, SOL_SOCKET, SO_PRIORITY, &priority, sizeof(priority)) != 0) {
+absl::Status SetPriority(int fd, uint32_t priority) {
+  if (setsockopt(fd, SOL_SOCKET, SO_PRIORITY, &priority, sizeof(priority)) != 0) {
     return absl::ErrnoToStatus(errno, "setting a packet's priority");
   }
+  return absl::OkStatus();
+}
+
+absl::Status AskForDepartures(int fd) {
   const sock_txtime departure{.clockid = CLOCK_MONOTONIC, .flags = 0};
-  if (departures && setsockopt(sender, SOL_SOCKET, SO_TXTIME, &departure, sizeof(departure)) != 0) {
+  if (setsockopt(fd, SOL_SOCKET, SO_TXTIME, &departure, sizeof(departure)) != 0) {
     return absl::ErrnoToStatus(errno, "asking for departure times");
   }
   return absl::OkStatus();
 }
 
 // One period of a clock. `departures`: by the packets' departure times, as fq.
-absl::StatusOr<DelayMeasurement::Period> MeasurePeriod(const net::VethPair& link, uint32_t priority,
-                                                       bool departures, uint64_t period_ns) {
-  const auto sender = PacketSocket(link.link.ifindex);
-  if (!sender.ok()) return sender.status();
-  const auto receiver = PacketSocket(link.peer.ifindex);
-  if (!receiver.ok()) return receiver.status();
-  absl::Status status = StampArrivals(receiver->get());
-  if (status.ok()) status = PrepareSender(sender->get(), priority, departures);
-  if (!status.ok()) return status;
-  auto measured = departures ? Waits(sender->get(), receiver->get(), period_ns)
-                             : Gaps(sender->get(), receiver->get(), period_ns);
+absl::StatusOr<DelayMeasurement::Period> MeasurePeriod(const Ends& ends, bool departures, uint64_t period_ns) {
+  auto measured = departures ? Waits(ends, period_ns) : Gaps(ends, period_ns);
   if (!measured.ok()) return measured.status();
   std::vector<uint64_t>& gaps = *measured;
   if (gaps.size() < GapsOf(period_ns)) {
@@ -226,10 +237,17 @@ absl::Status DelayMeasurement::Check(int64_t tolerance_ns) const {
 absl::StatusOr<DelayMeasurement> MeasureClock(const net::VethPair& clock,
                                               const net::ClockQdiscOptions& options) {
   const bool departures = options.kind == net::ClockKind::kFq;
+  const auto socket = PacketSocket(clock.peer.ifindex);
+  if (!socket.ok()) return socket.status();
+  const Ends ends{.fd = socket->get(), .near_ifindex = clock.link.ifindex};
+  absl::Status status = StampArrivals(ends.fd);
+  if (status.ok() && departures) status = AskForDepartures(ends.fd);
+  if (!status.ok()) return status;
   DelayMeasurement measurement;
   for (uint32_t i = 0; i < options.period_ns.size(); ++i) {
-    const auto period =
-        MeasurePeriod(clock, departures ? 0 : net::ClockPriority(i), departures, options.period_ns[i]);
+    if (!departures) status = SetPriority(ends.fd, net::ClockPriority(i));
+    if (!status.ok()) return status;
+    const auto period = MeasurePeriod(ends, departures, options.period_ns[i]);
     if (!period.ok()) return period.status();
     measurement.periods.push_back(*period);
   }

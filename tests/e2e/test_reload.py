@@ -360,7 +360,7 @@ def test_what_was_removed_is_forgotten_with_its_uplink_when_nothing_in_flight_kn
     wait_until(lambda: entries(product) == before, timeout_s=3, what="the maps as they were")
     wait_until(lambda: descriptors() <= files, timeout_s=FORGOTTEN_WITHIN_S, what="as many open files as before")
     said = product.log.read_text(encoding="utf-8")
-    time.sleep(2.5)
+    time.sleep(1.5)
     assert product.log.read_text(encoding="utf-8") == said, "nothing is tried every second any more"
     assert product.status()["state"] == "running"
 

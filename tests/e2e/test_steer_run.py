@@ -236,10 +236,10 @@ def test_a_group_whose_record_cannot_be_read_is_left_alone_and_removed_by_clean(
 
 
 def test_a_supervisor_that_was_stopped_blames_no_worker_for_it(group):
-    group.start("--heartbeat", "400ms", "--empty", "next", "--user", "nobody", workers=2, worker=("--beat", "0.05"))
+    group.start("--heartbeat", "800ms", "--empty", "next", "--user", "nobody", workers=2, worker=("--beat", "0.05"))
     group.wait_state(0, "serving")
     group.process.send_signal(signal.SIGSTOP)
-    time.sleep(3)
+    time.sleep(2.4)  # three times as long as a worker may be silent
     group.process.send_signal(signal.SIGCONT)
     time.sleep(0.5)
     assert "silent" not in group.log.read_text(encoding="utf-8")

@@ -71,14 +71,20 @@ def test_rates_percentiles_and_program_times_are_those_of_the_last_second(lab, s
 
 
 def test_into_a_pipe_it_prints_a_snapshot_a_second(lab, servers, proxy):
-    child = lab.client.popen([BIN / "hedgerow", "top", "--socket", proxy.socket], stdout=subprocess.PIPE, text=True)
+    log, title = lab.client.scratch("top") / "piped", f"hedgerow {proxy.instance}"
+
+    def snapshots() -> int:
+        return log.read_text(encoding="utf-8").count(title)
+
+    child = lab.client.popen([BIN / "hedgerow", "top", "--socket", proxy.socket], log=log, stderr=subprocess.DEVNULL)
     try:
-        time.sleep(3.5)
+        wait_until(lambda: snapshots() == 1, timeout_s=10, what="the first snapshot")
+        first = time.monotonic()
+        wait_until(lambda: snapshots() == 3, timeout_s=10, what="the third snapshot")
+        assert 1.5 < time.monotonic() - first
     finally:
         assert lab.client.stop(child, signal.SIGTERM) == 0
-    text = child.stdout.read()
-    child.stdout.close()
-    assert text.count(f"hedgerow {proxy.instance}") in (2, 3, 4)
+    text = log.read_text(encoding="utf-8")
     assert "\033" not in text and all(len(line) <= 80 for line in text.splitlines())
     for word in (DNS4, "p99", "backend", "splitter", "ns/run"):
         assert word in text

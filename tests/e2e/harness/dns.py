@@ -7,6 +7,7 @@ port, and listening on after the answer.
 
 import dataclasses
 import re
+import secrets
 import signal
 import socket
 import struct
@@ -46,12 +47,6 @@ def dig(host: Host, server: str, name: str, kind: str = "A", *options: str, time
     records = [line.split(None, 4)[4] for line in answers.group(1).split("\n")] if answers else []
     return DigAnswer(done.stdout + done.stderr, status.group(1) if status else None, records,
                      int(size.group(1)) if size else 0)
-
-
-def who_answers(host: Host, server: str, *options: str) -> str | None:
-    """The replica that answers, as the zone of the lab's servers names it."""
-    records = dig(host, server, f"whoami.{zone.ORIGIN}", "TXT", *options).records
-    return records[0].strip('"') if records else None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -170,3 +165,23 @@ class UdpClient:
         self.send(query(query_id, name, kind))
         payload = self.receive(timeout_s)
         return None if payload is None else parse(payload)
+
+
+def who_answers(host: Host, server: str, *options: str) -> str | None:
+    """The replica that answers, as the zone of the lab's servers names it. Asked by hand where dig has nothing to add: it takes a
+    hundred times as long to start."""
+    name = f"whoami.{zone.ORIGIN}"
+    if options:
+        records = dig(host, server, name, "TXT", *options).records
+        return records[0].strip('"') if records else None
+    asked = query(secrets.randbits(16), name, TXT)
+    with UdpClient(host, server) as client:
+        try:
+            client.send(asked)
+            answer = client.receive()
+        except OSError:  # refused, or no route
+            return None
+    if answer is None or answer[:2] != asked[:2] or parse(answer).answer_count == 0:
+        return None
+    text = answer[len(asked):].partition(struct.pack("!HH", TXT, 1))[2][6:]  # behind TTL and length
+    return text[1:1 + text[0]].decode("ascii")

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import re
+import shlex
 from pathlib import Path
 
 from deploy.lab import Host
@@ -22,30 +23,34 @@ _GLOBAL_SYSCTLS = ("kernel/bpf_stats_enabled", "kernel/unprivileged_bpf_disabled
 # A bpffs that holds somebody else's pins may come and go as they do.
 MOUNTED, IN_USE = "mounted", "in use by others"
 
+_FAMILIES = ("-4", "-6")
+
 Snapshot = dict[str, object]
 
 
 def take(host: Host, instance: str) -> Snapshot:
-    """Flat: a readable name for each fact, so that a difference reads as a sentence."""
+    """Flat: a readable name for each fact, so that a difference reads as a sentence. Taken twice in most tests: what can be asked at
+    once is, for it is starting a program that takes time."""
     facts: Snapshot = {}
-    links = _json(host, "ip", "-j", "-d", "link", "show")
+    links, addresses, qdiscs, net, firewall, *rest = _outputs(host, [
+        "ip -j -d link show", "ip -j address show", "tc -j qdisc show", "bpftool -j net show", "nft -s list ruleset",
+        *(f"ip {family} {what}" for family in _FAMILIES for what in ("route show table all", "rule show"))])
+    links, qdiscs = json.loads(links or "[]"), json.loads(qdiscs or "[]")
     for link in links:
         facts[f"link {link['ifname']}"] = link
-    for entry in _json(host, "ip", "-j", "address", "show"):
+    for entry in json.loads(addresses or "[]"):
         for address in entry.get("addr_info", []):
             text = f"address {address['local']}/{address['prefixlen']} on {entry['ifname']}"
             facts[text] = address.get("scope")
-    for family in ("-4", "-6"):
-        for line in _text(host, "ip", family, "route", "show", "table", "all").splitlines():
-            facts[f"route {family} {line.strip()}"] = True
-        for line in _text(host, "ip", family, "rule", "show").splitlines():
-            facts[f"rule {family} {line.strip()}"] = True
-    for qdisc in _json(host, "tc", "-j", "qdisc", "show"):
+    for family in _FAMILIES:
+        for kind in ("route", "rule"):
+            for line in rest.pop(0).splitlines():
+                facts[f"{kind} {family} {line.strip()}"] = True
+    for qdisc in qdiscs:
         facts[f"qdisc {qdisc['kind']} {qdisc['handle']} on {qdisc['dev']}"] = qdisc.get("options", {})
-    for link in links:
-        _add_link_facts(facts, host, link["ifname"])
-    facts["bpf on links"] = _json(host, "bpftool", "-j", "net", "show")  # shows TCX where bpftool knows it
-    facts["firewall"] = _text(host, "nft", "-s", "list", "ruleset")
+    _add_link_facts(facts, host, [link["ifname"] for link in links], qdiscs)
+    facts["bpf on links"] = json.loads(net or "[]")  # shows TCX where bpftool knows it
+    facts["firewall"] = firewall
     _add_sysctls(facts, host)
     for pid in host.pids():
         facts[f"process {pid} {_command(pid)}"] = True
@@ -63,14 +68,17 @@ def differences(before: Snapshot, after: Snapshot) -> list[str]:
     return sorted(found)
 
 
-def _add_link_facts(facts: Snapshot, host: Host, ifname: str) -> None:
-    for hook in ("ingress", "egress", "root"):
-        # A link without the qdisc has no such hook: an error is the same as nothing.
-        filters = host.run(["tc", "filter", "show", "dev", ifname, hook], check=False).stdout
+def _add_link_facts(facts: Snapshot, host: Host, names: list[str], qdiscs: list[dict]) -> None:
+    """Filters hang on a queueing discipline with a handle."""
+    hooks = sorted((qdisc["dev"], hook) for qdisc in qdiscs if qdisc["handle"] != "0:"
+                   for hook in (("ingress", "egress") if qdisc["kind"] in ("clsact", "ingress") else ("root",) if qdisc.get("root") else ()))
+    found = _outputs(host, [*(f"tc filter show dev {shlex.quote(name)} {hook}" for name, hook in hooks),
+                            *(f"ethtool -k {shlex.quote(name)}" for name in names)], may_fail=True)
+    for (name, hook), filters in zip(hooks, found, strict=False):
         # Hits and installation times of filters change by themselves.
-        facts[f"filters {hook} of {ifname}"] = [line for line in filters.splitlines() if "filter" in line]
-    offloads = host.run(["ethtool", "-k", ifname], check=False).stdout
-    facts[f"offloads of {ifname}"] = offloads
+        facts[f"filters {hook} of {name}"] = [line for line in filters.splitlines() if "filter" in line]
+    for name, offloads in zip(names, found[len(hooks):], strict=True):
+        facts[f"offloads of {name}"] = offloads
 
 
 def _add_sysctls(facts: Snapshot, host: Host) -> None:
@@ -80,8 +88,13 @@ def _add_sysctls(facts: Snapshot, host: Host) -> None:
                 path = os.path.join(folder, name)
                 key = path.removeprefix("/proc/sys/")
                 if not _VOLATILE_SYSCTLS.search(key):
-                    with contextlib.suppress(OSError):  # some are for writing only
-                        facts[f"sysctl {key}"] = Path(path).read_text(encoding="utf-8", errors="replace").strip()
+                    try:
+                        fd = os.open(path, os.O_RDONLY)
+                    except OSError:  # some are for writing only
+                        continue
+                    with contextlib.suppress(OSError):
+                        facts[f"sysctl {key}"] = os.read(fd, 1 << 16).decode(errors="replace").strip()
+                    os.close(fd)
 
 
 def _add_global_facts(facts: Snapshot, instance: str) -> None:
@@ -123,12 +136,12 @@ def bpf_object_exists(kind: str, number: int) -> bool:
     return bpf_links.exists(kind, number)
 
 
-def _text(host: Host, *argv: str) -> str:
-    return host.run(argv).stdout
-
-
-def _json(host: Host, *argv: str):
-    return json.loads(_text(host, *argv) or "[]")
+def _outputs(host: Host, commands: list[str], *, may_fail: bool = False) -> list[str]:
+    """What each of them prints, from one shell. One that fails is an error, or with `may_fail` the same as one that prints nothing."""
+    mark = "\x1e"  # between what two commands print; in no output
+    after = "" if may_fail else " || exit"
+    script = "\n".join(f"{command}{' 2>/dev/null' if may_fail else ''}{after}\nprintf '\\036'" for command in commands)
+    return host.run(["sh", "-c", script]).stdout.split(mark)[:-1]
 
 
 def _command(pid: int) -> str:

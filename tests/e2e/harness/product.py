@@ -140,8 +140,8 @@ class Product:
     def _start(self, config: dict) -> None:
         self.before = machine.take(self.lab.client, self.instance)
         self._config_up, self.is_up = config, True  # from here on there may be something to sweep
-        self.run("up", "--config", self.write(config), check=True)
-        self.bpf_objects = machine.bpf_objects(self.pid)
+        said = self.run("up", "--json", "--config", self.write(config), check=True)
+        self.bpf_objects = machine.bpf_objects(int(json.loads(said.stdout)["pid"]))
         assert self.bpf_objects, "the proxy is up, but its daemon holds no BPF object"
 
     def down(self) -> None:
@@ -201,11 +201,12 @@ class Product:
 
     # -- checks --------------------------------------------------------------------------------------------
 
-    def check_identity(self, timeout_s: float = 3.0) -> None:
-        """The books balance. Right after traffic a program may be between two counters; at rest it is not."""
+    def check_identity(self, status: dict | None = None, timeout_s: float = 3.0) -> None:
+        """The books balance. Right after traffic a program may be between two counters; at rest it is not. `status`: one at hand."""
         deadline = time.monotonic() + timeout_s
-        while wrong := identity.violations(self.status()):
+        while wrong := identity.violations(status or self.status()):
             assert time.monotonic() < deadline, "\n".join(wrong)
+            status = None
             time.sleep(0.02)
 
     def check_nothing_left(self, timeout_s: float = 5.0) -> None:

@@ -35,7 +35,7 @@ class Stack:
         self.product = Product(self.lab, instance=tag)
 
     def put_in_order(self) -> None:
-        """After a test, before its checks at rest."""
+        """After a test: as it was before, at rest, and the books balance."""
         for server in self.servers.values():
             if server.process.returncode is None and server.process.poll() is None:
                 server.resume()
@@ -43,31 +43,44 @@ class Stack:
                 server.start()
         if not self.product.is_up:
             return
-        for service in self.product.status()["services"]:
-            if service["pinned"]:
-                self.product.admin("leader", "unset", service["name"])
-            if service["bypass"]:
-                self.product.admin("bypass", service["name"], "off")
-            for backend in service["backends"]:
-                if backend["drained"]:
-                    self.product.admin("undrain", backend["name"], service["name"])
-        if not self._settles():
+        status = self.product.status()
+        if self._take_back(status):
+            status = self.product.status()
+        status = self._at_rest(status)
+        if status is None:
             self.product.finish()  # the next test brings it up anew
+        else:
+            self.product.check_identity(status)
 
-    def _settles(self, timeout_s: float = 1.5) -> bool:
-        """Every backend is taken for healthy again and nothing is in flight: late answers have come home."""
+    def _take_back(self, status: dict) -> bool:
+        """What the test has ordered; False: nothing."""
+        orders = []
+        for service in status["services"]:
+            if service["pinned"]:
+                orders.append(("leader", "unset", service["name"]))
+            if service["bypass"]:
+                orders.append(("bypass", service["name"], "off"))
+            orders += [("undrain", backend["name"], service["name"]) for backend in service["backends"] if backend["drained"]]
+        for order in orders:
+            self.product.admin(*order)
+        return bool(orders)
+
+    def _at_rest(self, status: dict, timeout_s: float = 1.5) -> dict | None:
+        """The status in which every backend is taken for healthy again and nothing is in flight: late answers have come home."""
         deadline = time.monotonic() + timeout_s
-        while time.monotonic() < deadline:
-            services = self.product.status()["services"]
+        while True:
+            services = status["services"]
             ill = [service for service in services
                    if any(backend["health"] != "healthy" for backend in service["backends"])]
             if not ill and all(int(service["in_flight"]) == 0 for service in services):
-                return True
+                return status
+            if time.monotonic() > deadline:
+                return None
             for service in ill:
                 if service["profile"] == "dns":  # a probe, as the next client would send one
                     ask(self.lab.client, service["vip"], service["port"])
             time.sleep(0.02)
-        return False
+            status = self.product.status()
 
     def throw_away(self, *, check: bool) -> None:
         """`check`: the books balance and `down` leaves nothing. Without it only what must not stay goes."""
