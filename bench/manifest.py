@@ -84,9 +84,11 @@ def command(module: str | None = None, arguments: Sequence[str] | None = None) -
     return shlex.join(["./dev", *_COMMANDS.get(module, [kind, name.replace("_", "-")]), *words]) if name else "unknown"
 
 
-def commit() -> dict:
+def commit(apart_from: Sequence[str] = ()) -> dict:
+    """`apart_from`: files and folders of the repository whose changes do not count."""
+    others = ["--", ":/", *(f":(exclude,top){path}" for path in apart_from)]
     return {"commit": _git("rev-parse", "HEAD"),
-            "uncommitted_changes": bool(_git("status", "--porcelain", "--untracked-files=no"))}
+            "uncommitted_changes": bool(_git("status", "--porcelain", "--untracked-files=no", *others))}
 
 
 def _cpu_model() -> str:

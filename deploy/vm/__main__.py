@@ -5,22 +5,25 @@ import argparse
 import os
 import sys
 import tempfile
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from deploy.vm import image, kernels, lane, machine
 from deploy.vm.kernels import Broken, Unavailable
 from deploy.vm.net import net_lane
-from deploy.vm.net.cells import UPLINKS, Cell, Pair
+from deploy.vm.net.cells import SERIES, UPLINKS, Cell, Pair
 from deploy.vm.net.models import MODELS
 
 _SKIPPED = 77  # as automake and meson have it: not run, for a reason that is no fault
 
 
-def _series(text: str) -> list[str]:
-    chosen = text.split(",")
-    for series in chosen:
-        if series not in kernels.SUITES:
-            raise argparse.ArgumentTypeError(f"'{series}' is none of {', '.join(kernels.SUITES)}")
+def _some_of(known: Collection[str]) -> Callable[[str], list[str]]:
+    def chosen(text: str) -> list[str]:
+        words = text.split(",")
+        for word in words:
+            if word not in known:
+                raise argparse.ArgumentTypeError(f"'{word}' is none of {', '.join(known)}")
+        return words
     return chosen
 
 
@@ -76,14 +79,6 @@ def _net_shell(arguments: argparse.Namespace) -> int:
     return net_lane.shell(pair, _build_dir())
 
 
-def _cards(text: str) -> list[str]:
-    chosen = text.split(",")
-    for card in chosen:
-        if card not in MODELS:
-            raise argparse.ArgumentTypeError(f"'{card}' is none of {', '.join(MODELS)}")
-    return chosen
-
-
 def _net_parser() -> argparse.ArgumentParser:
     """Of `./dev vm net`, whose commands have options of their own."""
     parser = argparse.ArgumentParser(prog="./dev vm net", description="Emulated network cards, joined by a software network.")
@@ -93,9 +88,8 @@ def _net_parser() -> argparse.ArgumentParser:
         added = commands.add_parser(name, help=text, description=text)
         added.set_defaults(action=action)
         several = "; several with commas" if name == "test" else ""
-        added.add_argument("--kernel", type=_series, default=list(kernels.SUITES) if several else ["6.12"],
-                           help=f"of {', '.join(kernels.SUITES)}{several}")
-        added.add_argument("--card", type=_cards, default=list(MODELS) if several else ["virtio-net"],
+        added.add_argument("--kernel", type=_some_of(SERIES), default=SERIES if several else ["6.12"], help=f"of {', '.join(SERIES)}{several}")
+        added.add_argument("--card", type=_some_of(MODELS), default=list(MODELS) if several else ["virtio-net"],
                            help=f"of {', '.join(MODELS)}{several}")
         if several:
             added.add_argument("--smoke", action="store_true", help="the short part that ./dev test has")
@@ -115,7 +109,7 @@ def parser() -> argparse.ArgumentParser:
     def command(name, action, text, *, several=False):
         added = commands.add_parser(name, help=text, description=text)
         added.set_defaults(action=action)
-        added.add_argument("--kernel", type=_series, default=list(kernels.SUITES) if several else ["6.12"],
+        added.add_argument("--kernel", type=_some_of(kernels.SUITES), default=list(kernels.SUITES) if several else ["6.12"],
                            help=f"of {', '.join(kernels.SUITES)}" + ("; several with commas" if several else ""))
         return added
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The stock kernels of the lanes: Debian's own kernel packages, unpacked into a cache and never installed. The cloud kernel
-is small; the full one has the drivers of real network cards, for deploy/vm/net.
+is small; the full one has the drivers of real network cards, for deploy/vm/net, which has one of Ubuntu's as well.
 
-The mirror is the one that this machine's apt uses for Debian; only the suite differs. Lists, downloads and the unpacked
+The mirror is the one that this machine's apt uses for that distribution; only the suite differs. Lists, downloads and the unpacked
 kernels live in the user's cache folder, so that a second run needs no network.
 """
 
@@ -16,10 +16,14 @@ from pathlib import Path
 
 # Where each kernel series comes from, best first: the suite whose own kernel it is, then backports to an older one.
 SUITES = {"6.1": ("bookworm",), "6.12": ("trixie", "bookworm-backports")}
-# What stands between the version and the architecture in a package's name.
-FLAVOURS = {"cloud": "cloud-", "full": ""}
+# Those of Ubuntu, with the drivers of real cards: for deploy/vm/net only.
+UBUNTU_SUITES = {"6.8": ("noble-updates", "noble")}
 ARCHITECTURE = "amd64"
-_KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+# What ends a package's name, by flavour.
+FLAVOURS = {"cloud": f"cloud-{ARCHITECTURE}", "full": ARCHITECTURE, "generic": "generic"}
+# Without its file apt trusts the keys that this machine has for all archives.
+_KEYRINGS = {"Debian": Path("/usr/share/keyrings/debian-archive-keyring.gpg"),
+             "Ubuntu": Path("/usr/share/keyrings/ubuntu-archive-keyring.gpg")}
 
 
 class Unavailable(Exception):
@@ -55,10 +59,12 @@ def cache_folder() -> Path:
 
 
 def get(series: str, flavour: str = "cloud") -> Kernel:
-    """The kernel from the cache, fetched first when it is not there."""
+    """The kernel from the cache, fetched first when it is not there. Ubuntu's full one is called generic."""
+    flavour = "generic" if series in UBUNTU_SUITES else flavour
     folder = cache_folder() / "kernels" / (series if flavour == "cloud" else f"{series}-{flavour}")
     if not (folder / "complete").exists():
-        first_suite_that_has(SUITES[series], f"kernel {series}", lambda suite: _fetch_from(suite, series, flavour, folder))
+        suites = UBUNTU_SUITES.get(series) or SUITES[series]
+        first_suite_that_has(suites, f"kernel {series}", lambda suite: _fetch_from(suite, series, flavour, folder))
     return Kernel(series, folder)
 
 
@@ -80,7 +86,8 @@ def _fetch_from(suite: str, series: str, flavour: str, folder: Path) -> None:
     package = _newest_package(_apt(apt, "apt-cache", "pkgnames", f"linux-image-{series}"), series, flavour)
     if not package:
         raise Unavailable(f"no {flavour} kernel {series} among its packages")
-    unpack(suite, [package], folder, _find_modules)
+    modules = [package.replace("-image-", "-modules-")] if flavour == "generic" else []  # Debian's are in the same package
+    unpack(suite, [package, *modules], folder, _find_modules)
 
 
 def _find_modules(fresh: Path) -> None:
@@ -111,7 +118,7 @@ def unpack(suite: str, packages: list[str], folder: Path, finish: Callable[[Path
 
 def _newest_package(names: str, series: str, flavour: str = "cloud") -> str:
     """Of package names, the newest signed kernel of a flavour: point releases and ABI numbers compared as numbers."""
-    wanted = re.compile(rf"linux-image-{re.escape(series)}(\.\d+|-\d+)([^ -]|-\d)*-{FLAVOURS[flavour]}{ARCHITECTURE}")
+    wanted = re.compile(rf"linux-image-{re.escape(series)}(\.\d+|-\d+)([^ -]|-\d)*-{FLAVOURS[flavour]}")
     found = [name for name in names.split() if wanted.fullmatch(name)]
     return max(found, key=lambda name: [int(number) for number in re.findall(r"\d+", name)], default="")
 
@@ -125,12 +132,14 @@ def _apt_with_lists(suite: str) -> Path:
 
 
 def _private_apt(suite: str) -> Path:
-    """A folder with an apt configuration of its own for one suite of this machine's Debian mirror."""
+    """A folder with an apt configuration of its own for one suite of this machine's mirror of that distribution."""
+    distribution = "Ubuntu" if any(suite in suites for suites in UBUNTU_SUITES.values()) else "Debian"
     folder = cache_folder() / "apt" / suite
     (folder / "lists" / "partial").mkdir(parents=True, exist_ok=True)
     (folder / "archives" / "partial").mkdir(parents=True, exist_ok=True)
-    signed = f" signed-by={_KEYRING}" if _KEYRING.exists() else ""
-    source = f"deb [arch={ARCHITECTURE}{signed}] {_mirror()} {suite} main\n"
+    keyring = _KEYRINGS[distribution]
+    signed = f" signed-by={keyring}" if keyring.exists() else ""
+    source = f"deb [arch={ARCHITECTURE}{signed}] {_mirror(distribution)} {suite} main\n"
     sources = folder / "sources.list"
     if not sources.exists() or sources.read_text(encoding="ascii") != source:
         sources.write_text(source, encoding="ascii")
@@ -139,8 +148,8 @@ def _private_apt(suite: str) -> Path:
     return folder
 
 
-def _mirror() -> str:
-    """Where this machine's apt finds Debian's main archive; security and updates may be elsewhere."""
+def _mirror(distribution: str) -> str:
+    """Where this machine's apt finds a distribution's main archive; security and updates may be elsewhere."""
     try:
         done = subprocess.run(
             ["apt-get", "indextargets", "--format", "$(REPO_URI) $(RELEASE) $(COMPONENT) $(ORIGIN)",
@@ -149,9 +158,9 @@ def _mirror() -> str:
         raise Unavailable(f"apt does not answer here ({error})") from error
     for line in done.stdout.splitlines():
         uri, release, component, *origin = line.split()
-        if component == "main" and origin == ["Debian"] and re.fullmatch(r"[a-z]+", release):
+        if component == "main" and origin == [distribution] and re.fullmatch(r"[a-z]+", release):
             return uri
-    raise Unavailable("no Debian archive is among this machine's apt sources")
+    raise Unavailable(f"no {distribution} archive is among this machine's apt sources")
 
 
 def _apt(folder: Path, program: str, *words: str) -> str:

@@ -24,6 +24,23 @@ def test_a_series_is_not_mistaken_for_another_with_the_same_beginning():
     assert kernels._newest_package(names, "6.12") == "linux-image-6.12.43+deb12-cloud-amd64"
 
 
+def test_ubuntus_generic_kernel_is_no_unsigned_or_hardware_enablement_one():
+    names = ("linux-image-6.8.0-31-generic\nlinux-image-6.8.0-151-generic\nlinux-image-6.8.0-201-lowlatency\n"
+             "linux-image-unsigned-6.8.0-201-generic\nlinux-image-6.11.0-17-generic\nlinux-image-generic")
+    assert kernels._newest_package(names, "6.8", "generic") == "linux-image-6.8.0-151-generic"
+
+
+def test_ubuntus_suites_come_from_ubuntus_archive_and_with_their_modules(tmp_path, monkeypatch):
+    fetched = []
+    monkeypatch.setattr(kernels, "cache_folder", lambda: tmp_path)
+    monkeypatch.setattr(kernels, "_mirror", lambda distribution: f"http://{distribution}.test")
+    monkeypatch.setattr(kernels, "_apt", lambda *_: "linux-image-6.8.0-31-generic")
+    monkeypatch.setattr(kernels, "unpack", lambda suite, packages, folder, finish: fetched.append((suite, packages, folder.name)))
+    assert kernels.get("6.8", "full").folder.name == "6.8-generic"
+    assert fetched == [("noble-updates", ["linux-image-6.8.0-31-generic", "linux-modules-6.8.0-31-generic"], "6.8-generic")]
+    assert "http://Ubuntu.test noble-updates main" in (tmp_path / "apt/noble-updates/sources.list").read_text(encoding="ascii")
+
+
 def test_a_full_kernel_is_no_cloud_or_realtime_one():
     names = ("linux-image-6.1.0-50-cloud-amd64 linux-image-6.1.0-40-amd64 linux-image-6.1.0-51-rt-amd64 "
              "linux-image-6.1.0-52-amd64-unsigned linux-image-6.12.43+deb12.1-amd64")

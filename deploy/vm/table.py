@@ -15,15 +15,28 @@ from deploy.vm.net import record
 TARGET = PROJECT / "docs" / "KERNELS.md"
 VERIFIED = Path(__file__).parent / "verified"
 _INSTRUCTIONS = "## Verified instructions"
+_FIRST_TABLE = "### 6.1 ("
 _HEAD = """# Kernels
 
-What works on stock Debian kernels. `deploy/vm/table.py` makes this page: the engines from a full `./dev vm test`, the rest from
-its last records. Do not edit it.
+What works on stock kernels of Debian and Ubuntu, under emulation ([deploy/vm](../deploy/vm/README.md)). `deploy/vm/table.py` makes
+this page: the engines from a full `./dev vm test`, the rest from its last records. Do not edit it.
+
+## Engines
+
+How a copy is held until it falls due: Hedgerow's wheel with each of its two clocks, and `hr-delay-line` (bench/delay_line), the
+published technique, which holds it in a queueing discipline. The hedging delay is 10 ms, an answer takes 2 ms; the client sends the
+next request when it has the answer.
+
+| column | says |
+| --- | --- |
+| attach | how the programs are attached: `tcx` (Linux 6.6 and later) or `clsact` (all) |
+| works | "no" where the kernel lacks that; nothing was measured then, and the rest of the row is empty |
+| p99 ms | of the answers' times |
+| `fire_error` | when the copy was really sent, after the time when it was due |
+| laps | rounds of the wheel's clock during the run. A queueing discipline has no such clock |
 
 The times are virtual: one emulated CPU, one nanosecond for an instruction, no caches and no contention. They repeat
-exactly, and compare engines and kernels with each other, not with a real machine. Delay 10 ms, service 2 ms, closed
-loop. `fire_error` is (hedge really sent) - (due). The rows `qdisc` are of `hr-delay-line`, the published technique
-(bench/delay_line); it has no clock, and so no laps.
+exactly, and compare engines and kernels with each other, not with a real machine.
 
 """
 _COLUMNS = ("engine", "attach", "works", "p99 ms", "fire_error p50 us", "fire_error p99 us", "laps")
@@ -33,8 +46,8 @@ def text_of(results: dict[str, dict]) -> str:
     """`results` maps a series to the figures of its run."""
     parts = [_HEAD]
     for series, figures in sorted(results.items()):
-        parts.append(f"## {series} ({figures['release']})\n\n" + _table(_COLUMNS, map(_cells, figures["engines"])))
-    return "\n".join(parts).rstrip() + "\n\n" + recorded()
+        parts.append(f"### {series} ({figures['release']})\n\n" + _table(_COLUMNS, map(_cells, figures["engines"])) + "\n")
+    return "".join(parts).rstrip() + "\n\n" + recorded()
 
 
 def recorded() -> str:
@@ -73,9 +86,10 @@ def _table(head, rows) -> str:
 
 
 def write_recorded() -> None:
-    """The parts that are from records alone."""
+    """All but the engines' tables, which stay as they are."""
     page = TARGET.read_text(encoding="utf-8")
-    TARGET.write_text(page.partition(_INSTRUCTIONS)[0].rstrip() + "\n\n" + recorded(), encoding="utf-8")
+    engines = page[page.index(_FIRST_TABLE):page.index(_INSTRUCTIONS)]
+    TARGET.write_text(_HEAD + engines.rstrip() + "\n\n" + recorded(), encoding="utf-8")
 
 
 def write(folder: Path = PROJECT / "results" / "vm") -> bool:

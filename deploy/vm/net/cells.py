@@ -7,8 +7,10 @@ A lane boots one pair of machines for a kernel and a card, and goes through that
 import dataclasses
 from collections.abc import Iterable
 
+from deploy.vm.kernels import SUITES, UBUNTU_SUITES
 from deploy.vm.net.models import MODELS
 
+SERIES = sorted({*SUITES, *UBUNTU_SUITES}, key=lambda series: [int(word) for word in series.split(".")])
 UPLINKS = ("plain", "vlan", "bond", "bridge")
 
 
@@ -39,10 +41,15 @@ class Pair:
 
 def pairs(series: Iterable[str], models: Iterable[str], *, smoke: bool = False, only: Iterable[str] | None = None) -> list[Pair]:
     """`only`: names of cells; without, all of them."""
-    found = SMOKE if smoke else [Pair(each, model, _cells(each)) for each in series for model in models]
+    found = SMOKE if smoke else [Pair(each, model, _cells(each)) for each in series for model in models
+                                 if each in SUITES or model in _UBUNTU_MODELS]
     found = [dataclasses.replace(pair, cells=tuple(cell for cell in pair.cells if not only or cell.name in only))
              for pair in found if pair.series in series and pair.model in models]
     return [pair for pair in found if pair.cells]
+
+
+# Ubuntu's machines are virtual ones first of all.
+_UBUNTU_MODELS = ("virtio-net",)
 
 
 def _cells(series: str) -> tuple[Cell, ...]:

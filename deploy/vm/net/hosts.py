@@ -85,12 +85,34 @@ def make_namespaces(hosts: list[Host], model: Model) -> None:
         host.run("ip link set lo up")
         if card.plain_receiver and not model.plain_receiver:
             host.run("ethtool -K eth0 rx off")
+        _note_receive_offloads(host)
         _start_nsd(host)
 
 
 def name_cards(client: Host) -> None:
     for number, card in enumerate(client.cards):
         client.run(f"dev=$({_device_of(card)}); [ $dev = eth{number} ] || ip link set $dev name eth{number}")
+    _note_receive_offloads(client)
+
+
+# What the kernel turns off for generic XDP, for a bridge's port or a card below a VLAN, and never on again: as `ethtool -k` and as
+# `ethtool -K` name it.
+_RECEIVE_OFFLOADS = {"large-receive-offload": "rx-lro", "rx-gro-hw": "rx-gro-hw"}
+
+
+def _cards_of(host: Host) -> list[str]:
+    return [f"eth{number}" for number in range(len(host.cards))]
+
+
+def _noted(host: Host, card: str) -> str:
+    return f"/run/{host.name}-{card}-came-with"
+
+
+def _note_receive_offloads(host: Host) -> None:
+    """Those that are on before the first cell."""
+    edits = " ".join(f"-e 's/^{shown}: on$/{set_by}/p'" for shown, set_by in _RECEIVE_OFFLOADS.items())
+    for card in _cards_of(host):
+        host.run(f"ethtool -k {card} | sed -n {edits} >{_noted(host, card)}")
 
 
 def _device_of(card: Card) -> str:
@@ -102,16 +124,23 @@ def uplink_of(cell: Cell) -> str:
 
 
 def up(host: Host, cell: Cell) -> None:
-    """The cell's uplink on the host's cards, with its addresses."""
+    """The cell's uplink on the host's cards, which are as they came, with its addresses."""
     uplink = uplink_of(cell)
-    cards = [f"eth{number}" for number in range(len(host.cards))] if cell.uplink == "bond" else ["eth0"]
-    lines = {"plain": [], "vlan": [f"link add link eth0 name {uplink} type vlan id {_VLAN}"],
+    cards = _cards_of(host) if cell.uplink == "bond" else ["eth0"]
+    for card in cards:
+        # Off first: vmxnet3 turns LRO off for native XDP, and the kernel, which still wants it on, would see nothing to do.
+        host.run(f"for offload in $(cat {_noted(host, card)}); do ethtool -K {card} $offload off; ethtool -K {card} $offload on || exit 1; done")
+    # The MTU of a VLAN or bond follows its card's. A card comes up before a VLAN or a bridge turns its LRO off: VMware's driver
+    # states a greatest number of receive buffers (maxNumRxSG) with LRO only, and QEMU's vmxnet3 takes none for 1. It then drops
+    # each frame of more than 3 kB, which takes several (hw/net/vmxnet3.c, max_rx_frags).
+    cards_up = [f"link set {card} mtu {cell.mtu} up" for card in cards]
+    lines = {"plain": cards_up,
+             "vlan": [*cards_up, f"link add link eth0 name {uplink} type vlan id {_VLAN}"],
              "bond": [f"link add {uplink} type bond mode active-backup miimon 100",
-                      *(f"link set {card} down master {uplink}" for card in cards)],
-             "bridge": [f"link add {uplink} type bridge stp_state 0 forward_delay 0 mcast_snooping 0",
+                      *(f"link set {card} down master {uplink}" for card in cards), *cards_up],
+             "bridge": [*cards_up, f"link add {uplink} type bridge stp_state 0 forward_delay 0 mcast_snooping 0",
                         f"link set eth0 master {uplink}"]}[cell.uplink]
-    # The MTU of a VLAN or bond follows its card's; the other order is refused.
-    lines = [*lines, *(f"link set {card} mtu {cell.mtu} up" for card in cards), f"link set {uplink} mtu {cell.mtu} up",
+    lines = [*lines, f"link set {uplink} mtu {cell.mtu} up",
              f"addr add {host.ipv4}/24 dev {uplink}", f"addr add {host.ipv6}/64 dev {uplink} nodad"]
     host.run("ip -batch - <<END\n" + "\n".join(lines) + "\nEND")
     host.run(f"for i in $(seq 200); do grep -q 1 /sys/class/net/{uplink}/carrier && exit 0; sleep 0.05; done; exit 1")

@@ -4,7 +4,7 @@
 import resource
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Collection
 from pathlib import Path
 
 from deploy.vm import lane, table
@@ -16,12 +16,15 @@ from deploy.vm.net.guest_machine import CommandFailed, EmulatorFailed, MachineDi
 from deploy.vm.net.pair_run import PairOfMachines, run_cell
 
 
-def test(series: Iterable[str], models: Iterable[str], *, smoke: bool, only: list[str] | None, keep_record: bool,
+def test(series: Collection[str], models: Collection[str], *, smoke: bool, only: list[str] | None, keep_record: bool,
          reports: Path | None, build_dir: Path) -> int:
     """Every pair of machines; 0 when all did what the record says. One that cannot be had is a skip, said loudly."""
     folder = reports or PROJECT / "results" / "vm"
     ended_well = True
-    for pair in pairs(list(series), list(models), smoke=smoke, only=only):
+    if not (chosen := pairs(series, models, smoke=smoke, only=only)):
+        raise Broken(f"no cell is of kernel {' or '.join(series)} with card {' or '.join(models)}"
+                     f"{' and named ' + ' or '.join(only) if only else ''}: docs/KERNELS.md has all cells")
+    for pair in chosen:
         into = folder / f"vm-net-{pair.name}"
         into.mkdir(parents=True, exist_ok=True)
         state, text = _run(pair, into, build_dir, keep_record)

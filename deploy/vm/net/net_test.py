@@ -11,7 +11,7 @@ import pytest
 
 from deploy.vm import kernels, table
 from deploy.vm.kernels import Unavailable
-from deploy.vm.net import cells, checks, emulator, net_lane, pair_run, record
+from deploy.vm.net import cells, checks, emulator, hosts, net_lane, pair_run, record
 from deploy.vm.net.cells import Cell, Pair
 from deploy.vm.net.checks import Failed
 from deploy.vm.net.guest_machine import EmulatorFailed, GuestMachine, MachineDied
@@ -33,7 +33,7 @@ def test_the_page_says_what_the_records_say():
 
 
 def test_the_records_have_cells_of_this_lane_and_none_that_failed():
-    for pair in cells.pairs(kernels.SUITES, MODELS):
+    for pair in cells.pairs(cells.SERIES, MODELS):
         rows = record.read(pair.series)["cards"].get(pair.model, {}).get("rows", [])
         assert {(row["uplink"], row["mtu"]) for row in rows} <= {(cell.uplink, cell.mtu) for cell in pair.cells}
         assert record.failures(pair, rows) == []
@@ -44,6 +44,12 @@ def test_only_the_cells_that_are_asked_for_are_run():
     assert [(pair.name, [cell.name for cell in pair.cells]) for pair in found] == [
         (name, ["plain-1500-clsact", "vlan-9000"]) for name in ("6.12-igb", "6.12-e1000e")]
     assert cells.pairs(["6.1"], ["igb"], only=["plain-1500-clsact"]) == []
+
+
+@pytest.mark.parametrize("series, only", [("6.8", None), ("6.1", ["plain-1500-clsact"])])
+def test_a_choice_without_cells_is_an_error(tmp_path, series, only):
+    with pytest.raises(kernels.Broken, match=f"no cell is of kernel {series} with card igb"):
+        net_lane.test([series], ["igb"], smoke=False, only=only, keep_record=False, reports=tmp_path, build_dir=tmp_path)
 
 
 def test_what_the_smoke_runs_is_in_the_records():
@@ -71,6 +77,9 @@ def test_a_new_record_of_a_card_leaves_the_others(records):
     known = json.loads((records / "6.12.json").read_text(encoding="ascii"))["cards"]
     assert {model: card["release"] for model, card in known.items()} == {"e1000e": "6.12.1", "igb": "6.12.3"}
     assert "### igb, kernel 6.12.3\n\nOn at the client's card: tso." in record.section()
+    assert "| 6.12 | 0 of 6 | 1 of 6 | 2 of 6 | 0 of 6 |" in record.section()
+    record.write(PAIR, "6.12.3", [ROW | {"uplink": "plain", "offloads": ["tso", "lro"]}])
+    assert "On at the client's card: tso, lro (plain)." in record.section()
     assert "| vlan | 9000 | tcx | yes |  |" in record.section()
 
 
@@ -194,7 +203,7 @@ def test_a_proxy_that_does_not_go_down_fails_its_cell(monkeypatch, tmp_path, sta
 def test_a_row_says_of_which_commit_it_is_and_is_compared_all_the_same(records):
     record.write(PAIR, "6.12.1", [ROW | {"commit": "12345678"}])
     assert record.differences(PAIR, [ROW | {"commit": "9abcdef0+"}]) == []
-    assert "| 12345678 |" in record.section() and "1 of 44 cells are recorded" in record.section()
+    assert "| 12345678 |" in record.section() and "1 of 50 cells are recorded" in record.section()
 
 
 @pytest.mark.parametrize("ends, state, runs", [
@@ -232,3 +241,73 @@ def test_a_stale_int3_is_the_emulators_fault(tmp_path, console, kind):
         guest._complain_if_dead()
     guest._process.communicate()
     assert died.type is kind
+
+
+class _Recording:
+    """A machine that keeps the commands it is given."""
+
+    def __init__(self):
+        self.commands: list[str] = []
+
+    def run(self, command: str, **_) -> tuple[int, str]:
+        self.commands.append(command)
+        return 0, ""
+
+
+def _position(commands: list[str], part: str) -> int:
+    return next(index for index, line in enumerate("\n".join(commands).splitlines()) if part in line)
+
+
+@pytest.mark.parametrize("uplink, after", [("vlan", "link add link eth0 name eth0.7"), ("bridge", "link set eth0 master br0")])
+def test_a_card_has_its_receive_offloads_and_its_mtu_before_its_uplink_turns_them_off(uplink, after):
+    machine = _Recording()
+    hosts.up(hosts.Host("client", 1, hosts.CLIENT_CARDS, machine), Cell(uplink, 9000))
+    assert (_position(machine.commands, "for offload in $(cat /run/client-eth0-came-with); do ethtool -K eth0 $offload off")
+            < _position(machine.commands, "link set eth0 mtu 9000 up") < _position(machine.commands, after))
+
+
+@pytest.mark.parametrize("refused, status", [("off", 0), ("on", 1)])
+def test_the_receive_offloads_that_were_on_before_the_first_cell_are_turned_on_again(tmp_path, monkeypatch, refused, status):
+    (tmp_path / "ethtool").write_text("#!/bin/sh\necho \"$@\" >>$0.log\nif [ $1 = -K ]; then test $4 != $REFUSED; exit; fi\n"
+                                      "printf 'large-receive-offload: on\\nrx-gro-hw: off [fixed]\\n'\n", encoding="ascii")
+    (tmp_path / "ethtool").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("REFUSED", refused)
+    monkeypatch.setattr(hosts, "_noted", lambda host, card: str(tmp_path / card))
+    machine = _Recording()
+    host = hosts.Host("client", 1, hosts.CLIENT_CARDS, machine)
+    hosts._note_receive_offloads(host)
+    hosts.up(host, Cell())
+    assert [subprocess.run(command, shell=True, check=False).returncode for command in machine.commands[:3]] == [0, 0, status]
+    assert (tmp_path / "ethtool.log").read_text(encoding="ascii").splitlines() == [
+        "-k eth0", "-k eth1", "-K eth0 rx-lro off", "-K eth0 rx-lro on"]
+
+
+class _Uploading:
+    """The client or the sink: uploads to these addresses have no end, and each one costs the sink's card 3 frames."""
+
+    name, ipv4 = "a", "10.77.0.11"
+    stuck: tuple[str, ...] = ()
+    frames = 0
+
+    def run(self, command: str, **_) -> tuple[int, str]:
+        to = command.split()[3] if command.startswith("timeout") else ""
+        _Uploading.frames += 3 if to in self.stuck else 0
+        return (143 if to in self.stuck else 0), ""
+
+    def out(self, command: str, **_) -> str:
+        return str(_Uploading.frames) if "rx_errors" in command else "0123 -"
+
+
+@pytest.mark.parametrize("stuck, message", [
+    ((), None), (("10.77.0.11", hosts.KV_VIP), "the control failed, without the proxy: .* to 10.77.0.11: no end .* refused 3 frames"),
+    ((hosts.KV_VIP,), f"^2000000 bytes of TCP to {hosts.KV_VIP}: no end")])
+def test_an_upload_without_end_is_a_failed_check_that_says_whether_the_proxy_was_in_its_way(monkeypatch, stuck, message):
+    monkeypatch.setattr(_Uploading, "stuck", stuck)
+    trial = checks.Trial(Cell(), _Uploading(), [_Uploading()])
+    monkeypatch.setattr(trial, "dig", lambda words, **_: "y" * 60 * hosts.ZONE_NAMES)
+    if message:
+        with pytest.raises(Failed, match=message):
+            checks.tcp(trial)
+    else:
+        checks.tcp(trial)

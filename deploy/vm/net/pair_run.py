@@ -9,8 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench.manifest import commit
-from deploy.vm import kernels
-from deploy.vm.net import checks, emulator, guest_image, hosts
+from deploy.vm import kernels, table
+from deploy.vm.image import PROJECT
+from deploy.vm.net import checks, emulator, guest_image, hosts, record
 from deploy.vm.net.cells import Cell, Pair
 from deploy.vm.net.checks import Failed, Trial
 from deploy.vm.net.guest_machine import CommandFailed, GuestMachine, MachineDied
@@ -112,8 +113,8 @@ def run_cell(machines: PairOfMachines, cell: Cell, say: Callable[[str], None], c
 
 
 def _commit() -> str:
-    """Hedgerow's, with a + where files have changed since."""
-    found = commit()
+    """Hedgerow's, with a + where files have changed since. What --record itself writes does not count."""
+    found = commit(apart_from=[str(path.relative_to(PROJECT)) for path in (record.FOLDER, table.TARGET)])
     return found["commit"][:8] + ("+" if found["uncommitted_changes"] else "")
 
 

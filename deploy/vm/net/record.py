@@ -6,10 +6,10 @@ refused: a driver without native XDP is no fault. A run that finds something els
 """
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 
-from deploy.vm import kernels
-from deploy.vm.net.cells import UPLINKS, Pair, pairs
+from deploy.vm.net.cells import SERIES, UPLINKS, Pair, pairs
 from deploy.vm.net.models import MODELS
 
 FOLDER = Path(__file__).parent / "record"
@@ -21,22 +21,26 @@ _INTRO = HEADING + """
 
 `./dev vm net test` makes these tables: two emulated machines, unmodified kernels, and the cards that QEMU has
 ([deploy/vm](../deploy/vm/README.md#real-drivers)). The client with the proxy has one machine; three backends share the other, each in a
-namespace with a card of its own. Uplink is what carries the addresses on both sides: the card itself, a VLAN on it, an active-backup
-bond, or a bridge. A cell that has not been recorded yet has no row: {recorded} of {cells} cells are recorded.
+namespace with a card of its own.
 
-| column | passes when |
+"""
+_COLUMNS_TEXT = """A cell is a row of the tables below: a kernel, a card, what carries the addresses, an MTU, and how the programs are attached. One
+that was not recorded yet has no row.
+
+| column | says |
 | --- | --- |
-| UDP | `dig` gets the answer of each leader from the VIP, in both address families |
-| hedge, loser | the leader is stopped, and one question is answered by a standby; the leader's late answer ends in the proxy. Directly the question stays without answer |
-| 2.7 kB | answers of 2.7 kB and questions of 2 kB, fragmented where the MTU is 1500 |
-| TCP | a zone transfer of 150 kB in, 2 MB out, with segmentation offloads on |
-| checksums | no host has received a wrong checksum; backends b and c verify each one in software, and the client does so for a while, except where it says "not by the client": its driver does not leave them to the kernel |
-| native XDP, generic XDP, `auto` | where the programs of `hedgerow-node` ran with that setting of `offloads.xdp`. Three nodes elect a leader, announce it to the proxy, and store a value; heartbeats are answered and counted in the kernel; the leader is killed, and the next one stores a value |
+| uplink | what carries the addresses on all hosts: the card itself (plain), a VLAN on it, an active-backup bond, or a bridge |
+| MTU | of the cards and the uplinks |
+| attach | how the proxy's programs are attached at the uplink: `tcx` (Linux 6.6 and later) or `clsact` (all) |
+| UDP | yes: `dig` gets the answer of each leader from the VIP, in both address families |
+| hedge, loser | yes: the leader is stopped, and one question is answered by a standby; the leader's late answer ends in the proxy. Directly the question stays without answer |
+| 2.7 kB | yes: answers of 2.7 kB and questions of 2 kB, fragmented where the MTU is 1500 |
+| TCP | yes: a zone transfer of 150 kB in, 2 MB out, with segmentation offloads on |
+| checksums | yes: no host has received a wrong checksum. Backends b and c verify each one in software, and the client does so for a while, except where it says "not by the client": its driver does not leave them to the kernel |
+| native XDP, generic XDP, `auto` | where the programs of `hedgerow-node` ran with that setting of `offloads.xdp`, and why not in the driver, in the kernel's words. Three nodes elect a leader, announce it to the proxy, and store a value; heartbeats are answered and counted in the kernel; the leader is killed, and the next one stores a value. Empty: this setting was not tried in this row |
 | commit | of Hedgerow, when the row was recorded; with a +, files had changed since |
 
 """
-
-
 def key_of(row: dict) -> str:
     return f"{row['uplink']}-{row['mtu']}-{row['attach']}"
 
@@ -83,14 +87,35 @@ def failures(pair: Pair, rows: list[dict]) -> list[str]:
 
 def section() -> str:
     """The page's part, from all records."""
-    cards = {file.stem: read(file.stem)["cards"] for file in FOLDER.glob("*.json")}
-    recorded = sum(len(card["rows"]) for each in cards.values() for card in each.values())
-    parts = [_INTRO.replace("{recorded}", str(recorded)).replace("{cells}", str(sum(len(pair.cells) for pair in pairs(kernels.SUITES, MODELS))))]
-    for series in sorted(cards, key=lambda series: [int(word) for word in series.split(".")]):
-        for model, card in cards[series].items():
-            parts.append(f"### {model}, kernel {card['release']}\n\nOn at the client's card: "
-                         f"{', '.join(card['rows'][0]['offloads'])}.\n\n{_table(card['rows'])}\n")
+    cards = {series: read(series)["cards"] for series in SERIES}
+    parts = [_INTRO, _overview(cards), "\n", _COLUMNS_TEXT]
+    for each in cards.values():
+        for model, card in each.items():
+            parts.append(f"### {model}, kernel {card['release']}\n\nOn at the client's card: {_offloads(card['rows'])}.\n\n"
+                         f"{_table(card['rows'])}\n")
     return "".join(parts).rstrip() + "\n"
+
+
+def _overview(cards: dict[str, dict]) -> str:
+    """Recorded cells of each kernel and card: a record has none that failed."""
+    cells = {(pair.series, pair.model): len(pair.cells) for pair in pairs(SERIES, MODELS)}
+    rows = {key: cards[key[0]].get(key[1], {}).get("rows", []) for key in cells}
+    lines = [("kernel", *MODELS), ["---"] * (len(MODELS) + 1)]
+    for series in SERIES:
+        counts = (f"{len(rows[series, model])} of {cells[series, model]}" if (series, model) in cells else "" for model in MODELS)
+        lines.append((series, *counts))
+    return (f"{sum(map(len, rows.values()))} of {sum(cells.values())} cells are recorded; a cell with a failed check never is. Empty: there are "
+            f"no such cells.\n\n{_lines(lines)}")
+
+
+def _offloads(rows: list[dict]) -> str:
+    """Those of all rows, and in brackets the rows of the others: the kernel turns LRO off below a VLAN and a bridge."""
+    found = []
+    for offload in dict.fromkeys(offload for row in rows for offload in row["offloads"]):
+        on = list(dict.fromkeys(row["uplink"] for row in rows if offload in row["offloads"]))
+        everywhere = all(offload in row["offloads"] for row in rows)
+        found.append(offload if everywhere else f"{offload} ({', '.join(on)})")
+    return ", ".join(found)
 
 
 def _table(rows: list[dict]) -> str:
@@ -98,4 +123,8 @@ def _table(rows: list[dict]) -> str:
     head = ("uplink", "MTU", "attach", *CHECKS.values(), *XDP.values(), "commit")
     lines = [head, ["---"] * len(head),
              *((row["uplink"], str(row["mtu"]), row["attach"], *(row.get(column, "") for column in columns)) for row in rows)]
+    return _lines(lines)
+
+
+def _lines(lines: Iterable[Iterable[str]]) -> str:
     return "".join("| " + " | ".join(line) + " |\n" for line in lines)
