@@ -276,6 +276,17 @@ struct hr_backend {
 };
 HR_STATIC_ASSERT(sizeof(struct hr_backend) == 32, "hr_backend is 32 bytes");
 
+/*
+ * Map `vip_addresses`. Where the host's own rules are for the uplink, the route to the VIP leads by it (docs/adr/0055): packets leave
+ * and answers enter there, as those to any other address.
+ */
+struct hr_vip {
+  __u32 service;        /* whose clients may ping it as this host may */
+  __u32 uplink_ifindex; /* by which its route leads; 0 = by the proxy interface */
+  struct hr_address source; /* of that route: this host's own address, which no other sender has */
+};
+HR_STATIC_ASSERT(sizeof(struct hr_vip) == 24, "hr_vip is 24 bytes");
+
 /* Map `backend_tuning`, index = backend id. Written by the daemon's merge of the histograms. */
 struct hr_backend_tuning {
   __u64 p95_ns; /* of answers that no pause held back, and of pauses, one sample each (ADR 26); 0 = not known */

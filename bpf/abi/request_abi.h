@@ -461,7 +461,7 @@ HR_STATIC_ASSERT(sizeof(struct hr_wheel) == 384 + 8 * HR_FINE_SLOTS + 4 * HR_COA
  * that is. Its Ethernet source holds the frame's destination as it came.
  */
 #define HR_MARK_SEGMENT_IN 0x4c000000u
-#define HR_MARK_SEGMENT_OUT 0x4d000000u /* the same, to the proxy interface's egress. Its Ethernet source holds the client's mark. */
+#define HR_MARK_SEGMENT_OUT 0x4d000000u /* the same, at its interface's egress. Its Ethernet source holds the client's mark. */
 
 #define HR_MARK_OF_COPY(kind, place, request) ((kind) | (__u32)(place) << 20 | (request))
 #define HR_MARK_PLACE(mark) (((mark) >> 20) & (HR_MAX_BACKENDS_PER_SERVICE - 1))

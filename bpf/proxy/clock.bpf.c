@@ -10,9 +10,8 @@
 #include "bpf/proxy/segment.bpf.h"
 #include "bpf/proxy/track.bpf.h"
 
+#include <linux/if_packet.h>
 #include <linux/pkt_cls.h>
-
-#define HR_PACKET_HOST 0 /* PACKET_HOST of linux/if_packet.h */
 
 #define HR_STEPS_PER_LAP 4096 /* slots and requests looked at */
 /*
@@ -429,7 +428,7 @@ HR_INLINE int hr_lap(struct __sk_buff *skb, __u32 epoch) {
  * in net/ipv4/icmp.c), as it does where the backend's neighbour entry fails.
  */
 HR_INLINE int hr_leave(struct __sk_buff *skb, const struct hr_request *request, const struct hr_backend *backend) {
-  bpf_skb_change_type(skb, HR_PACKET_HOST);
+  bpf_skb_change_type(skb, PACKET_HOST);
   skb->mark = request->mark;
   return bpf_redirect_neigh(backend->uplink_ifindex, 0, 0, 0);
 }

@@ -31,8 +31,8 @@ HR_HASH(backend_ids, HR_MAX_BACKENDS, struct hr_endpoint, __u32);
  */
 HR_HASH(clusters, 2 * HR_MAX_SERVICES, __u64, struct hr_cluster);
 
-/* VIP address alone -> the id of a service there, whose clients may ping it as this host may. */
-HR_HASH(vip_addresses, HR_MAX_SERVICES, struct hr_address, __u32);
+/* VIP address alone. */
+HR_HASH(vip_addresses, HR_MAX_SERVICES, struct hr_address, struct hr_vip);
 
 /* ---- Written by the control and the reply program (announcements), under its lock --------------------------------- */
 

@@ -17,6 +17,7 @@
 #include "bpf/proxy/trace.bpf.h"
 #include "bpf/proxy/way.bpf.h"
 
+#include <linux/if_packet.h>
 #include <linux/pkt_cls.h>
 
 #define HR_GOES_ON 100 /* no verdict of the kernel's: the rewritten packet goes on where it came in */
@@ -33,9 +34,7 @@ HR_INLINE int hr_deliver(struct __sk_buff *skb, struct hr_packet *packet, const 
   int verdict;
 
   if (!hr_rewrite_source(skb, packet, &vip, config->port_be)) {
-    /* Reassembly forgets the socket that a fragment was assigned to; IPv6 has no reverse-path filtering to be let in by. */
-    if (hr_stays_in_place(packet->way) || (packet->way == HR_WAY_SOCKET && packet->fragment != HR_WHOLE && packet->version == 6))
-      return HR_GOES_ON;
+    if (hr_goes_on_here(skb, packet, &vip)) return HR_GOES_ON;
     if (packet->way == HR_WAY_SOCKET) hr_assign_socket(skb, packet);
     verdict = hr_give_to_client(skb);
     if (verdict >= 0) return verdict;
@@ -157,6 +156,8 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
 
   if (packet->payload_bytes == sizeof(struct hr_self_test) && hr_has_tag(skb)) {
     hr_count(reply->service_stats, HR_SELF_TESTS_BACK);
+    packet->way = HR_WAY_SOCKET;
+    bpf_skb_change_type(skb, PACKET_HOST); /* the tag stood for the destination */
     return hr_deliver(skb, packet, reply->config, reply->service_stats);
   }
   /* Several datagrams: each is judged for itself. Where that cannot be, all of them pass. */

@@ -21,17 +21,18 @@ struct hr_segment_note {
   };
 };
 
-/* The packet to the clock's link; -1: it stays as it is. A global function: it has a frame of its own. */
-HR_GLOBAL int hr_to_segments(struct __sk_buff *skb, __u32 kind, __u32 uplink_ifindex) {
+/* The packet at this interface to the clock's link; -1: it stays as it is. A global function: it has a frame of its own. */
+HR_GLOBAL int hr_to_segments(struct __sk_buff *skb, __u32 kind, __u32 ifindex) {
   struct hr_segment_note note = {};
 
+  if (HR_MARK_KIND(ifindex)) return -1;
   if (kind == HR_MARK_SEGMENT_IN) {
-    if (HR_MARK_KIND(uplink_ifindex) || bpf_skb_load_bytes(skb, 0, note.destination, ETH_ALEN)) return -1;
+    if (bpf_skb_load_bytes(skb, 0, note.destination, ETH_ALEN)) return -1;
   } else {
     note.mark = skb->mark;
   }
   if (bpf_skb_store_bytes(skb, ETH_ALEN, &note, ETH_ALEN, 0) || hr_put_tag(skb)) return -1;
-  skb->mark = kind | HR_MARK_VALUE(uplink_ifindex);
+  skb->mark = kind | HR_MARK_VALUE(ifindex);
   skb->priority = hr_priority_unheld();
   hr_count(hr_stats_of(HR_MAX_SERVICES), HR_SEGMENTED);
   return bpf_redirect(load_config.clock_out_ifindex, 0);
@@ -46,7 +47,7 @@ HR_GLOBAL int hr_return_segment(struct __sk_buff *skb, __u32 mark) {
   if (!skb->gso_size && !bpf_skb_load_bytes(skb, ETH_ALEN, &note, ETH_ALEN) &&
       !bpf_skb_store_bytes(skb, 0, &note, ETH_ALEN, 0)) {
     skb->mark = inwards ? 0 : note.mark;
-    return inwards ? bpf_redirect(HR_MARK_VALUE(mark), BPF_F_INGRESS) : bpf_redirect(load_config.proxy_ifindex, 0);
+    return bpf_redirect(HR_MARK_VALUE(mark), inwards ? BPF_F_INGRESS : 0);
   }
   hr_host_reason(HR_REASON_SEND_FAILED);
   return TC_ACT_SHOT;

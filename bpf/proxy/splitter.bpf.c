@@ -279,10 +279,10 @@ HR_INLINE int hr_split_later_fragment(struct __sk_buff *skb, struct hr_packet *p
 /* For a packet to no service: TC_ACT_OK where it goes to a VIP's address and its sender may use that. */
 HR_INLINE int hr_may_be_answered(struct __sk_buff *skb, const struct hr_packet *packet) {
   struct hr_address vip = packet->destination;
-  __u32 *service_id = bpf_map_lookup_elem(&vip_addresses, &vip);
+  struct hr_vip *found = bpf_map_lookup_elem(&vip_addresses, &vip);
 
-  if (!service_id) return TC_ACT_UNSPEC;
-  if (!hr_may_use_vip(skb, packet, hr_config_of(hr_published_config(*service_id)), *service_id)) return TC_ACT_SHOT;
+  if (!found) return TC_ACT_UNSPEC;
+  if (!hr_may_use_vip(skb, packet, hr_config_of(hr_published_config(found->service)), found->service)) return TC_ACT_SHOT;
   return TC_ACT_OK;
 }
 
@@ -298,7 +298,8 @@ HR_INLINE int hr_refuse(struct __sk_buff *skb, struct hr_packet *packet) {
   int verdict = hr_may_be_answered(skb, packet);
 
   if (verdict != TC_ACT_OK) return verdict;
-  return hr_stays_in_place(packet->way) || hr_make_refusal(skb, packet) ? TC_ACT_UNSPEC : hr_give_answer(skb, HR_REFUSALS);
+  if (hr_stays_in_place(packet->way) && !hr_is_routed_here(skb, packet)) return TC_ACT_UNSPEC;
+  return hr_make_refusal(skb, packet) ? TC_ACT_UNSPEC : hr_give_answer(skb, HR_REFUSALS);
 }
 
 /* And a backend's reachability is not a VIP's. */
@@ -361,9 +362,9 @@ int hr_splitter(struct __sk_buff *skb) {
     return TC_ACT_UNSPEC;
   }
   if (packet.fragment == HR_LATER_FRAGMENT) return hr_split_later_fragment(skb, &packet);
+  if (packet.way != HR_WAY_PROXY) packet.way = hr_way_by_uplink(skb, &packet);
   if (packet.protocol == IPPROTO_ICMP || packet.protocol == HR_IPPROTO_ICMPV6) return hr_answer_ping(skb, &packet);
   if (packet.protocol != IPPROTO_UDP && packet.protocol != IPPROTO_TCP) return TC_ACT_UNSPEC;
-  if (packet.way != HR_WAY_PROXY) packet.way = hr_way_by_uplink(skb, &packet);
 
   endpoint.address = packet.destination;
   endpoint.port_be = packet.destination_port_be;
@@ -376,8 +377,10 @@ int hr_splitter(struct __sk_buff *skb) {
   if (!hr_may_use_vip(skb, &packet, config, HR_CONFIG_SERVICE(config_id))) return TC_ACT_SHOT;
   if (packet.protocol == IPPROTO_TCP) return hr_split_tcp(skb, &packet, config_id, config, policy);
   if (hr_is_self_test(skb, &packet)) return hr_turn_self_test(skb, &packet, config_id);
-  if (skb->gso_size && packet.way == HR_WAY_PROXY && hr_untrackable(skb, &packet, config, policy) == HR_REASON_GSO) {
-    int verdict = hr_to_segments(skb, HR_MARK_SEGMENT_OUT, 0);
+  /* They come back without their socket, for which a bound one's answers would be assigned to nothing. */
+  if (skb->gso_size && (packet.way == HR_WAY_PROXY || hr_is_routed_here(skb, &packet)) &&
+      hr_untrackable(skb, &packet, config, policy) == HR_REASON_GSO) {
+    int verdict = hr_to_segments(skb, HR_MARK_SEGMENT_OUT, skb->ifindex);
 
     if (verdict >= 0) return verdict;
   }

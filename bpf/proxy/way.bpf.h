@@ -4,14 +4,18 @@
  * an uplink (SO_BINDTODEVICE, IP_UNICAST_IF, IP_PKTINFO) sends there whatever the routes say, and so does a child of an
  * uplink (macvlan, ipvlan, in another namespace): the splitter takes what they send to a VIP at the uplink's egress.
  *
- * An answer to a socket of this host enters by the proxy interface in any case, for strict reverse-path filtering lets it in
+ * An answer to a socket of this host enters by the proxy interface, for strict reverse-path filtering lets it in
  * nowhere else; where the socket is bound to the uplink, it would not be found from there, and is assigned here. An answer to
  * anything else goes on where it came in, under the VIP's name: to the child, or to the VRF that the uplink belongs to.
+ *
+ * Where the route to the VIP leads by the uplink itself (docs/adr/0055), all packets to it come that way, and every answer that
+ * comes in there goes on there. One that comes in by another uplink enters by the proxy interface, whose filtering is loose then.
  * Called by the splitter and the reply program.
  */
 #pragma once
 
 #include "bpf/proxy/direct.bpf.h"
+#include "bpf/proxy/maps.bpf.h"
 
 enum hr_way {
   HR_WAY_PROXY = 0,   /* by the proxy interface */
@@ -23,8 +27,45 @@ enum hr_way {
 /* Answers go on where they come in. */
 HR_INLINE int hr_stays_in_place(__u32 way) { return way >= HR_WAY_VRF; }
 
+/* Does the route to the VIP that the packet goes to lead by the interface that it leaves by? Global: it has a frame of its own. */
+HR_GLOBAL int hr_is_routed_here(struct __sk_buff *skb, const struct hr_packet *packet) {
+  struct hr_address destination;
+  struct hr_vip *vip;
+
+  if (!packet) return 0;
+  destination = packet->destination;
+  vip = bpf_map_lookup_elem(&vip_addresses, &destination);
+  return vip && READ_ONCE(vip->uplink_ifindex) == skb->ifindex;
+}
+
+/* Does an answer, which came in at this interface, go on there in the VIP's name? Else it enters by the proxy interface. */
+HR_INLINE int hr_goes_on_here(const struct __sk_buff *skb, const struct hr_packet *packet, const struct hr_address *vip_address) {
+  struct hr_vip *vip;
+  __u32 uplink;
+
+  if (packet->way == HR_WAY_PROXY) return 0;
+  vip = bpf_map_lookup_elem(&vip_addresses, vip_address);
+  uplink = vip ? READ_ONCE(vip->uplink_ifindex) : 0;
+  if (uplink) return uplink == skb->ifindex;
+  /* Reassembly forgets the socket that a fragment was assigned to; IPv6 has no reverse-path filtering to be let in by. */
+  return hr_stays_in_place(packet->way) || (packet->fragment != HR_WHOLE && packet->version == 6);
+}
+
 /*
- * Of a UDP or TCP packet that leaves by an uplink. Its socket is this host's if the kernel would find that very socket for
+ * Of a packet without a socket that an answer would find: the kernel's own (an ACK in TIME_WAIT, a ping), or of one of several
+ * sockets with one port. It is this host's if it leaves by the uplink that the VIP's route leads by, has that route's source and
+ * was not received: no child of the uplink has the host's address.
+ */
+HR_INLINE int hr_is_of_this_host(const struct __sk_buff *skb, const struct hr_packet *packet) {
+  struct hr_address destination = packet->destination;
+  struct hr_vip *vip = bpf_map_lookup_elem(&vip_addresses, &destination);
+
+  return vip && !skb->ingress_ifindex && READ_ONCE(vip->uplink_ifindex) == skb->ifindex &&
+         hr_same_address(&packet->source, &vip->source);
+}
+
+/*
+ * Of a packet that leaves by an uplink. Its socket is this host's if the kernel would find that very socket for
  * an answer: a port alone proves nothing, since a child's client may have the same.
  */
 HR_GLOBAL __u32 hr_way_by_uplink(struct __sk_buff *skb, struct hr_packet *packet) {
@@ -32,7 +73,9 @@ HR_GLOBAL __u32 hr_way_by_uplink(struct __sk_buff *skb, struct hr_packet *packet
   __u32 bound, way = HR_WAY_STRANGER;
   struct hr_ends ends = {};
 
-  if (!packet || !sender) return HR_WAY_STRANGER;
+  if (!packet) return HR_WAY_STRANGER;
+  if (hr_is_of_this_host(skb, packet)) return HR_WAY_SOCKET;
+  if (!sender || (packet->protocol != IPPROTO_UDP && packet->protocol != IPPROTO_TCP)) return HR_WAY_STRANGER;
   ends.remote = packet->destination;
   ends.local = packet->source;
   ends.remote_port_be = packet->destination_port_be;

@@ -35,7 +35,7 @@ TEST_F(BesideTest, ARequestPacketOfManyGoesToTheClocksLinkAndComesBackAsItWas) {
   for (const uint32_t segments : {3u, 0u}) {  // 0: virtio and tap do not count them
     const RunResult run = Split(Raw(), {.mark = 0x1234567, .gso_segs = segments, .gso_size = 400});
     EXPECT_EQ(run.verdict, kRedirected);
-    EXPECT_EQ(run.mark, HR_MARK_SEGMENT_OUT);
+    EXPECT_EQ(run.mark, HR_MARK_SEGMENT_OUT | static_cast<uint32_t>(TestLinks::Get().proxy.ifindex));
     EXPECT_TRUE(HasTag(run.packet));
     EXPECT_EQ(Layer3(run.packet), Layer3(Raw())) << "nothing is rewritten yet";
     EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("host.segmented", 1))) << "each of its datagrams will count";

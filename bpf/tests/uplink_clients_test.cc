@@ -102,5 +102,77 @@ TEST_F(UplinkClientsTest, TheLastErrorStaysInPlaceAndIsAboutTheVip) {
   EXPECT_EQ(Read(inner).destination, kDns4);
 }
 
+// ---- The route to the VIP leads by the uplink (docs/adr/0055) -----------------------------------------------------------
+
+class RoutedByUplinkTest : public UplinkClientsTest {
+ protected:
+  void SetUp() override {
+    UplinkClientsTest::SetUp();
+    RouteBy(TestLinks::Get().uplink.ifindex);
+  }
+  void TearDown() override {
+    ASSERT_TRUE(plane().config().RouteVip(kDns4, 0, "").ok());
+    UplinkClientsTest::TearDown();
+  }
+  void RouteBy(int ifindex) {
+    ASSERT_TRUE(plane().config().RouteVip(kDns4, static_cast<uint32_t>(ifindex), kClient4).ok());
+  }
+  static Bytes OwnQuery(uint16_t id) {
+    return PacketBuilder(kClient4, kDns4).Udp(kClientPort, kDnsPort, DnsQuery(id, "www.example.org")).Build();
+  }
+  static Bytes AnswerToOwn(const char* backend, uint16_t id) {
+    return PacketBuilder(backend, kClient4).Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(id, "www.example.org"))).Build();
+  }
+};
+
+// As of a group of sockets with one port, and of the kernel itself.
+TEST_F(RoutedByUplinkTest, WithTheRoutesSourceAPacketIsThisHostsWhateverItsSocket) {
+  const RunResult sent = SplitAtUplink(OwnQuery(1));
+  EXPECT_EQ(sent.verdict, kRedirected);
+  EXPECT_EQ(Read(sent.packet).destination, kA4);
+  EXPECT_FALSE(sent.changes.contains("dns4:not_a_client"));
+  const RunResult answer = Reply(AnswerToOwn(kA4, 1));
+  EXPECT_EQ(answer.verdict, kUntouched) << "it goes on where it came in";
+  EXPECT_EQ(Layer3(answer.packet),
+            Layer3(PacketBuilder(kDns4, kClient4).Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(1, "www.example.org"))).Build()));
+  EXPECT_EQ(ChecksumFault(answer.packet), "");
+}
+
+TEST_F(RoutedByUplinkTest, AnotherSourceIsAStrangersThereToo) {
+  const RunResult child = SplitAtUplink(Query(1));
+  EXPECT_EQ(child.verdict, kDropped);
+  EXPECT_THAT(child.changes, UnorderedElementsAre(Pair("dns4:not_a_client", 1)));
+  ListChild();
+  EXPECT_EQ(SplitAtUplink(Query(2)).verdict, kRedirected);
+  EXPECT_EQ(Reply(Answer(kA4, 2)).verdict, kUntouched);
+}
+
+TEST_F(RoutedByUplinkTest, AnAnswerByAnotherUplinkEntersByTheProxyInterface) {
+  EXPECT_EQ(SplitAtUplink(OwnQuery(1)).verdict, kRedirected);
+  RouteBy(TestLinks::Get().proxy.ifindex + 1000);
+  EXPECT_EQ(Reply(AnswerToOwn(kA4, 1)).verdict, kRedirected);
+}
+
+TEST_F(RoutedByUplinkTest, WhatLeftByTheProxyInterfaceBeforeComesBackThere) {
+  EXPECT_EQ(Split(OwnQuery(1)).verdict, kRedirected);
+  EXPECT_EQ(Reply(AnswerToOwn(kA4, 1)).verdict, kRedirected);
+}
+
+TEST_F(RoutedByUplinkTest, PortsWithoutAServiceAndPingsAreAnswered) {
+  const RunResult refused = SplitAtUplink(PacketBuilder(kClient4, kDns4).Tcp(kClientPort, 853, kTcpSyn).Build());
+  EXPECT_EQ(refused.verdict, kRedirected);
+  EXPECT_EQ(refused.changes.at("host.refusals"), 1);
+  ListChild();
+  EXPECT_EQ(SplitAtUplink(PacketBuilder(kChild4, kDns4).Tcp(kClientPort, 853, kTcpSyn).Build()).verdict, kRedirected) << "also to who is forwarded";
+}
+
+TEST_F(RoutedByUplinkTest, SeveralDatagramsInOnePacketComeBackToTheUplink) {
+  const int uplink = TestLinks::Get().uplink.ifindex;
+  const RunResult run = Split(OwnQuery(1), {.mark = 0x1234567, .gso_segs = 3, .gso_size = 40, .ifindex = uplink});
+  EXPECT_EQ(run.verdict, kRedirected);
+  EXPECT_EQ(run.mark, HR_MARK_SEGMENT_OUT | static_cast<uint32_t>(uplink));
+  EXPECT_EQ(Clock(run.packet, {.mark = run.mark}).mark, 0x1234567u);
+}
+
 }  // namespace
 }  // namespace hedgerow::packets

@@ -5,6 +5,7 @@
 
 #include <linux/ethtool.h>
 #include <linux/if_link.h>
+#include <linux/ip.h>
 #include <linux/sockios.h>
 #include <linux/veth.h>
 #include <net/if.h>
@@ -165,6 +166,19 @@ absl::Status SetLinkMtu(absl::string_view name, uint32_t mtu_bytes) {
   netlink::Request request(RTM_NEWLINK, 0, ChangeHeader(link->ifindex, 0, 0));
   request.PutU32(IFLA_MTU, mtu_bytes);
   return netlink::Do(request, absl::StrCat("set the MTU of ", name, " to ", mtu_bytes));
+}
+
+absl::Status LoosenReversePathFilter(int ifindex) {
+  constexpr uint32_t kLoose = 2;
+  netlink::Request request(RTM_NEWLINK, 0, ChangeHeader(ifindex, 0, 0));
+  const size_t families = request.Begin(IFLA_AF_SPEC);
+  const size_t inet = request.Begin(AF_INET);
+  const size_t settings = request.Begin(IFLA_INET_CONF);
+  request.PutU32(IPV4_DEVCONF_RP_FILTER, kLoose);
+  request.End(settings);
+  request.End(inet);
+  request.End(families);
+  return netlink::Do(request, absl::StrCat("loosen the reverse-path filter of interface number ", ifindex));
 }
 
 absl::StatusOr<bool> KeepAsMade(const LinkInfo& made) {

@@ -50,6 +50,9 @@ absl::StatusOr<std::vector<LinkInfo>> ListLinks();
 absl::Status SetLinkUp(absl::string_view name);
 absl::Status SetLinkDown(absl::string_view name);
 absl::Status SetLinkMtu(absl::string_view name, uint32_t mtu_bytes);
+// Lets packets in whose source is routed by another interface (net.ipv4.conf.IF.rp_filter=2, which also stands against a strict
+// `all`), by the interface's own attribute. IPv6 has no such filter.
+absl::Status LoosenReversePathFilter(int ifindex);
 
 // Makes one of our own interfaces again what it was made as: up, with its hardware address, and without ARP. `made` is what
 // CreateVethPair() returned of it; the interface may have another name by now. Returns whether anything had been changed.

@@ -44,6 +44,10 @@ std::string ReasonOf(uint8_t type) {
   return absl::StrCat("a route of type ", static_cast<int>(type));
 }
 
+bool IsByUplink(const TableRoute& route) {
+  return route.protocol == kRouteProtocol && (route.metric == kUplinkRouteMetric || route.metric == kLeadingRouteMetric);
+}
+
 // Refuses a VIP that is an address of this host, or that has another owner's route. True: our equal route is
 // there already.
 absl::StatusOr<bool> CheckVip(const VipRoute& route) {
@@ -56,9 +60,9 @@ absl::StatusOr<bool> CheckVip(const VipRoute& route) {
   const auto routes = ListHostRoutes(route.vip.family(), 0, RTPROT_UNSPEC);
   if (!routes.ok()) return routes.status();
   for (const TableRoute& existing : *routes) {
-    if (existing.destination != route.vip || existing.metric == kUplinkRouteMetric) continue;
     const bool ours = existing.protocol == kRouteProtocol && existing.ifindex == route.ifindex;
-    if (ours && existing.source == route.source) return true;
+    if (existing.destination != route.vip || IsByUplink(existing)) continue;
+    if (ours && existing.source == route.source && existing.metric == kVipRouteMetric) return true;
     if (ours) continue;  // Ours with an older source: replaced by the caller.
     return absl::AlreadyExistsError(
         absl::StrCat("the VIP ", route.vip.ToString(), "/", route.vip.prefix_bits(), " is routed already: dev ",
@@ -261,13 +265,16 @@ absl::Status AddVipRoute(const VipRoute& route) {
   if (!present.ok()) return present.status();
   if (*present) return absl::OkStatus();
   if (absl::Status status = DeleteVipRoute(route); !status.ok()) return status;
-  netlink::Request request = HostRouteRequest(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, route);
+  netlink::Request request = HostRouteRequest(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, route, kVipRouteMetric);
   if (route.source) request.Put(RTA_PREFSRC, route.source->wire());
   if (absl::Status status = netlink::Do(request, absl::StrCat("add route ", ToString(route))); !status.ok())
     return status;
   const auto lookup = LookUpRoute(route.vip);
-  if (lookup.ok() && lookup->reach == Reach::kRouted && lookup->ifindex == route.ifindex)
-    return absl::OkStatus();
+  const auto leading = ListLeadingRoutes();
+  const bool led = lookup.ok() && leading.ok() && std::any_of(leading->begin(), leading->end(), [&](const VipRoute& each) {
+    return each.vip == route.vip && each.ifindex == lookup->ifindex;
+  });
+  if (led || (lookup.ok() && lookup->reach == Reach::kRouted && lookup->ifindex == route.ifindex)) return absl::OkStatus();
   DeleteVipRoute(route).IgnoreError();
   if (!lookup.ok()) return lookup.status();
   return absl::FailedPreconditionError(absl::StrCat(
@@ -277,7 +284,7 @@ absl::Status AddVipRoute(const VipRoute& route) {
 }
 
 absl::Status ReplaceVipRoute(const VipRoute& route) {
-  netlink::Request request = HostRouteRequest(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, route);
+  netlink::Request request = HostRouteRequest(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, route, kVipRouteMetric);
   if (route.source) request.Put(RTA_PREFSRC, route.source->wire());
   return netlink::Do(request, absl::StrCat("replace route ", ToString(route)));
 }
@@ -294,7 +301,7 @@ absl::StatusOr<std::vector<VipRoute>> ListVipRoutes(int ifindex) {
     const auto found = ListHostRoutes(family, ifindex, kRouteProtocol);
     if (!found.ok()) return found.status();
     for (const TableRoute& route : *found) {
-      if (route.metric != kUplinkRouteMetric) routes.push_back({.vip = route.destination, .ifindex = route.ifindex, .source = route.source});
+      if (!IsByUplink(route)) routes.push_back({.vip = route.destination, .ifindex = route.ifindex, .source = route.source});
     }
   }
   return routes;

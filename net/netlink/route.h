@@ -20,6 +20,8 @@ namespace hedgerow::net {
 
 // The origin of our routes, rtm_protocol: `ip route show proto 72`. Not assigned to any routing daemon we know.
 inline constexpr uint8_t kRouteProtocol = 72;
+// Of a VIP's route by the proxy interface. A better one (uplink_route.h) may stand before it.
+inline constexpr uint32_t kVipRouteMetric = 72;
 
 enum class Reach {
   kRouted,       // leaves through `ifindex`
@@ -75,10 +77,10 @@ struct VipRoute {
   friend bool operator==(const VipRoute&, const VipRoute&) = default;
 };
 
-// Adds `VIP/32|128 dev IFINDEX src SOURCE proto 72` to the main table. OK when exactly this route is there
+// Adds `VIP/32|128 dev IFINDEX metric 72 src SOURCE proto 72` to the main table. OK when exactly this route is there
 // already. AlreadyExists: an equal prefix has another owner's route. FailedPrecondition: the VIP is an address
 // of this host, or a routing rule sends it elsewhere although the route is in place (the route is taken back
-// then).
+// then). A leading route by an uplink stays before it.
 absl::Status AddVipRoute(const VipRoute& route);
 // Gives a route that is ours another source, in one step: packets to the VIP never miss it.
 absl::Status ReplaceVipRoute(const VipRoute& route);

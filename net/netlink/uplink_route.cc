@@ -16,6 +16,18 @@ netlink::Request RouteRequest(uint16_t type, uint16_t flags, const VipRoute& rou
   return HostRouteRequest(type, flags, route, kUplinkRouteMetric);
 }
 
+absl::StatusOr<std::vector<VipRoute>> ListOfMetric(uint32_t metric) {
+  std::vector<VipRoute> routes;
+  for (const int family : {AF_INET, AF_INET6}) {
+    const auto found = ListHostRoutes(family, /*ifindex=*/0, kRouteProtocol);
+    if (!found.ok()) return found.status();
+    for (const TableRoute& route : *found) {
+      if (route.metric == metric) routes.push_back({.vip = route.destination, .ifindex = route.ifindex, .source = route.source});
+    }
+  }
+  return routes;
+}
+
 netlink::Request NeighbourRequest(uint16_t type, uint16_t flags, const VipRoute& route) {
   ndmsg header{};
   header.ndm_family = static_cast<uint8_t>(route.vip.family());
@@ -50,6 +62,7 @@ absl::Status AddUplinkRoute(const VipRoute& route, const MacAddress& mac) {
 }
 
 absl::Status DeleteUplinkRoute(const VipRoute& route) {
+  if (absl::Status status = DeleteLeadingRoute(route); !status.ok()) return status;
   netlink::Request request = RouteRequest(RTM_DELROUTE, 0, route);
   absl::Status status = netlink::Do(request, absl::StrCat("remove the route to ", Text(route)));
   netlink::Request neighbour = NeighbourRequest(RTM_DELNEIGH, 0, route);
@@ -59,16 +72,20 @@ absl::Status DeleteUplinkRoute(const VipRoute& route) {
   return status.ok() ? forgotten : status;
 }
 
-absl::StatusOr<std::vector<VipRoute>> ListUplinkRoutes() {
-  std::vector<VipRoute> routes;
-  for (const int family : {AF_INET, AF_INET6}) {
-    const auto found = ListHostRoutes(family, /*ifindex=*/0, kRouteProtocol);
-    if (!found.ok()) return found.status();
-    for (const TableRoute& route : *found) {
-      if (route.metric == kUplinkRouteMetric) routes.push_back({.vip = route.destination, .ifindex = route.ifindex, .source = route.source});
-    }
-  }
-  return routes;
+absl::StatusOr<std::vector<VipRoute>> ListUplinkRoutes() { return ListOfMetric(kUplinkRouteMetric); }
+
+absl::Status AddLeadingRoute(const VipRoute& route) {
+  netlink::Request request = HostRouteRequest(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, route, kLeadingRouteMetric);
+  if (route.source) request.Put(RTA_PREFSRC, route.source->wire());
+  return netlink::Do(request, absl::StrCat("add the leading route to ", Text(route)));
 }
+
+absl::Status DeleteLeadingRoute(const VipRoute& route) {
+  netlink::Request request = HostRouteRequest(RTM_DELROUTE, 0, route, kLeadingRouteMetric);
+  const absl::Status status = netlink::Do(request, absl::StrCat("remove the leading route to ", Text(route)));
+  return absl::IsNotFound(status) ? absl::OkStatus() : status;
+}
+
+absl::StatusOr<std::vector<VipRoute>> ListLeadingRoutes() { return ListOfMetric(kLeadingRouteMetric); }
 
 }  // namespace hedgerow::net

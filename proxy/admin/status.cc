@@ -121,6 +121,7 @@ std::vector<Problem> Troubles(const ServiceSnapshot& service, uint64_t now_ns) {
 
 void AddPaths(const ServicePathFacts& path, v1::ServiceStatus& out) {
   out.set_source(path.source);
+  out.set_vip_route(path.vip_route);
   for (size_t i = 0; i < path.backends.size() && static_cast<int>(i) < out.backends_size(); ++i) {
     v1::BackendStatus& backend = *out.mutable_backends(static_cast<int>(i));
     backend.set_uplink(path.backends[i].uplink);

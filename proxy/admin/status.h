@@ -40,7 +40,9 @@ struct ServicePathFacts {
     std::string uplink;
     std::string next_hop;
   };
+  std::string name;
   std::string source;
+  std::string vip_route;          // the interface by which packets to the VIP leave this host's routing
   std::vector<Backend> backends;  // in the configuration's order
 };
 

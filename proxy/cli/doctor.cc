@@ -21,6 +21,7 @@
 #include "proxy/cli/command.h"
 #include "proxy/cli/exposure.h"
 #include "proxy/start/delay_measurement.h"
+#include "proxy/start/firewall_rules.h"
 #include "operate/instance_lock.h"
 #include "proxy/start/topology.h"
 #include "net/bpffs.h"
@@ -270,8 +271,13 @@ class Doctor {
     for (const std::string& uplink : UplinkNames(config)) {
       const std::vector<std::string> naming = RulesThatNameAlone(*rules, uplink, config.interface());
       alone |= !naming.empty();
-      tell(naming, absl::StrCat("names the uplink ", uplink, ", and does not hold for packets to a VIP and its answers: they leave and ",
-                                "come in by ", config.interface(), ". Name ", config.interface(), " as well"));
+      if (config.vip_route() == v1::VIP_ROUTE_INTERFACE) {
+        tell(naming, absl::StrCat("names the uplink ", uplink, ", and does not hold for packets to a VIP and its answers: they leave and ",
+                                  "come in by ", config.interface(), ". Name ", config.interface(), " as well, or set `vip_route: uplink`"));
+      } else if (!naming.empty()) {
+        Add("firewall", "ok", absl::StrCat(naming.size(), " rules name the uplink ", uplink, ": `vip_route` is ",
+                                           config.vip_route() == v1::VIP_ROUTE_UPLINK ? "uplink" : "auto, so VIPs are routed by it where that is needed"));
+      }
     }
     if (found.empty() && !alone) Add("firewall", "ok", "no rule names a backend or an uplink");
   }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is open on a host, as `hedgerow doctor` names it: firewall rules that do not see what they were written for, ports that
-// other networks reach, files with keys that other users can read. The functions on text are pure; the others read /proc,
-// files, and the output of nft and iptables-save, and change nothing.
+// What is open on a host, as `hedgerow doctor` names it: ports that other networks reach, files with keys that other users can
+// read. The functions on text are pure; the others read /proc and files, and change nothing.
 
 #pragma once
 
@@ -16,18 +15,6 @@
 #include "net/ip_address.h"
 
 namespace hedgerow::cli {
-
-// Lines of `nft list ruleset` or `iptables-save` in which one of these addresses stands, alone or as a prefix of its full
-// length, without the blanks around them.
-std::vector<std::string> RulesThatName(absl::string_view rules, const std::vector<net::IpAddress>& addresses);
-
-// Lines in which the interface `uplink` stands as the one by which packets come or leave, where neither the line names `own` as well
-// nor another line says the same of `own`.
-std::vector<std::string> RulesThatNameAlone(absl::string_view rules, const std::string& uplink, const std::string& own);
-
-// The rules of this network namespace. PermissionDenied without CAP_NET_ADMIN; NotFound where neither program is
-// installed. IPv4 and IPv6, of nftables and of the older tables that the kernel holds.
-absl::StatusOr<std::string> FirewallRules();
 
 struct ListeningSocket {
   net::IpAddress address;

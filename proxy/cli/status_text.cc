@@ -81,7 +81,7 @@ std::string SuspectAfter(const v1::ServiceStatus& service) {
                       Duration(service.suspect_max_ns()), ")");
 }
 
-// "from 10.77.0.1; a and b by eth0", or with next hops "a by eth0 via 10.77.0.254, b by eth1"
+// "from 10.77.0.1 by hr0; a and b by eth0", or with next hops "a by eth0 via 10.77.0.254, b by eth1"
 std::string Paths(const v1::ServiceStatus& service) {
   std::vector<std::pair<std::string, std::vector<std::string>>> ways;
   for (const v1::BackendStatus& backend : service.backends()) {
@@ -93,7 +93,7 @@ std::string Paths(const v1::ServiceStatus& service) {
   }
   std::vector<std::string> words;
   for (const auto& [way, names] : ways) words.push_back(absl::StrCat(absl::StrJoin(names, " and "), way));
-  return absl::StrCat("from ", service.source(), "; ", absl::StrJoin(words, ", "));
+  return absl::StrCat("from ", service.source(), " by ", service.vip_route(), "; ", absl::StrJoin(words, ", "));
 }
 
 // "two at once up to a load of 30%: a 12% (3 in flight, slow from 26), b 0% (0 in flight)"

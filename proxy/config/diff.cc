@@ -168,7 +168,7 @@ class Comparer {
   // Everything about a service can change while the proxy runs, but what a client has seen of it, and nothing
   // else.
   std::string Obstacle(const Change& change) const {
-    if (change.path == "unattended_timeout" || change.path == "rule_priority") return "";
+    if (change.path == "unattended_timeout" || change.path == "rule_priority" || change.path == "vip_route") return "";
     for (const char* own : {"admin.", "metrics.", "page."})
       if (absl::StartsWith(change.path, own)) return kDaemonsOwn;
     if (!absl::StartsWith(change.path, "services[")) return kFixed;

@@ -78,7 +78,7 @@ constexpr Row kRows[] = {
      R"(13:5: services[0]: unknown key "dealy", did you mean "delay"?)"},
     {"UnknownTopKey", "attach: auto", "frobnicate: 1",
      R"(3:1: unknown key "frobnicate", expected one of instance, interface, attach, tcx_order, admin, metrics, )"
-     R"(limits, clock, page, unattended_timeout, rule_priority, services)"},
+     R"(limits, clock, page, unattended_timeout, rule_priority, vip_route, services)"},
     {"KeyOfEarlierVersions", "attach: auto", "detach_after: 5s",
      R"(3:1: the key "detach_after" has another name now, write "unattended_timeout")"},
     {"KeyThatIsGone", "attach: auto", "parking: {engine: qdisc}",
@@ -86,7 +86,7 @@ constexpr Row kRows[] = {
      R"((the technique is measured by `./dev bench seed-hedge --modes qdisc-htb`))"},
     {"EmptyKey", "attach: auto", "\"\": 5s",
      R"(3:1: unknown key "", expected one of instance, interface, attach, tcx_order, admin, metrics, )"
-     R"(limits, clock, page, unattended_timeout, rule_priority, services)"},
+     R"(limits, clock, page, unattended_timeout, rule_priority, vip_route, services)"},
     {"DuplicateKey", "delay: 10ms", "deadline: 1s",
      R"(14:5: services[0].deadline: the key is given twice, expected it once)"},
     {"DuplicateTopKey", "attach: auto", "instance: other",
@@ -205,7 +205,7 @@ constexpr Row kRows[] = {
      R"(26:15: services[1].backends: got 0 entries, expected a list of 1 to 8 entries)"},
     {"ListAsKey", "attach: auto", "[a, b]: auto",
      R"(3:1: got a list as a key, expected one of instance, interface, attach, tcx_order, admin, metrics, limits, )"
-     R"(clock, page, unattended_timeout, rule_priority, services)"},
+     R"(clock, page, unattended_timeout, rule_priority, vip_route, services)"},
     {"Anchor", "delay: 10ms", "delay: &d 10ms", R"(13:12: got the anchor "d", expected a plain value)"},
     {"Tag", "delay: 10ms", "delay: !!int 10ms",
      R"(13:12: got the tag "tag:yaml.org,2002:int", expected a plain value)"},

@@ -15,6 +15,7 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <set>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -36,6 +37,7 @@
 #include "operate/log.h"
 #include "proxy/instance/proxy_instance.h"
 #include "proxy/instance/reload_outcome.h"
+#include "proxy/start/firewall_rules.h"
 #include "proxy/start/topology.h"
 #include "operate/event_loop.h"
 #include "proxy/metrics/exporter.h"
@@ -44,6 +46,8 @@
 #include "net/capabilities.h"
 #include "net/clean.h"
 #include "net/kernel_probe.h"
+#include "net/netlink/route.h"
+#include "net/networks.h"
 #include "net/unique_fd.h"
 
 namespace hedgerow {
@@ -141,9 +145,20 @@ void Confine(const v1::Config& config, const std::string& config_file) {
   LogWarning("files are not confined: ", std::string(confined.message()));
 }
 
+// Read where what this host forwards may need them: `vip_route: auto` of services that have `clients`.
+std::string RulesForForwarded(const v1::Config& config) {
+  const bool forwards = std::any_of(config.services().begin(), config.services().end(), [](const v1::Service& each) { return each.clients_size() > 0; });
+  if (config.vip_route() != v1::VIP_ROUTE_AUTO || !forwards) return "";
+  absl::StatusOr<std::string> rules = FirewallRules();
+  if (!rules.ok()) LogInfo("the firewall's rules are not looked at: ", std::string(rules.status().message()));
+  return rules.ok() ? *std::move(rules) : "";
+}
+
 class Daemon {
  public:
-  Daemon(const v1::Config& config, const std::string& config_file) : config_(config) {
+  // `firewall_rules`: where they decide about the routes to VIPs.
+  Daemon(const v1::Config& config, const std::string& config_file, std::string firewall_rules)
+      : config_(config), firewall_rules_(std::move(firewall_rules)) {
     facts_.config_file = config_file;
     facts_.started_ns = MonotonicNs();
     utsname kernel{};
@@ -243,8 +258,37 @@ class Daemon {
     if (!instance.ok()) return instance.status();
     instance_ = *std::move(instance);
     facts_.kernel_since_ns = facts_.started_ns;
+    if (const absl::Status routed = RouteVips(); !routed.ok()) return routed;
     // A proxy that does not see its packets is worse than none. One that runs already is left to run, with a problem in `status`.
     return SelfTest(*instance_).Once();
+  }
+
+  // The rule that names an uplink by which none of the listed clients comes; empty: there is none. A client that comes in by the
+  // uplink itself would be told by an ICMP redirect to leave this host out.
+  std::string RuleForForwarded() const {
+    std::set<int> clients_by;
+    for (const v1::Service& service : config_.services()) {
+      for (const std::string& text : service.clients()) {
+        const absl::StatusOr<net::Network> network = net::Network::Parse(text);
+        const auto route = network.ok() ? net::LookUpRoute(network->address) : absl::StatusOr<net::RouteLookup>(network.status());
+        if (route.ok() && route->reach == net::Reach::kRouted) clients_by.insert(route->ifindex);
+      }
+    }
+    for (const auto& [ifindex, link] : topology_.uplinks) {
+      if (clients_by.contains(ifindex)) continue;
+      const std::vector<std::string> naming = RulesThatNameAlone(firewall_rules_, link.name, config_.interface());
+      if (!naming.empty()) return absl::StrCat("the rule `", naming.front(), "` names ", link.name);
+    }
+    return "";
+  }
+
+  // The test tells whether this host's own packets pass its rules, and not whether forwarded ones do: for those the rules are read.
+  absl::Status RouteVips() {
+    const std::string rule = RuleForForwarded();
+    if (!rule.empty()) LogInfo("VIPs are routed by uplinks, for the sake of what is forwarded: ", rule);
+    if (rule.empty() && config_.vip_route() != v1::VIP_ROUTE_UPLINK) return absl::OkStatus();
+    const std::vector<Problem> problems = instance_->RouteByUplink(true);
+    return problems.empty() ? absl::OkStatus() : absl::FailedPreconditionError(JoinProblems(problems, "\n"));
   }
 
   // As it is first; then, as by a reload, it becomes what is wanted now (Start). Why neither can be; empty: it is
@@ -482,6 +526,7 @@ class Daemon {
   }
 
   v1::Config config_;                 // in force
+  std::string firewall_rules_;        // at the start; empty: they decide nothing
   std::optional<v1::Config> wanted_;  // at a start that took another one's kernel part over
   DaemonFacts facts_;
   Topology topology_;
@@ -504,8 +549,9 @@ class Daemon {
 
 int RunDaemon(const v1::Config& config, const std::string& config_file, Readiness& readiness) {
   const net::UniqueFd signals = BlockSignals();
+  std::string rules = RulesForForwarded(config);  // before the confinement, in which nothing runs a program
   Confine(config, config_file);
-  Daemon daemon(config, config_file);
+  Daemon daemon(config, config_file, std::move(rules));
   const absl::Status status = daemon.Start(signals.get());
   if (!status.ok()) {
     const bool privilege = absl::IsPermissionDenied(status);

@@ -49,7 +49,7 @@ absl::StatusOr<std::unique_ptr<Guardian>> Guardian::Start(const v1::Config& conf
     if (timer.ok()) self->timers_.push_back(*timer);
     return timer.status();
   };
-  guardian->ServeBoundClients();
+  guardian->KeepUplinkRoutes();
   if (status.ok()) status = every(kTick, [self] { self->EveryTick(); });
   if (status.ok()) status = every(absl::Seconds(1), [self] { self->EverySecond(); });
   if (!status.ok()) return status;
@@ -72,7 +72,7 @@ void Guardian::OnFollowed() {
   // Not only after an event: the kernel tells nothing of a TCX link that was detached.
   Repair();
   NoteProgramsBefore();  // a look may have listed the uplinks anew
-  ServeBoundClients();
+  KeepUplinkRoutes();
   UpdateProblems();
 }
 
@@ -91,7 +91,10 @@ void Guardian::Repair() {
   Keep(std::move(restored.problems), repair_problems_);
 }
 
-void Guardian::ServeBoundClients() { Keep(instance_.ServeBoundClients(), bound_problems_); }
+void Guardian::KeepUplinkRoutes() {
+  Keep(instance_.KeepUplinkRoutes(), uplink_route_problems_);
+  instance_.NoteRoutes(facts_);
+}
 
 // Installs the clock's queueing discipline again after it was replaced or removed. The clock's packet was lost with it,
 // and the watchdog sends another.
@@ -109,7 +112,7 @@ void Guardian::EveryTick() {
   if (resting_) return;
   const auto restarted = instance_.data_plane().object().CheckClock();
   if (restarted.ok() && *restarted) LogWarning("the clock's packet was lost; sent another");
-  self_test_.Tick();
+  if (self_test_.Tick()) instance_.NoteRoutes(facts_);
 }
 
 void Guardian::EverySecond() {
@@ -122,7 +125,7 @@ void Guardian::EverySecond() {
   follower_->EverySecond();
   if (resting_) return;
   if (!repair_problems_.empty()) Repair();
-  if (!bound_problems_.empty()) ServeBoundClients();
+  if (!uplink_route_problems_.empty()) KeepUplinkRoutes();
   const auto snapshot = instance_.data_plane().reader().Read(/*histograms=*/true);
   if (snapshot.ok()) instance_.NoteAnswers(*snapshot);
   const absl::Status tuned = snapshot.ok() ? tuner_.Tune(*snapshot, instance_.data_plane().policy()) : snapshot.status();
@@ -163,7 +166,7 @@ void Guardian::NoteProgramsBefore() {
 void Guardian::UpdateProblems() {
   std::vector<Problem> problems = follower_->problems();
   problems.insert(problems.end(), self_test_.problems().begin(), self_test_.problems().end());
-  for (const std::vector<Problem>* found : {&repair_problems_, &bound_problems_, &leader_problems_})
+  for (const std::vector<Problem>* found : {&repair_problems_, &uplink_route_problems_, &leader_problems_})
     problems.insert(problems.end(), found->begin(), found->end());
   if (!data_plane_problem_.empty()) problems.push_back({ProblemCode::kDataPlane, data_plane_problem_});
   if (!reload_problem_.empty()) problems.push_back({ProblemCode::kReload, reload_problem_});

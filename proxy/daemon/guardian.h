@@ -51,7 +51,7 @@ class Guardian {
         self_test_(instance) {}
 
   void OnFollowed();
-  void ServeBoundClients();
+  void KeepUplinkRoutes();
   void Repair();
   absl::Status RepairClock();
   void EverySecond();
@@ -70,7 +70,7 @@ class Guardian {
   LeaderWatch leader_watch_;
   SelfTest self_test_;
   std::vector<Problem> repair_problems_;
-  std::vector<Problem> bound_problems_;
+  std::vector<Problem> uplink_route_problems_;
   std::vector<Problem> leader_problems_;
   std::string data_plane_problem_;
   std::string reload_problem_;  // what was begun or retired and cannot be ended

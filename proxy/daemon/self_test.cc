@@ -94,20 +94,27 @@ std::string SelfTest::UplinkName(uint32_t uplink) const {
   return link.ok() ? link->name : absl::StrCat("interface number ", uplink);
 }
 
+bool SelfTest::EndedByRules(const std::vector<Problem>& problems) {
+  return std::any_of(problems.begin(), problems.end(), [](const Problem& each) {
+    return each.code == ProblemCode::kRulesOut || each.code == ProblemCode::kRulesIn;
+  });
+}
+
 // Of one way at a time: the counters are a service's, so with several uplinks the first that lost something is told.
 Problem SelfTest::WhatIsWrong(const Sent& sent, const Counts& before, const Counts& now) const {
   const ServiceSpec& service = instance_.data_plane().spec().services[sent.way.service];
-  const std::string own = instance_.links().proxy.link.name;
+  const auto vip = net::IpAddress::Parse(service.vip);
+  const std::string way = vip.ok() ? instance_.RouteOf(*vip) : "";
   const auto sends = static_cast<uint64_t>(std::count_if(
       sent_.begin(), sent_.end(), [&](const Sent& each) { return each.way.service == sent.way.service; }));
   if (!sent.error.empty()) {
     return {ProblemCode::kRulesOut, absl::StrCat(service.name, ": a packet to ", service.vip, " port ", service.port,
                                                  " cannot be sent on this host (", sent.error,
-                                                 "). It leaves by ", own, ", which the rules must let out as well")};
+                                                 "). It leaves by ", way, ", which the rules must let out")};
   }
   if (now.out < before.out + sends) {
     return {ProblemCode::kRulesOut, absl::StrCat(service.name, ": packets to ", service.vip, " port ", service.port,
-                                                 " do not reach ", own, ": something on this host ends them before")};
+                                                 " do not leave by ", way, ": something on this host ends them before")};
   }
   if (now.back < before.back + sends) {
     const std::string uplink = UplinkName(sent.way.uplink);
@@ -119,10 +126,11 @@ Problem SelfTest::WhatIsWrong(const Sent& sent, const Counts& before, const Coun
                 : absl::StrCat(service.name, ": answers that come in by ", uplink, " do not reach the reply program")};
   }
   return {ProblemCode::kRulesIn, absl::StrCat(service.name, ": answers of ", service.vip, " port ", service.port, " come in by ",
-                                              own, " and reach no socket: a firewall rule or a filter of sources ends them")};
+                                              way, " and reach no socket: a firewall rule or a filter of sources ends them")};
 }
 
-void SelfTest::Judge() {
+// True: the VIPs' routes lead another way now.
+bool SelfTest::Judge() {
   std::vector<Counts> now;
   std::vector<Problem> problems;
   std::set<int> ended_before_ours;  // at these uplinks
@@ -145,10 +153,19 @@ void SelfTest::Judge() {
   sent_.clear();
   bool moved = false;
   for (const int uplink : ended_before_ours) moved |= StepForward(uplink);
-  if (moved) return;  // the next round tells whether it helped
+  if (moved) return false;  // the next round tells whether it helped
+  if (EndedByRules(problems) && running_) {
+    const std::string other = instance_.TryOtherRoute();
+    if (!other.empty()) {
+      LogWarning(other);
+      strikes_.clear();
+      return true;
+    }
+  }
   if (problems != problems_)
     for (const Problem& problem : problems) LogError(problem.text);
   problems_ = std::move(problems);
+  return false;
 }
 
 // Ours runs first on this uplink from here on, where that can be. False: nothing was changed.
@@ -160,19 +177,34 @@ bool SelfTest::StepForward(int uplink) {
   return true;
 }
 
-void SelfTest::Tick() {
+bool SelfTest::Tick() {
+  running_ = true;
+  bool rerouted = false;
   const std::vector<uint32_t> order = instance_.TcxBeforeOurs();
   const bool changed = order != order_;
   order_ = order;
   bool lost = false;
   if (!sent_.empty()) {
-    Judge();
+    rerouted = Judge();
     lost = std::any_of(strikes_.begin(), strikes_.end(), [](const auto& each) { return each.second > 0 && each.second < kStrikes; });
   }
-  if (changed || lost || ++ticks_ >= kTicksBetween) Send();
+  if (changed || lost || rerouted || ++ticks_ >= kTicksBetween) Send();
+  return rerouted;
 }
 
 absl::Status SelfTest::Once() {
+  absl::Status status = OnceAsRouted();
+  if (status.ok() || !EndedByRules(problems_)) return status;
+  const std::string other = instance_.TryOtherRoute();
+  if (other.empty()) return status;
+  strikes_.clear();
+  problems_.clear();
+  if (!OnceAsRouted().ok()) return status;  // what stands in the way by the proxy interface is the first thing to mend
+  LogWarning(other);
+  return absl::OkStatus();
+}
+
+absl::Status SelfTest::OnceAsRouted() {
   for (int i = 0; i < 2 * kStrikes + 1; ++i) {
     Send();
     const absl::Time end = absl::Now() + kTick;

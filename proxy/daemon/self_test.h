@@ -4,7 +4,7 @@
 // and has to come back (bpf/proxy/self_test.bpf.h): through this host's firewall, the splitter, the programs in front of ours on the
 // uplink, the reply program, and the firewall again. What ends it there ends the clients' packets too, whatever it is; where it was
 // lost tells the cause (docs/adr/0047). A program that was put in front of ours is noticed within a tick, and where it ends our
-// packets, ours goes to the front. Used by the daemon, on its event loop's thread.
+// packets, ours goes to the front. Where rules of the host end them, the VIPs' routes lead another way (docs/adr/0055). Used by the daemon, on its event loop's thread.
 
 #pragma once
 
@@ -31,12 +31,13 @@ class SelfTest {
 
   explicit SelfTest(ProxyInstance& instance) : instance_(instance) {}
 
-  // Judges what was sent at the tick before, and sends anew when it is time, or when something was lost or has changed.
-  void Tick();
+  // Judges what was sent at the tick before, and sends anew when it is time, or when something was lost or has changed. True: the
+  // VIPs' routes lead another way now.
+  bool Tick();
   // What was lost kStrikes times in a row, and has not come back since.
   const std::vector<Problem>& problems() const { return problems_; }
 
-  // Before the daemon says that it is up: FailedPrecondition with every problem, after a second at most.
+  // Before the daemon says that it is up: FailedPrecondition with every problem, after two seconds at most.
   absl::Status Once();
 
  private:
@@ -59,17 +60,20 @@ class SelfTest {
   std::vector<Way> Ways() const;
   void Send();
   static void SendOne(Sent& sent, const ServiceSpec& service, uint64_t tag);
-  void Judge();
+  bool Judge();
+  absl::Status OnceAsRouted();
   bool CameBack(const Sent& sent) const;
   Problem WhatIsWrong(const Sent& sent, const Counts& before, const Counts& now) const;
   std::vector<Counts> ReadCounts() const;
   std::string UplinkName(uint32_t uplink) const;
   bool StepForward(int uplink);
+  static bool EndedByRules(const std::vector<Problem>& problems);
 
   ProxyInstance& instance_;
   std::vector<Sent> sent_;
   std::vector<Counts> before_;  // at the last Send(), by service; empty: nothing was lost before it
   int ticks_ = 0;               // since the last Send()
+  bool running_ = false;        // not Once(), which tries the other route when it has heard the whole
   uint64_t round_ = 0;
   std::map<std::pair<size_t, uint32_t>, int> strikes_;  // by service and uplink
   std::vector<uint32_t> order_;                         // the programs before ours, as last seen

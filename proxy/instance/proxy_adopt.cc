@@ -126,7 +126,7 @@ absl::StatusOr<std::unique_ptr<ProxyInstance>> ProxyInstance::Adopt(const v1::Co
   if (status.ok()) status = instance->AdoptDataPlane();
   if (status.ok()) status = instance->Attach(facts);
   if (status.ok()) status = instance->AdoptRoutes();
-  if (status.ok()) status = instance->KnowBoundRoutes();
+  if (status.ok()) status = instance->KnowUplinkRoutes();
   if (status.ok()) status = instance->CommitAdoption(takeover, facts);
   if (!status.ok()) {
     instance->RollBack();

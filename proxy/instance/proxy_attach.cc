@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Which program stands at which hook: attaching at a start, taking over what an earlier daemon attached, putting back what another
-// program removed, and leaving uplinks. Part of ProxyInstance. The splitters of uplinks are proxy_bound.cc's.
+// program removed, and leaving uplinks. Part of ProxyInstance. The splitters of uplinks are proxy_uplink_routes.cc's.
 
 #include <unistd.h>
 
@@ -155,7 +155,7 @@ absl::Status ProxyInstance::AdoptRetiredReplies(const ProgramInfo& program) {
   return absl::OkStatus();
 }
 
-// The splitters that an earlier daemon had on uplinks. Where there is none ServeBoundClients() attaches one.
+// The splitters that an earlier daemon had on uplinks. Where there is none KeepUplinkRoutes() attaches one.
 absl::Status ProxyInstance::AdoptSplitters(const ProgramInfo& program) {
   std::set<int> uplinks = RecordedUplinks();
   for (const auto& [ifindex, link] : topology_.uplinks) uplinks.insert(ifindex);

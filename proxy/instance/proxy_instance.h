@@ -66,8 +66,23 @@ class ProxyInstance {
   };
   Followed Follow(const NetworkView& network, Topology& topology, DaemonFacts& facts);
 
-  // Keeps the splitter on each uplink, and a route to each VIP by it, for clients that are bound to it. What failed.
-  std::vector<Problem> ServeBoundClients();
+  // Keeps the splitter on each uplink, a route to each VIP by it, for clients that are bound to it, and the routes that lead by
+  // uplinks (RouteByUplink). What failed.
+  std::vector<Problem> KeepUplinkRoutes();
+
+  // Do the routes to VIPs lead by an uplink, each by that of its service's first backend, or by the proxy interface? As the
+  // configuration has it, or where it leaves that open (`auto`) as it was last set here. A VIP with a backend on this host
+  // leads by the proxy interface in any case.
+  bool routes_by_uplink() const { return by_uplink_; }
+  std::vector<Problem> RouteByUplink(bool by_uplink);
+  // The other way, where the configuration leaves it open and it was not tried within a minute; a line that says so. Empty: nothing
+  // was changed.
+  std::string TryOtherRoute();
+  // The name of the interface by which a VIP's packets leave this host's routing, and its answers enter.
+  std::string RouteOf(const net::IpAddress& vip) const;
+  void NoteRoutes(DaemonFacts& facts) const;
+  // The routes that lead by uplinks.
+  std::vector<net::VipRoute> LeadingRoutes() const;
 
   // Attaches programs again that were removed from their hooks.
   struct Restored {
@@ -143,9 +158,11 @@ class ProxyInstance {
   void ReleaseSources(const NetworkView& network, Topology& next, Followed& out);
   void KeepRoutes(const NetworkView& network, const Topology& next, Followed& out);
   void RestoreRoutes(const NetworkView& network, Followed& out);
-  absl::Status KnowBoundRoutes();
+  absl::Status KnowUplinkRoutes();
   bool AnyBackendHere(const net::IpAddress& vip) const;
-  absl::Status LeaveBoundClients();
+  int UplinkToLeadBy(const net::IpAddress& vip) const;
+  absl::Status KeepLeadingRoutes();
+  absl::Status LeaveUplinks();
   net::Attachment* AttachmentOn(int ifindex, absl::string_view role) const;
   ProgramInfo ProgramNamed(absl::string_view name) const;
   std::set<int> RecordedUplinks() const;
@@ -205,7 +222,11 @@ class ProxyInstance {
     bool operator==(const BoundRoute&) const = default;
   };
   std::vector<BoundRoute> bound_;  // what stands by uplinks, for clients that are bound to them
-  bool serves_bound_ = false;
+  bool knows_uplink_routes_ = false;
+  bool by_uplink_ = false;
+  std::map<net::IpAddress, net::VipRoute> leading_;  // as the kernel programs know it; ifindex 0: by the proxy interface
+  int loosened_ifindex_ = 0;                         // the proxy interface whose reverse-path filter is loose
+  int64_t tried_other_route_ns_ = 0;                 // CLOCK_MONOTONIC; 0: never
   std::vector<net::UniqueFd> reserve_;
   UndoStack undo_;  // last member: unwinds before what it refers to goes
 };

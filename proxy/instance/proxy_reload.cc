@@ -102,6 +102,7 @@ void ProxyInstance::NoteFacts(const Topology& topology, DaemonFacts& facts) cons
   facts.paths.clear();
   for (const Topology::ServicePath& service : topology.services) {
     ServicePathFacts& path = facts.paths.emplace_back();
+    path.name = service.name;
     if (service.source.has_value()) path.source = service.source->ToString();
     for (const BackendPath& backend : service.backends) {
       const auto uplink = topology.uplinks.find(backend.uplink);
@@ -109,6 +110,7 @@ void ProxyInstance::NoteFacts(const Topology& topology, DaemonFacts& facts) cons
                                backend.next_hop.has_value() ? backend.next_hop->ToString() : ""});
     }
   }
+  NoteRoutes(facts);
 }
 
 // Restores the routes of before, and drops the undo steps of those that it deletes, since these have nothing left to do.

@@ -63,6 +63,23 @@ absl::Status ConfigWriter::Reconfigure(const DataPlaneSpec& next, const std::fun
   return status.ok() ? status : absl::InternalError(status.message());
 }
 
+absl::Status ConfigWriter::RouteVip(const std::string& vip, uint32_t uplink_ifindex, const std::string& source) {
+  bpf_map* map = object_.skeleton()->maps.vip_addresses;
+  const auto key = ParseEndpoint(vip, /*port=*/0);
+  if (!key.ok()) return key.status();
+  hr_vip entry{};
+  if (bpf_map_lookup_elem(bpf_map__fd(map), &key->address, &entry) != 0)
+    return absl::NotFoundError(absl::StrCat("the kernel part knows no VIP ", vip));
+  entry.uplink_ifindex = uplink_ifindex;
+  entry.source = {};
+  if (!source.empty()) {
+    const auto from = ParseEndpoint(source, /*port=*/0);
+    if (!from.ok()) return from.status();
+    entry.source = from->address;
+  }
+  return Put(map, &key->address, &entry);
+}
+
 absl::Status ConfigWriter::MoveBackends(const DataPlaneSpec& next, int64_t now_ns) {
   if (absl::Status status = CheckSpec(next, object_.room()); !status.ok()) return status;
   uint64_t services = 0;
@@ -125,8 +142,11 @@ absl::Status ConfigWriter::OpenServices(const DataPlaneSpec& next, std::set<uint
   for (const ServiceSpec& service : next.services) {
     const auto vip = ParseEndpoint(service.vip, service.port);
     if (!vip.ok()) return vip.status();
-    // Of several services on one VIP the last one says whose pings are answered.
-    if (absl::Status status = Put(maps.vip_addresses, &vip->address, &service.id); !status.ok()) return status;
+    // Of several services on one VIP the last one says whose pings are answered. Its route stays as it is.
+    hr_vip entry{};
+    bpf_map_lookup_elem(bpf_map__fd(maps.vip_addresses), &vip->address, &entry);
+    entry.service = service.id;
+    if (absl::Status status = Put(maps.vip_addresses, &vip->address, &entry); !status.ok()) return status;
     uint32_t open = 0;
     if (bpf_map_lookup_elem(bpf_map__fd(maps.vips), &*vip, &open) == 0 && open == service.id) continue;
     absl::Status status = FollowOne(service);

@@ -54,9 +54,9 @@ namespace hedgerow {
     "answers do not reach the reply program on an uplink: a program in front of it ends them",                     \
     "let that program return TC_ACT_UNSPEC for packets of the backends, or put it behind ours; with TCX ours goes to the front by itself, a filter needs `attach: tcx` or another priority") \
   X(kRulesOut, rules_out, others, "packets to a VIP do not leave this host's sockets by the proxy interface",      \
-    "in firewall rules that name the uplink (`oifname`, `-o`) name the proxy interface as well")                   \
+    "in firewall rules that name the uplink (`oifname`, `-o`) name the proxy interface as well, or leave `vip_route` at `auto`")                   \
   X(kRulesIn, rules_in, others, "answers of a VIP do not reach this host's sockets",                               \
-    "in firewall rules that name the uplink (`iifname`, `-i`) name the proxy interface as well")                   \
+    "in firewall rules that name the uplink (`iifname`, `-i`) name the proxy interface as well, or leave `vip_route` at `auto`")                   \
   X(kOwnLink, own_link, machine, "one of the proxy's own interfaces is not as it should be",                       \
     "the text has the kernel's reason")                                                                            \
   X(kDataPlane, data_plane, machine, "the daemon cannot read or write the kernel part", "report it")               \

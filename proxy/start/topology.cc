@@ -208,7 +208,7 @@ class Resolver {
 
 // Why the kernel does not give packets for a VIP to the proxy interface; empty: it does. `source` may be null.
 std::string Detour(const v1::Config& config, const NetworkView& network, const net::IpAddress& vip,
-                   const net::IpAddress* source, int proxy_ifindex) {
+                   const net::IpAddress* source, int proxy_ifindex, const std::vector<net::VipRoute>& leading) {
   net::RouteQuery query{.destination = vip};
   if (source != nullptr) query.source = *source;
   const auto route = network.look_up_route(query);
@@ -220,14 +220,16 @@ std::string Detour(const v1::Config& config, const NetworkView& network, const n
     if (route->reach != net::Reach::kRouted || ordinary || config.rule_priority() != 0) return "";
   } else if (route->reach != net::Reach::kRouted) {
     return absl::StrCat("has no route to it: ", route->reason);
-  } else if (route->ifindex == proxy_ifindex) {
+  } else if (route->ifindex == proxy_ifindex || std::any_of(leading.begin(), leading.end(), [&](const net::VipRoute& each) {
+               return each.vip == vip && each.ifindex == route->ifindex;
+             })) {
     return "";
   }
   return net::DescribeDetour(vip, *route);
 }
 
 void CheckVip(const v1::Config& config, const NetworkView& network, const v1::Service& service, const net::IpAddress& vip,
-              int proxy_ifindex, std::vector<Problem>& problems) {
+              int proxy_ifindex, const std::vector<net::VipRoute>& leading, std::vector<Problem>& problems) {
   std::vector<const net::IpAddress*> sources = {nullptr};
   for (const net::AddressInfo& each : network.addresses) {
     // The proxy interface has sources of uplinks only, and perhaps one that is being released.
@@ -237,7 +239,7 @@ void CheckVip(const v1::Config& config, const NetworkView& network, const v1::Se
       sources.push_back(&each.address);
   }
   for (const net::IpAddress* source : sources) {
-    const std::string why = Detour(config, network, vip, source, proxy_ifindex);
+    const std::string why = Detour(config, network, vip, source, proxy_ifindex, leading);
     if (why.empty()) continue;
     problems.push_back(
         {ProblemCode::kVipRoutedElsewhere,
@@ -330,7 +332,7 @@ Topology ResolveHere(const v1::Config& config) {
 }
 
 std::vector<Problem> CheckVips(const v1::Config& config, const NetworkView& network, int proxy_ifindex,
-                               std::set<net::IpAddress> known) {
+                               std::set<net::IpAddress> known, const std::vector<net::VipRoute>& leading) {
   std::vector<Problem> problems;
   for (const v1::Service& service : config.services()) {
     const auto vip = net::IpAddress::Parse(service.vip());
@@ -341,7 +343,7 @@ std::vector<Problem> CheckVips(const v1::Config& config, const NetworkView& netw
       problems.push_back({ProblemCode::kVipLocal, absl::StrCat("service ", service.name(), ": the vip ", service.vip(),
                                                                " is an address of this host; a VIP must be an address that no host has")});
     } else {
-      CheckVip(config, network, service, *vip, proxy_ifindex, problems);
+      CheckVip(config, network, service, *vip, proxy_ifindex, leading, problems);
     }
   }
   return problems;

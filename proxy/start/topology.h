@@ -76,9 +76,10 @@ Topology ResolveBackends(const v1::Config& config, const NetworkView& network);
 
 // Does the kernel give packets for the VIPs to the proxy interface, from whatever local source? `proxy_ifindex` 0: it is not
 // made yet, and a routing rule that would keep packets from it is looked for. At most kMaxSources addresses of a family are
-// tried; a rule for a further one is not found. Each VIP once, and not those of which a problem is `known`.
+// tried; a rule for a further one is not found. Each VIP once, and not those of which a problem is `known`. `leading`: the routes
+// that lead by uplinks, where the splitter takes the packets as well.
 std::vector<Problem> CheckVips(const v1::Config& config, const NetworkView& network, int proxy_ifindex,
-                               std::set<net::IpAddress> known = {});
+                               std::set<net::IpAddress> known = {}, const std::vector<net::VipRoute>& leading = {});
 inline constexpr size_t kMaxSources = 64;
 
 // Uplinks by which no packet can leave.

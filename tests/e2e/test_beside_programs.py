@@ -130,12 +130,15 @@ def no_firewall(lab) -> Iterator[None]:
     lab.client.run(["nft", "delete", "table", "inet", "beside"], check=False)
 
 
+# VIPs are routed by the proxy interface here, whatever it meets; that `auto` finds another way is tests/e2e/test_vip_route.py.
+
+
 @pytest.mark.own
 @pytest.mark.parametrize("rules, code, rule", [(OUT, "rules_out", "oifname"), (IN, "rules_in", "iifname")], ids=["out", "in"])
 def test_rules_that_name_the_uplink_alone_refuse_up(lab, servers, product, no_firewall, rules, code, rule):
     firewall(lab.client, rules)
     assert is_served(lab, lab.replica("a").ipv4)
-    config = product.write(product.config(services=[product.service("dns4")]))
+    config = product.write(product.config(vip_route="interface", services=[product.service("dns4")]))
     refused = product.run("up", "--config", config)
     assert refused.returncode != 0 and f"{code}:" in refused.stderr, refused.stderr
     doctor = product.run("doctor", "--config", config).stdout
@@ -149,7 +152,7 @@ def test_rules_that_name_the_uplink_alone_refuse_up(lab, servers, product, no_fi
 @pytest.mark.own
 @pytest.mark.parametrize("rules, code", [(OUT, "rules_out"), (IN, "rules_in")], ids=["out", "in"])
 def test_rules_that_come_later_are_a_problem_within_seconds(lab, servers, product, no_firewall, rules, code):
-    product.up(services=[product.service("dns4")])
+    product.up(vip_route="interface", services=[product.service("dns4")])
     assert is_served(lab, VIP4)
     firewall(lab.client, rules)
     wait_until(lambda: problems(product, code), what="the problem")
@@ -162,7 +165,7 @@ def test_rules_that_come_later_are_a_problem_within_seconds(lab, servers, produc
 @pytest.mark.own
 def test_a_way_that_is_tested_no_longer_has_no_problem(lab, servers, product, no_firewall):
     lab.client.sysctl(f"net/ipv6/conf/{UPLINK}/keep_addr_on_down", "1")
-    product.up(services=[product.service("dns4")])
+    product.up(vip_route="interface", services=[product.service("dns4")])
     firewall(lab.client, OUT)
     wait_until(lambda: problems(product, "rules_out"), what="the problem")
     lab.client.run(["ip", "link", "set", UPLINK, "down"])

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// This host's firewall rules, as text, and which of them do not see what they were written for: in rules a proxied packet carries a
+// VIP, and passes by the interface that the VIP's route leads by. Used by the daemon and by doctor. The functions on text are
+// pure; FirewallRules() runs nft and iptables-legacy-save.
+
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "net/ip_address.h"
+
+namespace hedgerow {
+
+// Lines of `nft list ruleset` or `iptables-save` in which one of these addresses stands, alone or as a prefix of its full
+// length, without the blanks around them.
+std::vector<std::string> RulesThatName(absl::string_view rules, const std::vector<net::IpAddress>& addresses);
+
+// Lines in which the interface `uplink` stands as the one by which packets come or leave, where neither the line names `own` as well
+// nor another line says the same of `own`.
+std::vector<std::string> RulesThatNameAlone(absl::string_view rules, const std::string& uplink, const std::string& own);
+
+// The rules of this network namespace. PermissionDenied without CAP_NET_ADMIN; NotFound where neither program is
+// installed. IPv4 and IPv6, of nftables and of the older tables that the kernel holds.
+absl::StatusOr<std::string> FirewallRules();
+
+}  // namespace hedgerow
