@@ -283,9 +283,13 @@ HR_STATIC_ASSERT(sizeof(struct hr_backend) == 32, "hr_backend is 32 bytes");
 struct hr_vip {
   __u32 service;        /* whose clients may ping it as this host may */
   __u32 uplink_ifindex; /* by which its route leads; 0 = by the proxy interface */
-  struct hr_address source; /* of that route: this host's own address, which no other sender has */
+  __u32 anywhere;       /* with an uplink. Not 0: no filter of sources keeps an answer from going on where it came in, by whatever uplink */
+  __u32 pad;
 };
-HR_STATIC_ASSERT(sizeof(struct hr_vip) == 24, "hr_vip is 24 bytes");
+HR_STATIC_ASSERT(sizeof(struct hr_vip) == 16, "hr_vip is 16 bytes");
+
+/* Map `own_addresses`: so many of this host's addresses are known by which a packet is its own. */
+#define HR_MAX_OWN_ADDRESSES 256
 
 /* Map `backend_tuning`, index = backend id. Written by the daemon's merge of the histograms. */
 struct hr_backend_tuning {

@@ -298,8 +298,7 @@ HR_INLINE int hr_refuse(struct __sk_buff *skb, struct hr_packet *packet) {
   int verdict = hr_may_be_answered(skb, packet);
 
   if (verdict != TC_ACT_OK) return verdict;
-  if (hr_stays_in_place(packet->way) && !hr_is_routed_here(skb, packet)) return TC_ACT_UNSPEC;
-  return hr_make_refusal(skb, packet) ? TC_ACT_UNSPEC : hr_give_answer(skb, HR_REFUSALS);
+  return hr_stays_in_place(packet->way) || hr_make_refusal(skb, packet) ? TC_ACT_UNSPEC : hr_give_answer(skb, HR_REFUSALS);
 }
 
 /* And a backend's reachability is not a VIP's. */

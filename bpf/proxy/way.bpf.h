@@ -19,7 +19,7 @@
 
 enum hr_way {
   HR_WAY_PROXY = 0,   /* by the proxy interface */
-  HR_WAY_SOCKET = 1,  /* by an uplink, from a socket of this host */
+  HR_WAY_SOCKET = 1,  /* by an uplink, from a socket of this host, or forwarded by the route that leads there */
   HR_WAY_VRF = 2,     /* likewise, and the socket is bound to the uplink's VRF */
   HR_WAY_STRANGER = 3 /* by an uplink, and no socket of this host sends from there */
 };
@@ -41,27 +41,24 @@ HR_GLOBAL int hr_is_routed_here(struct __sk_buff *skb, const struct hr_packet *p
 /* Does an answer, which came in at this interface, go on there in the VIP's name? Else it enters by the proxy interface. */
 HR_INLINE int hr_goes_on_here(const struct __sk_buff *skb, const struct hr_packet *packet, const struct hr_address *vip_address) {
   struct hr_vip *vip;
-  __u32 uplink;
 
   if (packet->way == HR_WAY_PROXY) return 0;
+  if (hr_stays_in_place(packet->way)) return 1;
   vip = bpf_map_lookup_elem(&vip_addresses, vip_address);
-  uplink = vip ? READ_ONCE(vip->uplink_ifindex) : 0;
-  if (uplink) return uplink == skb->ifindex;
+  if (vip && READ_ONCE(vip->uplink_ifindex)) return vip->anywhere || vip->uplink_ifindex == skb->ifindex;
   /* Reassembly forgets the socket that a fragment was assigned to; IPv6 has no reverse-path filtering to be let in by. */
-  return hr_stays_in_place(packet->way) || (packet->fragment != HR_WHOLE && packet->version == 6);
+  return packet->fragment != HR_WHOLE && packet->version == 6;
 }
 
 /*
- * Of a packet without a socket that an answer would find: the kernel's own (an ACK in TIME_WAIT, a ping), or of one of several
- * sockets with one port. It is this host's if it leaves by the uplink that the VIP's route leads by, has that route's source and
- * was not received: no child of the uplink has the host's address.
+ * Of a packet that leaves by the uplink that the VIP's route leads by: is it this host's, or does this host forward it? The former has an
+ * address of the host, whatever its socket: the kernel's own (an ACK in TIME_WAIT, a ping) has none that an answer would find, nor
+ * has one of several sockets with one port, or a packet that netfilter gave another source. A child of the uplink has an address of its own.
  */
-HR_INLINE int hr_is_of_this_host(const struct __sk_buff *skb, const struct hr_packet *packet) {
-  struct hr_address destination = packet->destination;
-  struct hr_vip *vip = bpf_map_lookup_elem(&vip_addresses, &destination);
+HR_INLINE int hr_is_of_this_host(struct __sk_buff *skb, const struct hr_packet *packet) {
+  struct hr_address source = packet->source;
 
-  return vip && !skb->ingress_ifindex && READ_ONCE(vip->uplink_ifindex) == skb->ifindex &&
-         hr_same_address(&packet->source, &vip->source);
+  return hr_is_routed_here(skb, packet) && (skb->ingress_ifindex || bpf_map_lookup_elem(&own_addresses, &source));
 }
 
 /*

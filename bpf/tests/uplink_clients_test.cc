@@ -109,13 +109,15 @@ class RoutedByUplinkTest : public UplinkClientsTest {
   void SetUp() override {
     UplinkClientsTest::SetUp();
     RouteBy(TestLinks::Get().uplink.ifindex);
+    ASSERT_TRUE(plane().config().SetOwnAddresses({kClient4, kClient6}).ok());
   }
   void TearDown() override {
-    ASSERT_TRUE(plane().config().RouteVip(kDns4, 0, "").ok());
+    ASSERT_TRUE(plane().config().RouteVip(kDns4, 0, false).ok());
+    ASSERT_TRUE(plane().config().SetOwnAddresses({}).ok());
     UplinkClientsTest::TearDown();
   }
-  void RouteBy(int ifindex) {
-    ASSERT_TRUE(plane().config().RouteVip(kDns4, static_cast<uint32_t>(ifindex), kClient4).ok());
+  void RouteBy(int ifindex, bool anywhere = false) {
+    ASSERT_TRUE(plane().config().RouteVip(kDns4, static_cast<uint32_t>(ifindex), anywhere).ok());
   }
   static Bytes OwnQuery(uint16_t id) {
     return PacketBuilder(kClient4, kDns4).Udp(kClientPort, kDnsPort, DnsQuery(id, "www.example.org")).Build();
@@ -126,7 +128,7 @@ class RoutedByUplinkTest : public UplinkClientsTest {
 };
 
 // As of a group of sockets with one port, and of the kernel itself.
-TEST_F(RoutedByUplinkTest, WithTheRoutesSourceAPacketIsThisHostsWhateverItsSocket) {
+TEST_F(RoutedByUplinkTest, WithAnAddressOfThisHostAPacketIsItsOwnWhateverItsSocket) {
   const RunResult sent = SplitAtUplink(OwnQuery(1));
   EXPECT_EQ(sent.verdict, kRedirected);
   EXPECT_EQ(Read(sent.packet).destination, kA4);
@@ -147,10 +149,21 @@ TEST_F(RoutedByUplinkTest, AnotherSourceIsAStrangersThereToo) {
   EXPECT_EQ(Reply(Answer(kA4, 2)).verdict, kUntouched);
 }
 
-TEST_F(RoutedByUplinkTest, AnAnswerByAnotherUplinkEntersByTheProxyInterface) {
-  EXPECT_EQ(SplitAtUplink(OwnQuery(1)).verdict, kRedirected);
-  RouteBy(TestLinks::Get().proxy.ifindex + 1000);
+TEST_F(RoutedByUplinkTest, AnAnswerByAnotherUplinkEntersByTheProxyInterfaceUnlessNoFilterIsInItsWay) {
+  const int other = TestLinks::Get().proxy.ifindex + 1000;
+  for (const uint16_t id : {1, 2}) EXPECT_EQ(SplitAtUplink(OwnQuery(id)).verdict, kRedirected);
+  RouteBy(other);
   EXPECT_EQ(Reply(AnswerToOwn(kA4, 1)).verdict, kRedirected);
+  RouteBy(other, /*anywhere=*/true);
+  EXPECT_EQ(Reply(AnswerToOwn(kA4, 2)).verdict, kUntouched);
+}
+
+// It is found there alone.
+TEST_F(RoutedByUplinkTest, AChildOfAnotherUplinkGetsItsAnswersThere) {
+  ListChild();
+  RouteBy(TestLinks::Get().proxy.ifindex + 1000);
+  EXPECT_EQ(SplitAtUplink(Query(1)).verdict, kRedirected);
+  EXPECT_EQ(Reply(Answer(kA4, 1)).verdict, kUntouched);
 }
 
 TEST_F(RoutedByUplinkTest, WhatLeftByTheProxyInterfaceBeforeComesBackThere) {
@@ -163,7 +176,8 @@ TEST_F(RoutedByUplinkTest, PortsWithoutAServiceAndPingsAreAnswered) {
   EXPECT_EQ(refused.verdict, kRedirected);
   EXPECT_EQ(refused.changes.at("host.refusals"), 1);
   ListChild();
-  EXPECT_EQ(SplitAtUplink(PacketBuilder(kChild4, kDns4).Tcp(kClientPort, 853, kTcpSyn).Build()).verdict, kRedirected) << "also to who is forwarded";
+  EXPECT_EQ(SplitAtUplink(PacketBuilder(kChild4, kDns4).Tcp(kClientPort, 853, kTcpSyn).Build()).verdict, kUntouched)
+      << "the proxy interface does not lead to a child";
 }
 
 TEST_F(RoutedByUplinkTest, SeveralDatagramsInOnePacketComeBackToTheUplink) {

@@ -15,6 +15,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <fstream>
 #include <random>
 
 #include "absl/strings/str_cat.h"
@@ -166,6 +167,15 @@ absl::Status SetLinkMtu(absl::string_view name, uint32_t mtu_bytes) {
   netlink::Request request(RTM_NEWLINK, 0, ChangeHeader(link->ifindex, 0, 0));
   request.PutU32(IFLA_MTU, mtu_bytes);
   return netlink::Do(request, absl::StrCat("set the MTU of ", name, " to ", mtu_bytes));
+}
+
+int ReversePathFilterOf(const std::string& name) {
+  int effective = 0;
+  for (const absl::string_view of : {absl::string_view("all"), absl::string_view(name)}) {
+    int value = 0;
+    if (std::ifstream(absl::StrCat("/proc/sys/net/ipv4/conf/", of, "/rp_filter")) >> value) effective = std::max(effective, value);
+  }
+  return effective;
 }
 
 absl::Status LoosenReversePathFilter(int ifindex) {

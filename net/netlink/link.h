@@ -50,6 +50,9 @@ absl::StatusOr<std::vector<LinkInfo>> ListLinks();
 absl::Status SetLinkUp(absl::string_view name);
 absl::Status SetLinkDown(absl::string_view name);
 absl::Status SetLinkMtu(absl::string_view name, uint32_t mtu_bytes);
+// The kernel's filter of sources on an interface, as it takes effect: the larger of net.ipv4.conf.all.rp_filter and the interface's own.
+// 0: none, 1: strict, 2: loose.
+int ReversePathFilterOf(const std::string& name);
 // Lets packets in whose source is routed by another interface (net.ipv4.conf.IF.rp_filter=2, which also stands against a strict
 // `all`), by the interface's own attribute. IPv6 has no such filter.
 absl::Status LoosenReversePathFilter(int ifindex);

@@ -17,6 +17,8 @@
 #include "absl/strings/str_join.h"
 #include "config/scalar.h"
 #include "operate/file_rights.h"
+#include "net/netlink/link.h"
+#include "net/netlink/uplink_route.h"
 #include "proxy/api/report.pb.h"
 #include "proxy/cli/command.h"
 #include "proxy/cli/exposure.h"
@@ -277,9 +279,24 @@ class Doctor {
       } else if (!naming.empty()) {
         Add("firewall", "ok", absl::StrCat(naming.size(), " rules name the uplink ", uplink, ": `vip_route` is ",
                                            config.vip_route() == v1::VIP_ROUTE_UPLINK ? "uplink" : "auto, so VIPs are routed by it where that is needed"));
+        TellForwarded(config, RulesForForwarded(*rules, uplink, config.interface()));
       }
     }
     if (found.empty() && !alone) Add("firewall", "ok", "no rule names a backend or an uplink");
+  }
+
+  // The daemon reads the rules for what is forwarded at its start: they may have been loaded since.
+  void TellForwarded(const v1::Config& config, const std::vector<std::string>& needed) {
+    const auto leading = net::ListLeadingRoutes();
+    if (needed.empty() || !leading.ok() || !net::FindLink(config.interface()).ok()) return;
+    for (const v1::Service& service : config.services()) {
+      const auto vip = net::IpAddress::Parse(service.vip());
+      if (!vip.ok() || service.clients_size() == 0) continue;
+      const bool led = std::any_of(leading->begin(), leading->end(), [&](const net::VipRoute& each) { return each.vip == *vip; });
+      if (!led)
+        Add("firewall", "warning", absl::StrCat("service ", service.name(), " has `clients`, and is routed by ", config.interface(), ", for which the rule \"",
+                                                needed.front(), "\" does not hold: restart the daemon, which then looks at the rules, or set `vip_route: uplink`"));
+    }
   }
 
   void Ports() {

@@ -146,7 +146,7 @@ void Confine(const v1::Config& config, const std::string& config_file) {
 }
 
 // Read where what this host forwards may need them: `vip_route: auto` of services that have `clients`.
-std::string RulesForForwarded(const v1::Config& config) {
+std::string RulesToLookAt(const v1::Config& config) {
   const bool forwards = std::any_of(config.services().begin(), config.services().end(), [](const v1::Service& each) { return each.clients_size() > 0; });
   if (config.vip_route() != v1::VIP_ROUTE_AUTO || !forwards) return "";
   absl::StatusOr<std::string> rules = FirewallRules();
@@ -176,6 +176,10 @@ class Daemon {
     status = Serve(signal_fd);
     NoteConfig(config_, MonotonicNs(), absl::Now(), facts_.reload);
     if (status.ok() && wanted_.has_value()) status = GoOverToWanted();
+    // What was taken over stays where it is, unless the rules say now that it cannot.
+    if (status.ok() && facts_.adoption.how() != "made") {
+      if (const absl::Status routed = RouteVips(); !routed.ok()) LogError(std::string(routed.message()));
+    }
     // What was taken over goes on as before, with or without us.
     if (!status.ok() && facts_.adoption.how() != "made") instance_->Leave();
     return status;
@@ -276,19 +280,22 @@ class Daemon {
     }
     for (const auto& [ifindex, link] : topology_.uplinks) {
       if (clients_by.contains(ifindex)) continue;
-      const std::vector<std::string> naming = RulesThatNameAlone(firewall_rules_, link.name, config_.interface());
+      const std::vector<std::string> naming = RulesForForwarded(firewall_rules_, link.name, config_.interface());
       if (!naming.empty()) return absl::StrCat("the rule `", naming.front(), "` names ", link.name);
     }
     return "";
   }
 
   // The test tells whether this host's own packets pass its rules, and not whether forwarded ones do: for those the rules are read.
+  // FailedPrecondition: a VIP that was to be led by an uplink is not.
   absl::Status RouteVips() {
-    const std::string rule = RuleForForwarded();
+    const std::string rule = instance_->MayChooseRoute() ? RuleForForwarded() : "";
     if (!rule.empty()) LogInfo("VIPs are routed by uplinks, for the sake of what is forwarded: ", rule);
     if (rule.empty() && config_.vip_route() != v1::VIP_ROUTE_UPLINK) return absl::OkStatus();
-    const std::vector<Problem> problems = instance_->RouteByUplink(true);
-    return problems.empty() ? absl::OkStatus() : absl::FailedPreconditionError(JoinProblems(problems, "\n"));
+    const std::vector<Problem> problems = instance_->RouteByUplink(instance_->Vips(), true);
+    const std::set<net::IpAddress> vips = instance_->Vips();
+    const bool led = std::any_of(vips.begin(), vips.end(), [&](const net::IpAddress& vip) { return instance_->IsLedByUplink(vip); });
+    return led || problems.empty() ? absl::OkStatus() : absl::FailedPreconditionError(JoinProblems(problems, "\n"));
   }
 
   // As it is first; then, as by a reload, it becomes what is wanted now (Start). Why neither can be; empty: it is
@@ -549,7 +556,7 @@ class Daemon {
 
 int RunDaemon(const v1::Config& config, const std::string& config_file, Readiness& readiness) {
   const net::UniqueFd signals = BlockSignals();
-  std::string rules = RulesForForwarded(config);  // before the confinement, in which nothing runs a program
+  std::string rules = RulesToLookAt(config);  // before the confinement, in which nothing runs a program
   Confine(config, config_file);
   Daemon daemon(config, config_file, std::move(rules));
   const absl::Status status = daemon.Start(signals.get());

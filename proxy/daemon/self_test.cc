@@ -15,12 +15,17 @@
 #include "net/netlink/link.h"
 #include "net/socket_address.h"
 #include "net/tc/hook_programs.h"
+#include "operate/event_loop.h"
 #include "operate/log.h"
 
 namespace hedgerow {
 namespace {
 
 constexpr int kTicksBetween = 10;  // a second
+constexpr int kPassedTrial = 3;    // rounds
+constexpr int64_t kFirstPauseNs = 60'000'000'000, kLongestPauseNs = 16 * kFirstPauseNs;
+
+net::IpAddress VipOf(const ServiceSpec& service) { return net::IpAddress::Parse(service.vip).value_or(net::IpAddress()); }
 
 }  // namespace
 
@@ -85,7 +90,9 @@ std::vector<SelfTest::Counts> SelfTest::ReadCounts() const {
   const auto snapshot = instance_.data_plane().reader().Read(/*histograms=*/false);
   if (!snapshot.ok()) return counts;
   for (const ServiceSnapshot& service : snapshot->services)
-    counts.push_back({.out = service.stats.counters[HR_SELF_TESTS], .back = service.stats.counters[HR_SELF_TESTS_BACK]});
+    counts.push_back({.out = service.stats.counters[HR_SELF_TESTS],
+                      .back = service.stats.counters[HR_SELF_TESTS_BACK],
+                      .requests = service.stats.counters[HR_REQUESTS]});
   return counts;
 }
 
@@ -94,17 +101,11 @@ std::string SelfTest::UplinkName(uint32_t uplink) const {
   return link.ok() ? link->name : absl::StrCat("interface number ", uplink);
 }
 
-bool SelfTest::EndedByRules(const std::vector<Problem>& problems) {
-  return std::any_of(problems.begin(), problems.end(), [](const Problem& each) {
-    return each.code == ProblemCode::kRulesOut || each.code == ProblemCode::kRulesIn;
-  });
-}
-
 // Of one way at a time: the counters are a service's, so with several uplinks the first that lost something is told.
 Problem SelfTest::WhatIsWrong(const Sent& sent, const Counts& before, const Counts& now) const {
   const ServiceSpec& service = instance_.data_plane().spec().services[sent.way.service];
-  const auto vip = net::IpAddress::Parse(service.vip);
-  const std::string way = vip.ok() ? instance_.RouteOf(*vip) : "";
+  const net::IpAddress vip = VipOf(service);
+  const std::string way = instance_.RouteOf(vip);
   const auto sends = static_cast<uint64_t>(std::count_if(
       sent_.begin(), sent_.end(), [&](const Sent& each) { return each.way.service == sent.way.service; }));
   if (!sent.error.empty()) {
@@ -126,27 +127,35 @@ Problem SelfTest::WhatIsWrong(const Sent& sent, const Counts& before, const Coun
                 : absl::StrCat(service.name, ": answers that come in by ", uplink, " do not reach the reply program")};
   }
   return {ProblemCode::kRulesIn, absl::StrCat(service.name, ": answers of ", service.vip, " port ", service.port, " come in by ",
-                                              way, " and reach no socket: a firewall rule or a filter of sources ends them")};
+                                              instance_.EntryOf(vip, static_cast<int>(sent.way.uplink)), " and reach no socket: a firewall rule or a filter of sources ends them")};
 }
 
-// True: the VIPs' routes lead another way now.
+// True: a VIP's route leads another way now.
 bool SelfTest::Judge() {
   std::vector<Counts> now;
   std::vector<Problem> problems;
   std::set<int> ended_before_ours;  // at these uplinks
+  std::set<net::IpAddress> lost;    // a datagram to these VIPs, at least
+  ended_by_rules_.clear();
   for (const Sent& sent : sent_) {
+    const net::IpAddress vip = VipOf(instance_.data_plane().spec().services[sent.way.service]);
     int& strikes = strikes_[{sent.way.service, sent.way.uplink}];
     if (CameBack(sent)) {
       strikes = 0;
       continue;
     }
     ++strikes;
+    lost.insert(vip);
     if (before_.empty()) continue;  // the next one will tell where
     if (now.empty()) now = ReadCounts();
     if (sent.way.service >= std::min(now.size(), before_.size())) continue;
-    const Problem problem = WhatIsWrong(sent, before_[sent.way.service], now[sent.way.service]);
+    const Counts& then = before_[sent.way.service];
+    const Problem problem = WhatIsWrong(sent, then, now[sent.way.service]);
     if (strikes < kStrikes) continue;
     if (problem.code == ProblemCode::kProgramBefore) ended_before_ours.insert(static_cast<int>(sent.way.uplink));
+    // Rules that end the daemon's test on its way out, and let clients' requests pass, are no reason to move those.
+    const bool clients_pass = now[sent.way.service].requests != then.requests;
+    if (problem.code == ProblemCode::kRulesIn || (problem.code == ProblemCode::kRulesOut && !clients_pass)) ended_by_rules_.insert(vip);
     const bool told = std::any_of(problems.begin(), problems.end(), [&](const Problem& each) { return each == problem; });
     if (!told) problems.push_back(problem);
   }
@@ -154,18 +163,54 @@ bool SelfTest::Judge() {
   bool moved = false;
   for (const int uplink : ended_before_ours) moved |= StepForward(uplink);
   if (moved) return false;  // the next round tells whether it helped
-  if (EndedByRules(problems) && running_) {
-    const std::string other = instance_.TryOtherRoute();
-    if (!other.empty()) {
-      LogWarning(other);
-      strikes_.clear();
-      return true;
-    }
-  }
+  bool rerouted = running_ && JudgeTrials(lost);
+  if (running_)
+    for (const net::IpAddress& vip : ended_by_rules_) rerouted |= TryOtherWay(vip);
+  if (rerouted) return true;  // likewise
   if (problems != problems_)
     for (const Problem& problem : problems) LogError(problem.text);
   problems_ = std::move(problems);
   return false;
+}
+
+bool SelfTest::Reroute(const std::set<net::IpAddress>& vips, bool by_uplink) {
+  for (const Problem& problem : instance_.RouteByUplink(vips, by_uplink)) LogError(problem.ToString());
+  return std::all_of(vips.begin(), vips.end(), [&](const net::IpAddress& vip) { return instance_.IsLedByUplink(vip) == by_uplink; });
+}
+
+// For as long as nothing is lost there; one lost datagram ends it, so that a way which is worse costs a moment.
+bool SelfTest::JudgeTrials(const std::set<net::IpAddress>& lost) {
+  bool rerouted = false;
+  for (auto& [vip, other] : other_ways_) {
+    if (!other.on_trial) continue;
+    if (!lost.contains(vip)) {
+      if (++other.passed < kPassedTrial) continue;
+      other = {};
+      LogWarning("rules of this host ended packets to ", vip.ToString(), " by the way that they took; they are routed by ", instance_.RouteOf(vip), " now");
+      continue;
+    }
+    other.on_trial = false;
+    other.pause_ns = std::min(std::max(2 * other.pause_ns, kFirstPauseNs), kLongestPauseNs);
+    other.not_before_ns = MonotonicNs() + other.pause_ns;
+    Reroute({vip}, !instance_.IsLedByUplink(vip));
+    rerouted = true;
+  }
+  return rerouted;
+}
+
+// The route to this VIP leads the other way, on trial.
+bool SelfTest::TryOtherWay(const net::IpAddress& vip) {
+  OtherWay& other = other_ways_[vip];
+  if (!instance_.MayChooseRoute() || other.on_trial || MonotonicNs() < other.not_before_ns) return false;
+  const bool by_uplink = !instance_.IsLedByUplink(vip);
+  if (!Reroute({vip}, by_uplink)) {
+    instance_.RouteByUplink({vip}, !by_uplink);
+    other.not_before_ns = MonotonicNs() + kFirstPauseNs;
+    return false;  // no uplink can lead there
+  }
+  other.on_trial = true;
+  other.passed = 0;
+  return true;
 }
 
 // Ours runs first on this uplink from here on, where that can be. False: nothing was changed.
@@ -188,23 +233,30 @@ bool SelfTest::Tick() {
     rerouted = Judge();
     lost = std::any_of(strikes_.begin(), strikes_.end(), [](const auto& each) { return each.second > 0 && each.second < kStrikes; });
   }
-  if (changed || lost || rerouted || ++ticks_ >= kTicksBetween) Send();
+  const bool on_trial = std::any_of(other_ways_.begin(), other_ways_.end(), [](const auto& each) { return each.second.on_trial; });
+  if (changed || lost || rerouted || on_trial || ++ticks_ >= kTicksBetween) Send();
   return rerouted;
 }
 
 absl::Status SelfTest::Once() {
   absl::Status status = OnceAsRouted();
-  if (status.ok() || !EndedByRules(problems_)) return status;
-  const std::string other = instance_.TryOtherRoute();
-  if (other.empty()) return status;
+  const std::set<net::IpAddress> ended = ended_by_rules_;
+  if (status.ok() || ended.empty() || !instance_.MayChooseRoute()) return status;
+  std::set<net::IpAddress> by_interface, by_uplink;
+  for (const net::IpAddress& vip : ended) (instance_.IsLedByUplink(vip) ? by_uplink : by_interface).insert(vip);
+  Reroute(by_interface, true);
+  Reroute(by_uplink, false);
   strikes_.clear();
-  problems_.clear();
-  if (!OnceAsRouted().ok()) return status;  // what stands in the way by the proxy interface is the first thing to mend
-  LogWarning(other);
-  return absl::OkStatus();
+  if (OnceAsRouted().ok()) {
+    for (const net::IpAddress& vip : ended)
+      LogWarning("rules of this host end packets to ", vip.ToString(), " by the other way; they are routed by ", instance_.RouteOf(vip));
+    return absl::OkStatus();
+  }
+  return status;  // of the way that is taken first: what stands in its way is the first thing to mend
 }
 
 absl::Status SelfTest::OnceAsRouted() {
+  problems_.clear();
   for (int i = 0; i < 2 * kStrikes + 1; ++i) {
     Send();
     const absl::Time end = absl::Now() + kTick;

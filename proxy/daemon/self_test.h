@@ -4,18 +4,20 @@
 // and has to come back (bpf/proxy/self_test.bpf.h): through this host's firewall, the splitter, the programs in front of ours on the
 // uplink, the reply program, and the firewall again. What ends it there ends the clients' packets too, whatever it is; where it was
 // lost tells the cause (docs/adr/0047). A program that was put in front of ours is noticed within a tick, and where it ends our
-// packets, ours goes to the front. Where rules of the host end them, the VIPs' routes lead another way (docs/adr/0055). Used by the daemon, on its event loop's thread.
+// packets, ours goes to the front. Where rules of the host end them, the route to that VIP is tried the other way (docs/adr/0055). Used by the daemon, on its event loop's thread.
 
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "net/ip_address.h"
 #include "net/unique_fd.h"
 #include "proxy/instance/proxy_instance.h"
 #include "proxy/problems/problem.h"
@@ -31,8 +33,8 @@ class SelfTest {
 
   explicit SelfTest(ProxyInstance& instance) : instance_(instance) {}
 
-  // Judges what was sent at the tick before, and sends anew when it is time, or when something was lost or has changed. True: the
-  // VIPs' routes lead another way now.
+  // Judges what was sent at the tick before, and sends anew when it is time, or when something was lost or has changed. True: a
+  // VIP's route leads another way now.
   bool Tick();
   // What was lost kStrikes times in a row, and has not come back since.
   const std::vector<Problem>& problems() const { return problems_; }
@@ -54,29 +56,40 @@ class SelfTest {
     std::string error{};  // why it could not be sent
   };
   struct Counts {
-    uint64_t out = 0, back = 0;
+    uint64_t out = 0, back = 0, requests = 0;
+  };
+  // Of a VIP whose packets end by rules of the host: the other way is taken for as long as the test passes there.
+  struct OtherWay {
+    bool on_trial = false;
+    int passed = 0;           // rounds of the trial
+    int64_t not_before_ns = 0;  // CLOCK_MONOTONIC: of the next trial
+    int64_t pause_ns = 0;       // after the last one that failed
   };
 
   std::vector<Way> Ways() const;
   void Send();
   static void SendOne(Sent& sent, const ServiceSpec& service, uint64_t tag);
   bool Judge();
+  bool JudgeTrials(const std::set<net::IpAddress>& lost);
+  bool TryOtherWay(const net::IpAddress& vip);
+  bool Reroute(const std::set<net::IpAddress>& vips, bool by_uplink);
   absl::Status OnceAsRouted();
   bool CameBack(const Sent& sent) const;
   Problem WhatIsWrong(const Sent& sent, const Counts& before, const Counts& now) const;
   std::vector<Counts> ReadCounts() const;
   std::string UplinkName(uint32_t uplink) const;
   bool StepForward(int uplink);
-  static bool EndedByRules(const std::vector<Problem>& problems);
 
   ProxyInstance& instance_;
   std::vector<Sent> sent_;
   std::vector<Counts> before_;  // at the last Send(), by service; empty: nothing was lost before it
   int ticks_ = 0;               // since the last Send()
-  bool running_ = false;        // not Once(), which tries the other route when it has heard the whole
+  bool running_ = false;        // not Once(), which tries the other way when it has heard the whole
   uint64_t round_ = 0;
   std::map<std::pair<size_t, uint32_t>, int> strikes_;  // by service and uplink
   std::vector<uint32_t> order_;                         // the programs before ours, as last seen
+  std::set<net::IpAddress> ended_by_rules_;             // VIPs; as last judged
+  std::map<net::IpAddress, OtherWay> other_ways_;
   std::vector<Problem> problems_;
 };
 

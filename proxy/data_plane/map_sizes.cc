@@ -70,6 +70,7 @@ std::vector<MapSize> MapSizes(const MapBounds& bounds, uint32_t cpus) {
       Array("backend_loads", HR_MAX_BACKENDS, sizeof(hr_backend_load)),
       Hash("vips", HR_MAX_SERVICES, sizeof(hr_endpoint), sizeof(uint32_t)),
       Hash("vip_addresses", HR_MAX_SERVICES, sizeof(hr_address), sizeof(hr_vip)),
+      Hash("own_addresses", HR_MAX_OWN_ADDRESSES, sizeof(hr_address), sizeof(uint32_t)),
       Hash("backend_ids", HR_MAX_BACKENDS, sizeof(hr_endpoint), sizeof(uint32_t)),
       Hash("clusters", 2 * HR_MAX_SERVICES, sizeof(uint64_t), sizeof(hr_cluster)),
       PerCpu("choice_views", 1, sizeof(hr_choice_view), cpus),

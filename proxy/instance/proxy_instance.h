@@ -70,16 +70,17 @@ class ProxyInstance {
   // uplinks (RouteByUplink). What failed.
   std::vector<Problem> KeepUplinkRoutes();
 
-  // Do the routes to VIPs lead by an uplink, each by that of its service's first backend, or by the proxy interface? As the
-  // configuration has it, or where it leaves that open (`auto`) as it was last set here. A VIP with a backend on this host
+  // The VIPs of the configuration. Where that leaves it open (`vip_route: auto`), the routes to these lead by an uplink from here on,
+  // each by that of its service's primary, or by the proxy interface, and to others as before. A VIP with a backend on this host
   // leads by the proxy interface in any case.
-  bool routes_by_uplink() const { return by_uplink_; }
-  std::vector<Problem> RouteByUplink(bool by_uplink);
-  // The other way, where the configuration leaves it open and it was not tried within a minute; a line that says so. Empty: nothing
-  // was changed.
-  std::string TryOtherRoute();
+  std::set<net::IpAddress> Vips() const;
+  std::vector<Problem> RouteByUplink(const std::set<net::IpAddress>& vips, bool by_uplink);
+  bool IsLedByUplink(const net::IpAddress& vip) const;
+  bool MayChooseRoute() const { return config_.vip_route() == v1::VIP_ROUTE_AUTO; }
   // The name of the interface by which a VIP's packets leave this host's routing, and its answers enter.
   std::string RouteOf(const net::IpAddress& vip) const;
+  // The name of the interface by which an answer that came in by `uplink` enters.
+  std::string EntryOf(const net::IpAddress& vip, int uplink) const;
   void NoteRoutes(DaemonFacts& facts) const;
   // The routes that lead by uplinks.
   std::vector<net::VipRoute> LeadingRoutes() const;
@@ -162,6 +163,8 @@ class ProxyInstance {
   bool AnyBackendHere(const net::IpAddress& vip) const;
   int UplinkToLeadBy(const net::IpAddress& vip) const;
   absl::Status KeepLeadingRoutes();
+  absl::Status KeepOwnAddresses();
+  bool AnswersGoOnAnywhere(const net::IpAddress& vip) const;
   absl::Status LeaveUplinks();
   net::Attachment* AttachmentOn(int ifindex, absl::string_view role) const;
   ProgramInfo ProgramNamed(absl::string_view name) const;
@@ -223,10 +226,14 @@ class ProxyInstance {
   };
   std::vector<BoundRoute> bound_;  // what stands by uplinks, for clients that are bound to them
   bool knows_uplink_routes_ = false;
-  bool by_uplink_ = false;
-  std::map<net::IpAddress, net::VipRoute> leading_;  // as the kernel programs know it; ifindex 0: by the proxy interface
-  int loosened_ifindex_ = 0;                         // the proxy interface whose reverse-path filter is loose
-  int64_t tried_other_route_ns_ = 0;                 // CLOCK_MONOTONIC; 0: never
+  std::set<net::IpAddress> by_uplink_;  // with `auto`
+  struct Lead {
+    net::VipRoute route;  // ifindex 0: by the proxy interface
+    bool anywhere = false;
+    bool operator==(const Lead&) const = default;
+  };
+  std::map<net::IpAddress, Lead> leads_;  // as the kernel programs know them
+  std::set<std::string> own_addresses_;   // likewise
   std::vector<net::UniqueFd> reserve_;
   UndoStack undo_;  // last member: unwinds before what it refers to goes
 };

@@ -6,22 +6,16 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "net/netlink/link.h"
 #include "net/netlink/uplink_route.h"
-#include "operate/event_loop.h"
 #include "operate/log.h"
 #include "proxy/instance/proxy_instance.h"
 #include "proxy/instance/proxy_instance_parts.h"
 
 namespace hedgerow {
-namespace {
-
-constexpr int64_t kOtherRouteEveryNs = 60'000'000'000;
-
-}  // namespace
 
 // Before anything is added: what stands of an earlier daemon, so that it goes with this instance, whatever becomes of it.
 absl::Status ProxyInstance::KnowUplinkRoutes() {
@@ -35,7 +29,8 @@ absl::Status ProxyInstance::KnowUplinkRoutes() {
   };
   for (const net::VipRoute& route : *present)
     if (is_ours(route)) bound_.push_back({route, {}});
-  by_uplink_ = std::any_of(leading->begin(), leading->end(), is_ours);  // `auto` goes on as it was
+  for (const net::VipRoute& route : *leading)
+    if (is_ours(route)) by_uplink_.insert(route.vip);  // `auto` goes on as it was
   knows_uplink_routes_ = true;
   undo_.Push("removing the routes by uplinks", [this] { return LeaveUplinks(); });
   return absl::OkStatus();
@@ -72,40 +67,50 @@ std::vector<Problem> ProxyInstance::KeepUplinkRoutes() {
       if (stands || keep(net::AddUplinkRoute(one.route, one.mac))) wanted.push_back(one);
     }
   }
-  for (const BoundRoute& former : bound_) {
-    const bool stays = std::any_of(wanted.begin(), wanted.end(), [&](const BoundRoute& each) {
-      return each.route.vip == former.route.vip && each.route.ifindex == former.route.ifindex;
-    });
-    if (!stays && !keep(net::DeleteUplinkRoute(former.route))) wanted.push_back(former);
-  }
-  bound_ = std::move(wanted);
+  std::vector<BoundRoute> former = std::exchange(bound_, std::move(wanted));
   keep(KeepLeadingRoutes());
+  for (const BoundRoute& route : former) {
+    const bool stays = std::any_of(bound_.begin(), bound_.end(), [&](const BoundRoute& each) {
+      return each.route.vip == route.route.vip && each.route.ifindex == route.route.ifindex;
+    });
+    if (!stays && !keep(net::DeleteUplinkRoute(route.route))) bound_.push_back(route);
+  }
   return problems;
 }
 
-std::vector<Problem> ProxyInstance::RouteByUplink(bool by_uplink) {
+std::set<net::IpAddress> ProxyInstance::Vips() const {
+  std::set<net::IpAddress> vips;
+  for (const v1::Service& service : config_.services()) {
+    const auto vip = net::IpAddress::Parse(service.vip());
+    if (vip.ok()) vips.insert(*vip);
+  }
+  return vips;
+}
+
+std::vector<Problem> ProxyInstance::RouteByUplink(const std::set<net::IpAddress>& vips, bool by_uplink) {
   if (const absl::Status known = KnowUplinkRoutes(); !known.ok())
     return {{ProblemCode::kVipRouteLost, absl::StrCat("by an uplink: ", std::string(known.message()))}};
-  by_uplink_ = by_uplink;
+  for (const net::IpAddress& vip : vips) {
+    if (by_uplink) by_uplink_.insert(vip);
+    if (!by_uplink) by_uplink_.erase(vip);
+  }
   return KeepUplinkRoutes();
 }
 
-std::string ProxyInstance::TryOtherRoute() {
-  const int64_t now_ns = MonotonicNs();
-  const bool lately = tried_other_route_ns_ != 0 && now_ns - tried_other_route_ns_ < kOtherRouteEveryNs;
-  if (config_.vip_route() != v1::VIP_ROUTE_AUTO || lately) return "";
-  tried_other_route_ns_ = now_ns;
-  for (const Problem& problem : RouteByUplink(!by_uplink_)) LogError(problem.ToString());
-  std::vector<std::string> ways;
-  for (const net::VipRoute& route : routes_) ways.push_back(absl::StrCat(route.vip.ToString(), " by ", RouteOf(route.vip)));
-  return absl::StrCat("rules of this host end packets of VIPs by the way that they took; routed now: ", absl::StrJoin(ways, ", "));
+bool ProxyInstance::IsLedByUplink(const net::IpAddress& vip) const {
+  const auto lead = leads_.find(vip);
+  return lead != leads_.end() && lead->second.route.ifindex != 0;
 }
 
 std::string ProxyInstance::RouteOf(const net::IpAddress& vip) const {
-  const auto leading = leading_.find(vip);
-  if (leading == leading_.end() || leading->second.ifindex == 0) return links_.proxy.link.name;
-  const auto link = net::FindLink(leading->second.ifindex);
-  return link.ok() ? link->name : absl::StrCat("interface number ", leading->second.ifindex);
+  return IsLedByUplink(vip) ? EntryOf(vip, leads_.at(vip).route.ifindex) : links_.proxy.link.name;
+}
+
+std::string ProxyInstance::EntryOf(const net::IpAddress& vip, int uplink) const {
+  const bool goes_on = IsLedByUplink(vip) && (leads_.at(vip).anywhere || leads_.at(vip).route.ifindex == uplink);
+  if (!goes_on) return links_.proxy.link.name;
+  const auto link = net::FindLink(uplink);
+  return link.ok() ? link->name : absl::StrCat("interface number ", uplink);
 }
 
 void ProxyInstance::NoteRoutes(DaemonFacts& facts) const {
@@ -119,16 +124,20 @@ void ProxyInstance::NoteRoutes(DaemonFacts& facts) const {
 
 std::vector<net::VipRoute> ProxyInstance::LeadingRoutes() const {
   std::vector<net::VipRoute> routes;
-  for (const auto& [vip, route] : leading_)
-    if (route.ifindex != 0) routes.push_back(route);
+  for (const auto& [vip, lead] : leads_)
+    if (lead.route.ifindex != 0) routes.push_back(lead.route);
   return routes;
 }
 
-// That of the primary, else of the first backend that is reached by one with a route to the VIP; 0: there is none.
+// That of the primary, else of the first backend that is reached by one with a route to the VIP; 0: there is none. The VIP of a
+// service that a reload has removed keeps its own while its last answers come.
 int ProxyInstance::UplinkToLeadBy(const net::IpAddress& vip) const {
   const auto has_route = [&](int ifindex) {
     return std::any_of(bound_.begin(), bound_.end(), [&](const auto& each) { return each.route.vip == vip && each.route.ifindex == ifindex; });
   };
+  if (!Vips().contains(vip)) return IsLedByUplink(vip) && has_route(leads_.at(vip).route.ifindex) ? leads_.at(vip).route.ifindex : 0;
+  if (config_.vip_route() == v1::VIP_ROUTE_INTERFACE) return 0;
+  if (config_.vip_route() == v1::VIP_ROUTE_AUTO && !by_uplink_.contains(vip)) return 0;
   for (size_t i = 0; i < topology_.services.size(); ++i) {
     const v1::Service& service = config_.services(static_cast<int>(i));
     const auto of = net::IpAddress::Parse(service.vip());
@@ -142,11 +151,31 @@ int ProxyInstance::UplinkToLeadBy(const net::IpAddress& vip) const {
   return 0;
 }
 
+// IPv6 has no filter of sources. A strict one of IPv4 lets answers in at the leading uplink alone.
+bool ProxyInstance::AnswersGoOnAnywhere(const net::IpAddress& vip) const {
+  constexpr int kStrict = 1;
+  return !vip.is_v4() || std::none_of(topology_.uplinks.begin(), topology_.uplinks.end(), [](const auto& uplink) {
+    return uplink.first != net::kLoopbackIfindex && net::ReversePathFilterOf(uplink.second.name) == kStrict;
+  });
+}
+
+// Known before a route leads by an uplink. The copies on interfaces of proxies are addresses of uplinks, too.
+absl::Status ProxyInstance::KeepOwnAddresses() {
+  const auto present = net::ListAddresses();
+  if (!present.ok()) return present.status();
+  std::set<std::string> addresses;
+  for (const net::AddressInfo& each : *present)
+    if (!each.address.is_loopback()) addresses.insert(each.address.ToString());
+  if (addresses == own_addresses_) return absl::OkStatus();
+  const absl::Status status = data_plane_->config().SetOwnAddresses(addresses);
+  if (status.ok()) own_addresses_ = std::move(addresses);
+  return status;
+}
+
 // The kernel programs are told of a leading route when it stands, and that it goes before it does: in between answers enter by the
 // proxy interface, whose loose filter lets them in either way.
 absl::Status ProxyInstance::KeepLeadingRoutes() {
-  if (config_.vip_route() == v1::VIP_ROUTE_UPLINK) by_uplink_ = true;
-  if (config_.vip_route() == v1::VIP_ROUTE_INTERFACE) by_uplink_ = false;
+  constexpr int kLoose = 2;
   const auto present = net::ListLeadingRoutes();
   if (!present.ok()) return present.status();
   absl::Status first;
@@ -154,33 +183,31 @@ absl::Status ProxyInstance::KeepLeadingRoutes() {
     if (first.ok()) first = status;
     return status.ok();
   };
-  if (by_uplink_ && loosened_ifindex_ != links_.proxy.link.ifindex) {
-    if (!note(net::LoosenReversePathFilter(links_.proxy.link.ifindex))) return first;
-    loosened_ifindex_ = links_.proxy.link.ifindex;
-  }
-  std::set<net::IpAddress> led;
+  std::map<net::IpAddress, Lead> wanted;
   for (const net::VipRoute& route : routes_) {
-    const int uplink = by_uplink_ ? UplinkToLeadBy(route.vip) : 0;
-    const net::VipRoute wanted = {.vip = route.vip, .ifindex = uplink, .source = uplink == 0 ? std::nullopt : route.source};
-    if (uplink != 0) {
-      const bool stands = std::find(present->begin(), present->end(), wanted) != present->end();
-      if (!stands && !note(net::AddLeadingRoute(wanted))) continue;
-      led.insert(route.vip);
-    }
-    const auto known = leading_.find(route.vip);
-    if (known != leading_.end() && known->second == wanted) continue;
-    const std::string source = wanted.source.has_value() ? wanted.source->ToString() : "";
-    if (note(data_plane_->config().RouteVip(route.vip.ToString(), static_cast<uint32_t>(uplink), source))) leading_[route.vip] = wanted;
+    const int uplink = UplinkToLeadBy(route.vip);
+    wanted[route.vip] = {.route = {.vip = route.vip, .ifindex = uplink, .source = uplink == 0 ? std::nullopt : route.source},
+                         .anywhere = uplink != 0 && AnswersGoOnAnywhere(route.vip)};
+  }
+  const bool any = std::any_of(wanted.begin(), wanted.end(), [](const auto& each) { return each.second.route.ifindex != 0; });
+  if (any && !note(KeepOwnAddresses())) return first;
+  if (any && net::ReversePathFilterOf(links_.proxy.link.name) != kLoose && !note(net::LoosenReversePathFilter(links_.proxy.link.ifindex)))
+    return first;
+  for (const auto& [vip, lead] : wanted) {
+    const bool stands = std::find(present->begin(), present->end(), lead.route) != present->end();
+    if (lead.route.ifindex != 0 && !stands && !note(net::AddLeadingRoute(lead.route))) continue;
+    const auto known = leads_.find(vip);
+    if (known != leads_.end() && known->second == lead) continue;
+    const absl::Status told = data_plane_->config().RouteVip(vip.ToString(), static_cast<uint32_t>(lead.route.ifindex), lead.anywhere);
+    // The kernel part has forgotten a service that is gone, and with it the route.
+    if (told.ok() || absl::IsNotFound(told)) leads_[vip] = lead;
+    if (!absl::IsNotFound(told)) note(told);
   }
   for (const net::VipRoute& former : *present) {
-    const bool ours = leading_.contains(former.vip);
-    if (!ours) continue;
-    const bool stays = led.contains(former.vip) && leading_[former.vip].ifindex == former.ifindex;
-    if (!stays) note(net::DeleteLeadingRoute(former));
+    const auto lead = leads_.find(former.vip);
+    if (lead != leads_.end() && lead->second.route.ifindex != former.ifindex) note(net::DeleteLeadingRoute(former));
   }
-  std::erase_if(leading_, [&](const auto& each) {
-    return std::none_of(routes_.begin(), routes_.end(), [&](const auto& route) { return route.vip == each.first; });
-  });
+  std::erase_if(leads_, [&](const auto& each) { return !wanted.contains(each.first); });
   return first;
 }
 

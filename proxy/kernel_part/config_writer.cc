@@ -63,7 +63,7 @@ absl::Status ConfigWriter::Reconfigure(const DataPlaneSpec& next, const std::fun
   return status.ok() ? status : absl::InternalError(status.message());
 }
 
-absl::Status ConfigWriter::RouteVip(const std::string& vip, uint32_t uplink_ifindex, const std::string& source) {
+absl::Status ConfigWriter::RouteVip(const std::string& vip, uint32_t uplink_ifindex, bool anywhere) {
   bpf_map* map = object_.skeleton()->maps.vip_addresses;
   const auto key = ParseEndpoint(vip, /*port=*/0);
   if (!key.ok()) return key.status();
@@ -71,13 +71,32 @@ absl::Status ConfigWriter::RouteVip(const std::string& vip, uint32_t uplink_ifin
   if (bpf_map_lookup_elem(bpf_map__fd(map), &key->address, &entry) != 0)
     return absl::NotFoundError(absl::StrCat("the kernel part knows no VIP ", vip));
   entry.uplink_ifindex = uplink_ifindex;
-  entry.source = {};
-  if (!source.empty()) {
-    const auto from = ParseEndpoint(source, /*port=*/0);
-    if (!from.ok()) return from.status();
-    entry.source = from->address;
-  }
+  entry.anywhere = anywhere ? 1 : 0;
   return Put(map, &key->address, &entry);
+}
+
+absl::Status ConfigWriter::SetOwnAddresses(const std::set<std::string>& addresses) {
+  bpf_map* map = object_.skeleton()->maps.own_addresses;
+  std::set<std::string> keys;
+  for (const std::string& address : addresses) {
+    const auto key = ParseEndpoint(address, /*port=*/0);
+    if (!key.ok()) return key.status();
+    if (keys.size() < HR_MAX_OWN_ADDRESSES) keys.emplace(reinterpret_cast<const char*>(&key->address), sizeof(key->address));
+  }
+  std::string key(sizeof(hr_address), '\0'), next(sizeof(hr_address), '\0');
+  std::vector<std::string> gone;
+  for (const void* from = nullptr; bpf_map_get_next_key(bpf_map__fd(map), from, next.data()) == 0; from = key.data()) {
+    key = next;
+    if (keys.erase(key) == 0) gone.push_back(key);
+  }
+  for (const std::string& each : gone) {
+    if (const auto there = Delete(map, each.data()); !there.ok()) return there.status();
+  }
+  const uint32_t known = 1;
+  for (const std::string& each : keys) {
+    if (const absl::Status status = Put(map, each.data(), &known); !status.ok()) return status;
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ConfigWriter::MoveBackends(const DataPlaneSpec& next, int64_t now_ns) {

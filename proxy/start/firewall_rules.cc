@@ -2,6 +2,8 @@
 #include "proxy/start/firewall_rules.h"
 
 #include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -9,13 +11,17 @@
 #include <array>
 #include <cerrno>
 #include <fstream>
+#include <map>
 #include <optional>
 #include <set>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "net/capabilities.h"
 #include "net/unique_fd.h"
 
@@ -23,8 +29,9 @@ namespace hedgerow {
 namespace {
 
 constexpr size_t kRulesMax_bytes = 16 << 20;
+constexpr absl::Duration kPatience = absl::Seconds(3);
 
-// What the program prints, or nothing where it is not there or fails. Its arguments are ours: no shell is asked.
+// What the program prints, or nothing where it is not there, fails, or takes too long. Its arguments are ours: no shell is asked.
 std::optional<std::string> OutputOf(const char* program, const char* one, const char* two) {
   if (access(program, X_OK) != 0) return std::nullopt;
   int ends[2];
@@ -44,16 +51,25 @@ std::optional<std::string> OutputOf(const char* program, const char* one, const 
   writing.Reset();
   std::string text;
   char buffer[65536];
+  const absl::Time deadline = absl::Now() + kPatience;
+  bool whole = false;
   while (text.size() < kRulesMax_bytes) {
+    pollfd ready = {.fd = reading.get(), .events = POLLIN, .revents = 0};
+    const int64_t left_ms = std::max<int64_t>(absl::ToInt64Milliseconds(deadline - absl::Now()), 0);
+    const int polled = poll(&ready, 1, static_cast<int>(left_ms));
+    if (polled < 0 && errno == EINTR) continue;
+    if (polled <= 0) break;
     const ssize_t got = read(reading.get(), buffer, sizeof(buffer));
     if (got < 0 && errno == EINTR) continue;
+    whole = got == 0;
     if (got <= 0) break;
     text.append(buffer, static_cast<size_t>(got));
   }
   reading.Reset();
+  if (!whole) kill(pid, SIGKILL);
   int state = 0;
   waitpid(pid, &state, 0);
-  if (!WIFEXITED(state) || WEXITSTATUS(state) != 0) return std::nullopt;
+  if (!whole || !WIFEXITED(state) || WEXITSTATUS(state) != 0) return std::nullopt;
   return text;
 }
 
@@ -63,24 +79,87 @@ bool HoldsTables(const char* path) {
   return static_cast<bool>(std::ifstream(path) >> name);
 }
 
+// One blank between words, and no quotes or commas: as nftables and iptables write names and sets.
+std::vector<std::string> WordsOf(absl::string_view line) {
+  return absl::StrSplit(line, absl::ByAnyChar(" \t\","), absl::SkipEmpty());
+}
+
+struct Rule {
+  std::string line;
+  std::vector<std::string> words;
+  std::string hook;  // of its chain, in nftables' words; empty: others jump to that chain
+  bool Has(absl::string_view word) const { return std::find(words.begin(), words.end(), word) != words.end(); }
+};
+
+// The elements of nftables' named sets.
+std::map<std::string, std::vector<std::string>> SetsOf(absl::string_view rules) {
+  std::map<std::string, std::vector<std::string>> sets;
+  std::string name;
+  for (const absl::string_view line : absl::StrSplit(rules, '\n')) {
+    const std::vector<std::string> words = WordsOf(line);
+    if (words.size() == 3 && words[0] == "set" && words[2] == "{") name = words[1];
+    if (words.size() == 1 && words[0] == "}") name.clear();
+    if (!name.empty()) sets[name].insert(sets[name].end(), words.begin(), words.end());
+  }
+  return sets;
+}
+
+bool Matches(const std::string& pattern, const std::string& interface) {
+  if (pattern.size() > 1 && (pattern.back() == '*' || pattern.back() == '+'))
+    return absl::StartsWith(interface, absl::string_view(pattern).substr(0, pattern.size() - 1));
+  return pattern == interface;
+}
+
+// The hook of an iptables chain; empty: it is none of the built-in ones.
+std::string HookOf(const std::string& chain) {
+  const std::set<std::string> hooks = {"INPUT", "OUTPUT", "FORWARD", "PREROUTING", "POSTROUTING"};
+  return hooks.contains(chain) ? absl::AsciiStrToLower(chain) : "";
+}
+
+// By which packets come or leave by `uplink`, and nothing is said of `own`.
+std::vector<Rule> RulesByInterface(absl::string_view rules, const std::string& uplink, const std::string& own) {
+  const auto sets = SetsOf(rules);
+  std::set<std::string> said;
+  for (const absl::string_view line : absl::StrSplit(rules, '\n')) said.insert(absl::StrJoin(WordsOf(line), " "));
+  std::vector<Rule> found;
+  std::string hook;
+  for (const absl::string_view line : absl::StrSplit(rules, '\n')) {
+    Rule rule = {.line = std::string(absl::StripAsciiWhitespace(line)), .words = WordsOf(line), .hook = hook};
+    const std::vector<std::string>& words = rule.words;
+    if (!words.empty() && words[0] == "chain") hook.clear();
+    if (words.size() > 3 && words[0] == "type" && words[2] == "hook") hook = words[3];
+    if (words.size() > 1 && words[0] == "-A") rule.hook = HookOf(words[1]);
+    const auto names = [&](const std::string& interface) {
+      return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
+        const auto set = word[0] == '@' ? sets.find(word.substr(1)) : sets.end();
+        if (set == sets.end()) return Matches(word, interface);
+        return std::any_of(set->second.begin(), set->second.end(), [&](const std::string& each) { return Matches(each, interface); });
+      });
+    };
+    const bool by = rule.Has("oifname") || rule.Has("iifname") || rule.Has("oif") || rule.Has("iif") || rule.Has("-o") || rule.Has("-i");
+    if (!by || !names(uplink) || names(own)) continue;
+    std::vector<std::string> other = words;
+    std::replace(other.begin(), other.end(), uplink, own);
+    if (other == words || !said.contains(absl::StrJoin(other, " "))) found.push_back(std::move(rule));
+  }
+  return found;
+}
+
 }  // namespace
 
 std::vector<std::string> RulesThatNameAlone(absl::string_view rules, const std::string& uplink, const std::string& own) {
-  // One blank between words, and no quotes or commas: as nftables and iptables write names and sets.
-  const auto words_of = [](absl::string_view line) -> std::vector<std::string> {
-    return absl::StrSplit(line, absl::ByAnyChar(" \t\","), absl::SkipEmpty());
-  };
-  std::set<std::string> said;
-  for (const absl::string_view line : absl::StrSplit(rules, '\n')) said.insert(absl::StrJoin(words_of(line), " "));
   std::vector<std::string> found;
-  for (const absl::string_view line : absl::StrSplit(rules, '\n')) {
-    const std::vector<std::string> words = words_of(line);
-    const auto has = [&words](absl::string_view word) { return std::find(words.begin(), words.end(), word) != words.end(); };
-    const bool by = has("oifname") || has("iifname") || has("oif") || has("iif") || has("-o") || has("-i");
-    if (!by || !has(uplink) || has(own)) continue;
-    std::vector<std::string> other = words;
-    std::replace(other.begin(), other.end(), uplink, own);
-    if (!said.contains(absl::StrJoin(other, " "))) found.emplace_back(absl::StripAsciiWhitespace(line));
+  for (const Rule& rule : RulesByInterface(rules, uplink, own)) found.push_back(rule.line);
+  return found;
+}
+
+std::vector<std::string> RulesForForwarded(absl::string_view rules, const std::string& uplink, const std::string& own) {
+  std::vector<std::string> found;
+  for (const Rule& rule : RulesByInterface(rules, uplink, own)) {
+    const bool leaves = rule.Has("oifname") || rule.Has("oif") || rule.Has("-o");
+    const bool hides = rule.Has("masquerade") || rule.Has("snat") || rule.Has("MASQUERADE") || rule.Has("SNAT");
+    const bool passes = (rule.Has("accept") || rule.Has("ACCEPT")) && (rule.hook.empty() || rule.hook == "forward");
+    if (!rule.Has("!=") && !rule.Has("!") && ((leaves && hides) || passes)) found.push_back(rule.line);
   }
   return found;
 }
@@ -119,7 +198,7 @@ absl::StatusOr<std::string> FirewallRules() {
   // The older tables, where the kernel holds any: nft does not show them.
   if (HoldsTables("/proc/net/ip_tables_names")) add("iptables-legacy-save", nullptr, nullptr);
   if (HoldsTables("/proc/net/ip6_tables_names")) add("ip6tables-legacy-save", nullptr, nullptr);
-  if (!any) return absl::NotFoundError("neither nft nor iptables-legacy-save shows any rules here");
+  if (!any) return absl::NotFoundError("neither nft nor iptables-legacy-save shows any rules here, in three seconds");
   return rules;
 }
 

@@ -19,12 +19,16 @@ namespace hedgerow {
 // length, without the blanks around them.
 std::vector<std::string> RulesThatName(absl::string_view rules, const std::vector<net::IpAddress>& addresses);
 
-// Lines in which the interface `uplink` stands as the one by which packets come or leave, where neither the line names `own` as well
-// nor another line says the same of `own`.
+// Lines in which the interface `uplink` stands as the one by which packets come or leave, by its name, by a pattern (`eth*`, `eth+`) or in
+// a named set, where neither the line names `own` as well nor another line says the same of `own`.
 std::vector<std::string> RulesThatNameAlone(absl::string_view rules, const std::string& uplink, const std::string& own);
 
+// Those of them without which packets that this host forwards by the uplink are not served: what gives them another source, and what lets
+// them pass (`accept` in a chain that forwards, or in one that others jump to). Rules that say "not this interface" are none.
+std::vector<std::string> RulesForForwarded(absl::string_view rules, const std::string& uplink, const std::string& own);
+
 // The rules of this network namespace. PermissionDenied without CAP_NET_ADMIN; NotFound where neither program is
-// installed. IPv4 and IPv6, of nftables and of the older tables that the kernel holds.
+// installed, or takes longer than three seconds, or prints more than 16 MiB. IPv4 and IPv6, of nftables and of the older tables that the kernel holds.
 absl::StatusOr<std::string> FirewallRules();
 
 }  // namespace hedgerow

@@ -53,5 +53,56 @@ TEST(RulesThatNameAlone, FindsAnUplinkWhereTheProxyInterfaceIsNotNamedToo) {
   EXPECT_THAT(RulesThatNameAlone(kNames, "eth1", "hr0"), IsEmpty());
 }
 
+constexpr char kForwarding[] = R"(table inet filter {
+	set wan {
+		type ifname
+		elements = { "ppp0", "eth3" }
+	}
+	chain input {
+		type filter hook input priority filter; policy drop;
+		iifname "eth0" tcp dport 22 accept
+		iifname @wan accept
+	}
+	chain forward {
+		type filter hook forward priority filter; policy drop;
+		oifname "eth0" udp dport 53 drop
+		oifname "eth1" accept
+		oifname @wan ct state new accept
+		iifname "wlan*" accept
+	}
+	chain user {
+		oifname "eth2" accept
+	}
+}
+table ip nat {
+	chain post {
+		type nat hook postrouting priority srcnat;
+		oifname != "eth0" masquerade
+		oifname "ppp0" masquerade
+	}
+}
+-A INPUT -i ens1 -j ACCEPT
+-A FORWARD -o ens1 -j ACCEPT
+-A POSTROUTING ! -o ens2 -j MASQUERADE
+-A POSTROUTING -o ens+ -j MASQUERADE
+)";
+
+TEST(RulesForForwarded, AreThoseThatLetPacketsPassOrHideThem) {
+  const auto of = [](const char* uplink) { return RulesForForwarded(kForwarding, uplink, "hr0"); };
+  EXPECT_THAT(of("eth0"), IsEmpty()) << "input, a drop, and what is not for it";
+  EXPECT_THAT(of("eth1"), ElementsAre("oifname \"eth1\" accept"));
+  EXPECT_THAT(of("eth2"), ElementsAre("oifname \"eth2\" accept"));
+  EXPECT_THAT(of("eth3"), ElementsAre("oifname @wan ct state new accept"));
+  EXPECT_THAT(of("ppp0"), ElementsAre("oifname @wan ct state new accept", "oifname \"ppp0\" masquerade"));
+  EXPECT_THAT(of("wlan0"), ElementsAre("iifname \"wlan*\" accept"));
+  EXPECT_THAT(of("ens1"), ElementsAre("-A FORWARD -o ens1 -j ACCEPT", "-A POSTROUTING -o ens+ -j MASQUERADE"));
+  EXPECT_THAT(of("ens2"), ElementsAre("-A POSTROUTING -o ens+ -j MASQUERADE"));
+}
+
+TEST(RulesThatNameAlone, KnowsPatternsAndNamedSets) {
+  EXPECT_THAT(RulesThatNameAlone(kForwarding, "eth3", "hr0"), ElementsAre("iifname @wan accept", "oifname @wan ct state new accept"));
+  EXPECT_THAT(RulesThatNameAlone("oifname \"*\" accept\noifname \"h*\" accept", "h1", "hr0"), IsEmpty()) << "they name the proxy's as well";
+}
+
 }  // namespace
 }  // namespace hedgerow

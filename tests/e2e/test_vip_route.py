@@ -102,7 +102,7 @@ def test_rules_that_come_later_move_the_routes_within_seconds(lab, servers, prod
         for vip in (VIP4, VIP6):
             wait_until(lambda address=vip: ask(lab.client, address), what="answers")
         assert not product.status()["problems"]
-        assert "routed now: " in product.log.read_text(encoding="utf-8")
+        wait_until(lambda: f"are routed by {UPLINK} now" in product.log.read_text(encoding="utf-8"), what="the end of the trial")
     assert ask(lab.client, VIP4) and ask(lab.client, VIP6)
     product.finish()
 
@@ -115,6 +115,49 @@ def test_rules_that_no_way_passes_refuse_up_and_leave_nothing(lab, servers, prod
         assert refused.returncode != 0 and "rules_out:" in refused.stderr and "by hr0" in refused.stderr, refused.stderr
         for words in (["route", "show", "proto", "72"], ["-6", "route", "show", "proto", "72"], ["link", "show", "type", "veth"]):
             assert "hr0" not in lab.client.run(["ip", *words]).stdout
+
+
+@pytest.mark.own
+def test_a_firewall_that_is_closed_for_a_moment_moves_no_route_for_longer(lab, servers, product):
+    """It names the proxy's interface, so that the other way is worse, and is on trial for a moment only."""
+    own = OUT.replace(f'oifname "{UPLINK}" meta', f'oifname "hr0" accept\n    ip daddr {lab.replica("a").ipv4} meta')
+    with rules(lab.client, own):
+        product.up(services=[product.service("dns4")])
+        assert route_of(product) == "hr0" and ask(lab.client, direct(lab, VIP4)), "the control"
+        lab.client.run(["nft", "flush", "chain", "inet", "own", "out"])
+        wait_until(lambda: any(text.startswith("rules_out:") for text in product.status()["problems"]), what="the problem")
+        lab.client.run(["nft", "delete", "table", "inet", "own"])
+        lab.client.run(["nft", "-f", "-"], stdin=own)
+        wait_until(lambda: ask(lab.client, VIP4), timeout_s=1.5, what="answers")
+        wait_until(lambda: not product.status()["problems"], what="the problem's end")
+        assert route_of(product) == "hr0"
+        product.finish()
+
+
+@pytest.mark.own
+def test_a_vip_that_is_barred_moves_no_other(lab, servers, product):
+    product.up()
+    barred = f"table inet own {{\n chain out {{ type filter hook output priority 0;\n ip6 daddr {VIP6} drop\n }}\n}}"
+    with rules(lab.client, barred):
+        wait_until(lambda: any(text.startswith("rules_out: dns6") for text in product.status()["problems"]), what="the problem")
+        with UdpClient(lab.client, VIP4) as client:
+            assert all(client.ask(number, "www.example.test", timeout_s=0.5) is not None for number in range(20))
+        assert route_of(product) == route_of(product, DNS6) == "hr0"
+    product.finish()
+
+
+@pytest.mark.own
+@pytest.mark.lab(inner=True, nat=None)
+def test_the_next_daemon_reads_the_rules_that_came_since(lab, servers, product):
+    product.up()
+    assert route_of(product) == "hr0"
+    with rules(lab.client, FORWARD):
+        assert not ask(lab.inner, VIP4)
+        doctor = product.run("doctor", "--config", product.write(product.config())).stdout
+        assert "restart the daemon" in doctor, doctor
+        next_daemon(product)
+        assert route_of(product) == UPLINK and ask(lab.inner, VIP4)
+        product.finish()
 
 
 @pytest.mark.own
@@ -228,18 +271,40 @@ def test_the_leading_route_is_put_back_and_goes_with_the_proxy(lab, by_uplink):
         assert lab.client.run(["ip", *words]).stdout == ""
 
 
+def next_daemon(product) -> None:
+    daemon = product.pid
+    os.kill(daemon, signal.SIGTERM)
+    wait_until(lambda: not os.path.exists(f"/proc/{daemon}"), what="its end")
+    product.lab.client.popen([BIN / "hedgerowd", "--config", product.write(product.config())], log=product.log)
+    wait_until(lambda: product.admin("status", check=False).returncode == 0, timeout_s=20, what="the next daemon")
+
+
 @pytest.mark.own
 def test_the_next_daemon_keeps_the_route_that_auto_has_found(lab, servers, product):
     with rules(lab.client, OUT):
         product.up()
         assert route_of(product) == UPLINK
         load = start_dnsperf(lab.client, VIP4, seconds=2, rate=300)
-        daemon = product.pid
-        os.kill(daemon, signal.SIGTERM)
-        wait_until(lambda: not os.path.exists(f"/proc/{daemon}"), what="its end")
-        product.lab.client.popen([BIN / "hedgerowd", "--config", product.write(product.config())], log=product.log)
-        wait_until(lambda: product.admin("status", check=False).returncode == 0, timeout_s=20, what="the next daemon")
+        next_daemon(product)
         report = finish_dnsperf(load)
         assert report.lost == 0, report.text
         assert route_of(product) == UPLINK
         product.finish()
+
+
+@FAMILIES
+def test_other_addresses_of_this_host_are_its_own_too(lab, by_uplink, vip, service):
+    """Also those that netfilter gives a packet: no socket has them."""
+    six = ":" in vip
+    second, kind, prefix = ("fd77::40", "ip6", 64) if six else ("10.77.0.40", "ip", 24)
+    lab.client.run(["ip", "address", "add", f"{second}/{prefix}", "dev", UPLINK, *(["nodad"] if six else [])])
+    snat = (f'table inet own {{\n chain post {{ type nat hook postrouting priority 100;\n'
+            f' oifname "{UPLINK}" {kind} daddr {vip} snat {kind} to {second}\n }}\n}}')
+    try:
+        wait_until(lambda: lab.client.run(["ping", "-c1", "-W1", "-I", second, vip], check=False).returncode == 0, what="its ping")
+        with rules(lab.client, snat):
+            assert all(ask(lab.client, vip, number) for number in range(3))
+            assert who_answers(lab.client, vip, "+tcp") == "a"
+    finally:
+        lab.client.run(["ip", "address", "del", f"{second}/{prefix}", "dev", UPLINK])
+    assert by_uplink.figure("not_a_client", service) <= 1, "the ping that came before the daemon's look"
