@@ -157,7 +157,7 @@ def test_the_next_daemon_reads_the_rules_that_came_since(lab, servers, product):
         assert "restart the daemon" in doctor, doctor
         next_daemon(product)
         assert route_of(product) == UPLINK and ask(lab.inner, VIP4)
-        product.finish()
+    product.finish()
 
 
 @pytest.mark.own
