@@ -182,6 +182,7 @@ def figures(records: Sequence[Record], events: Sequence[Event], first_ns: int) -
     lost = {"others": 0, "own": 0, "outside": 0}
     others_us, own_us, quiet_us = [], [], []
     by_kind: dict[str, list[float]] = {event.kind: [] for event in events}
+    by_transport: dict[str, tuple[list[float], list[float]]] = {"udp": ([], []), "tcp": ([], [])}  # in events, and undisturbed
     for record in records:
         at = bisect.bisect_right(event_begins, record.intended_ns) - 1
         event = events[at] if at >= 0 and record.intended_ns < events[at].end_ns else None
@@ -192,15 +193,18 @@ def figures(records: Sequence[Record], events: Sequence[Event], first_ns: int) -
             (own_us if whose == "own" else others_us).append(record.latency_us)
             if whose == "others":
                 by_kind[event.kind].append(record.latency_us)
+                by_transport["tcp" if record.tcp else "udp"][0].append(record.latency_us)
         else:
             at = bisect.bisect_right(quiet_begins, record.intended_ns) - 1
             if at >= 0 and record.intended_ns < quiet[at][1]:
                 quiet_us.append(record.latency_us)
+                by_transport["tcp" if record.tcp else "udp"][1].append(record.latency_us)
     p99, quiet_p99 = quantile(others_us, 0.99), quantile(quiet_us, 0.99)
     return {"lost_of_others": lost["others"], "lost_of_own": lost["own"], "lost_outside": lost["outside"],
             "of_two_workers": sum(len(slots) > 1 for slots in met.values()), "sources_met": len(met),
             "p50_us": quantile(others_us, 0.5), "quiet_p50_us": quantile(quiet_us, 0.5), "p99_us": p99, "quiet_p99_us": quiet_p99,
             "p99_factor": _ratio(p99, quiet_p99), "p99_factor_by_kind": {kind: _ratio(quantile(each, 0.99), quiet_p99) for kind, each in by_kind.items()},
+            "p99_factor_by_transport": {name: _ratio(quantile(busy, 0.99), quantile(quiet, 0.99)) for name, (busy, quiet) in by_transport.items()},
             "others_n": len(others_us), "quiet_n": len(quiet_us),
             "own_n": len(own_us), "own_max_ms": max(own_us, default=0) / 1e3, "sent_again": sum(record.sent_again > 0 for record in records)}
 
