@@ -9,7 +9,8 @@
  * anything else goes on where it came in, under the VIP's name: to the child, or to the VRF that the uplink belongs to.
  *
  * Where the route to the VIP leads by the uplink itself (docs/adr/0055), all packets to it come that way, and every answer that
- * comes in there goes on there. One that comes in by another uplink enters by the proxy interface, whose filtering is loose then.
+ * comes in there goes on there. One that comes in by another uplink does so too where no strict filter of sources is in its way, and
+ * else enters by the proxy interface, whose filter is loose then.
  * Called by the splitter and the reply program.
  */
 #pragma once
@@ -51,11 +52,11 @@ HR_INLINE int hr_goes_on_here(const struct __sk_buff *skb, const struct hr_packe
 }
 
 /*
- * Of a packet that leaves by the uplink that the VIP's route leads by: is it this host's, or does this host forward it? The former has an
- * address of the host, whatever its socket: the kernel's own (an ACK in TIME_WAIT, a ping) has none that an answer would find, nor
+ * Has this host's own routing brought the packet here, because the VIP's route leads by this uplink? This host forwards it then, or it is
+ * the host's own, and has an address of the host, whatever its socket: the kernel's own (an ACK in TIME_WAIT, a ping) has none that an answer would find, nor
  * has one of several sockets with one port, or a packet that netfilter gave another source. A child of the uplink has an address of its own.
  */
-HR_INLINE int hr_is_of_this_host(struct __sk_buff *skb, const struct hr_packet *packet) {
+HR_INLINE int hr_took_the_route(struct __sk_buff *skb, const struct hr_packet *packet) {
   struct hr_address source = packet->source;
 
   return hr_is_routed_here(skb, packet) && (skb->ingress_ifindex || bpf_map_lookup_elem(&own_addresses, &source));
@@ -71,7 +72,7 @@ HR_GLOBAL __u32 hr_way_by_uplink(struct __sk_buff *skb, struct hr_packet *packet
   struct hr_ends ends = {};
 
   if (!packet) return HR_WAY_STRANGER;
-  if (hr_is_of_this_host(skb, packet)) return HR_WAY_SOCKET;
+  if (hr_took_the_route(skb, packet)) return HR_WAY_SOCKET;
   if (!sender || (packet->protocol != IPPROTO_UDP && packet->protocol != IPPROTO_TCP)) return HR_WAY_STRANGER;
   ends.remote = packet->destination;
   ends.local = packet->source;
