@@ -32,7 +32,7 @@ LONGEST = ("chaos", "adoption", "page", "bench_commands", "reload", "flood", "fa
 # longest first, as well.
 BESIDE = ("packages", OTHERS, "recovery", "power_cut", "peer_tls", "members_and_proxies", "prometheus", "snapshots", "recipes", "dns_clients",
           "sysdump", "tutorial", "kubernetes", "lab", "checkers", "store_bounds", "hashicorp_raft", "large_entries", "hostile_configs",
-          "metrics_access", "images")
+          "metrics_access", "images", "client_access", "session_owners")
 BESIDE_NICE = 10
 
 Group = tuple[str, list[str]]

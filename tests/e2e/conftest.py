@@ -39,14 +39,6 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "own: a stack of the test's own, taken down and compared right after it")
 
 
-def pytest_collection_modifyitems(config, items):
-    if os.environ.get("HEDGEROW_LONG") == "1":
-        return
-    long = [item for item in items if item.get_closest_marker("long")]
-    config.hook.pytest_deselected(items=long)  # pytest's last line counts them
-    items[:] = [item for item in items if not item.get_closest_marker("long")]
-
-
 def pytest_sessionstart(session):
     """Removes labs, pins and booted systems' files that a killed run of any test file left."""
     if os.geteuid() != 0:
