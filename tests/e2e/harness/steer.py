@@ -18,7 +18,8 @@ from deploy.lab import netns
 from harness.product import BIN, wait_until
 
 PORT = 2055
-WORKER = Path(__file__).with_name("steer_worker.py")
+# By its text: the workers' user may not be able to read a clone in somebody's home.
+WORKER = ("-c", Path(__file__).with_name("steer_worker.py").read_text(encoding="utf-8"))
 IPV4 = [f"127.0.1.{number}" for number in range(1, 41)]
 IPV6 = [f"fd00::1:{number:x}" for number in range(1, 9)]
 
@@ -101,7 +102,7 @@ class Group:
 
     def command(self, *options: str, workers: int | str = 2, listen: str = f"127.0.0.1:{PORT}", worker: tuple[str, ...] = ()) -> tuple[str, ...]:
         return ("run", "--listen", listen, "-n", str(workers), "--name", self.name, "--run-dir", str(self.run_dir), *options,
-                "--", sys.executable, str(WORKER), *worker)
+                "--", sys.executable, *WORKER, *worker)
 
     def start(self, *options: str, **others) -> "Group":
         """Returns when it says that it is ready."""
