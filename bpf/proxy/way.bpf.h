@@ -52,9 +52,10 @@ HR_INLINE int hr_goes_on_here(const struct __sk_buff *skb, const struct hr_packe
 }
 
 /*
- * Has this host's own routing brought the packet here, because the VIP's route leads by this uplink? This host forwards it then, or it is
- * the host's own, and has an address of the host, whatever its socket: the kernel's own (an ACK in TIME_WAIT, a ping) has none that an answer would find, nor
- * has one of several sockets with one port, or a packet that netfilter gave another source. A child of the uplink has an address of its own.
+ * Has this host's own routing brought the packet here, because the VIP's route leads by this uplink? Then this host forwards it, or the
+ * packet has an address of the host. Its socket does not tell: an answer would find none for the kernel's own packets (an ACK in
+ * TIME_WAIT, a ping), for those of several sockets with one port, and for those that netfilter gave another source. A child of the
+ * uplink has an address of its own.
  */
 HR_INLINE int hr_took_the_route(struct __sk_buff *skb, const struct hr_packet *packet) {
   struct hr_address source = packet->source;

@@ -33,11 +33,11 @@
 #include "proxy/daemon/event_log.h"
 #include "proxy/daemon/guardian.h"
 #include "proxy/daemon/self_test.h"
+#include "proxy/daemon/vip_routes.h"
 #include "operate/instance_lock.h"
 #include "operate/log.h"
 #include "proxy/instance/proxy_instance.h"
 #include "proxy/instance/reload_outcome.h"
-#include "proxy/start/firewall_rules.h"
 #include "proxy/start/topology.h"
 #include "operate/event_loop.h"
 #include "proxy/metrics/exporter.h"
@@ -46,8 +46,7 @@
 #include "net/capabilities.h"
 #include "net/clean.h"
 #include "net/kernel_probe.h"
-#include "net/netlink/route.h"
-#include "net/networks.h"
+#include "net/ip_address.h"
 #include "net/unique_fd.h"
 
 namespace hedgerow {
@@ -143,15 +142,6 @@ void Confine(const v1::Config& config, const std::string& config_file) {
   const absl::Status confined = operate::ConfineFiles(allowed);
   if (confined.ok()) return LogInfo("files are confined to the daemon's own folders (Landlock)");
   LogWarning("files are not confined: ", std::string(confined.message()));
-}
-
-// Read where what this host forwards may need them: `vip_route: auto` of services that have `clients`.
-std::string RulesToLookAt(const v1::Config& config) {
-  const bool forwards = std::any_of(config.services().begin(), config.services().end(), [](const v1::Service& each) { return each.clients_size() > 0; });
-  if (config.vip_route() != v1::VIP_ROUTE_AUTO || !forwards) return "";
-  absl::StatusOr<std::string> rules = FirewallRules();
-  if (!rules.ok()) LogInfo("the firewall's rules are not looked at: ", std::string(rules.status().message()));
-  return rules.ok() ? *std::move(rules) : "";
 }
 
 class Daemon {
@@ -267,35 +257,16 @@ class Daemon {
     return SelfTest(*instance_).Once();
   }
 
-  // The rule that names an uplink by which none of the listed clients comes; empty: there is none. A client that comes in by the
-  // uplink itself would be told by an ICMP redirect to leave this host out.
-  std::string RuleForForwarded() const {
-    std::set<int> clients_by;
-    for (const v1::Service& service : config_.services()) {
-      for (const std::string& text : service.clients()) {
-        const absl::StatusOr<net::Network> network = net::Network::Parse(text);
-        const auto route = network.ok() ? net::LookUpRoute(network->address) : absl::StatusOr<net::RouteLookup>(network.status());
-        if (route.ok() && route->reach == net::Reach::kRouted) clients_by.insert(route->ifindex);
-      }
-    }
-    for (const auto& [ifindex, link] : topology_.uplinks) {
-      if (clients_by.contains(ifindex)) continue;
-      const std::vector<std::string> naming = RulesForForwarded(firewall_rules_, link.name, config_.interface());
-      if (!naming.empty()) return absl::StrCat("the rule `", naming.front(), "` names ", link.name);
-    }
-    return "";
-  }
-
-  // The test tells whether this host's own packets pass its rules, and not whether forwarded ones do: for those the rules are read.
-  // FailedPrecondition: a VIP that was to be led by an uplink is not.
+  // FailedPrecondition: `vip_route: uplink`, and no VIP can be led by one. With `auto` that is a problem in `status`.
   absl::Status RouteVips() {
-    const std::string rule = instance_->MayChooseRoute() ? RuleForForwarded() : "";
+    const std::string rule = instance_->MayChooseRoute() ? RuleForForwarded(config_, topology_, firewall_rules_) : "";
     if (!rule.empty()) LogInfo("VIPs are routed by uplinks, for the sake of what is forwarded: ", rule);
     if (rule.empty() && config_.vip_route() != v1::VIP_ROUTE_UPLINK) return absl::OkStatus();
-    const std::vector<Problem> problems = instance_->RouteByUplink(instance_->Vips(), true);
     const std::set<net::IpAddress> vips = instance_->Vips();
+    const std::vector<Problem> problems = instance_->RouteByUplink(vips, true);
     const bool led = std::any_of(vips.begin(), vips.end(), [&](const net::IpAddress& vip) { return instance_->IsLedByUplink(vip); });
-    return led || problems.empty() ? absl::OkStatus() : absl::FailedPreconditionError(JoinProblems(problems, "\n"));
+    if (led || problems.empty() || instance_->MayChooseRoute()) return absl::OkStatus();
+    return absl::FailedPreconditionError(JoinProblems(problems, "\n"));
   }
 
   // As it is first; then, as by a reload, it becomes what is wanted now (Start). Why neither can be; empty: it is

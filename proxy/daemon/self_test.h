@@ -4,7 +4,8 @@
 // and has to come back (bpf/proxy/self_test.bpf.h): through this host's firewall, the splitter, the programs in front of ours on the
 // uplink, the reply program, and the firewall again. What ends it there ends the clients' packets too, whatever it is; where it was
 // lost tells the cause (docs/adr/0047). A program that was put in front of ours is noticed within a tick, and where it ends our
-// packets, ours goes to the front. Where rules of the host end them, the route to that VIP is tried the other way (docs/adr/0055). Used by the daemon, on its event loop's thread.
+// packets, ours goes to the front. Where rules of the host end them, the route to that VIP is tried the other
+// way (docs/adr/0055). Used by the daemon, on its event loop's thread.
 
 #pragma once
 

@@ -271,6 +271,27 @@ def test_the_leading_route_is_put_back_and_goes_with_the_proxy(lab, by_uplink):
         assert lab.client.run(["ip", *words]).stdout == ""
 
 
+@pytest.mark.own
+@pytest.mark.lab(inner=True, nat=None)
+@pytest.mark.parametrize("way", ["auto", "uplink"])
+def test_an_uplink_that_cannot_lead_refuses_up_only_where_it_must(lab, servers, product, way):
+    """An `ingress` qdisc of another owner leaves no egress hook for the splitter."""
+    lab.client.run(["tc", "qdisc", "add", "dev", UPLINK, "ingress"])
+    try:
+        with rules(lab.client, HIDE):
+            if way == "uplink":
+                config = product.write(product.config(vip_route=way, attach="clsact"))
+                refused = product.run("up", "--config", config)
+                assert refused.returncode != 0 and "attach_failed:" in refused.stderr, refused.stderr
+                return
+            product.up(attach="clsact")
+            assert route_of(product) == "hr0" and ask(lab.client, VIP4)
+            assert any(text.startswith("attach_failed:") for text in product.status()["problems"])
+            product.finish()
+    finally:
+        lab.client.run(["tc", "qdisc", "del", "dev", UPLINK, "ingress"], check=False)
+
+
 def next_daemon(product) -> None:
     daemon = product.pid
     os.kill(daemon, signal.SIGTERM)
