@@ -13,6 +13,7 @@ import pytest
 
 from harness import machine
 from harness.dns import who_answers
+from harness.other_users import open_folder
 from harness.product import BIN, DNS4, METRICS, VIP4, VIP6, wait_until
 
 pytestmark = pytest.mark.own
@@ -201,18 +202,15 @@ def test_without_a_capability_the_message_names_it(lab, servers, product, droppe
     assert machine.differences(before, machine.take(lab.client, product.instance)) == []
 
 
-def test_a_user_without_any_privilege_is_told_what_is_missing(lab, servers, product, tmp_path_factory):
-    """As nobody, from copies nobody may read: the build's folder may be closed to others."""
-    folder = tmp_path_factory.mktemp("nobody")
-    for parent in (folder, *folder.parents):
-        if str(parent).startswith("/tmp/"):
-            parent.chmod(0o755)
-    program = folder / "hedgerowd"
-    shutil.copy2(BIN / "hedgerowd", program)
-    config = folder / "hedgerow.yaml"
-    config.write_text(product.write(product.config()).read_text(), encoding="utf-8")
-    done = lab.client.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", program, "--config", config],
-                          check=False)
+def test_a_user_without_any_privilege_is_told_what_is_missing(lab, servers, product):
+    """As nobody, from copies that every user may read: the build's folder may be closed to others."""
+    with open_folder() as folder:
+        program = folder / "hedgerowd"
+        shutil.copy2(BIN / "hedgerowd", program)
+        config = folder / "hedgerow.yaml"
+        config.write_text(product.write(product.config()).read_text(), encoding="utf-8")
+        done = lab.client.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", program, "--config", config],
+                              check=False)
     text = done.stdout + done.stderr
     assert done.returncode > 0 and "CAP_NET_ADMIN" in text and "CAP_BPF" in text
 

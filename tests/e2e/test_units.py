@@ -20,6 +20,7 @@ from deploy.lab.servers.hedgerow_node import HedgerowNode, NodeSettings
 from deploy.lab.servers.load import bpf_object
 from harness import machine, units
 from harness.dns import who_answers
+from harness.other_users import open_folder
 from harness.product import BIN, VIP4, VIP6, wait_until
 
 TAG = f"self{os.getpid()}7"
@@ -27,12 +28,9 @@ CAPABILITIES = {"CAP_NET_ADMIN": 12, "CAP_NET_RAW": 13, "CAP_PERFMON": 38, "CAP_
 
 
 @pytest.fixture
-def scratch(tmp_path_factory) -> Iterator[Path]:
-    folder = tmp_path_factory.mktemp("units")
-    units.open_way_to(folder / "x")
-    with units.bpffs_folders(folder):
+def scratch() -> Iterator[Path]:
+    with open_folder() as folder, units.bpffs_folders(folder):
         yield folder
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def status_of(pid: int) -> dict[str, str]:
@@ -109,10 +107,9 @@ def check_monitoring(unit: ProxyUnit) -> None:
     assert ask(stranger, unit.monitor, "status").returncode == 4
 
 
-def check_files(unit: ProxyUnit, tmp_path_factory) -> None:
-    """The daemon reads in its configuration's folder; elsewhere not even what its user may read."""
-    elsewhere = tmp_path_factory.mktemp("elsewhere") / "hedgerow.yaml"
-    units.open_way_to(elsewhere)
+def check_files(unit: ProxyUnit, folder: Path) -> None:
+    """The daemon reads in its configuration's folder; elsewhere, such as in `folder`, not even what its user may read."""
+    elsewhere = folder / "hedgerow.yaml"
     shutil.copy(unit.file, elsewhere)
     units.give(elsewhere, 0, unit.unit.gid, 0o640)
 
@@ -126,7 +123,7 @@ def check_files(unit: ProxyUnit, tmp_path_factory) -> None:
 
 
 @pytest.mark.own
-def test_the_daemon_of_the_unit_serves_hedges_reloads_is_taken_over_and_goes(lab, servers, product, scratch, tmp_path_factory):
+def test_the_daemon_of_the_unit_serves_hedges_reloads_is_taken_over_and_goes(lab, servers, product, scratch):
     unit = ProxyUnit(product, scratch)
     product.before = machine.take(lab.client, product.instance)
     unit.write()
@@ -141,7 +138,8 @@ def test_the_daemon_of_the_unit_serves_hedges_reloads_is_taken_over_and_goes(lab
     assert int(product.service_status()["delay_ns"]) == 7_000_000
     assert f'audit: user {unit.unit.uid}, process ' in (log := product.log.read_text()) and ': Reload {"dry_run":false,' in log
     check_monitoring(unit)
-    check_files(unit, tmp_path_factory)
+    with open_folder() as elsewhere:
+        check_files(unit, elsewhere)
     assert lab.client.stop(daemon, timeout=15) == 0
     assert who_answers(lab.client, VIP4) == "a", "the kernel part works on"
     daemon = unit.start()
