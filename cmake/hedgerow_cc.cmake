@@ -60,7 +60,13 @@ function(hedgerow_cc_test name)
   if(arg_DATA)
     add_dependencies(${name} ${arg_DATA})
   endif()
-  hedgerow_add_test(${name} ${name} LABELS ${arg_LABELS} TIMEOUT ${arg_TIMEOUT} SHARDS ${arg_SHARDS})
+  set(given "")  # a keyword without a value is warned about from CMake 3.31 on
+  foreach(keyword IN ITEMS LABELS TIMEOUT SHARDS)
+    if(arg_${keyword})
+      list(APPEND given ${keyword} ${arg_${keyword}})
+    endif()
+  endforeach()
+  hedgerow_add_test(${name} ${name} ${given})
 endfunction()
 
 # hedgerow_add_test(ENTRY PROGRAM [FILTER filter] [LABELS ...] [TIMEOUT seconds] [SHARDS n]): ctest's entry ENTRY, or n of
