@@ -288,7 +288,7 @@ struct hr_vip {
 };
 HR_STATIC_ASSERT(sizeof(struct hr_vip) == 16, "hr_vip is 16 bytes");
 
-/* Map `own_addresses`: so many of this host's addresses are known by which a packet is its own. */
+/* Map `own_addresses`: so many of this host's addresses are known by which a packet is its own (docs/adr/0056). */
 #define HR_MAX_OWN_ADDRESSES 256
 
 /* Map `backend_tuning`, index = backend id. Written by the daemon's merge of the histograms. */

@@ -51,6 +51,12 @@ HR_INLINE int hr_goes_on_here(const struct __sk_buff *skb, const struct hr_packe
   return packet->fragment != HR_WHOLE && packet->version == 6;
 }
 
+HR_INLINE int hr_has_own_source(const struct hr_packet *packet) {
+  struct hr_address source = packet->source;
+
+  return bpf_map_lookup_elem(&own_addresses, &source) != 0;
+}
+
 /*
  * Has this host's own routing brought the packet here, because the VIP's route leads by this uplink? Then this host forwards it, or the
  * packet has an address of the host. Its socket does not tell: an answer would find none for the kernel's own packets (an ACK in
@@ -58,9 +64,7 @@ HR_INLINE int hr_goes_on_here(const struct __sk_buff *skb, const struct hr_packe
  * uplink has an address of its own.
  */
 HR_INLINE int hr_took_the_route(struct __sk_buff *skb, const struct hr_packet *packet) {
-  struct hr_address source = packet->source;
-
-  return hr_is_routed_here(skb, packet) && (skb->ingress_ifindex || bpf_map_lookup_elem(&own_addresses, &source));
+  return hr_is_routed_here(skb, packet) && (skb->ingress_ifindex || hr_has_own_source(packet));
 }
 
 /*

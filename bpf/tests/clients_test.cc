@@ -68,6 +68,20 @@ TEST_F(ClientsTest, AListedNetworkIsServedToTheBit) {
                 "dns6:not_a_client");
 }
 
+// MASQUERADE and SNAT give it to what a container sends. IPv6 lets a neighbour's packet with it pass as well, so there a service lists it.
+TEST_F(ClientsTest, WhatThisHostHidesBehindItsOwnAddressIsServed) {
+  ASSERT_TRUE(plane().config().SetOwnAddresses({kClient4, kClient6}).ok());
+  EXPECT_EQ(Split(DnsRequest4(1), kForwarded).verdict, kRedirected);
+  EXPECT_EQ(Split(PacketBuilder(kClient4, kDns4).Tcp(kClientPort, kDnsPort, kTcpSyn).Build(), kForwarded).verdict, kRedirected);
+  EXPECT_EQ(Split(PacketBuilder(kClient4, kDns4).Echo(false, 1, Text("ping")).Build(), kForwarded).verdict, kRedirected);
+  ExpectDropped(Query4("10.77.0.2"));
+  const Bytes query6 = PacketBuilder(kClient6, kDns6).Udp(kClientPort, kDnsPort, DnsQuery(1, "www.example.org")).Build();
+  ExpectDropped(query6, "dns6:not_a_client");
+  List(kDns6Service, {kClient6});
+  EXPECT_EQ(Split(query6, kForwarded).verdict, kRedirected);
+  ASSERT_TRUE(plane().config().SetOwnAddresses({}).ok());
+}
+
 TEST_F(ClientsTest, EveryPlaceOfTheListCounts) {
   std::vector<std::string> texts;
   std::vector<const char*> networks;

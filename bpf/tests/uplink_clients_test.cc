@@ -56,6 +56,15 @@ TEST_F(UplinkClientsTest, AChildThatIsNotListedIsDroppedAndCounted) {
   EXPECT_EQ(refused.verdict, kDropped) << "strangers are told nothing";
 }
 
+TEST_F(UplinkClientsTest, AChildUnderAnAddressOfThisHostIsNotThisHost) {
+  ASSERT_TRUE(plane().config().SetOwnAddresses({kClient4}).ok());
+  const Bytes query = PacketBuilder(kClient4, kDns4).Udp(kClientPort, 53, DnsQuery(1, "www.example.org")).Build();
+  const RunResult run = SplitAtUplink(query);
+  EXPECT_EQ(run.verdict, kDropped);
+  EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4:not_a_client", 1)));
+  ASSERT_TRUE(plane().config().SetOwnAddresses({}).ok());
+}
+
 // Its answers go on where they came in: the proxy interface does not lead to the child.
 TEST_F(UplinkClientsTest, AListedChildIsServedAndItsAnswersGoOnInTheVipsName) {
   ListChild();

@@ -169,13 +169,16 @@ absl::Status SetLinkMtu(absl::string_view name, uint32_t mtu_bytes) {
   return netlink::Do(request, absl::StrCat("set the MTU of ", name, " to ", mtu_bytes));
 }
 
+std::optional<int> NetworkSetting(const std::string& name) {
+  int value = 0;
+  std::ifstream file(absl::StrCat("/proc/sys/net/", name));
+  if (!(file >> value)) return std::nullopt;
+  return value;
+}
+
 int ReversePathFilterOf(const std::string& name) {
-  int effective = 0;
-  for (const absl::string_view of : {absl::string_view("all"), absl::string_view(name)}) {
-    int value = 0;
-    if (std::ifstream(absl::StrCat("/proc/sys/net/ipv4/conf/", of, "/rp_filter")) >> value) effective = std::max(effective, value);
-  }
-  return effective;
+  const auto of = [](absl::string_view interface) { return NetworkSetting(absl::StrCat("ipv4/conf/", interface, "/rp_filter")).value_or(0); };
+  return std::max(of("all"), of(name));
 }
 
 absl::Status LoosenReversePathFilter(int ifindex) {

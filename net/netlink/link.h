@@ -50,6 +50,8 @@ absl::StatusOr<std::vector<LinkInfo>> ListLinks();
 absl::Status SetLinkUp(absl::string_view name);
 absl::Status SetLinkDown(absl::string_view name);
 absl::Status SetLinkMtu(absl::string_view name, uint32_t mtu_bytes);
+// A number of /proc/sys/net, such as "ipv4/ip_forward"; nothing where the kernel has none.
+std::optional<int> NetworkSetting(const std::string& name);
 // The kernel's filter of sources on an interface, as it takes effect: the larger of net.ipv4.conf.all.rp_filter and the interface's own.
 // 0: none, 1: strict, 2: loose.
 int ReversePathFilterOf(const std::string& name);

@@ -201,5 +201,10 @@ TEST_F(LinkTest, ManyPairsComeAndGo) {
   });
 }
 
+TEST(NetworkSetting, IsReadOrIsNotThere) {
+  EXPECT_TRUE(NetworkSetting("ipv4/ip_forward").has_value());
+  EXPECT_FALSE(NetworkSetting("ipv4/no_such_setting").has_value());
+}
+
 }  // namespace
 }  // namespace hedgerow::net

@@ -155,7 +155,7 @@ class Doctor {
           absl::StrCat("service ", service.name(), ": hosts of ", text, " are reached by ", *uplink,
                        ", as the backends are, which may answer them past this host. Masquerade what they send through it (`iifname ",
                        *uplink, " oifname ", interface,
-                       " masquerade` in nft) and list this host's address; macvlan and ipvlan containers there need nothing"));
+                       " masquerade` in nft)", network->address.is_v4() ? "" : " and list this host's address", "; macvlan and ipvlan containers there need nothing"));
     }
   }
 
@@ -226,10 +226,9 @@ class Doctor {
   // IPv6 has no such setting.
   void Spoofing(const v1::Config* config) {
     const std::vector<std::string> names = config == nullptr ? std::vector<std::string>{} : UplinkNames(*config);
-    const int all = NetworkSetting("ipv4/conf/all/rp_filter").value_or(0);
     bool any = false;
     for (const std::string& name : names) {
-      if (std::max(all, NetworkSetting(absl::StrCat("ipv4/conf/", name, "/rp_filter")).value_or(0)) != 0) continue;
+      if (net::ReversePathFilterOf(name) != 0) continue;
       any = true;
       Add("rp_filter", "warning",
           absl::StrCat(name, " takes packets under addresses that are reached by other links, or by none: a host there can ",
@@ -241,8 +240,8 @@ class Doctor {
 
   void Forwarding() {
     std::vector<std::string> families;
-    if (NetworkSetting("ipv4/ip_forward").value_or(0) != 0) families.push_back("IPv4");
-    if (NetworkSetting("ipv6/conf/all/forwarding").value_or(0) != 0) families.push_back("IPv6");
+    if (net::NetworkSetting("ipv4/ip_forward").value_or(0) != 0) families.push_back("IPv4");
+    if (net::NetworkSetting("ipv6/conf/all/forwarding").value_or(0) != 0) families.push_back("IPv6");
     if (families.empty()) return Add("forwarding", "ok", "off");
     Add("forwarding", "warning",
         absl::StrCat("this host forwards ", absl::StrJoin(families, " and "),
@@ -291,10 +290,10 @@ class Doctor {
     if (needed.empty() || !leading.ok() || !net::FindLink(config.interface()).ok()) return;
     for (const v1::Service& service : config.services()) {
       const auto vip = net::IpAddress::Parse(service.vip());
-      if (!vip.ok() || service.clients_size() == 0) continue;
+      if (!vip.ok() || !MayForwardTo(service)) continue;
       const bool led = std::any_of(leading->begin(), leading->end(), [&](const net::VipRoute& each) { return each.vip == *vip; });
       if (!led)
-        Add("firewall", "warning", absl::StrCat("service ", service.name(), " has `clients`, and is routed by ", config.interface(), ", for which the rule \"",
+        Add("firewall", "warning", absl::StrCat("what this host forwards to service ", service.name(), " is routed by ", config.interface(), ", for which the rule \"",
                                                 needed.front(), "\" does not hold: restart the daemon, which then looks at the rules, or set `vip_route: uplink`"));
     }
   }

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <system_error>
@@ -147,13 +148,6 @@ std::vector<std::string> OpenKeysIn(const std::string& folder) {
     if (std::string why = WhyKeyIsOpen(entry->path().string()); !why.empty()) found.push_back(std::move(why));
   }
   return found;
-}
-
-std::optional<int> NetworkSetting(const std::string& name) {
-  int value = 0;
-  std::ifstream file(absl::StrCat("/proc/sys/net/", name));
-  if (!(file >> value)) return std::nullopt;
-  return value;
 }
 
 }  // namespace hedgerow::cli

@@ -6,7 +6,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -38,8 +37,5 @@ std::string WhyKeyIsOpen(const std::string& path);
 
 // The same for every file of a folder. Empty for a folder that is not there or may not be read.
 std::vector<std::string> OpenKeysIn(const std::string& folder);
-
-// A number of /proc/sys/net, such as "ipv4/conf/all/rp_filter"; nothing where the kernel has none.
-std::optional<int> NetworkSetting(const std::string& name);
 
 }  // namespace hedgerow::cli

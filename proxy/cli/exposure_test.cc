@@ -64,10 +64,5 @@ TEST(OpenKeysIn, NamesKeysThatOthersRead) {
   EXPECT_EQ(rmdir(folder.c_str()), 0);
 }
 
-TEST(NetworkSetting, IsReadOrIsNotThere) {
-  EXPECT_TRUE(NetworkSetting("ipv4/ip_forward").has_value());
-  EXPECT_FALSE(NetworkSetting("ipv4/no_such_setting").has_value());
-}
-
 }  // namespace
 }  // namespace hedgerow::cli

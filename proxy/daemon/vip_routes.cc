@@ -16,7 +16,7 @@
 namespace hedgerow {
 
 std::string RulesToLookAt(const v1::Config& config) {
-  const bool forwards = std::any_of(config.services().begin(), config.services().end(), [](const v1::Service& each) { return each.clients_size() > 0; });
+  const bool forwards = std::any_of(config.services().begin(), config.services().end(), MayForwardTo);
   if (config.vip_route() != v1::VIP_ROUTE_AUTO || !forwards) return "";
   absl::StatusOr<std::string> rules = FirewallRules();
   if (!rules.ok()) LogInfo("the firewall's rules are not looked at: ", std::string(rules.status().message()));

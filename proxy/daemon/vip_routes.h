@@ -12,7 +12,7 @@
 
 namespace hedgerow {
 
-// The host's rules where they decide: `vip_route: auto`, and services with `clients`. Runs nft, which a confined daemon cannot. Empty:
+// The host's rules where they decide: `vip_route: auto`, and services to which it may forward. Runs nft, which a confined daemon cannot. Empty:
 // they decide nothing, or cannot be read, which is logged.
 std::string RulesToLookAt(const v1::Config& config);
 

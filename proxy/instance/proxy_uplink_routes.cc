@@ -159,7 +159,7 @@ bool ProxyInstance::AnswersGoOnAnywhere(const net::IpAddress& vip) const {
   });
 }
 
-// Known before a route leads by an uplink. The copies on interfaces of proxies are addresses of uplinks, too.
+// By which the kernel part knows what is this host's (docs/adr/0056), and known before a route leads by an uplink. The copies on interfaces of proxies are addresses of uplinks, too.
 absl::Status ProxyInstance::KeepOwnAddresses() {
   const auto present = net::ListAddresses();
   if (!present.ok()) return present.status();
@@ -190,7 +190,7 @@ absl::Status ProxyInstance::KeepLeadingRoutes() {
                          .anywhere = uplink != 0 && AnswersGoOnAnywhere(route.vip)};
   }
   const bool any = std::any_of(wanted.begin(), wanted.end(), [](const auto& each) { return each.second.route.ifindex != 0; });
-  if (any && !note(KeepOwnAddresses())) return first;
+  if (!note(KeepOwnAddresses())) return first;
   if (any && net::ReversePathFilterOf(links_.proxy.link.name) != kLoose && !note(net::LoosenReversePathFilter(links_.proxy.link.ifindex)))
     return first;
   for (const auto& [vip, lead] : wanted) {

@@ -23,6 +23,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "net/capabilities.h"
+#include "net/netlink/link.h"
 #include "net/unique_fd.h"
 
 namespace hedgerow {
@@ -177,6 +178,11 @@ std::vector<std::string> RulesThatName(absl::string_view rules, const std::vecto
     if (std::any_of(words.begin(), words.end(), names)) found.emplace_back(absl::StripAsciiWhitespace(line));
   }
   return found;
+}
+
+bool MayForwardTo(const v1::Service& service) {
+  const auto vip = net::IpAddress::Parse(service.vip());
+  return service.clients_size() > 0 || (vip.ok() && vip->is_v4() && net::NetworkSetting("ipv4/ip_forward").value_or(0) != 0);
 }
 
 absl::StatusOr<std::string> FirewallRules() {

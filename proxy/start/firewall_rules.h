@@ -12,6 +12,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "net/ip_address.h"
+#include "proxy/api/config.pb.h"
 
 namespace hedgerow {
 
@@ -26,6 +27,10 @@ std::vector<std::string> RulesThatNameAlone(absl::string_view rules, const std::
 // Those of them without which packets that this host forwards by the uplink are not served: what gives them another source, and what lets
 // them pass (`accept` in a chain that forwards, or in one that others jump to). Rules that say "not this interface" are none.
 std::vector<std::string> RulesForForwarded(absl::string_view rules, const std::string& uplink, const std::string& own);
+
+// Whether this host may forward packets to the service that the proxy serves: from the networks of its `clients`, or of IPv4 senders that
+// the host hides behind an address of its own (docs/adr/0056).
+bool MayForwardTo(const v1::Service& service);
 
 // The rules of this network namespace. PermissionDenied without CAP_NET_ADMIN; NotFound where neither program is
 // installed, or takes longer than three seconds, or prints more than 16 MiB. IPv4 and IPv6, of nftables and of the older tables that the kernel holds.

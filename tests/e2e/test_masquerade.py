@@ -3,7 +3,8 @@
 
 import pytest
 
-from harness.dns import UdpClient, dig, finish_dnsperf, start_dnsperf, who_answers
+from deploy.lab.host import UPLINK
+from harness.dns import UdpClient, dig, finish_dnsperf, query, start_dnsperf, who_answers
 from harness.product import DNS4, DNS6, VIP4, VIP6, answer_every_port_unreachable, wait_until
 
 FAMILIES = pytest.mark.parametrize("vip, service", [(VIP4, DNS4), (VIP6, DNS6)], ids=["ipv4", "ipv6"])
@@ -64,16 +65,50 @@ def test_a_container_may_ping_the_vip(lab, proxy, vip, service):
 
 
 @FAMILIES
-@pytest.mark.parametrize("clients", [0, 1], ids=["the container's network", "the host's address"])
-def test_of_a_hidden_container_the_hosts_address_is_what_a_service_lists(lab, servers, product, vip, service, clients):
+@pytest.mark.parametrize("listed", ["nothing", "the container's network", "the host's address"])
+def test_a_hidden_container_is_this_host_and_of_ipv6_listed_by_its_address(lab, servers, product, vip, service, listed):
     services = product.services("dns")
     for each in services:
-        each["clients"] = each["clients"][clients:clients + 1]
+        networks = each.pop("clients")
+        if listed != "nothing":
+            each["clients"] = networks[:1] if listed == "the container's network" else networks[1:]
     product.up(services=services)
     assert who_answers(lab.client, vip) == "a"
+    served = service == DNS4 or listed == "the host's address"
     with UdpClient(lab.inner, vip) as client:
-        assert (client.ask(1, "www.example.test", timeout_s=1.0) is not None) == (clients == 1)
-    assert product.figure("not_a_client", service) == 1 - clients
+        assert (client.ask(1, "www.example.test", timeout_s=1.0) is not None) == served
+    assert product.figure("not_a_client", service) == (0 if served else 1)
+
+
+# The length and the checksum of the IPv4 header are the kernel's (raw(7)).
+_SEND_AS = """
+import socket, struct, sys
+source, target, payload = sys.argv[1], sys.argv[2], bytes.fromhex(sys.argv[3])
+udp = struct.pack("!HHHH", 40000, 53, 8 + len(payload), 0) + payload
+head = struct.pack("!BBHHHBBH4s4s", 0x45, 0, 0, 0, 0, 64, 17, 0, socket.inet_aton(source), socket.inet_aton(target))
+with socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW) as raw:
+    raw.sendto(head + udp, (target, 0))
+"""
+
+
+def test_a_neighbour_that_forges_this_hosts_address_sends_nothing_to_a_vip(lab, servers, product):
+    """Also where nothing filters sources: Linux lets no IPv4 packet in that bears an address of its own."""
+    services = [product.service("dns4")]
+    services[0].pop("clients")
+    product.up(services=services)
+    neighbour = lab.replica("b")
+    neighbour.run(["ip", "route", "add", VIP4, "via", lab.client.ipv4])
+    for interface in ("all", UPLINK):
+        lab.client.run(["sysctl", "-qw", f"net.ipv4.conf.{interface}.rp_filter=0"])
+    try:
+        for source in (lab.client.ipv4, neighbour.ipv4):
+            neighbour.run(["/usr/bin/python3", "-c", _SEND_AS, source, VIP4, query(1, "www.example.test").hex()])
+        wait_until(lambda: product.figure("not_a_client") == 1, what="the packet with an address of its own, which came later")
+        assert product.figure("requests") == 0
+    finally:
+        for interface in ("all", UPLINK):
+            lab.client.run(["sysctl", "-qw", f"net.ipv4.conf.{interface}.rp_filter=1"])
+        neighbour.run(["ip", "route", "del", VIP4])
 
 
 @pytest.mark.lab(inner=True, nat=None)

@@ -181,6 +181,21 @@ def test_forwarded_clients_are_served_under_rules_that_name_the_uplink(lab, serv
         product.finish()
 
 
+@pytest.mark.own
+@pytest.mark.lab(inner=True, nat=None)
+@pytest.mark.parametrize("text", [HIDE, FORWARD], ids=["masquerade", "forward"])
+def test_what_this_host_hides_needs_no_list_under_such_rules(lab, servers, product, text):
+    services = [product.service("dns4")]
+    services[0].pop("clients")
+    with rules(lab.client, text):
+        product.up(services=services)
+        assert route_of(product) == UPLINK
+        assert all(ask(lab.inner, VIP4, number) for number in range(5))
+        assert who_answers(lab.inner, VIP4, "+tcp") == "a"
+        assert product.figure("not_a_client") == 0
+        product.finish()
+
+
 @pytest.fixture(name="by_uplink")
 def fixture_by_uplink(product):
     return product.up(vip_route="uplink")
