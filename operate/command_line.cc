@@ -108,6 +108,21 @@ int RunNamed(Call& call) {
   return command->run(call);
 }
 
+int RunCommand(const Program& program, const std::vector<std::string>& argv, std::ostream& out, std::ostream& err) {
+  Call call{program, {}, out, err};
+  absl::StatusOr<Arguments> parsed =
+      ParseArguments(argv, AllOf(program, false), AllOf(program, true), LettersOf(program), TakesACommand(program));
+  if (!parsed.ok()) {
+    if (Contains(argv, "--json")) call.arguments.options["json"] = "";
+    return call.UsageError(std::string(parsed.status().message()));
+  }
+  call.arguments = *std::move(parsed);
+  if (!call.arguments.words.empty()) return RunNamed(call);
+  const char* asked = CommandOfFlag(call.arguments);
+  const Command* command = asked == nullptr ? nullptr : Find(program, asked);
+  return command == nullptr ? call.UsageError("which command?") : command->run(call);
+}
+
 }  // namespace
 
 int Call::Print(const google::protobuf::Message& message, const std::string& text, int exit_code) const {
@@ -156,18 +171,11 @@ Command HelpCommand() {
 }
 
 int Run(const Program& program, const std::vector<std::string>& argv, std::ostream& out, std::ostream& err) {
-  Call call{program, {}, out, err};
-  absl::StatusOr<Arguments> parsed =
-      ParseArguments(argv, AllOf(program, false), AllOf(program, true), LettersOf(program), TakesACommand(program));
-  if (!parsed.ok()) {
-    if (Contains(argv, "--json")) call.arguments.options["json"] = "";
-    return call.UsageError(std::string(parsed.status().message()));
-  }
-  call.arguments = *std::move(parsed);
-  if (!call.arguments.words.empty()) return RunNamed(call);
-  const char* asked = CommandOfFlag(call.arguments);
-  const Command* command = asked == nullptr ? nullptr : Find(program, asked);
-  return command == nullptr ? call.UsageError("which command?") : command->run(call);
+  const int exit_code = RunCommand(program, argv, out, err);
+  if (out.flush()) return exit_code;
+  // A script must not take a file that was cut short by a full disk for the answer.
+  err << program.name << ": the output could not be written: is its disk full?\n";
+  return exit_code == kExitOk ? kExitFailure : exit_code;
 }
 
 google::protobuf::RepeatedPtrField<v1::ConfigError> ConfigErrors(const config::Diagnostics& errors) {

@@ -5,6 +5,7 @@
 
 #include "operate/command_line.h"
 
+#include <fstream>
 #include <sstream>
 
 #include <gmock/gmock.h>
@@ -51,6 +52,20 @@ Outcome Greet(const std::vector<std::string>& argv) {
   std::ostringstream err;
   const int exit_code = Run(Greeter(), argv, out, err);
   return {exit_code, out.str(), err.str()};
+}
+
+// /dev/full takes nothing, as a full disk.
+TEST(CommandLine, OutputThatCannotBeWrittenIsAFailure) {
+  const std::vector<std::vector<std::string>> commands = {{"greet", "ada"}, {"greet", "ada", "--json"}, {"help"}};
+  for (const std::vector<std::string>& argv : commands) {
+    std::ofstream full("/dev/full");
+    std::ostringstream err;
+    EXPECT_EQ(operate::Run(Greeter(), argv, full, err), kExitFailure);
+    EXPECT_EQ(err.str(), "greeter: the output could not be written: is its disk full?\n");
+  }
+  std::ofstream full("/dev/full");
+  std::ostringstream err;
+  EXPECT_EQ(operate::Run(Greeter(), {"greet", "seven", "--json"}, full, err), 7);
 }
 
 TEST(CommandLine, ACommandGetsItsWordsAndOptions) {

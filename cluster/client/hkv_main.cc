@@ -35,6 +35,13 @@ void PrintLine(const std::string& text) {
   std::fputc('\n', stdout);
 }
 
+// A script must not take a file that was cut short by a full disk for the answer.
+int EndOutput() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return 0;
+  std::fprintf(stderr, "hkv: the output could not be written: is its disk full?\n");
+  return kFailed;
+}
+
 // Nothing: the client is anonymous.
 absl::StatusOr<std::optional<Credentials>> CredentialsOf(const std::string& client, const std::string& key_file) {
   if (client.empty() && key_file.empty()) return std::nullopt;
@@ -52,7 +59,7 @@ int Run(const Arguments& arguments, const std::string& server, std::optional<Cre
     const absl::StatusOr<std::string> value = (*client)->Get(*arguments.get, arguments.timeout);
     if (!value.ok()) return Fail(value.status());
     PrintLine(*value);
-    return 0;
+    return EndOutput();
   }
   const absl::StatusOr<std::vector<std::string>> values =
       (*client)->Write(arguments.operations, arguments.timeout);
@@ -60,7 +67,7 @@ int Run(const Arguments& arguments, const std::string& server, std::optional<Cre
   for (size_t i = 0; i < values->size(); ++i) {
     if (wire::RowOf(arguments.operations[i].kind).answers_number) PrintLine((*values)[i]);
   }
-  return 0;
+  return EndOutput();
 }
 
 }  // namespace
@@ -76,7 +83,7 @@ int main(int argc, char** argv) {
   }
   if (!arguments->text.empty()) {
     std::fputs(hedgerow::operate::TextOf(TheProgram(), arguments->text).c_str(), stdout);
-    return 0;
+    return EndOutput();
   }
   const auto given = [](const std::string& option, const char* variable) {
     const char* const from_environment = std::getenv(variable);
