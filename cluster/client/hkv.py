@@ -21,6 +21,7 @@ After a fork the child's client is another one: it has a socket of its own, and 
 write opens another. With the parent's, the two would give one number to two writes, and take each other's answers.
 """
 
+import errno
 import os
 import secrets
 import socket
@@ -46,6 +47,8 @@ _SESSION = struct.Struct("<QQ")
 _AUTHENTICATED = 0x01  # in the flags: a trailer follows the body
 _REQUEST_FLAGS_AT, _ANSWER_FLAGS_AT, _TAG_BYTES, MAX_CLIENT_BYTES = 3, 24, 8, 31
 NO_SESSION = 0
+# What an ICMP error of an earlier datagram makes of the next call on a connected socket.
+_REFUSALS = (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENOPROTOOPT)
 FIRST_PAUSE_S, PAUSE_DOUBLINGS = 0.005, 6  # before a write that was answered OVERLOADED is sent again
 # Without a session no longer: a proxy may send copies of the last one for 60 s, and nodes know a nonce for 70.
 NONCE_IS_REPEATED_FOR_S = 5.0
@@ -458,7 +461,9 @@ class Client:
                 datagram = self._socket.recv(MAX_BYTES + 1)
             except TimeoutError:
                 return None
-            except ConnectionRefusedError:
+            except OSError as error:
+                if error.errno not in _REFUSALS:
+                    raise
                 continue  # an ICMP error does not mean that no other server answers
             answer = parse_answer(datagram)
             if answer is None or (answer.client_id, answer.seq) != (client_id, seq) or not (
@@ -476,5 +481,7 @@ class Client:
             datagram = self._credentials.seal(datagram)
         try:
             self._socket.send(datagram)
-        except ConnectionRefusedError:
+        except OSError as error:
+            if error.errno not in _REFUSALS:
+                raise
             self._socket.send(datagram)  # the error was an earlier datagram's, and this one has not left

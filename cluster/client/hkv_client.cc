@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "cluster/wire/hkv_trailer.h"
 
@@ -41,6 +42,9 @@ absl::StatusOr<uint64_t> RandomNumber() {
   return number;
 }
 
+// What an ICMP error of an earlier datagram makes of the next call on a connected socket. The call itself has done nothing.
+bool IsRefusal(int error) { return error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH || error == ENOPROTOOPT; }
+
 absl::Status BadServer(absl::string_view server, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat(
       "'", server, "' ", why, "; expected an address such as 10.0.0.1:4801, [fd00::1]:4801 or name:4801"));
@@ -54,6 +58,16 @@ std::atomic<uint64_t> forks{0};
 int CountForks() {
   static const int error = pthread_atfork(nullptr, nullptr, [] { forks.fetch_add(1); });
   return error;
+}
+
+std::string TextOf(const sockaddr_storage& address, socklen_t bytes) {
+  char host[NI_MAXHOST];
+  char port[NI_MAXSERV];
+  if (getnameinfo(reinterpret_cast<const sockaddr*>(&address), bytes, host, sizeof(host), port, sizeof(port),
+                  NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+    return "the server";
+  }
+  return address.ss_family == AF_INET6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
 }
 
 struct Server {
@@ -76,6 +90,9 @@ absl::StatusOr<Server> Resolve(absl::string_view server) {
   hints.ai_flags = AI_NUMERICSERV;
   addrinfo* found = nullptr;
   const std::string port(server.substr(colon + 1));
+  // getaddrinfo(3) takes 70337 for 4801.
+  int number = 0;
+  if (!absl::SimpleAtoi(port, &number) || number < 1 || number > 65535) return BadServer(server, "has no port from 1 to 65535");
   if (const int error = getaddrinfo(std::string(host).c_str(), port.c_str(), &hints, &found); error != 0) {
     return BadServer(server, absl::StrCat("cannot be resolved: ", gai_strerror(error)));
   }
@@ -239,11 +256,19 @@ void HkvClient::Send(std::string datagram) {
     datagram = wire::SealHkvRequest(std::move(datagram), credentials_->client, UnixNow_ms(), credentials_->key);
   ssize_t sent = send(fd_, datagram.data(), datagram.size(), 0);
   // A connected socket reports the ICMP error of an earlier datagram here, and then this one has not left.
-  for (int i = 0; sent < 0 && (errno == ECONNREFUSED || errno == EINTR) && i < 2; ++i) {
-    if (errno == ECONNREFUSED) ++counters_.refused;
+  for (int i = 0; sent < 0 && (IsRefusal(errno) || errno == EINTR) && i < 2; ++i) {
+    if (IsRefusal(errno)) Refused(errno);
     sent = send(fd_, datagram.data(), datagram.size(), 0);
   }
-  if (sent < 0) ++counters_.send_failed;
+  if (sent >= 0) return;
+  ++counters_.send_failed;
+  why_silent_ = absl::StrCat("sending to ", TextOf(server_, server_bytes_), " failed: ", strerror(errno));
+}
+
+void HkvClient::Refused(int error) {
+  ++counters_.refused;
+  why_silent_ = absl::StrCat(TextOf(server_, server_bytes_),
+                             error == ECONNREFUSED ? " refuses it: nothing listens there" : absl::StrCat(" refuses it: ", strerror(error)));
 }
 
 // With credentials nothing counts that the server has not proved.
@@ -266,8 +291,8 @@ void HkvClient::Collect(uint64_t now_ns, std::vector<Outcome>& outcomes) {
   for (size_t i = 0; i < 4096; ++i) {
     const ssize_t received = recv(fd_, bytes.data(), bytes.size(), 0);
     if (received < 0) {
-      if (errno != ECONNREFUSED && errno != EINTR) break;
-      if (errno == ECONNREFUSED) ++counters_.refused;
+      if (!IsRefusal(errno) && errno != EINTR) break;
+      if (IsRefusal(errno)) Refused(errno);
       continue;
     }
     std::optional<wire::HkvAnswer> answer = TakeAnswer({bytes.data(), static_cast<size_t>(received)});
@@ -324,14 +349,15 @@ absl::StatusOr<wire::HkvAnswer> HkvClient::Wait(absl::StatusOr<uint64_t> seq) {
     }
     if (!mine.has_value()) continue;
     kept_ = std::move(others);
+    const std::string why_silent = std::exchange(why_silent_, "");
     if (!mine->answer.has_value()) {
       if (!unproven_.empty()) {
         return absl::DeadlineExceededError(
             absl::StrCat("no answer with the right tag in time; one without says: ", std::exchange(unproven_, "")));
       }
       return absl::DeadlineExceededError(
-          mine->overloaded ? "the cluster was overloaded to the last; the write may have been done or not"
-                           : "no answer in time");
+          mine->overloaded ? std::string("the cluster was overloaded to the last; the write may have been done or not")
+                           : absl::StrCat("no answer in time", why_silent.empty() ? "" : "; ", why_silent));
     }
     if (absl::Status status = ToStatus(*mine->answer); !status.ok()) return status;
     return *std::move(mine->answer);

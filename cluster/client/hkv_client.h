@@ -48,7 +48,7 @@ class HkvClient {
     uint64_t gave_up = 0;      // no answer within the timeout
     uint64_t unpaired = 0;     // answers that no request waited for: late, duplicates, foreign
     uint64_t no_answers = 0;   // datagrams that are no answer at all
-    uint64_t refused = 0;      // ICMP errors: no process listens there
+    uint64_t refused = 0;      // ICMP errors: no process listens there, or a filter rejects
     uint64_t unproven = 0;     // answers without the right tag, to a client with credentials
     uint64_t send_failed = 0;  // the kernel would not take it; such a request runs into its timeout
   };
@@ -104,6 +104,7 @@ class HkvClient {
   bool LacksSession() const { return had_session_ && requests_.session() == 0; }
   absl::StatusOr<uint64_t> Send(absl::StatusOr<Draft> draft);
   void Send(std::string datagram);
+  void Refused(int error);
   std::optional<wire::HkvAnswer> TakeAnswer(std::string_view datagram);
   void Collect(uint64_t now_ns, std::vector<Outcome>& outcomes);
   absl::StatusOr<wire::HkvAnswer> Wait(absl::StatusOr<uint64_t> seq);
@@ -112,7 +113,8 @@ class HkvClient {
   socklen_t server_bytes_;
   size_t outstanding_max_;
   std::optional<Credentials> credentials_;
-  std::string unproven_{};  // the status of the last such answer
+  std::string unproven_{};    // the status of the last such answer
+  std::string why_silent_{};  // what the kernel has reported since the last call that waited
   int fd_ = -1;
   PendingRequests requests_{{}};
   uint64_t forks_ = 0;        // of the process that fd_ and requests_ belong to

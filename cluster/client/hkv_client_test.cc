@@ -13,6 +13,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "cluster/client/fake_server.h"
 
 namespace hedgerow::client {
@@ -296,8 +297,16 @@ TEST_F(HkvClientTest, NobodyListeningIsCountedAndIsNoErrorOfTheRequest) {
   EXPECT_EQ(client_->counters().send_failed, 0u);
 }
 
+TEST_F(HkvClientTest, ATimeoutSaysThatNothingListens) {
+  Start();
+  const std::string address = server_->address();
+  server_.reset();
+  EXPECT_EQ(client_->Get("a", kShort).status().message(),
+            absl::StrCat("no answer in time; ", address, " refuses it: nothing listens there"));
+}
+
 TEST(HkvClientAddressTest, BadAddressesAreNamed) {
-  for (const char* server : {"10.0.0.1", "10.0.0.1:", ":4801", "fd00::1:4801", "10.0.0.1:http"}) {
+  for (const char* server : {"10.0.0.1", "10.0.0.1:", ":4801", "fd00::1:4801", "10.0.0.1:http", "10.0.0.1:0", "10.0.0.1:70337", "10.0.0.1:-1"}) {
     const absl::Status status = HkvClient::Connect(server).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << server;
     EXPECT_THAT(std::string(status.message()), HasSubstr(server));
