@@ -27,6 +27,17 @@ absl::Status NothingLeftError(const std::string& path, uint64_t batches) {
   return DamagedError(path, absl::StrCat("nothing is in it, though ", batches, " batches were durable"));
 }
 
+// How long what is written to a folder that is gone may count as durable.
+constexpr std::chrono::seconds kLook(1);
+
+absl::Status FolderGoneError(const std::string& path) {
+  return absl::DataLossError(absl::StrCat(
+      "the folder ", path,
+      " was removed, moved or mounted over while the node ran: the next start would not find what is written. The node ends, and "
+      "acknowledges nothing more. Put the folder back if it was moved, before the node starts again. If it was removed, start the node: it "
+      "is LOST then, and its status says what to do"));
+}
+
 absl::Status MemoryLostError(const std::string& path) {
   return AsLost(absl::FailedPreconditionError(absl::StrCat(
       "the log in ", path,
@@ -131,7 +142,15 @@ absl::Status DurableLog::Commit(bool may_wait) {
   return status;
 }
 
+absl::Status DurableLog::CheckThere(bool may_wait) {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - looked_at_ < kLook) return absl::OkStatus();
+  looked_at_ = now;
+  return watermark_.IsThere(may_wait) ? absl::OkStatus() : FolderGoneError(options_.path);
+}
+
 absl::Status DurableLog::TryCommit(bool may_wait) {
+  if (absl::Status there = CheckThere(may_wait); !there.ok()) return there;
   if (record_ == nullptr) record_ = &tail_.Finish();
   const StateRecord& state = tail_.state();
   if (committed_batch_ < state.batch) {

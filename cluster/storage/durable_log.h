@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -64,6 +65,7 @@ class DurableLog {
   absl::Status Restore(const Watermark::Value& mark);
   absl::Status TryCommit(bool may_wait);
   absl::Status WriteWatermark();
+  absl::Status CheckThere(bool may_wait);
 
   const StorageOptions options_;
   Watermark watermark_;
@@ -75,6 +77,7 @@ class DurableLog {
   std::string* record_ = nullptr;  // of tail_, once the batch is to be committed
   absl::Status final_error_;
   uint64_t committed_batch_ = 0;
+  std::chrono::steady_clock::time_point looked_at_{};  // whether the folder is there
 };
 
 }  // namespace hedgerow::storage

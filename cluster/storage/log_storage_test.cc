@@ -35,6 +35,17 @@ bool Readable(int fd, int within_ms = 0) {
   return poll(&event, 1, within_ms) == 1;
 }
 
+// Of a log that is to end by itself soon; empty: it did not.
+std::string ErrorAfterWriting(LogStorage& storage) {
+  Story story(8, {});
+  const absl::Time until = absl::Now() + absl::Seconds(10);
+  while (storage.health().ok() && absl::Now() < until) {
+    storage.Write(story.Next());
+    absl::SleepFor(absl::Milliseconds(50));  // no more than the log's present file has room for
+  }
+  return std::string(storage.health().message());
+}
+
 // Both modes.
 class LogStorageTest : public ::testing::TestWithParam<bool> {
  protected:
@@ -264,6 +275,20 @@ TEST_P(LogStorageTest, AnyOtherFailedWriteIsFinalAndNothingMoreIsReported) {
   while (drawn < durable) drawn = story.Next().sequence;
   while (!Same(story.state(), found) && drawn < durable + 1000) drawn = story.Next().sequence;
   EXPECT_TRUE(Same(story.state(), found)) << Describe(found);
+}
+
+// The next start would not find what is acknowledged from then on.
+TEST_P(LogStorageTest, AFolderThatIsRemovedEndsTheLog) {
+  const std::unique_ptr<LogStorage> storage = OpenOrDie(options());
+  std::filesystem::remove_all(folder_.log());
+  EXPECT_THAT(ErrorAfterWriting(*storage), HasSubstr("was removed, moved or mounted over while the node ran"));
+}
+
+TEST(LogStorageModesTest, OnDiskAFolderThatIsMovedEndsTheLog) {
+  TestFolder folder;
+  const std::unique_ptr<LogStorage> storage = OpenOrDie(TestOptions(folder, true));
+  std::filesystem::rename(folder.log(), folder.log() + ".before");
+  EXPECT_THAT(ErrorAfterWriting(*storage), HasSubstr("was removed, moved or mounted over while the node ran"));
 }
 
 TEST(LogStorageModesTest, OnDiskWhatWaitsForASyncSharesTheNext) {

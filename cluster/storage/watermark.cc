@@ -3,6 +3,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <array>
@@ -107,6 +108,15 @@ absl::Status Watermark::Write(const Value& value) {
   if (static_cast<size_t>(written) != bytes.size()) return FromErrno(path_, "write", ENOSPC);
   value_ = value;
   return absl::OkStatus();
+}
+
+bool Watermark::IsThere(bool may_wait) const {
+  struct stat opened {};
+  struct stat named {};
+  if (fstat(file_.get(), &opened) != 0) return true;  // says nothing of the name
+  if (opened.st_nlink == 0 || !may_wait) return opened.st_nlink != 0;
+  if (stat(path_.c_str(), &named) != 0) return errno != ENOENT && errno != ENOTDIR;
+  return opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }
 
 absl::Status Watermark::Sync() {

@@ -39,6 +39,9 @@ class Watermark {
   const Value& value() const { return value_; }
   absl::Status Write(const Value& value);
   absl::Status Sync();
+  // Whether the next process to open `path` would find this very file: not where the folder was removed, moved or mounted over.
+  // A caller that may not wait for the disk learns of a removed file only.
+  bool IsThere(bool may_wait) const;
 
  private:
   explicit Watermark(std::string path) : path_(std::move(path)) {}
