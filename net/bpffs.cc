@@ -74,6 +74,11 @@ absl::StatusOr<bool> EnsureBpffs(const std::string& path) {
   const auto mounted = IsBpffs(path);
   if (!mounted.ok()) return mounted.status();
   if (*mounted) return false;
+  std::error_code error;
+  if (!std::filesystem::is_empty(path, error) || error) {
+    return absl::FailedPreconditionError(absl::StrCat(path, " is not an empty folder, and a bpffs mounted there would hide what is in it: name ",
+                                                      kDefaultBpffs, " or an empty folder"));
+  }
   if (mount(kMountSource, path.c_str(), "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700") != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("mount a bpffs at ", path, " (needs CAP_SYS_ADMIN)"));
   }

@@ -58,6 +58,19 @@ TEST_F(BpffsTest, MountsOnceAndUnmountsWhenEmpty) {
   });
 }
 
+// A typing error in a path must not make a folder's files disappear.
+TEST_F(BpffsTest, AFolderWithFilesIsNotMountedOver) {
+  InFolder([](const std::string& path) {
+    ASSERT_EQ(mkdir((path + "/kept").c_str(), 0700), 0);
+    EXPECT_THAT(std::string(EnsureBpffs(path).status().message()), ::testing::HasSubstr("is not an empty folder"));
+    EXPECT_EQ(rmdir((path + "/kept").c_str()), 0) << "it is there to be seen";
+    const std::string file = path + "/file";
+    UniqueFd(open(file.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0600));
+    EXPECT_FALSE(EnsureBpffs(file).ok());
+    EXPECT_EQ(unlink(file.c_str()), 0);
+  });
+}
+
 TEST_F(BpffsTest, ForeignMountIsUsedAndStays) {
   InFolder([](const std::string& path) {
     ASSERT_EQ(mount("bpf", path.c_str(), "bpf", 0, nullptr), 0);
