@@ -84,6 +84,13 @@ pid_t ParentOf(pid_t pid) {
   return stat.has_value() ? stat->parent : 0;
 }
 
+std::string LastMadeProcess() {
+  std::ifstream file("/proc/loadavg");
+  std::string line;
+  std::getline(file, line);
+  return line.substr(line.rfind(' ') + 1);
+}
+
 pid_t GroupOf(pid_t pid) {
   const auto stat = ReadProcessStat(pid);
   return stat.has_value() ? stat->group : 0;

@@ -43,6 +43,8 @@ v1::Process Identify(pid_t pid);
 absl::StatusOr<net::UniqueFd> OpenProcess(const v1::Process& process);
 // The parent's pid; 0: unknown.
 pid_t ParentOf(pid_t pid);
+// The number of the process or thread that was made last (proc_loadavg(5)): while it stays, no process was made.
+std::string LastMadeProcess();
 // The process group's number; 0: unknown.
 pid_t GroupOf(pid_t pid);
 // OK as well when the process has ended.

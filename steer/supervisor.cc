@@ -27,6 +27,7 @@ constexpr int64_t kSlow_ms = 1000;
 constexpr int64_t kLook_ms = 300;  // shortest interval; the slow timer looks each second, so a takeover is seen within 1.3 s
 constexpr int kEnd_ms = 1000;  // of a process that was killed
 constexpr int64_t kProven_ms = 1000;
+constexpr int kIdleLooks = 5;  // most looks in a row at all processes that find nothing
 
 }  // namespace
 
@@ -131,8 +132,13 @@ void Supervisor::EndLeftBehind(const Slot& slot, const v1::Process& worker) {
            GroupOf(pid) != static_cast<pid_t>(worker.pid()) && stat(absl::StrCat("/proc/", pid).c_str(), &owner) == 0 &&
            (owner.st_uid == settings_.user.uid || settings_.user.uid == 0);
   };
-  // Repeated, because a process may fork before it is killed.
-  for (std::set<pid_t> found; !(found = ProcessesWith(InodesOf(slot), may_be)).empty();) {
+  // Repeated, because a process may fork before it is killed: and also where nothing was found while processes were made, since one
+  // that ends before it is looked at hides its child, which was not there when the look began.
+  for (int idle = 0; idle < kIdleLooks;) {
+    const std::string made = LastMadeProcess();
+    const std::set<pid_t> found = ProcessesWith(InodesOf(slot), may_be);
+    if (found.empty() && made == LastMadeProcess()) return;
+    idle = found.empty() ? idle + 1 : 0;
     for (const pid_t pid : found) {
       const auto pidfd = OpenProcess(Identify(pid));
       if (!pidfd.ok()) continue;

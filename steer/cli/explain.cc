@@ -11,6 +11,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "net/bpffs.h"
 #include "net/capabilities.h"
@@ -18,13 +19,27 @@
 #include "steer/change.h"
 #include "steer/cli/commands.h"
 #include "steer/cli/text.h"
+#include "steer/process.h"
 #include "steer/record.h"
+#include "steer/sock_diag.h"
 #include "steer/table.h"
 
 namespace hedgerow::steer::cli {
 namespace {
 
 constexpr std::array kNeeded = {net::Capability::kBpf};
+
+bool IsAlive(const v1::Process& process) {
+  const v1::Process now = Identify(static_cast<pid_t>(process.pid()));
+  return now.pid() != 0 && now.start_ticks() == process.start_ticks();
+}
+
+// The record may name a worker that has ended since. From another PID namespace none of its processes can be looked at.
+bool HasEnded(const v1::Process& worker, const v1::Record& record) {
+  const auto supervisor = static_cast<pid_t>(record.supervisor_pid());
+  const bool looks = IsAlive(record.keeper()) || absl::StrContains(ProcessText(supervisor), "(hedgerow-steer)");
+  return looks && !IsAlive(worker);
+}
 
 // The arguments of Explain().
 struct View {
@@ -126,6 +141,7 @@ absl::StatusOr<v1::Simulation> Simulate(std::istream& in, const View& view, cons
     simulation.set_slots(choice.slot, simulation.slots(choice.slot) + 1);
     if (changed != nullptr && changed->ChoiceOf(*address, {}).slot != choice.slot) simulation.set_moved(simulation.moved() + 1);
   }
+  if (in.bad()) return absl::InvalidArgumentError("the file cannot be read: it is no file of lines");  // a folder
   if (simulation.addresses() == 0) return absl::InvalidArgumentError("the file has no address; it wants one a line");
   simulation.set_with_change(changed != nullptr);
   Judge(view, simulation);
@@ -173,7 +189,7 @@ int RunExplain(const Call& call) {
   explanation.set_slot(choice.slot);
   explanation.set_pinned(choice.pinned);
   for (const v1::RecordedSlot& slot : view->record.slots()) {
-    if (slot.slot() == choice.slot) explanation.set_pid(slot.worker().pid());
+    if (slot.slot() == choice.slot && !HasEnded(slot.worker(), view->record)) explanation.set_pid(slot.worker().pid());
   }
   if (!choice.pinned && choice.entry.is_vacant) {
     const std::string home = absl::StrCat("slot ", choice.entry.slot, ", its own, is empty: ");

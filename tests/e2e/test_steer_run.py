@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`hedgerow steer run`: one source, one worker, while workers and supervisors come and go."""
 
+import contextlib
 import ctypes
 import json
 import os
@@ -13,6 +14,7 @@ import time
 
 import pytest
 
+from deploy.lab import netns
 from harness.product import BIN, wait_until
 from harness.screen import LEAVE, Screen
 from harness.steer import IPV4, IPV6, PORT, Group, made_folder, made_netns, pid_of, slot_of
@@ -183,6 +185,40 @@ def test_a_daemon_in_the_background_does_not_outlive_its_worker(net, group):
     os.kill(group.pids()[0], signal.SIGKILL)
     wait_until(lambda: sorted(holders(inode)) == sorted(["hedgerow-steer", "steer-keeper", comm_of(group.pids()[0])]))
     assert "(sleep) behind, which has its sockets and is killed" in group.log.read_text(encoding="utf-8")
+
+
+# Two forks within a millisecond or so: the process in between ends while the supervisor looks at processes.
+DAEMON = """import os, time
+if os.fork(): os._exit(0)
+os.setsid()
+if os.fork(): os._exit(0)
+time.sleep(1000)"""
+
+
+def test_daemons_that_fork_twice_at_once_leave_nothing_behind(net, group):
+    group.run(sys.executable, "-c", DAEMON, workers=2)
+    wait_until(lambda: all(slot["restarts"] > 6 for slot in group.slots().values()), 60, "restarts")
+    group.stop()
+    assert netns.pids_in({netns.identity(netns.path_of(net.name))}) == []
+
+
+def test_explain_names_no_worker_that_has_ended(net, group):
+    group.start(workers=1)
+    assert json.loads(group.cli("explain", IPV4[0], "--json").stdout)["pid"] == group.pids()[0]
+    group.process.send_signal(signal.SIGSTOP)  # starts no other one
+    try:
+        with net.entered():
+            os.kill(pid := pid_of(net.udp(IPV4[0])), signal.SIGKILL)
+        wait_until(lambda: comm_of(pid) == "" or is_zombie(pid), 5, "its end")
+        assert json.loads(group.cli("explain", IPV4[0], "--json").stdout)["pid"] == 0
+    finally:
+        group.process.send_signal(signal.SIGCONT)
+
+
+def is_zombie(pid: int) -> bool:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", encoding="utf-8") as file:
+        return file.read().rsplit(")", 1)[1].split()[0] == "Z"
+    return True
 
 
 def comm_of(pid: int) -> str:
