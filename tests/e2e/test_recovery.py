@@ -343,7 +343,7 @@ def test_a_backup_taken_under_load_is_another_cluster():
             try:
                 time.sleep(0.5)
                 said = json.loads(run("backup", "--json", "--socket", leader.socket, "--out", file).stdout)
-                assert int(said["index"]) > 3 and int(said["begins_epoch"]) == 1
+                assert int(said["index"]) > 3 and int(said["begins_epoch"]) == 1 and said["doubt"] == ""
                 assert int(said["size_bytes"]) == file.stat().st_size
                 assert "is there already" in run("backup", "--socket", leader.socket, "--out", file, code=1).stderr
             finally:
@@ -539,3 +539,5 @@ def test_a_backup_of_a_node_that_is_cut_off_is_written_and_is_no_success():
         file = data.path / "backup"
         assert "WARNING: this node is not ready" in run("backup", "--socket", leader.socket, "--out", file, code=1).stderr
         assert file.exists(), "it may be all that is left"
+        said = json.loads(run("backup", "--json", "--socket", leader.socket, "--out", data.path / "second", code=1).stdout)
+        assert "this node is not ready" in said["doubt"], "a script learns why as well"

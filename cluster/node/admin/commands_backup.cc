@@ -30,11 +30,11 @@ namespace {
 std::string Doubt(const v1::NodeStatus& status) {
   if (!status.ready()) {
     return "WARNING: this node is not ready: it knows no leader, or has not applied all that it knows to be "
-           "committed. The backup may lack any number of the latest writes; ask the leader if there is one\n";
+           "committed. The backup may lack any number of the latest writes; ask the leader if there is one";
   }
   if (status.leader() == status.node()) return "";
   return absl::StrFormat(
-      "node %d leads, and this one follows: the backup may lack what was acknowledged in the last moments\n",
+      "node %d leads, and this one follows: the backup may lack what was acknowledged in the last moments",
       status.leader());
 }
 
@@ -107,14 +107,23 @@ int RunBackup(const Call& call) {
   if (!client.ok()) return call.Fail(client.status());
   const auto before = (*client)->GetStatus();
   if (!before.ok()) return call.Fail(before.status());
-  if (!call.arguments.json()) call.err << Doubt(*before);
+  std::string doubt = Doubt(*before);
+  const auto warn = [&] {
+    if (!doubt.empty() && !call.arguments.json()) call.err << doubt << "\n";
+  };
+  warn();
   const auto taken = SnapshotNow(**client, kSnapshotTimeout);
   if (!taken.ok()) return call.Fail(taken.status());
   if (taken->snapshots().last_index() == 0) return call.Fail(kExitFailure, "nothing was ever applied here");
-  const absl::StatusOr<v1::BackupReport> report = FetchAs(**client, path);
+  absl::StatusOr<v1::BackupReport> report = FetchAs(**client, path);
   if (!report.ok()) return call.Fail(report.status());
   const auto after = (*client)->GetStatus();
   const bool ready = before->ready() && after.ok() && after->ready();
+  if (before->ready() && !ready) {  // cut off meanwhile
+    doubt = Doubt(after.ok() ? *after : v1::NodeStatus());
+    warn();
+  }
+  report->set_doubt(doubt);
   return call.Print(
       *report,
       absl::StrFormat("%s: everything up to entry %d of term %d, %d bytes, checked. A cluster that "
