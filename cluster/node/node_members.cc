@@ -83,6 +83,16 @@ absl::Status CheckAddress(const NetAddress& address, const NetAddress& own) {
                                                  own.ToString()));
 }
 
+// Peers' datagrams to a port for clients would be answered as clients' mistakes, and answered again.
+absl::Status CheckIsNoClientsPort(const NetAddress& address, const NodeConfig& config) {
+  const auto serves = [&address](const MemberConfig& member) { return member.serve == address; };
+  const auto member = std::find_if(config.members.begin(), config.members.end(), serves);
+  if (member == config.members.end() && address != config.memcached.listen) return absl::OkStatus();
+  const raft::NodeId node = member == config.members.end() ? config.self : member->id;
+  return absl::InvalidArgumentError(absl::StrCat("got \"", address.ToString(), "\", where node ", node.value(),
+                                                 " serves clients; expected the `peer` address of the new member's file"));
+}
+
 }  // namespace
 
 // After each turn, and each step that changes them. Once they were changed, what the log says goes before the
@@ -125,6 +135,7 @@ absl::StatusOr<uint32_t> Node::ChangeMembers(std::vector<raft::MemberChange> cha
     const absl::StatusOr<NetAddress> address = NetAddress::Parse(change.address);
     if (!address.ok()) return address.status();
     if (absl::Status sound = CheckAddress(*address, config_.own().peer); !sound.ok()) return sound;
+    if (absl::Status apart = CheckIsNoClientsPort(*address, config_); !apart.ok()) return apart;
     change.address = address->ToString();
   }
   const auto epoch =

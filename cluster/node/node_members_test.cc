@@ -320,6 +320,7 @@ TEST_P(NodeMembersTest, WhatMakesNoSenseIsRefusedWithAReason) {
   EXPECT_THAT(refusal({at(Kind::kMove, 2, "224.0.0.1:4802")}),
               HasSubstr("this is a multicast address"));
   EXPECT_THAT(refusal({at(Kind::kMove, 2, "[fd00::2]:4802")}), HasSubstr("expected an IPv4 address"));
+  EXPECT_THAT(refusal({at(Kind::kAddLearner, 4, addresses_.at(2).serve.ToString())}), HasSubstr("where node 2 serves clients"));
   EXPECT_EQ(StatusOf(WaitForLeader()).members.size(), 3u);
   ASSERT_TRUE(Change({Of(Kind::kAddLearner, 4)}));
   EXPECT_EQ(refusal({Of(Kind::kPromote, 4)}),

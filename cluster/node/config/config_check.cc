@@ -5,6 +5,7 @@
 #include "cluster/node/config/config_check.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <vector>
 
@@ -81,13 +82,34 @@ class Checker : config::Checks {
   }
 
   void Sockets() {
-    if (!config_.monitor_socket.empty() && config_.monitor_socket == config_.admin_socket)
-      Add("monitor_socket", "got the path of admin_socket, expected one of its own");
+    PathsApart();
+    MetricsApartFromPeers();
     const operate::HttpAccess& access = config_.metrics_access;
     if (const std::string why = config::WhyNotListened(config_.metrics_listen, "metrics_tls", access.encrypted(), "metrics_token_file",
                                                        !access.token.empty());
         !why.empty())
       Add("metrics_listen", why);
+  }
+
+  // Each of them would remove the other's socket, or not start beside a folder of its name.
+  void PathsApart() {
+    std::map<std::string, std::string> taken = {{std::filesystem::path(config_.data_dir).lexically_normal(), "data_dir"}};
+    for (const auto& [key, path] : {std::pair("admin_socket", config_.admin_socket), std::pair("monitor_socket", config_.monitor_socket),
+                                    std::pair("metrics_listen", operate::UnixPathOf(config_.metrics_listen))}) {
+      if (path.empty()) continue;
+      const auto [other, first] = taken.try_emplace(std::filesystem::path(path).lexically_normal(), key);
+      if (!first) Add(key, absl::StrCat("got the path of ", other->second, ", expected one of its own"));
+    }
+  }
+
+  // The peers' port is TCP as well: snapshots.
+  void MetricsApartFromPeers() {
+    const MemberConfig* const own = config_.Find(config_.self);
+    const absl::StatusOr<NetAddress> metrics = NetAddress::Parse(config_.metrics_listen);
+    if (own == nullptr || !IsSet(own->peer) || !metrics.ok() || metrics->port != own->peer.port) return;
+    if (*metrics != own->peer && !metrics->is_unspecified()) return;
+    Add("metrics_listen", absl::StrCat("got ", Quote(config_.metrics_listen), ", expected another address or port than the node's own peer, ",
+                                       own->peer.ToString(), ", whose port is TCP, too"));
   }
 
   // The text of a member's id or of an address, under which later ones are compared.

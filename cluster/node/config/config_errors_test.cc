@@ -341,6 +341,30 @@ TEST(NodeConfigErrors, AMemcachedFrontEndHasAnAddressOfItsOwn) {
               ElementsAre(HasSubstr("expected a whole number between 1 and 60000")));
 }
 
+TEST(NodeConfigErrors, SocketsFoldersAndTcpPortsAreApart) {
+  const auto with = [](const std::string& was, const std::string& is) {
+    std::string text(kSound);
+    return ErrorsOf(text.replace(text.find(was), was.size(), is));
+  };
+  EXPECT_THAT(with("data_dir: /var/lib/hedgerow-node", "data_dir: /run/hedgerow-node/../hedgerow-node/admin.sock"),
+              ElementsAre(HasSubstr("admin_socket: got the path of data_dir, expected one of its own")));
+  EXPECT_THAT(with("metrics_listen: \"127.0.0.1:9465\"", "metrics_listen: \"unix:/run/hedgerow-node/admin.sock\""),
+              ElementsAre(HasSubstr("metrics_listen: got the path of admin_socket, expected one of its own")));
+  EXPECT_THAT(ErrorsOf(absl::StrCat(kSound, "monitor_socket: /run/hedgerow-node/admin.sock\n")),
+              ElementsAre(HasSubstr("monitor_socket: got the path of admin_socket, expected one of its own")));
+  // The peers' port is UDP and TCP, the clients' is UDP alone.
+  std::string local(kSound);
+  for (size_t at; (at = local.find("10.0.0.")) != std::string::npos;) local.replace(at, 7, "127.0.0.");
+  const std::string metrics = "127.0.0.1:9465";
+  const auto at_port = [&](const std::string& address) {
+    std::string text = local;
+    return ErrorsOf(text.replace(text.find(metrics), metrics.size(), address));
+  };
+  EXPECT_THAT(at_port("127.0.0.1:4802"), ElementsAre(HasSubstr("expected another address or port than the node's own peer, 127.0.0.1:4802")));
+  EXPECT_THAT(at_port("127.0.0.1:4801"), testing::IsEmpty());
+  EXPECT_THAT(at_port("127.0.0.2:4802"), testing::IsEmpty()) << "another node's on this host";
+}
+
 TEST(NodeConfigErrors, EightMembersAreTooMany) {
   std::string text = "cluster_id: 7\ncluster_key: 00112233445566778899aabbccddeeff\nnode: 1\nmembers:\n";
   for (int i = 1; i <= 8; ++i) {

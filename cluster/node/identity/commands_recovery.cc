@@ -26,6 +26,9 @@
 namespace hedgerow::node {
 namespace {
 
+// Proxies take one more at most (`services[].cluster.epoch`), and each recovery adds one.
+constexpr uint64_t kEpochMax = 1'000'000'000'000'000'000;
+
 using operate::Call;
 
 std::vector<uint64_t> VotersOf(const raft::Configuration& configuration) {
@@ -208,9 +211,9 @@ int RunRestore(const Call& call) {
   uint64_t epoch = 0;
   if (call.arguments.words.size() > 1 || path.empty() || !call.arguments.Has("config"))
     return call.UsageError("restore wants --config FILE and --from BACKUP");
-  if (call.arguments.Has("epoch") && (!absl::SimpleAtoi(call.arguments.Get("epoch"), &epoch) || epoch == 0))
+  if (call.arguments.Has("epoch") && (!absl::SimpleAtoi(call.arguments.Get("epoch"), &epoch) || epoch == 0 || epoch > kEpochMax))
     return call.UsageError(
-        absl::StrCat("--epoch: got \"", call.arguments.Get("epoch"), "\", expected a number from 1"));
+        absl::StrCat("--epoch: got \"", call.arguments.Get("epoch"), "\", expected a number from 1 to ", kEpochMax));
   const absl::StatusOr<NodeConfig> config = ConfigOf(call);
   if (!config.ok()) return call.Fail(config.status());
   const absl::StatusOr<v1::RestoreReport> report =

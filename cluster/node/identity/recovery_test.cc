@@ -213,6 +213,11 @@ TEST_P(RecoveryTest, AllBeginWithTheMembersOfTheFileUnlessTold) {
   EXPECT_NE(refused.exit_code, 0);
   EXPECT_THAT(refused.err, HasSubstr("the backup has 1, 2, 3, and the configuration file has 1, 2"));
   EXPECT_FALSE(std::filesystem::exists(Path("1")));
+  // No proxy takes such an epoch, and no recovery could go beyond it.
+  const Outcome beyond = Command({"restore", "--config", file, "--from", Path("backup"), "--other-members", "--epoch", "18446744073709551615"});
+  EXPECT_EQ(beyond.exit_code, kExitUsage);
+  EXPECT_THAT(beyond.err, HasSubstr("--epoch: got \"18446744073709551615\", expected a number from 1 to 1000000000000000000"));
+  EXPECT_FALSE(std::filesystem::exists(Path("1")));
   const Outcome restored = Command({"restore", "--config", file, "--from", Path("backup"), "--other-members"});
   EXPECT_EQ(restored.exit_code, 0) << restored.err;
 }
