@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A node that starts on a full disk waits for room, says so to an operator who asks, and then serves by itself."""
+"""Disks that are full or go away: a node that starts on a full disk waits for room and then serves by itself; one whose folder is
+removed while it runs ends; an answer that cannot be written is no success."""
 
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -45,6 +47,54 @@ def small_disk(folder):
         yield folder
     finally:
         subprocess.run(["umount", folder], check=True)
+
+
+@contextlib.contextmanager
+def node_of(tmp_path):
+    config = tmp_path / "node.yaml"
+    config.write_text(CONFIG.format(folder=tmp_path, host=HOST), encoding="utf-8")
+    config.chmod(0o600)
+    with open(tmp_path / "log", "ab") as log, subprocess.Popen([binary("hedgerow-node"), "run", "--config", config], stderr=log) as node:
+        try:
+            yield node
+        finally:
+            node.kill()
+
+
+def hkv(*words, out=subprocess.PIPE):
+    return subprocess.run([binary("hkv"), "--server", f"{HOST}:4801", "--timeout", "2s", *words], stdout=out, stderr=subprocess.PIPE, text=True,
+                          check=False, timeout=20)
+
+
+def test_an_answer_that_cannot_be_written_is_no_success(tmp_path):
+    (tmp_path / "disk").mkdir()
+    with node_of(tmp_path):
+        wait_for("it serves", lambda: (now := status(tmp_path)) is not None and now["ready"])
+        assert hkv("put", "colour", "green").returncode == 0
+        with open("/dev/full", "wb") as full:  # as a disk without room
+            for words in (("get", "colour"), ("incr", "visits"), ("--help",)):
+                done = hkv(*words, out=full)
+                assert (done.returncode, done.stderr) == (1, "hkv: the output could not be written: is its disk full?\n"), words
+            asked = subprocess.run([binary("hedgerow-node"), "status", "--socket", tmp_path / "admin.sock"], stdout=full, stderr=subprocess.PIPE,
+                                   text=True, check=False, timeout=10)
+            assert asked.returncode == 1 and "could not be written" in asked.stderr
+        assert hkv("get", "visits").stdout == "1\n", "which was done all the same"
+
+
+def test_a_node_whose_folder_is_removed_acknowledges_nothing_more(tmp_path):
+    (tmp_path / "disk").mkdir()
+    with node_of(tmp_path) as node:
+        wait_for("it serves", lambda: (now := status(tmp_path)) is not None and now["ready"])
+        assert hkv("put", "colour", "green").returncode == 0
+        shutil.rmtree(tmp_path / "disk" / "log")
+
+        def has_ended():
+            hkv("put", "colour", "blue")
+            return node.poll() is not None
+
+        wait_for("it ends", has_ended)
+        assert node.returncode == 1
+        assert "was removed, moved or mounted over while the node ran" in (tmp_path / "log").read_text(encoding="utf-8")
 
 
 def test_a_node_that_starts_on_a_full_disk_waits_for_room(tmp_path):
