@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python client against byte vectors of the format, and against a server in a thread."""
 
+import errno
 import os
 import socket
 import struct
@@ -434,6 +435,30 @@ def test_silence_ends_at_the_time_out_and_nothing_is_sent_again():
         with pytest.raises(hkv.NoAnswer, match="0.05 s"):
             client.get(b"a", timeout_s=0.05)
     assert len(server.requests) == 1
+
+
+class FilteredSocket(socket.socket):
+    """As a connected socket after a filter's ICMP error: the next call reports it, and does nothing else."""
+
+    errors = {"send": True, "recv": True}
+
+    def fail_once(self, call: str) -> None:
+        if self.errors.pop(call, False):
+            raise OSError(errno.EHOSTUNREACH, os.strerror(errno.EHOSTUNREACH))
+
+    def send(self, *arguments):
+        self.fail_once("send")
+        return super().send(*arguments)
+
+    def recv(self, *arguments):
+        self.fail_once("recv")
+        return super().recv(*arguments)
+
+
+def test_an_icmp_error_of_an_earlier_datagram_costs_no_request():
+    with FakeServer(lambda datagram: [reply_to(datagram, body=b"\x01\x00x")]) as server, FilteredSocket(socket.AF_INET, socket.SOCK_DGRAM) as given:
+        assert hkv.Client("127.0.0.1", server.port, 20, sock=given).get(b"a") == b"x"
+    assert given.errors == {}
 
 
 def test_a_closed_port_is_silence_too():
