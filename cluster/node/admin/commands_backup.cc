@@ -5,6 +5,8 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -48,13 +50,24 @@ absl::Status WriteAll(int file, const std::string& path, std::string_view bytes)
   return absl::OkStatus();
 }
 
-absl::Status Fetch(AdminClient& client, const std::string& path) {
-  const net::UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+// Empty, and this process's alone while the descriptor is open: another one would write into what has been checked. What a
+// process left that was killed is used again.
+absl::StatusOr<net::UniqueFd> OpenAlone(const std::string& path) {
+  net::UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   if (!file.valid()) return storage::FromErrno(path, "make", errno);
-  const absl::Status fetched =
-      client.ReadBackup([&](const std::string& bytes) { return WriteAll(file.get(), path, bytes); });
+  struct stat opened {};
+  struct stat named {};
+  const bool locked = flock(file.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;  // some file systems have no locks
+  const bool still_there = fstat(file.get(), &opened) == 0 && stat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino;
+  if (!locked || !still_there) return absl::AlreadyExistsError(absl::StrCat("another command is writing ", path));
+  if (ftruncate(file.get(), 0) != 0) return storage::FromErrno(path, "write", errno);
+  return file;
+}
+
+absl::Status Fetch(AdminClient& client, int file, const std::string& path) {
+  const absl::Status fetched = client.ReadBackup([&](const std::string& bytes) { return WriteAll(file, path, bytes); });
   if (!fetched.ok()) return fetched;
-  return fsync(file.get()) == 0 ? absl::OkStatus() : storage::FromErrno(path, "sync", errno);
+  return fsync(file) == 0 ? absl::OkStatus() : storage::FromErrno(path, "sync", errno);
 }
 
 // What was fetched, read anew from the file.
@@ -79,7 +92,9 @@ absl::Status GiveName(const std::string& from, const std::string& to) {
 
 absl::StatusOr<v1::BackupReport> FetchAs(AdminClient& client, const std::string& path) {
   const std::string partial = path + ".partial";
-  if (absl::Status fetched = Fetch(client, partial); !fetched.ok()) {
+  const absl::StatusOr<net::UniqueFd> written = OpenAlone(partial);
+  if (!written.ok()) return written.status();
+  if (absl::Status fetched = Fetch(client, written->get(), partial); !fetched.ok()) {
     (void)unlink(partial.c_str());
     return fetched;
   }

@@ -4,7 +4,9 @@
 
 #include "cluster/node/admin/commands.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,6 +25,7 @@
 #include "cluster/node/admin/admin_server.h"
 #include "cluster/node/status/fake_node_control.h"
 #include "cluster/wire/announce.h"
+#include "net/unique_fd.h"
 #include "operate/key_file.h"
 
 namespace hedgerow::node {
@@ -278,6 +281,20 @@ TEST_F(NodeCommandsTest, ASnapshotThatFailsAtOnceIsAFailureAtOnce) {
   const Outcome backup = Node({"backup", "--socket", socket_, "--out", folder_ + "/backup"});
   EXPECT_EQ(backup.exit_code, kExitFailure);
   EXPECT_THAT(backup.err, HasSubstr("the snapshot failed"));
+}
+
+// It would go on writing into what the first one has checked and named.
+TEST_F(NodeCommandsTest, ASecondBackupToTheSameFileIsRefused) {
+  Serve();
+  const std::string partial = folder_ + "/backup.partial";
+  const net::UniqueFd first(open(partial.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+  ASSERT_EQ(flock(first.get(), LOCK_EX | LOCK_NB), 0);
+  ASSERT_EQ(write(first.get(), "some", 4), 4);
+  const Outcome second = Node({"backup", "--socket", socket_, "--out", folder_ + "/backup"});
+  EXPECT_EQ(second.exit_code, kExitFailure);
+  EXPECT_EQ(second.err, absl::StrCat("another command is writing ", partial, "\n"));
+  EXPECT_EQ(std::filesystem::file_size(partial), 4u);
+  unlink(partial.c_str());
 }
 
 TEST_F(NodeCommandsTest, ABackupSaysWhatItMayLack) {
