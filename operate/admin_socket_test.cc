@@ -125,6 +125,19 @@ class AdminSocketTest : public testing::Test {
   std::unique_ptr<AdminSocket> server_;
 };
 
+TEST(GrpcStatusTest, TheLibrarysWordsBecomeACause) {
+  using grpc::StatusCode;
+  const auto text = [](StatusCode code, const char* message) { return std::string(FromGrpc(grpc::Status(code, message)).message()); };
+  EXPECT_THAT(text(StatusCode::DEADLINE_EXCEEDED, "Deadline Exceeded"), testing::HasSubstr("its process is stopped"));
+  EXPECT_EQ(text(StatusCode::UNAVAILABLE, "failed to connect to all addresses; last error: UNKNOWN: unix:/run/x: Connection refused"),
+            "the program has just ended: nothing answers on its socket");
+  EXPECT_THAT(text(StatusCode::UNAVAILABLE, "Socket closed"), testing::HasSubstr("may be done or not"));
+  // What a server of ours says stays.
+  EXPECT_EQ(text(StatusCode::UNAVAILABLE, "the daemon is still starting"), "the daemon is still starting");
+  EXPECT_EQ(text(StatusCode::DEADLINE_EXCEEDED, "the loop does not answer"), "the loop does not answer");
+  EXPECT_EQ(FromGrpc(grpc::Status(StatusCode::UNAVAILABLE, "Socket closed")).code(), absl::StatusCode::kUnavailable) << "and so exit code 3";
+}
+
 TEST_F(AdminSocketTest, IsForItsOwnerOnly) {
   struct stat info {};
   ASSERT_EQ(stat(path_.c_str(), &info), 0);

@@ -10,6 +10,7 @@
 #include <grpcpp/support/status.h>
 
 #include "absl/status/status.h"
+#include "absl/strings/match.h"
 
 namespace hedgerow::operate {
 
@@ -22,6 +23,16 @@ inline absl::Status FromGrpc(const grpc::Status& status) {
     return absl::PermissionDeniedError(
         "this socket does not serve that command: it is one for monitoring, or the program behind it is of an earlier version");
   }
+  // The words of gRPC's library name neither a cause nor what to do.
+  if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && status.error_message() == "Deadline Exceeded") {
+    return absl::DeadlineExceededError(
+        "no answer in time: the program runs and its socket takes calls, but its process is stopped (SIGSTOP, a debugger) or its host hangs");
+  }
+  const bool unavailable = status.error_code() == grpc::StatusCode::UNAVAILABLE;
+  if (unavailable && absl::StrContains(status.error_message(), "failed to connect to all addresses"))
+    return absl::UnavailableError("the program has just ended: nothing answers on its socket");
+  if (unavailable && (status.error_message() == "Socket closed" || absl::StrContains(status.error_message(), "Connection reset")))
+    return absl::UnavailableError("the program ended before it answered: what was asked may be done or not");
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }
 
