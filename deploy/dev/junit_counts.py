@@ -155,6 +155,14 @@ def print_slowest(outcomes: list[Outcome], number: int) -> None:
         print(f"{outcome.seconds:7.1f} s  {outcome.test}")
 
 
+def print_most_cpu(path: Path, number: int) -> None:
+    """`path`: lines of `name<tab>seconds`, the largest first (run_pytest.py). It is not there when the runner was ended."""
+    if path.exists():
+        for line in path.read_text(encoding="utf-8").splitlines()[:number]:
+            name, seconds = line.split("\t")
+            print(f"{float(seconds):7.1f} s of a processor  {name}")
+
+
 def print_output(text: str) -> None:
     lines = text.splitlines()
     if len(lines) > OUTPUT_LINES:
@@ -167,6 +175,7 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--skips", type=Path, required=True, help="tests/skips.txt")
     parser.add_argument("--slowest", type=int, default=0, metavar="N", help="print the N tests that took longest")
+    parser.add_argument("--cpu", type=Path, help="processor time of each file of tests, of which as many are printed")
     parser.add_argument("reports", nargs="*", metavar="LABEL:FILE:STATUS[:GTEST]")
     args = parser.parse_args(argv)
     outcomes = [outcome for report in args.reports for outcome in read_report(report)]
@@ -174,6 +183,8 @@ def main(argv: list[str]) -> int:
     if not outcomes:
         outcomes = [Outcome("all", FAILED, "no test ran")]
     print_slowest(outcomes, args.slowest)
+    if args.cpu:
+        print_most_cpu(args.cpu, args.slowest)
     print_outcomes(outcomes)
     counts = {state: sum(outcome.state == state for outcome in outcomes) for state in (PASSED, FAILED, SKIPPED)}
     print(f"{counts[PASSED]} passed, {counts[FAILED]} failed, {counts[SKIPPED]} skipped")

@@ -27,8 +27,8 @@ PYTEST = """<testsuites><testsuite name="pytest">
 
 @pytest.fixture(name="run")
 def _run(tmp_path, capsys):
-    def run(reports, skips="# none\n", slowest=0):
-        arguments = [f"--slowest={slowest}"]
+    def run(reports, skips="# none\n", slowest=0, cpu=None):
+        arguments = [f"--slowest={slowest}", *([f"--cpu={cpu}"] if cpu else [])]
         for label, text, status in reports:
             path = tmp_path / f"{label}.xml"
             if text is not None:
@@ -108,3 +108,11 @@ def test_a_skip_pattern_needs_a_reason(tmp_path):
     (tmp_path / "skips.txt").write_text("pytest/*\n")
     with pytest.raises(ValueError, match="skips.txt:1: 'pytest/\\*' has no reason"):
         junit_counts.read_skips(tmp_path / "skips.txt")
+
+
+def test_the_files_that_took_most_of_a_processor_are_named(tmp_path, run):
+    cpu = tmp_path / "cpu.tsv"
+    cpu.write_text("chaos\t71.5\npage\t40.0\nlab\t3.1\n")
+    status, lines = run([("pytest", PYTEST, 1)], "*test_skips  why\n", slowest=2, cpu=cpu)
+    assert lines[2:4] == ["   71.5 s of a processor  chaos", "   40.0 s of a processor  page"]
+    assert run([("pytest", PYTEST, 1)], "*test_skips  why\n", slowest=2, cpu=tmp_path / "none")[0] == status == 1

@@ -3,7 +3,8 @@
 
 Called by test.sh. A process has mounts of its own, and an empty bpffs where the machine has one, so that what a test finds
 left behind on bpffs is its own; its labs carry its pid. The longest come first, so that none is alone at the end. Each writes a JUnit
-report, REPORTS/pytest-NAME.xml, and its output goes to REPORTS/pytest-NAME.log, of which each test's line is shown.
+report, REPORTS/pytest-NAME.xml, and its output goes to REPORTS/pytest-NAME.log, of which each test's line is shown. The processor time
+that each took, with all that its tests started, is in REPORTS/pytest-cpu.tsv.
 
 A file's tests wait more than they compute: a worker uses a third of a processor. With a third worker for all files, tests with a time to
 keep fail now and then. So it takes those of BESIDE only, at a lower priority.
@@ -12,6 +13,8 @@ Not pytest-xdist: its workers of Debian 12 run a test in the main thread only by
 """
 
 import argparse
+import contextlib
+import os
 import signal
 import subprocess
 import sys
@@ -19,10 +22,12 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+from deploy.dev import cpu_time
+
 PROJECT = Path(__file__).resolve().parents[2]
 END_TO_END = PROJECT / "tests" / "e2e"
 OWN_MOUNTS = ("unshare", "--mount", "--propagation", "private", "sh", "-c",
-              "if mountpoint -q /sys/fs/bpf; then mount -t bpf bpf /sys/fs/bpf; fi; exec \"$@\"", "sh")
+              "[ -z \"$0\" ] || echo $$ >\"$0/cgroup.procs\"; if mountpoint -q /sys/fs/bpf; then mount -t bpf bpf /sys/fs/bpf; fi; exec \"$@\"")
 NO_TEST_RAN = 5
 OTHERS = "others"
 # Most of a minute each. Of the rest a file's size tells well enough.
@@ -54,29 +59,36 @@ class Runner:
         self._running: set[subprocess.Popen] = set()
         self._stopping = False
         self.status = 0
+        self.cpu_seconds: dict[str, float] = {}
 
     def work(self, queue: Iterator[Group], nice: int) -> None:
         """Until the queue is empty or `stop`. Several threads may share a queue."""
         while True:
-            with self._lock:
-                group = None if self._stopping else next(queue, None)
-                if group is None:
-                    return
-                name, arguments = group
-                command = [sys.executable, "-m", "pytest", "-v", f"--junitxml={self._reports}/pytest-{name}.xml", *arguments]
-                child = subprocess.Popen(["nice", "-n", str(nice), *OWN_MOUNTS, *command], cwd=PROJECT, stdin=subprocess.DEVNULL, text=True,
-                                         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
-                self._running.add(child)
-            with (self._reports / f"pytest-{name}.log").open("w", encoding="utf-8") as log:
-                for line in child.stdout:
-                    log.write(line)
-                    if "::" in line and not line.startswith("E "):
-                        print(line, end="", flush=True)
-            status = child.wait()
+            with contextlib.ExitStack() as stack:
+                with self._lock:
+                    group = None if self._stopping else next(queue, None)
+                    if group is None:
+                        return
+                    name, arguments = group
+                    cpu = stack.enter_context(cpu_time.measured(f"hedgerow-test-{os.getpid()}-{name}"))
+                    command = [sys.executable, "-m", "pytest", "-v", f"--junitxml={self._reports}/pytest-{name}.xml", *arguments]
+                    child = subprocess.Popen(["nice", "-n", str(nice), *OWN_MOUNTS, str(cpu.group or ""), *command], cwd=PROJECT, text=True,
+                                             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace")
+                    self._running.add(child)
+                self._show(name, child)
+                status = child.wait()
             with self._lock:
                 self._running.discard(child)
+                self.cpu_seconds[name] = cpu.seconds
                 if status not in (0, NO_TEST_RAN):
                     self.status = 1
+
+    def _show(self, name: str, child: subprocess.Popen) -> None:
+        with (self._reports / f"pytest-{name}.log").open("w", encoding="utf-8") as log:
+            for line in child.stdout:
+                log.write(line)
+                if "::" in line and not line.startswith("E "):
+                    print(line, end="", flush=True)
 
     def stop(self, *_signal) -> None:
         """As Ctrl-C: the tests in hand take down what they made."""
@@ -108,6 +120,8 @@ def main() -> int:
         worker.start()
     for worker in workers:
         worker.join()
+    lines = [f"{name}\t{seconds:.1f}\n" for name, seconds in sorted(runner.cpu_seconds.items(), key=lambda each: -each[1])]
+    (args.reports / "pytest-cpu.tsv").write_text("".join(lines), encoding="utf-8")
     return runner.status
 
 

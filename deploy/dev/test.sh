@@ -35,7 +35,7 @@ cmd_test() {
   else
     export HR_SIM_SEEDS=500
   fi
-  rm -f "$LOG_DIR"/*.xml
+  rm -f "$LOG_DIR"/*.xml "$LOG_DIR/pytest-cpu.tsv"
   rm -rf build/*/gtest "$LOG_DIR/packages"
   export HEDGEROW_PACKAGES=$LOG_DIR/packages  # made once, by the first of two processes that need them
   start_patient
@@ -50,7 +50,7 @@ cmd_test() {
     run_sanitizer tsan
   fi
   say "all of it took $(clock_text $((SECONDS - started)))"
-  "$PYTHON" deploy/dev/junit_counts.py --skips tests/skips.txt --slowest 20 "${reports[@]}" || status=$?
+  "$PYTHON" deploy/dev/junit_counts.py --skips tests/skips.txt --slowest 20 --cpu "$LOG_DIR/pytest-cpu.tsv" "${reports[@]}" || status=$?
   return "$status"
 }
 
