@@ -12,6 +12,16 @@
 #define READ_ONCE(x) (*(const volatile __typeof__(x) *)&(x))
 #define WRITE_ONCE(x, value) (*(volatile __typeof__(x) *)&(x) = (value))
 
+/*
+ * Puts x through memory of a map, of which the verifier knows nothing. It walks each round of a loop once for every range that it knows of
+ * a variable whose range matters.
+ */
+#define HR_FORGET_RANGE(x, memory) \
+  do { \
+    WRITE_ONCE(memory, x); \
+    x = READ_ONCE(memory); \
+  } while (0)
+
 #ifdef __bpf__
 /* A function that the verifier checks once, by itself, for any arguments. Not inlined even where it has one caller. */
 #define HR_GLOBAL __attribute__((weak, noinline))

@@ -35,8 +35,9 @@ HR_GLOBAL __u32 hr_choose_now(__u32 config_id, __u32 exclude, __u32 explore_tick
   __u32 service_id = HR_CONFIG_SERVICE(config_id);
   struct hr_service_config *config = hr_config_of(config_id);
   struct hr_service_policy *policy = hr_policy_of(service_id);
-  __u32 zero = 0, target, open;
+  __u32 zero = 0, target, target_id, open;
   struct hr_choice_view *view = bpf_map_lookup_elem(&choice_views, &zero);
+  struct hr_backend_state *target_state;
   struct hr_choice choice;
 
   if (!config || !policy || !view) return HR_PACKED_CHOICE(HR_NO_BACKEND, HR_NO_BACKEND, HR_CHOSE_NONE, 0);
@@ -51,8 +52,6 @@ HR_GLOBAL __u32 hr_choose_now(__u32 config_id, __u32 exclude, __u32 explore_tick
   view->present = config->present;
   view->drained = READ_ONCE(policy->drained);
   view->spent = !exclude && !hr_debt_is_open(service_id, client, HR_DEBT_FAILOVERS);
-  target = hr_choice_target(hr_choice_leader(view->leader, view->present, view->drained), view->preferred, view->present,
-                            explore_tick);
   for (__u32 i = 0; i < HR_MAX_BACKENDS_PER_SERVICE; i++) {
     __u32 backend_id = hr_backend_id(config, i);
     struct hr_backend_state *state;
@@ -70,8 +69,13 @@ HR_GLOBAL __u32 hr_choose_now(__u32 config_id, __u32 exclude, __u32 explore_tick
       view->retry_due |= 1u << i;
     view->answer_us[i] = view->least_heard ? hr_choice_least_heard(state->last_receive_ns, now_ns)
                                            : hr_choice_by_load(hr_load_of(backend_id, now_ns), state->answer_ewma_ns);
-    if (i == target) view->probe_tick = state->probe_counter;
   }
+  /* Behind the loop, which the verifier would otherwise walk anew for each place that may be the target. */
+  target = hr_choice_target(hr_choice_leader(view->leader, view->present, view->drained), view->preferred, view->present,
+                            explore_tick) & (HR_MAX_BACKENDS_PER_SERVICE - 1);
+  target_id = hr_backend_id(config, target);
+  target_state = bpf_map_lookup_elem(&backend_states, &target_id);
+  if (target_state) view->probe_tick = target_state->probe_counter;
   choice = hr_choose(view);
   return HR_PACKED_CHOICE(choice.first, choice.second, choice.why, choice.probe);
 }

@@ -19,24 +19,62 @@ HR_INLINE __u32 *hr_free_link(enum hr_free_list_id id, __u32 index) {
 
 HR_INLINE __u64 hr_free_head(__u64 old, __u32 index) { return (((old >> 32) + 1) << 32) | index; }
 
+/*
+ * One try to take the first: its index; 0 when there is none; -1 when another CPU won. The link may be another CPU's by now; then the
+ * tag has changed and the swap fails. It is read by an atomic, which fetches its line for writing at once: a request is filled next.
+ */
+HR_INLINE __s64 hr_free_try_pop(struct hr_free_list *list, enum hr_free_list_id id) {
+  __u64 old = READ_ONCE(list->head);
+  __u32 *link = hr_free_link(id, (__u32)old);
+
+  if (!(__u32)old || !link) return 0;
+  if (__sync_val_compare_and_swap(&list->head, old, hr_free_head(old, __sync_fetch_and_add(link, 0))) == old) return (__u32)old;
+  return -1;
+}
+
+/* 0 or -1, as above. */
+HR_INLINE int hr_free_try_push(struct hr_free_list *list, __u32 *link, __u32 index) {
+  __u64 old = READ_ONCE(list->head);
+
+  WRITE_ONCE(*link, (__u32)old);
+  return __sync_val_compare_and_swap(&list->head, old, hr_free_head(old, index)) == old ? 0 : -1;
+}
+
+/*
+ * Further tries, after another CPU has won the first. Global functions, like those of the wheel: rare, and clang unrolls their loops, of
+ * which the verifier would walk each copy on every path of the caller.
+ */
+HR_GLOBAL __u32 hr_free_pop_again(__u32 id) {
+  struct hr_free_list *list = bpf_map_lookup_elem(&free_lists, &id);
+
+  if (!list) return 0;
+  for (__u32 i = 1; i < HR_FREE_LIST_TRIES; i++) {
+    __s64 index = hr_free_try_pop(list, id);
+
+    if (index >= 0) return index;
+  }
+  return 0;
+}
+
+HR_GLOBAL int hr_free_push_again(__u32 id, __u32 index) {
+  struct hr_free_list *list = bpf_map_lookup_elem(&free_lists, &id);
+  __u32 *link = hr_free_link(id, index);
+
+  if (!list || !link) return 0;
+  for (__u32 i = 1; i < HR_FREE_LIST_TRIES; i++)
+    if (!hr_free_try_push(list, link, index)) return 0;
+  hr_host_reason(HR_REASON_INDEX_LOST);
+  return 0;
+}
+
 HR_INLINE __u32 hr_free_pop(enum hr_free_list_id id) {
   __u32 key = id;
   struct hr_free_list *list = bpf_map_lookup_elem(&free_lists, &key);
+  __s64 index;
 
   if (!list) return 0;
-  for (__u32 i = 0; i < HR_FREE_LIST_TRIES; i++) {
-    __u64 old = READ_ONCE(list->head);
-    __u32 *link = hr_free_link(id, (__u32)old);
-
-    if (!(__u32)old || !link) return 0;
-    /*
-     * The link may be another CPU's by now; then the tag has changed and the swap fails. Read by an atomic, which fetches
-     * its line for writing at once: a request is filled next.
-     */
-    if (__sync_val_compare_and_swap(&list->head, old, hr_free_head(old, __sync_fetch_and_add(link, 0))) == old)
-      return (__u32)old;
-  }
-  return 0;
+  index = hr_free_try_pop(list, id);
+  return index < 0 ? hr_free_pop_again(id) : (__u32)index;
 }
 
 HR_INLINE void hr_free_push(enum hr_free_list_id id, __u32 index) {
@@ -44,14 +82,7 @@ HR_INLINE void hr_free_push(enum hr_free_list_id id, __u32 index) {
   struct hr_free_list *list = bpf_map_lookup_elem(&free_lists, &key);
   __u32 *link = hr_free_link(id, index);
 
-  if (!list || !link) return;
-  for (__u32 i = 0; i < HR_FREE_LIST_TRIES; i++) {
-    __u64 old = READ_ONCE(list->head);
-
-    WRITE_ONCE(*link, (__u32)old);
-    if (__sync_val_compare_and_swap(&list->head, old, hr_free_head(old, index)) == old) return;
-  }
-  hr_host_reason(HR_REASON_INDEX_LOST);
+  if (list && link && hr_free_try_push(list, link, index)) hr_free_push_again(id, index);
 }
 
 /* An index given back earlier, or one never used before; 0 when all are taken. */

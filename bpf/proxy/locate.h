@@ -16,7 +16,7 @@
 struct hr_located {
   __u64 correlation[HR_CORRELATION_BYTES / 8];
   __u32 mark; /* where matches with HR_MATCH_AT_MARK count from */
-  __u32 pad;
+  __u32 at;   /* where a path has come to, while it is followed */
 };
 
 #define HR_UDP_HEADER_BYTES 8
@@ -105,6 +105,7 @@ HR_INLINE int hr_follow_path(const struct hr_parked *parked, __u32 payload_bytes
     const struct hr_step *step = &path->steps[i];
     struct hr_element element;
 
+    HR_FORGET_RANGE(at, located->at);
     if (i == path->mark) located->mark = at;
     if (i >= path->count) break;
     place = HR_UDP_HEADER_BYTES + (__u64)at;

@@ -33,14 +33,25 @@ HR_INLINE void hr_disarm(struct hr_wheel *wheel, struct hr_request *request) {
   if (armed) __sync_fetch_and_sub(&wheel->fine[(armed - 1) & (HR_FINE_SLOTS - 1)].live, 1);
 }
 
-HR_INLINE int hr_push_head(__u32 *head, struct hr_request *request, __u32 index) {
-  for (__u32 i = 0; i < HR_PUSH_TRIES; i++) {
-    __u32 old = READ_ONCE(*head);
+HR_INLINE int hr_try_push_head(__u32 *head, struct hr_request *request, __u32 index) {
+  __u32 old = READ_ONCE(*head);
 
-    WRITE_ONCE(request->next, old);
-    if (__sync_val_compare_and_swap(head, old, index) == old) return 0;
-  }
+  WRITE_ONCE(request->next, old);
+  return __sync_val_compare_and_swap(head, old, index) == old ? 0 : -1;
+}
+
+/* Further tries, after another CPU has won the first. A global function: rare, see hr_free_pop_again(). */
+HR_GLOBAL int hr_push_head_again(__u32 *head, __u32 index) {
+  struct hr_request *request = hr_request_at(index);
+
+  if (!head || !request) return -1;
+  for (__u32 i = 1; i < HR_PUSH_TRIES; i++)
+    if (!hr_try_push_head(head, request, index)) return 0;
   return -1;
+}
+
+HR_INLINE int hr_push_head(__u32 *head, struct hr_request *request, __u32 index) {
+  return hr_try_push_head(head, request, index) ? hr_push_head_again(head, index) : 0;
 }
 
 /*
