@@ -151,6 +151,14 @@ void ExpectSound(const hr_choice_view& view) {
   ASSERT_TRUE(choice.second == HR_NO_BACKEND || (choice.why != HR_CHOSE_LEADER && choice.why != HR_CHOSE_PREFERRED));
 }
 
+TEST(ChooseProperties, TheLowestPlaceOfEveryMaskIsFound) {
+  for (unsigned mask = 1; mask < 1u << HR_MAX_BACKENDS_PER_SERVICE; ++mask) {
+    unsigned lowest = 0;
+    while (!(mask >> lowest & 1)) ++lowest;
+    EXPECT_EQ(hr_choice_lowest(mask), lowest) << mask;
+  }
+}
+
 TEST(ChooseProperties, HoldForEverySnapshotOfThreeBackends) {
   hr_choice_view view{};
   for (const unsigned* times : (const unsigned[][3]){{0, 0, 0}, {3, 2, 1}, {1, 3, 2}}) {
