@@ -77,7 +77,8 @@ set(HEDGEROW_TEST_OPTIONS "")
 if(CMAKE_BUILD_TYPE STREQUAL "RelWithDebInfo")
   set(HEDGEROW_SHIPPED_OPTIONS -fstack-protector-strong -U_FORTIFY_SOURCE -D_FORTIFY_SOURCE=2)
   set(HEDGEROW_TEST_OPTIONS -O0)
-  target_link_options(hedgerow_rules INTERFACE -Wl,-z,relro,-z,now)
+  # Of gRPC's sixty libraries a program loads those that it calls: each costs a start time, and a package a dependency.
+  target_link_options(hedgerow_rules INTERFACE -Wl,-z,relro,-z,now,--as-needed)
 endif()
 
 set(HEDGEROW_SANITIZER_SOURCES "")
