@@ -3,6 +3,7 @@
 // Routes and addresses over rtnetlink, both families through the same code.
 #include "net/netlink/route.h"
 
+#include <arpa/inet.h>
 #include <fcntl.h>
 #include <linux/fib_rules.h>
 #include <linux/if_addr.h>
@@ -22,6 +23,7 @@
 #include "net/netlink/host_route.h"
 #include "net/netlink/link.h"
 #include "net/netlink/netlink.h"
+#include "net/netlink/rule.h"
 #include "net/netlink/uplink_route.h"
 
 namespace hedgerow::net {
@@ -94,6 +96,14 @@ void ReadLookup(const netlink::Message& message, RouteLookup& lookup) {
   }
 }
 
+void PutSender(const Sender& sender, netlink::Request& request) {
+  if (sender.mark != 0) request.PutU32(RTA_MARK, sender.mark);
+  if (sender.user) request.PutU32(RTA_UID, *sender.user);
+  if (sender.protocol != 0) request.PutU8(RTA_IP_PROTO, sender.protocol);
+  if (sender.source_port != 0) request.PutValue(RTA_SPORT, htons(sender.source_port));
+  if (sender.destination_port != 0) request.PutValue(RTA_DPORT, htons(sender.destination_port));
+}
+
 // How many leading bits two addresses share.
 int CommonBits(const IpAddress& a, const IpAddress& b) {
   int bits = 0;
@@ -125,35 +135,6 @@ netlink::Request RuleRequest(uint16_t type, uint16_t flags, const VipRule& rule)
 
 std::string ToString(const VipRule& rule) {
   return absl::StrCat("`", rule.priority, ": to ", rule.vip.ToString(), " lookup main`");
-}
-
-// Every rule of a family.
-absl::Status ForEachRule(int family,
-                         const std::function<void(const fib_rule_hdr&, const netlink::Attributes&)>& visit) {
-  fib_rule_hdr header{};
-  header.family = static_cast<uint8_t>(family);
-  netlink::Request request(RTM_GETRULE, NLM_F_DUMP, header);
-  return netlink::Ask(request, "list routing rules", [&](const netlink::Message& message) {
-    visit(message.Header<fib_rule_hdr>(), message.AttributesAfter<fib_rule_hdr>());
-  });
-}
-
-// The rules of a family that lead to a table.
-std::string RulesTo(int family, uint32_t table) {
-  constexpr size_t kShown = 3;
-  std::vector<std::string> found;
-  ForEachRule(family, [&](const fib_rule_hdr& header, const netlink::Attributes& rule) {
-    const uint32_t leads_to = rule.Value<uint32_t>(FRA_TABLE).value_or(header.table);
-    if (header.action != FR_ACT_TO_TBL || leads_to != table || found.size() == kShown) return;
-    const auto source = AddressAttribute(rule, FRA_SRC);
-    const auto destination = AddressAttribute(rule, FRA_DST);
-    const std::string device = rule.String(FRA_IIFNAME);
-    found.push_back(absl::StrCat(rule.Value<uint32_t>(FRA_PRIORITY).value_or(0), ": from ",
-                                 source ? absl::StrCat(source->ToString(), "/", header.src_len) : "all",
-                                 destination ? absl::StrCat(" to ", destination->ToString(), "/", header.dst_len) : "",
-                                 device.empty() ? "" : absl::StrCat(" iif ", device), " lookup ", table));
-  }).IgnoreError();
-  return absl::StrJoin(found, "`, `");
 }
 
 netlink::Request AddressRequest(uint16_t type, uint16_t flags, int ifindex, const IpAddress& address) {
@@ -210,6 +191,7 @@ absl::StatusOr<RouteLookup> LookUpRoute(const RouteQuery& query, const std::vect
   header.rtm_family = static_cast<uint8_t>(destination.family());
   header.rtm_dst_len = static_cast<uint8_t>(destination.prefix_bits());
   if (query.source) header.rtm_src_len = static_cast<uint8_t>(query.source->prefix_bits());
+  header.rtm_tos = query.sender.tos;
   // IPv6 names the table in any case, and refuses the flag.
   if (destination.is_v4()) header.rtm_flags = RTM_F_LOOKUP_TABLE;
   netlink::Request request(RTM_GETROUTE, 0, header);
@@ -217,13 +199,15 @@ absl::StatusOr<RouteLookup> LookUpRoute(const RouteQuery& query, const std::vect
   if (query.source) request.Put(RTA_SRC, query.source->wire());
   if (query.in_ifindex != 0) request.PutU32(RTA_IIF, static_cast<uint32_t>(query.in_ifindex));
   if (query.out_ifindex != 0) request.PutU32(RTA_OIF, static_cast<uint32_t>(query.out_ifindex));
+  PutSender(query.sender, request);
   const absl::Status status =
       netlink::Ask(request, absl::StrCat("look up the route to ", destination.ToString()),
                    [&](const netlink::Message& message) { ReadLookup(message, lookup); });
   // IPv4 reports the route's verdict as an error: ENETUNREACH, EHOSTUNREACH (Unavailable), EACCES for prohibit,
   // EINVAL for blackhole.
   if (absl::IsUnavailable(status) || absl::IsPermissionDenied(status) || absl::IsInvalidArgument(status)) {
-    lookup.reason = std::string(status.message());
+    lookup.reason = absl::IsUnavailable(status) ? std::string(status.message())
+                                                : ReasonOf(absl::IsPermissionDenied(status) ? RTN_PROHIBIT : RTN_BLACKHOLE);
     return lookup;
   }
   if (!status.ok()) return status;

@@ -40,12 +40,25 @@ struct RouteLookup {
   std::string reason{};                // kUnreachable only
 };
 
+// What routing rules tell packets apart by, beside addresses and interfaces. Zeros, and no user: an ordinary socket of this process.
+struct Sender {
+  uint32_t mark = 0;
+  std::optional<uint32_t> user{};
+  uint8_t protocol = 0;  // IPPROTO_UDP, IPPROTO_TCP
+  uint16_t source_port = 0;
+  uint16_t destination_port = 0;
+  uint8_t tos = 0;
+
+  friend bool operator==(const Sender&, const Sender&) = default;
+};
+
 // What is asked of the routing rules and tables. Without a source: as a socket that is not bound sends.
 struct RouteQuery {
   IpAddress destination{};
   std::optional<IpAddress> source{};
   int in_ifindex = 0;   // not 0: as for a packet that was received there and is forwarded
   int out_ifindex = 0;  // not 0: as a socket bound to this interface sends
+  Sender sender{};
 };
 
 struct AddressInfo {

@@ -5,11 +5,13 @@
 #include "net/netlink/route.h"
 
 #include <linux/if_addr.h>
+#include <netinet/in.h>
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
 #include "net/netlink/link.h"
+#include "net/netlink/rule.h"
 #include "net/netlink/uplink_route.h"
 #include "net/namespace_test.h"
 
@@ -102,7 +104,8 @@ TEST_F(RouteTest, LookUpSeesGatewaysAndRefusingRoutes) {
         const auto lookup = LookUpRoute(Ip(refused));
         ASSERT_THAT(lookup.status(), IsOk()) << type;
         EXPECT_EQ(lookup->reach, Reach::kUnreachable) << type << " " << refused;
-        EXPECT_FALSE(lookup->reason.empty()) << type << " " << refused;
+        EXPECT_NE(lookup->reason.find(std::string(type) == "unreachable" ? "No route to host" : type), std::string::npos)
+            << refused << " " << lookup->reason;
       }
       ASSERT_EQ(Shell("ip route del 10.6.0.0/16; ip -6 route del fd06::/64"), 0);
     }
@@ -323,6 +326,44 @@ TEST_F(RouteTest, ALookUpFollowsRulesThatNameASource) {
     EXPECT_EQ(any->table, 254u);
     EXPECT_EQ(from->ifindex, FindLink("eth1")->ifindex);
     EXPECT_EQ(from->table, 9u);
+  });
+}
+
+TEST_F(RouteTest, RulesForSomeSendersAreReadAndALookUpFollowsThem) {
+  InHost([&] {
+    ASSERT_EQ(Shell("ip route add 10.77.0.0/24 dev eth1 table 9; ip -6 route add fd77::/64 dev eth1 table 9"), 0);
+    const std::vector<std::pair<const char*, SenderRule>> rules = {
+        {"uidrange 1000-2000", {.sender = {.user = 1000}}},
+        {"fwmark 0x7/0xff", {.sender = {.mark = 7}}},
+        {"ipproto udp sport 4000-5000", {.sender = {.protocol = IPPROTO_UDP, .source_port = 4000}}},
+        {"ipproto udp dport 53", {.sender = {.protocol = IPPROTO_UDP}, .first_port = 53, .last_port = 53}},
+        {"tos 0x10", {.sender = {.tos = 0x10}}},
+    };
+    const auto addresses = ListAddresses();
+    ASSERT_THAT(addresses.status(), IsOk());
+    for (const auto& [backend, family] : {std::pair("10.77.0.11", AF_INET), std::pair("fd77::11", AF_INET6)}) {
+      const std::string ip = family == AF_INET ? "ip " : "ip -6 ";
+      for (const auto& [selector, wanted] : rules) {
+        ASSERT_EQ(Shell(absl::StrCat(ip, "rule add pref 100 ", selector, " lookup 9")), 0) << selector;
+        const auto found = ListSenderRules();
+        ASSERT_THAT(found.status(), IsOk());
+        ASSERT_EQ(found->size(), 1u) << selector;
+        const SenderRule& rule = found->front();
+        EXPECT_EQ(rule.family, family) << selector;
+        EXPECT_EQ(rule.sender, wanted.sender) << selector;
+        EXPECT_EQ(std::pair(rule.first_port, rule.last_port), std::pair(wanted.first_port, wanted.last_port)) << selector;
+        EXPECT_NE(rule.Describe(), "") << selector;
+        Sender sender = rule.sender;
+        if (rule.first_port != 0) sender.destination_port = rule.first_port;
+        EXPECT_EQ(LookUpRoute({.destination = Ip(backend), .sender = sender}, *addresses)->ifindex, FindLink("eth1")->ifindex) << selector;
+        EXPECT_EQ(LookUpRoute(Ip(backend))->ifindex, eth0_) << selector;
+        EXPECT_EQ(RulesTo(family, 9), absl::StrCat("100: from all ", selector, " lookup 9"));
+        ASSERT_EQ(Shell(ip + "rule del pref 100"), 0);
+      }
+    }
+    ASSERT_EQ(Shell("ip rule add pref 100 from 10.0.0.0/8 lookup 9; ip rule add pref 101 not fwmark 5 lookup 9; "
+                    "ip rule add pref 102 iif eth1 uidrange 1-2 lookup 9"), 0);
+    EXPECT_TRUE(ListSenderRules()->empty());
   });
 }
 

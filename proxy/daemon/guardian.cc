@@ -165,7 +165,12 @@ void Guardian::NoteProgramsBefore() {
 
 void Guardian::UpdateProblems() {
   std::vector<Problem> problems = follower_->problems();
-  problems.insert(problems.end(), self_test_.problems().begin(), self_test_.problems().end());
+  const auto of_network = [](const Problem& problem) { return RowOf(problem.code).family == "network"; };
+  const bool named = std::any_of(problems.begin(), problems.end(), of_network);
+  for (const Problem& problem : self_test_.problems()) {
+    // What the follower has named already.
+    if (!named || !of_network(problem)) problems.push_back(problem);
+  }
   for (const std::vector<Problem>* found : {&repair_problems_, &uplink_route_problems_, &leader_problems_})
     problems.insert(problems.end(), found->begin(), found->end());
   if (!data_plane_problem_.empty()) problems.push_back({ProblemCode::kDataPlane, data_plane_problem_});

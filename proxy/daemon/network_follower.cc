@@ -111,7 +111,7 @@ void NetworkFollower::Look() {
   }
   ProxyInstance::Followed followed = instance_.Follow(*network, topology_, facts_);
   // A route that could not be put back is one problem, not two.
-  for (Problem& problem : CheckVips(config_, *network, instance_.links().proxy.link.ifindex, followed.lost_vips, instance_.LeadingRoutes()))
+  for (Problem& problem : CheckVips(config_, *network, instance_.links().proxy.link.ifindex, followed.lost_vips, instance_.LeadingRoutes(), instance_.BoundRoutes()))
     followed.problems.push_back(std::move(problem));
   Report(followed);
   SetInterest();

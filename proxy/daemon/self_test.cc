@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proxy/daemon/self_test.h"
 
+#include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -13,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "net/ip_address.h"
 #include "net/netlink/link.h"
+#include "net/netlink/route.h"
 #include "net/socket_address.h"
 #include "net/tc/hook_programs.h"
 #include "operate/event_loop.h"
@@ -101,11 +103,35 @@ std::string SelfTest::UplinkName(uint32_t uplink) const {
   return link.ok() ? link->name : absl::StrCat("interface number ", uplink);
 }
 
+// Why the kernel's routing does not give packets to this service to the proxy; empty: it does. What the test loses then, no rule of a
+// firewall has ended.
+std::optional<Problem> SelfTest::Misrouted(const ServiceSpec& service) const {
+  const net::IpAddress vip = VipOf(service);
+  const auto addresses = net::ListAddresses();
+  if (!addresses.ok()) return std::nullopt;
+  const auto route = net::LookUpRoute(
+      {.destination = vip, .sender = {.protocol = IPPROTO_UDP, .destination_port = service.port}}, *addresses);
+  if (!route.ok()) return std::nullopt;
+  const std::string subject = absl::StrCat("service ", service.name, ": ");
+  if (route->reach == net::Reach::kLocal) return Problem{ProblemCode::kVipLocal, absl::StrCat(subject, "the vip ", service.vip, " is an address of this host")};
+  if (route->reach != net::Reach::kRouted) {
+    return Problem{ProblemCode::kVipRoutedElsewhere, absl::StrCat(subject, "the kernel has no route to ", service.vip, ": ", route->reason)};
+  }
+  const std::vector<net::VipRoute> leading = instance_.LeadingRoutes();
+  const bool led = std::any_of(leading.begin(), leading.end(), [&](const net::VipRoute& each) { return each.vip == vip && each.ifindex == route->ifindex; });
+  if (!led && route->ifindex != instance_.links().proxy.link.ifindex)
+    return Problem{ProblemCode::kVipRoutedElsewhere, absl::StrCat(subject, "the kernel ", net::DescribeDetour(vip, *route))};
+  if (!route->source.has_value())
+    return Problem{ProblemCode::kNoSource, absl::StrCat(subject, "this host has no address from which packets to ", service.vip, " can come")};
+  return std::nullopt;
+}
+
 // Of one way at a time: the counters are a service's, so with several uplinks the first that lost something is told.
 Problem SelfTest::WhatIsWrong(const Sent& sent, const Counts& before, const Counts& now) const {
   const ServiceSpec& service = instance_.data_plane().spec().services[sent.way.service];
   const net::IpAddress vip = VipOf(service);
   const std::string way = instance_.RouteOf(vip);
+  if (std::optional<Problem> misrouted = Misrouted(service)) return *misrouted;
   const auto sends = static_cast<uint64_t>(std::count_if(
       sent_.begin(), sent_.end(), [&](const Sent& each) { return each.way.service == sent.way.service; }));
   if (!sent.error.empty()) {

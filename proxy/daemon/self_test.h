@@ -37,7 +37,7 @@ class SelfTest {
   // Judges what was sent at the tick before, and sends anew when it is time, or when something was lost or has changed. True: a
   // VIP's route leads another way now.
   bool Tick();
-  // What was lost kStrikes times in a row, and has not come back since.
+  // What was lost kStrikes times in a row, and has not come back since. Of the family `network` where the routing explains it.
   const std::vector<Problem>& problems() const { return problems_; }
 
   // Before the daemon says that it is up: FailedPrecondition with every problem, after two seconds at most.
@@ -76,6 +76,7 @@ class SelfTest {
   bool Reroute(const std::set<net::IpAddress>& vips, bool by_uplink);
   absl::Status OnceAsRouted();
   bool CameBack(const Sent& sent) const;
+  std::optional<Problem> Misrouted(const ServiceSpec& service) const;
   Problem WhatIsWrong(const Sent& sent, const Counts& before, const Counts& now) const;
   std::vector<Counts> ReadCounts() const;
   std::string UplinkName(uint32_t uplink) const;

@@ -84,6 +84,8 @@ class ProxyInstance {
   void NoteRoutes(DaemonFacts& facts) const;
   // The routes that lead by uplinks.
   std::vector<net::VipRoute> LeadingRoutes() const;
+  // The routes of clients that are bound to an uplink: there, too, the splitter takes packets to the VIP.
+  std::vector<net::VipRoute> BoundRoutes() const;
 
   // Attaches programs again that were removed from their hooks.
   struct Restored {

@@ -78,6 +78,12 @@ std::vector<Problem> ProxyInstance::KeepUplinkRoutes() {
   return problems;
 }
 
+std::vector<net::VipRoute> ProxyInstance::BoundRoutes() const {
+  std::vector<net::VipRoute> routes;
+  for (const BoundRoute& each : bound_) routes.push_back(each.route);
+  return routes;
+}
+
 std::set<net::IpAddress> ProxyInstance::Vips() const {
   std::set<net::IpAddress> vips;
   for (const v1::Service& service : config_.services()) {

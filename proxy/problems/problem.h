@@ -44,7 +44,7 @@ namespace hedgerow {
     "the text has the kernel's reason; tried again every second")                                                  \
   X(kVipLocal, vip_local, network, "a VIP is an address of this host", "choose an address that nothing has")       \
   X(kVipRoutedElsewhere, vip_routed_elsewhere, network,                                                            \
-    "the kernel sends packets to a VIP elsewhere, for some source at least: a routing rule or a foreign route",    \
+    "the kernel sends packets to a VIP elsewhere, for some senders at least: a routing rule or a foreign route",    \
     "the text names it; set `rule_priority` to a number below the rule's, or change the rule")                     \
   X(kVipRouteLost, vip_route_lost, network, "a VIP's route or its source address cannot be put in place",          \
     "the text has the kernel's reason; tried again every second")                                                  \
@@ -83,7 +83,8 @@ inline constexpr auto kProblems = std::to_array<ProblemRow>({
 #undef HR_PROBLEM_ROW
 });
 
-constexpr absl::string_view CodeText(ProblemCode code) { return kProblems.at(static_cast<size_t>(code)).code; }
+constexpr const ProblemRow& RowOf(ProblemCode code) { return kProblems.at(static_cast<size_t>(code)); }
+constexpr absl::string_view CodeText(ProblemCode code) { return RowOf(code).code; }
 
 struct Problem {
   ProblemCode code;

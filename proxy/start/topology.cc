@@ -3,6 +3,7 @@
 
 #include <linux/if_addr.h>
 #include <linux/rtnetlink.h>
+#include <netinet/in.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -206,11 +207,11 @@ class Resolver {
   Topology topology_;
 };
 
-// Why the kernel does not give packets for a VIP to the proxy interface; empty: it does. `source` may be null.
-std::string Detour(const v1::Config& config, const NetworkView& network, const net::IpAddress& vip,
-                   const net::IpAddress* source, int proxy_ifindex, const std::vector<net::VipRoute>& leading) {
-  net::RouteQuery query{.destination = vip};
-  if (source != nullptr) query.source = *source;
+// Why the kernel does not give such packets for a VIP to the proxy interface; empty: it does, or to an uplink where the splitter takes
+// them (`taken`).
+std::string Detour(const v1::Config& config, const NetworkView& network, const net::RouteQuery& query, int proxy_ifindex,
+                   const std::vector<net::VipRoute>& taken) {
+  const net::IpAddress& vip = query.destination;
   const auto route = network.look_up_route(query);
   if (!route.ok()) return std::string(route.status().message());
   if (route->reach == net::Reach::kLocal || route->reach == net::Reach::kLoopback) return "";  // vip_local
@@ -220,7 +221,7 @@ std::string Detour(const v1::Config& config, const NetworkView& network, const n
     if (route->reach != net::Reach::kRouted || ordinary || config.rule_priority() != 0) return "";
   } else if (route->reach != net::Reach::kRouted) {
     return absl::StrCat("has no route to it: ", route->reason);
-  } else if (route->ifindex == proxy_ifindex || std::any_of(leading.begin(), leading.end(), [&](const net::VipRoute& each) {
+  } else if (route->ifindex == proxy_ifindex || std::any_of(taken.begin(), taken.end(), [&](const net::VipRoute& each) {
                return each.vip == vip && each.ifindex == route->ifindex;
              })) {
     return "";
@@ -228,23 +229,57 @@ std::string Detour(const v1::Config& config, const NetworkView& network, const n
   return net::DescribeDetour(vip, *route);
 }
 
-void CheckVip(const v1::Config& config, const NetworkView& network, const v1::Service& service, const net::IpAddress& vip,
-              int proxy_ifindex, const std::vector<net::VipRoute>& leading, std::vector<Problem>& problems) {
-  std::vector<const net::IpAddress*> sources = {nullptr};
+// Packets to a VIP, and whose: "" for those of any socket.
+struct Packets {
+  std::string whose;
+  net::RouteQuery query;
+  bool of_some = false;  // by a rule for some senders
+};
+
+// One kind for each source that clients may have.
+std::vector<Packets> BySource(const NetworkView& network, const net::IpAddress& vip, int proxy_ifindex) {
+  std::vector<Packets> packets = {{.whose = "", .query = {.destination = vip}}};
   for (const net::AddressInfo& each : network.addresses) {
     // The proxy interface has sources of uplinks only, and perhaps one that is being released.
     const bool global = each.scope < RT_SCOPE_LINK && !each.address.is_loopback() && each.ifindex != proxy_ifindex;
     const bool tentative = !each.address.is_v4() && (each.flags & IFA_F_TENTATIVE) != 0;
-    if (global && !tentative && each.address.family() == vip.family() && sources.size() <= kMaxSources)
-      sources.push_back(&each.address);
+    if (global && !tentative && each.address.family() == vip.family() && packets.size() <= kMaxSources)
+      packets.push_back({.whose = absl::StrCat("from ", each.address.ToString(), " "), .query = {.destination = vip, .source = each.address}});
   }
-  for (const net::IpAddress* source : sources) {
-    const std::string why = Detour(config, network, vip, source, proxy_ifindex, leading);
+  return packets;
+}
+
+// One kind for each rule that is for some senders only, and for a port that a service of the VIP has.
+std::vector<Packets> BySender(const v1::Config& config, const NetworkView& network, const net::IpAddress& vip) {
+  std::vector<Packets> packets;
+  for (const net::SenderRule& rule : network.sender_rules) {
+    const bool carried = rule.sender.protocol == 0 || rule.sender.protocol == IPPROTO_UDP || rule.sender.protocol == IPPROTO_TCP;
+    const auto asked = std::find_if(config.services().begin(), config.services().end(), [&](const v1::Service& service) {
+      const auto address = net::IpAddress::Parse(service.vip());
+      return address.ok() && *address == vip && rule.first_port <= service.port() && service.port() <= rule.last_port;
+    });
+    if (rule.family != vip.family() || !carried || asked == config.services().end() || packets.size() == kMaxSources) continue;
+    net::RouteQuery query{.destination = vip, .source = rule.source, .sender = rule.sender};
+    query.sender.destination_port = static_cast<uint16_t>(asked->port());
+    if (query.sender.protocol == 0) query.sender.protocol = IPPROTO_UDP;
+    packets.push_back({.whose = absl::StrCat("for packets of ", rule.Describe(), " "), .query = query, .of_some = true});
+  }
+  return packets;
+}
+
+void CheckVip(const v1::Config& config, const NetworkView& network, const v1::Service& service, const net::IpAddress& vip,
+              int proxy_ifindex, const std::vector<net::VipRoute>& leading, const std::vector<net::VipRoute>& bound,
+              std::vector<Problem>& problems) {
+  std::vector<Packets> kinds = BySource(network, vip, proxy_ifindex);
+  if (proxy_ifindex != 0) {
+    for (Packets& each : BySender(config, network, vip)) kinds.push_back(std::move(each));
+  }
+  for (const Packets& packets : kinds) {
+    const std::string why = Detour(config, network, packets.query, proxy_ifindex, packets.of_some ? bound : leading);
     if (why.empty()) continue;
     problems.push_back(
         {ProblemCode::kVipRoutedElsewhere,
-         absl::StrCat("service ", service.name(), ": ", source == nullptr ? "" : absl::StrCat("from ", source->ToString(), " "),
-                      "the kernel ", why, ", not to ", config.interface(),
+         absl::StrCat("service ", service.name(), ": ", packets.whose, "the kernel ", why, ", not to ", config.interface(),
                       config.rule_priority() == 0 ? "; `rule_priority` makes a rule for VIPs that stands before it"
                                                   : "; `rule_priority` must be a smaller number than that rule's")});
     return;
@@ -299,6 +334,9 @@ absl::StatusOr<NetworkView> KernelNetworkView() {
   if (!ipsec.ok() && !absl::IsPermissionDenied(ipsec.status())) return ipsec.status();
   if (ipsec.ok()) view.ipsec = *std::move(ipsec);
   view.ipv6_off_for_new_links = Ipv6OffForNewLinks();
+  auto sender_rules = net::ListSenderRules();
+  if (!sender_rules.ok()) return sender_rules.status();
+  view.sender_rules = *std::move(sender_rules);
   const auto known = std::make_shared<const std::vector<net::AddressInfo>>(*std::move(addresses));
   view.look_up_route = [known](const net::RouteQuery& query) { return net::LookUpRoute(query, *known); };
   view.find_link = [there = view.links](int ifindex) -> absl::StatusOr<net::LinkInfo> {
@@ -332,7 +370,8 @@ Topology ResolveHere(const v1::Config& config) {
 }
 
 std::vector<Problem> CheckVips(const v1::Config& config, const NetworkView& network, int proxy_ifindex,
-                               std::set<net::IpAddress> known, const std::vector<net::VipRoute>& leading) {
+                               std::set<net::IpAddress> known, const std::vector<net::VipRoute>& leading,
+                               const std::vector<net::VipRoute>& bound) {
   std::vector<Problem> problems;
   for (const v1::Service& service : config.services()) {
     const auto vip = net::IpAddress::Parse(service.vip());
@@ -343,7 +382,7 @@ std::vector<Problem> CheckVips(const v1::Config& config, const NetworkView& netw
       problems.push_back({ProblemCode::kVipLocal, absl::StrCat("service ", service.name(), ": the vip ", service.vip(),
                                                                " is an address of this host; a VIP must be an address that no host has")});
     } else {
-      CheckVip(config, network, service, *vip, proxy_ifindex, leading, problems);
+      CheckVip(config, network, service, *vip, proxy_ifindex, leading, bound, problems);
     }
   }
   return problems;

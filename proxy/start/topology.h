@@ -20,6 +20,7 @@
 #include "net/netlink/ipsec.h"
 #include "net/netlink/link.h"
 #include "net/netlink/route.h"
+#include "net/netlink/rule.h"
 #include "proxy/problems/problem.h"
 
 namespace hedgerow {
@@ -60,6 +61,7 @@ struct NetworkView {
   std::vector<net::LinkInfo> links;         // of the namespace
   std::vector<net::AddressInfo> addresses;  // of the namespace
   std::vector<net::IpsecPolicy> ipsec;      // for packets that leave; empty where this process may not read them
+  std::vector<net::SenderRule> sender_rules;
   // Is it the interface of a proxy, of whatever instance? Those have copies of the host's addresses.
   bool IsOfAProxy(int ifindex, const v1::Config& config) const;
   bool ipv6_off_for_new_links = false;      // and it cannot be switched on for one of them
@@ -77,9 +79,12 @@ Topology ResolveBackends(const v1::Config& config, const NetworkView& network);
 // Does the kernel give packets for the VIPs to the proxy interface, from whatever local source? `proxy_ifindex` 0: it is not
 // made yet, and a routing rule that would keep packets from it is looked for. At most kMaxSources addresses of a family are
 // tried; a rule for a further one is not found. Each VIP once, and not those of which a problem is `known`. `leading`: the routes
-// that lead by uplinks, where the splitter takes the packets as well.
+// that lead by uplinks, where the splitter takes the packets as well. Rules for some senders (a mark, a user) refuse no start, as
+// those may be no clients: they are looked at for what runs, and may lead by the uplinks of `bound` too, the routes of clients that
+// are bound to an uplink.
 std::vector<Problem> CheckVips(const v1::Config& config, const NetworkView& network, int proxy_ifindex,
-                               std::set<net::IpAddress> known = {}, const std::vector<net::VipRoute>& leading = {});
+                               std::set<net::IpAddress> known = {}, const std::vector<net::VipRoute>& leading = {},
+                               const std::vector<net::VipRoute>& bound = {});
 inline constexpr size_t kMaxSources = 64;
 
 // Uplinks by which no packet can leave.

@@ -11,6 +11,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "proxy/admin/fake_data_plane.h"
 
 namespace hedgerow {
@@ -26,6 +27,7 @@ struct FakeHost {
   std::map<int, net::LinkInfo> links;
   std::vector<net::AddressInfo> addresses;
   std::vector<net::IpsecPolicy> ipsec;
+  std::vector<net::SenderRule> sender_rules;
 
   FakeHost() {
     AddLink(2, "eth0", 1500);
@@ -63,7 +65,8 @@ struct FakeHost {
     view.look_up_route = [this](const net::RouteQuery& query) -> absl::StatusOr<net::RouteLookup> {
       const std::string bound = query.out_ifindex == 0 ? "" : " by " + links.at(query.out_ifindex).name;
       const std::string from = query.source ? " from " + query.source->ToString() : "";
-      for (const std::string& key : {query.destination.ToString() + from + bound, query.destination.ToString() + bound}) {
+      const std::string whose = query.sender.user ? absl::StrCat(" user ", *query.sender.user, " port ", query.sender.destination_port) : "";
+      for (const std::string& key : {query.destination.ToString() + from + bound + whose, query.destination.ToString() + from + bound, query.destination.ToString() + bound}) {
         const auto found = routes.find(key);
         if (found != routes.end()) return found->second;
       }
@@ -79,6 +82,7 @@ struct FakeHost {
     for (const auto& [ifindex, link] : links) view.links.push_back(link);
     view.addresses = addresses;
     view.ipsec = ipsec;
+    view.sender_rules = sender_rules;
     return view;
   }
 };
@@ -217,6 +221,31 @@ TEST(CheckVips, ASourceThatAnotherTableTakesIsNamed) {
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_EQ(problems[0].code, ProblemCode::kVipRoutedElsewhere);
   EXPECT_THAT(problems[0].text, HasSubstr("from 10.78.0.1 the kernel sends the VIP to "));
+}
+
+TEST(CheckVips, ARuleForSomeSendersIsNamedWhereAServicesPortIsMeantAndRefusesNoStart) {
+  FakeHost host;
+  host.AddLink(9, "hr0", 1500);
+  host.AddRoute("10.99.0.53", 9, "10.77.0.1");
+  host.AddRoute("fd99::1", 9, "fd77::1");
+  host.AddRoute("10.99.0.53 user 1000 port 53", 3, "10.78.0.1");
+  const v1::Config config = FakeConfig();
+  net::SenderRule rule{.family = AF_INET, .sender = {.user = 1000}};
+  host.sender_rules = {rule};
+  const auto problems = CheckVips(config, host.View(), 9);
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(problems[0].code, ProblemCode::kVipRoutedElsewhere);
+  EXPECT_THAT(problems[0].text, HasSubstr("for packets of user 1000 the kernel sends the VIP to "));
+  EXPECT_THAT(CheckVips(config, host.View(), 0), IsEmpty());
+  const net::VipRoute bound{.vip = *net::IpAddress::Parse("10.99.0.53"), .ifindex = 3};
+  EXPECT_THAT(CheckVips(config, host.View(), 9, {}, {}, {bound}), IsEmpty());
+  rule.first_port = 54;
+  host.sender_rules = {rule};
+  EXPECT_THAT(CheckVips(config, host.View(), 9), IsEmpty());
+  rule.first_port = 0;
+  rule.sender.protocol = 1;  // ICMP
+  host.sender_rules = {rule};
+  EXPECT_THAT(CheckVips(config, host.View(), 9), IsEmpty());
 }
 
 TEST(CheckVips, AVipOfTwoServicesIsToldOnceAndNotWhereItIsKnown) {

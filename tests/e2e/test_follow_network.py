@@ -7,11 +7,12 @@ import contextlib
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
 from deploy.lab import names
-from harness.dns import dig, who_answers
+from harness.dns import dig, query, who_answers
 from harness.product import DNS4, DNS6, VIP4, VIP6, wait_until
 
 pytestmark = pytest.mark.own
@@ -225,13 +226,21 @@ def test_without_any_uplink_the_daemon_waits_for_one(lab, servers, product):
 
 
 @contextlib.contextmanager
-def vpn_rule(lab, selector: str = ""):
+def vpn_rule(lab, selector: str = "", network: str = "10.0.0.0/8", device: str = "eth0"):
     """As a VPN's: a table of its own for a network that covers the VIP, before the main table."""
-    ip(lab.client, "route add 10.0.0.0/8 dev eth0 table 52")
+    ip(lab.client, f"route add {network} dev {device} table 52")
     ip(lab.client, "rule add pref 5270", selector, "lookup 52")
     yield
     ip(lab.client, "rule del pref 5270")
-    ip(lab.client, "route del 10.0.0.0/8 dev eth0 table 52")
+    ip(lab.client, f"route del {network} dev {device} table 52")
+
+
+@pytest.fixture
+def vpn(lab):
+    """An interface that is no uplink."""
+    ip(lab.client, "link add vpn0 type veth peer name vpn1")
+    ip(lab.client, "link set vpn0 up")
+    return "vpn0"
 
 
 @pytest.mark.parametrize("selector", ["", f"from {names.CLIENT_IPV4}"], ids=["all", "one-source"])
@@ -246,6 +255,87 @@ def test_a_rule_that_takes_a_vip_away_is_named_and_gone_with_the_rule(lab, serve
         assert dig(lab.client, A4, "www.example.test", "A", *bound).status == "NOERROR", "the control"
     wait_until(lambda: codes(product) == set(), timeout_s=_FOLLOWED_S, what="no problem")
     answers(lab)
+
+
+_ASK_AS = """
+import os, socket, sys
+vip, user, mark, query = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), bytes.fromhex(sys.argv[4])
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+if mark: s.setsockopt(socket.SOL_SOCKET, socket.SO_MARK, mark)
+if user: os.setuid(user)
+s = s if mark else socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.settimeout(1)
+s.sendto(query, (vip, 53))
+try: print("answered" if s.recv(4096)[:2] == query[:2] else "another")
+except TimeoutError: print("silence")
+"""
+
+
+def ask_as(host, address: str, *, user: int = 0, mark: int = 0) -> str:
+    asked = query(7, "www.example.test").hex()
+    return host.run(["/usr/bin/python3", "-c", _ASK_AS, address, str(user), str(mark), asked]).stdout.strip()
+
+
+@pytest.mark.parametrize("selector, sender", [("uidrange 65534-65534", {"user": 65534}), ("fwmark 7", {"mark": 7})],
+                         ids=["user", "mark"])
+def test_a_rule_for_some_senders_is_named_refuses_no_start_and_a_rule_of_ours_stands_before_it(lab, servers, vpn, product, selector, sender):
+    product.up()
+    answers(lab)
+    with vpn_rule(lab, selector, "10.99.0.0/16", vpn):
+        wait_until(lambda: codes(product) == {"vip_routed_elsewhere"}, timeout_s=_FOLLOWED_S, what="the problem in status")
+        named = product.status()["problems"][0]
+        assert f"from all {selector.replace('fwmark 7', 'fwmark 0x7')} lookup 52" in named and "for packets of" in named
+        assert ask_as(lab.client, A4, **sender) == "answered", "the control"
+        assert ask_as(lab.client, VIP4, **sender) == "silence", "else there is no problem"
+        answers(lab)
+        product.down()
+        product.up(product.config(rule_priority=5000))
+        assert ask_as(lab.client, VIP4, **sender) == "answered"
+        assert codes(product) == set()
+        product.down()
+        product.up()
+        product.down()
+
+
+def test_a_rule_for_some_senders_that_leads_by_the_uplink_takes_no_vip_away(lab, servers, product):
+    with vpn_rule(lab, "uidrange 65534-65534"):
+        product.up()
+        assert ask_as(lab.client, A4, user=65534) == ask_as(lab.client, VIP4, user=65534) == "answered"
+        looks = int(product.status()["network"]["looks"])
+        ip(lab.client, "rule add pref 9999 from 203.0.113.9 lookup main")
+        wait_until(lambda: int(product.status()["network"]["looks"]) > looks, timeout_s=_FOLLOWED_S, what="another look")
+        ip(lab.client, "rule del pref 9999")
+        assert codes(product) == set()
+        assert ask_as(lab.client, VIP4, user=65534) == "answered"
+        product.down()
+
+
+def test_what_routing_explains_is_blamed_on_no_rule_of_a_firewall(lab, servers, vpn, product):
+    product.up()
+    answers(lab)
+
+    def is_named(code: str) -> None:
+        named = time.monotonic()
+        wait_until(lambda: code in codes(product), timeout_s=_FOLLOWED_S, what=code)
+        # The proxy's test of its own way judges after three lost datagrams, a tenth of a second apart, and once a second at least.
+        wait_until(lambda: codes(product) - {code} or time.monotonic() > named + 3, timeout_s=_FOLLOWED_S)
+        assert codes(product) == {code}, product.status()["problems"]
+
+    ip(lab.client, f"addr add {VIP4}/32 dev lo")
+    is_named("vip_local")
+    ip(lab.client, f"addr del {VIP4}/32 dev lo")
+    wait_until(lambda: codes(product) == set(), timeout_s=_FOLLOWED_S, what="no problem")
+    ip(lab.client, f"rule add pref 50 to {VIP4} prohibit")
+    is_named("vip_routed_elsewhere")
+    assert "a 'prohibit' route" in product.status()["problems"][0]
+    ip(lab.client, "rule del pref 50")
+    wait_until(lambda: codes(product) == set(), timeout_s=_FOLLOWED_S, what="no problem")
+    with vpn_rule(lab, "ipproto udp dport 53", "10.99.0.0/16", vpn):
+        is_named("vip_routed_elsewhere")
+        product.down()
+        refused = product.run("up", "--config", product.write(product.config()))
+        assert refused.returncode != 0 and "vip_routed_elsewhere" in refused.stderr and "dport 53 lookup 52" in refused.stderr, refused.stderr
+        assert "rules_out" not in refused.stderr
 
 
 def test_a_rule_of_ours_stands_before_the_others_and_goes_with_the_proxy(lab, servers, product):
