@@ -237,6 +237,18 @@ absl::Status Attachment::Detach() {
   return absl::OkStatus();
 }
 
+absl::StatusOr<bool> Attachment::RestorePin() const {
+  if (!live_ || spec_.pin_dir.empty()) return false;
+  const std::string path = link_ ? PinPath(spec_) : ClsactMarkerPath(spec_.pin_dir, spec_.ifindex);
+  if (access(path.c_str(), F_OK) == 0 || (!link_ && !made_clsact_)) return false;
+  if (link_) {
+    if (absl::Status status = link_->Pin(path); !status.ok()) return status;
+  } else if (mkdir(path.c_str(), 0700) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("make ", path));
+  }
+  return true;
+}
+
 absl::Status Attachment::DetachClsact() {
   if (absl::Status status = DeleteClsactFilter(filter_); !status.ok()) return status;
   live_ = false;

@@ -61,6 +61,8 @@ class Attachment {
   // A TCX link whose interface is gone is attached to nothing, also when another interface has got its number since.
   // Always true of a filter.
   bool IsLive() const;
+  // Puts the pin back, or the marker of a qdisc that we made, where it was removed from outside. True: it was.
+  absl::StatusOr<bool> RestorePin() const;
   Mechanism mechanism() const { return link_ ? Mechanism::kTcx : Mechanism::kClsact; }
   const AttachSpec& spec() const { return spec_; }
   std::string ToString() const;  // "tcx ingress of interface number 4 (reply)"

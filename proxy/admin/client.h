@@ -32,11 +32,17 @@ class AdminClient {
   static absl::StatusOr<AdminClient> Connect(const std::string& socket_path);
 
   template <typename Request, typename Reply>
-  absl::StatusOr<Reply> Ask(Method<Request, Reply> method, const std::type_identity_t<Request>& request = {}) const {
+  absl::StatusOr<Reply> Ask(Method<Request, Reply> method, const std::type_identity_t<Request>& request = {},
+                            std::chrono::milliseconds within = std::chrono::seconds(15)) const {
     grpc::ClientContext context;
-    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(15));
+    context.set_deadline(std::chrono::system_clock::now() + within);
     Reply reply;
     const grpc::Status status = (stub().*method)(&context, request, &reply);
+    if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
+      return absl::DeadlineExceededError(
+          "hedgerowd has the socket and does not answer in time: its process is stopped, or the host is overloaded. "
+          "The kernel part works on meanwhile");
+    }
     if (!status.ok()) return operate::FromGrpc(status);
     return reply;
   }

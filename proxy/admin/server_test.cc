@@ -17,6 +17,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "operate/call_each_test.h"
 #include "proxy/admin/client.h"
@@ -75,6 +76,15 @@ class AdminTest : public testing::Test {
   std::unique_ptr<operate::AdminSocket> server_;
   std::thread runner_;
 };
+
+TEST_F(AdminTest, ADaemonThatDoesNotAnswerIsNotedInWords) {
+  absl::Notification asked;
+  loop_->Post([&asked] { asked.WaitForNotification(); });
+  const auto reply = Connect().Ask(&Stub::GetStatus, {}, std::chrono::milliseconds(200));
+  asked.Notify();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(reply.status())) << reply.status();
+  EXPECT_THAT(std::string(reply.status().message()), HasSubstr("does not answer in time: its process is stopped"));
+}
 
 TEST_F(AdminTest, StatusCrossesTheSocket) {
   const auto status = Ask(&Stub::GetStatus);

@@ -118,6 +118,7 @@ void Guardian::EveryTick() {
 void Guardian::EverySecond() {
   if (resting_) return;
   instance_.Beat();
+  RestorePins();
   // Tried again every second, but told once.
   const std::string forgetting(instance_.ForgetRetired().message());
   if (!forgetting.empty() && forgetting != reload_problem_) LogError(forgetting);
@@ -134,6 +135,19 @@ void Guardian::EverySecond() {
   NoteProgramsBefore();
   UpdateProblems();
   if (snapshot.ok() && on_snapshot_ != nullptr) on_snapshot_(*snapshot);
+}
+
+// Without its pins the kernel part would end with this daemon, and no restart or upgrade could take it over.
+void Guardian::RestorePins() {
+  const absl::StatusOr<int> restored = instance_.RestorePins();
+  std::vector<Problem> problems;
+  if (!restored.ok()) {
+    problems.push_back({ProblemCode::kDataPlane, absl::StrCat("the pins by which the kernel part outlives this daemon are gone and cannot be put back: ",
+                                                              std::string(restored.status().message()))});
+  } else if (*restored > 0) {
+    LogWarning("put back ", *restored, " pins of the kernel part, which were removed from outside");
+  }
+  Keep(std::move(problems), pin_problems_);
 }
 
 void Guardian::ForgetLeaders(const Snapshot& snapshot) {
@@ -171,7 +185,7 @@ void Guardian::UpdateProblems() {
     // What the follower has named already.
     if (!named || !of_network(problem)) problems.push_back(problem);
   }
-  for (const std::vector<Problem>* found : {&repair_problems_, &uplink_route_problems_, &leader_problems_})
+  for (const std::vector<Problem>* found : {&repair_problems_, &uplink_route_problems_, &leader_problems_, &pin_problems_})
     problems.insert(problems.end(), found->begin(), found->end());
   if (!data_plane_problem_.empty()) problems.push_back({ProblemCode::kDataPlane, data_plane_problem_});
   if (!reload_problem_.empty()) problems.push_back({ProblemCode::kReload, reload_problem_});

@@ -53,6 +53,7 @@ class Guardian {
   void OnFollowed();
   void KeepUplinkRoutes();
   void Repair();
+  void RestorePins();
   absl::Status RepairClock();
   void EverySecond();
   void EveryTick();
@@ -69,6 +70,7 @@ class Guardian {
   Tuner tuner_;
   LeaderWatch leader_watch_;
   SelfTest self_test_;
+  std::vector<Problem> pin_problems_;
   std::vector<Problem> repair_problems_;
   std::vector<Problem> uplink_route_problems_;
   std::vector<Problem> leader_problems_;

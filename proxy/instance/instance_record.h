@@ -29,6 +29,8 @@ class InstanceRecord {
   v1::KernelRecord& data() { return data_; }
   const v1::KernelRecord& data() const { return data_; }
   absl::Status Save();
+  // In the same folder, where its pin was removed from outside. True: it was.
+  absl::StatusOr<bool> RestorePin(const std::string& pin_folder) const;
 
  private:
   explicit InstanceRecord(RecordMap map) : map_(std::move(map)) {}

@@ -224,6 +224,20 @@ absl::Status ProxyInstance::Pin() {
   return Annotate(status, "pinning the kernel part");
 }
 
+absl::StatusOr<int> ProxyInstance::RestorePins() {
+  const auto folder = net::MakePinDir(net::kDefaultBpffs, config_.instance());
+  if (!folder.ok()) return folder.status();
+  auto restored = data_plane_->object().RestorePins(pin_folder_, absl::StrCat(pin_folder_, "/", record_->data().program_folder()));
+  if (!restored.ok()) return restored.status();
+  std::vector<absl::StatusOr<bool>> others = {record_->RestorePin(pin_folder_), answers_.RestorePin(AnswersPath(pin_folder_))};
+  for (const auto& attachment : attachments_) others.push_back(attachment->RestorePin());
+  for (const absl::StatusOr<bool>& each : others) {
+    if (!each.ok()) return each.status();
+    *restored += *each ? 1 : 0;
+  }
+  return restored;
+}
+
 absl::Status ProxyInstance::SaveRecord(const DaemonFacts& facts) {
   v1::KernelRecord& record = record_->data();
   if (absl::Status status = data_plane_->object().Describe(record); !status.ok()) return status;

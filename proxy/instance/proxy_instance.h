@@ -94,6 +94,9 @@ class ProxyInstance {
   };
   Restored RestoreAttachments();
 
+  // Pins what the kernel part outlives the daemon by again, where that was removed from outside; how many pins.
+  absl::StatusOr<int> RestorePins();
+
   // The TCX programs that run before the reply program on the uplinks, by number: cheap enough for ten times a second.
   std::vector<uint32_t> TcxBeforeOurs() const;
   // All programs that do on this uplink.

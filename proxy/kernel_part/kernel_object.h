@@ -54,6 +54,8 @@ class KernelObject {
   absl::Status PinMaps(const std::string& folder);
   // Makes the folder, which must not exist.
   absl::Status PinPrograms(const std::string& program_folder);
+  // Pins maps and programs again whose pins were removed from outside; how many.
+  absl::StatusOr<int> RestorePins(const std::string& folder, const std::string& program_folder);
   // Fills in what is pinned, as the daemon that takes it over must find it.
   absl::Status Describe(v1::KernelRecord& record) const;
   bool has_new_programs() const { return adopted_programs_.empty(); }

@@ -198,6 +198,26 @@ absl::Status KernelObject::PinPrograms(const std::string& program_folder) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<int> KernelObject::RestorePins(const std::string& folder, const std::string& program_folder) {
+  std::vector<std::pair<int, std::string>> pins;
+  bpf_map* map = nullptr;
+  bpf_object__for_each_map(map, skeleton_->obj) {
+    if (IsShared(map)) pins.emplace_back(bpf_map__fd(map), MapPath(folder, map));
+  }
+  bpf_program* program = nullptr;
+  bpf_object__for_each_program(program, skeleton_->obj)
+    pins.emplace_back(ProgramFd(program), absl::StrCat(program_folder, "/", bpf_program__name(program)));
+  int restored = 0;
+  if (mkdir(program_folder.c_str(), 0700) != 0 && errno != EEXIST)
+    return absl::ErrnoToStatus(errno, absl::StrCat("making ", program_folder));
+  for (const auto& [fd, path] : pins) {
+    if (access(path.c_str(), F_OK) == 0) continue;
+    if (bpf_obj_pin(fd, path.c_str()) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("pinning ", path));
+    ++restored;
+  }
+  return restored;
+}
+
 absl::Status KernelObject::Describe(v1::KernelRecord& record) const {
   record.set_abi_version(HR_ABI_VERSION);
   record.set_build(Build());

@@ -2,6 +2,7 @@
 #include "proxy/kernel_part/pinned_array.h"
 
 #include <bpf/bpf.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <utility>
@@ -27,6 +28,12 @@ absl::StatusOr<PinnedArray> PinnedArray::Create(const std::string& path, const P
   if (bpf_obj_pin(array.fd_.get(), path.c_str()) != 0)
     return absl::ErrnoToStatus(errno, absl::StrCat("pinning ", path));
   return array;
+}
+
+absl::StatusOr<bool> PinnedArray::RestorePin(const std::string& path) const {
+  if (access(path.c_str(), F_OK) == 0) return false;
+  if (bpf_obj_pin(fd_.get(), path.c_str()) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("pinning ", path));
+  return true;
 }
 
 absl::StatusOr<PinnedArray> PinnedArray::Open(const std::string& path, const PinnedArraySpec& spec) {

@@ -35,6 +35,8 @@ class PinnedArray {
     return memory_.At<T>(index);
   }
   uint32_t entries() const { return memory_.entries(); }
+  // Pins it again where nothing is pinned at `path` any more. True: so it was.
+  absl::StatusOr<bool> RestorePin(const std::string& path) const;
 
  private:
   absl::Status Map(const PinnedArraySpec& spec);

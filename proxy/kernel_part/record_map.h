@@ -28,6 +28,7 @@ class RecordMap {
   absl::Status Write(absl::string_view text);
   // NotFound when nothing was ever written to its end.
   absl::StatusOr<std::string> Read() const;
+  absl::StatusOr<bool> RestorePin(const std::string& path) const { return memory_.RestorePin(path); }
 
  private:
   explicit RecordMap(PinnedArray memory) : memory_(std::move(memory)) {}

@@ -3,6 +3,7 @@
 load, and with what somebody took away meanwhile. What cannot be taken over is left at work."""
 
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -217,6 +218,26 @@ def test_a_link_whose_pin_was_removed_is_attached_again_and_counted(lab, servers
     wait_until(lambda: dig(lab.client, VIP4, "www.example.test", timeout_s=1).status is None, what="the program's end")
     assert int(start(product)["attachments_restored"]) == 1
     assert who_answers(lab.client, VIP4) in ("a", "b")  # a was silent for a while
+
+
+@pytest.mark.parametrize("attach", ["tcx", "clsact"])
+def test_pins_removed_while_the_daemon_lives_are_put_back_and_the_next_daemon_takes_over(lab, servers, product, attach):
+    product.up(attach=attach_of(attach))
+
+    def pinned() -> set[Path]:
+        return set(pins(product).rglob("*"))
+
+    all_of_them = pinned()
+    for removed in (pins(product) / "record", pins(product)):
+        shutil.rmtree(removed) if removed.is_dir() else removed.unlink()
+        assert pinned() != all_of_them
+        wait_until(lambda: pinned() == all_of_them, what="the pins' return")
+    wait_until(lambda: product.log.read_text(encoding="utf-8").count("which were removed from outside") == 2, what="two lines in the log")
+    assert not product.status()["problems"]
+    end(product, signal.SIGKILL)
+    assert who_answers(lab.client, VIP4) == "a" and who_answers(lab.client, VIP6) == "a"
+    assert start(product)["how"] == "adopted"
+    assert who_answers(lab.client, VIP4) == "a"
 
 
 def test_route_link_and_clock_taken_away_while_no_daemon_lives_are_put_back(lab, servers, product):
