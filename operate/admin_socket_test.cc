@@ -269,6 +269,21 @@ TEST_F(AdminSocketTest, ADeadProcessesSocketIsReplaced) {
   EXPECT_EQ(KnockOnUnixSocket(stale), ENOENT);
 }
 
+TEST_F(AdminSocketTest, AProcessThatAcceptsNothingIsNotWaitedForAndNotReplaced) {
+  const std::string path = folder_ + "/stopped.sock";
+  const int listening = Bind(path, SOCK_STREAM);
+  ASSERT_EQ(listen(listening, 0), 0);
+  EXPECT_EQ(KnockOnUnixSocket(path), 0);  // fills the queue
+  EXPECT_EQ(KnockOnUnixSocket(path), EAGAIN);
+  const absl::Status opened = Open(path).status();
+  EXPECT_EQ(opened.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(opened.message()), HasSubstr("echod listens on " + path + " and accepts no connection"));
+  const absl::Status second = Listen(path).status();
+  EXPECT_EQ(second.code(), absl::StatusCode::kAlreadyExists) << second;
+  close(listening);
+  unlink(path.c_str());
+}
+
 TEST_F(AdminSocketTest, ALiveSocketOfAnotherKindIsNotReplaced) {
   const std::string other = folder_ + "/log.sock";
   const int fd = Bind(other, SOCK_DGRAM);

@@ -5,6 +5,7 @@
 #include <grp.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -48,6 +49,9 @@ int KnockOnUnixSocket(const std::string& path) {
   memcpy(address.sun_path, path.data(), path.size());
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return errno;
+  // The queue of a process that is stopped stays full.
+  const timeval timeout{.tv_sec = 1, .tv_usec = 0};
+  setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof(timeout));
   const int error = connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0 ? 0 : errno;
   close(fd);
   return error;
@@ -63,7 +67,7 @@ absl::Status PrepareUnixSocket(const std::string& path, const UnixSocketOptions&
     return absl::AlreadyExistsError(absl::StrCat("the ", options.what, "'s path ", path, " exists and is no socket"));
   }
   const int error = KnockOnUnixSocket(path);
-  if (error == 0) {
+  if (error == 0 || error == EAGAIN) {
     return absl::AlreadyExistsError(
         absl::StrCat("another process listens on the ", options.what, " ", path, "; ", options.hint));
   }

@@ -21,7 +21,8 @@ struct UnixSocketOptions {
 };
 
 // 0 if a process listens on the socket, else the errno of connect(2): ECONNREFUSED for the socket of a process that is
-// gone. ENAMETOOLONG for a path that fits no socket address. Waits while the other side's queue is full. Any thread.
+// gone. ENAMETOOLONG for a path that fits no socket address; EAGAIN if the process accepts nothing and its queue has been full for a
+// second. Any thread.
 int KnockOnUnixSocket(const std::string& path);
 
 // Makes the socket's folder (mode 0755 less the umask) when it is missing. AlreadyExists when the path is no socket, or a live process
