@@ -15,6 +15,8 @@
 namespace hedgerow {
 namespace {
 
+constexpr uint32_t kIpv6LeastMtuBytes = 1280;  // RFC 8200, section 5
+
 class Resolver {
  public:
   Resolver(const v1::Config& config, const NetworkView& network) : config_(config), network_(network) {
@@ -193,7 +195,14 @@ class Resolver {
       return false;
     }
     topology_.uplinks.emplace(route.ifindex, *link);
-    for (const uint32_t mtu_bytes : {link->mtu_bytes, route.mtu_bytes}) {
+    // The proxy interface is of both families, and IPv6 ends on one of less than its least. Where a path takes less than the interface,
+    // a router's error reaches the client.
+    const bool ipv6 = std::any_of(config_.services().begin(), config_.services().end(), [](const v1::Service& each) {
+      const auto vip = net::IpAddress::Parse(each.vip());
+      return vip.ok() && !vip->is_v4();
+    });
+    const uint32_t path_mtu_bytes = ipv6 && route.mtu_bytes != 0 ? std::max(route.mtu_bytes, kIpv6LeastMtuBytes) : route.mtu_bytes;
+    for (const uint32_t mtu_bytes : {link->mtu_bytes, path_mtu_bytes}) {
       if (mtu_bytes != 0 && (topology_.mtu_bytes == 0 || mtu_bytes < topology_.mtu_bytes)) topology_.mtu_bytes = mtu_bytes;
     }
     return true;

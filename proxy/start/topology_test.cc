@@ -209,6 +209,18 @@ TEST(Resolve, AnAddressThatProxiesAloneStillHaveIsNoBackendHere) {
   EXPECT_THAT(Texts(Resolve(FakeConfig(), host.View())), IsEmpty());
 }
 
+TEST(Resolve, ASmallPathOfIpv4LeavesTheProxyInterfaceLargeEnoughForIpv6) {
+  FakeHost host;
+  host.routes["10.77.0.11"].mtu_bytes = 600;
+  EXPECT_EQ(Resolve(FakeConfig(), host.View()).mtu_bytes, 1280u);
+  host.routes["10.77.0.11"].mtu_bytes = 1300;
+  EXPECT_EQ(Resolve(FakeConfig(), host.View()).mtu_bytes, 1300u);
+  v1::Config ipv4 = FakeConfig();
+  ipv4.mutable_services()->RemoveLast();
+  host.routes["10.77.0.11"].mtu_bytes = 600;
+  EXPECT_EQ(Resolve(ipv4, host.View()).mtu_bytes, 600u);
+}
+
 TEST(CheckVips, ASourceThatAnotherTableTakesIsNamed) {
   FakeHost host;
   host.AddLink(9, "hr0", 1500);

@@ -398,6 +398,18 @@ def test_mtu_and_mac_of_the_proxy_interface_are_kept_right(lab, servers, product
     answers(lab)
 
 
+def test_a_small_path_of_ipv4_takes_no_ipv6_vip_away(lab, servers, product):
+    product.up()
+    ip(lab.client, f"route add {A4}/32 dev eth0 mtu 600")
+    wait_until(lambda: "mtu 1280" in ip(lab.client, "link show hr0"), timeout_s=_FOLLOWED_S, what="the proxy interface's MTU")
+    for vip, backend in ((VIP6, A6), (VIP4, A4)):
+        assert dig(lab.client, backend, "www.example.test", "A").status == "NOERROR", "the control"
+        assert dig(lab.client, vip, "www.example.test", "A").status == "NOERROR"
+    assert codes(product) == set()
+    ip(lab.client, f"route del {A4}/32 dev eth0")
+    wait_until(lambda: "mtu 1500" in ip(lab.client, "link show hr0"), timeout_s=_FOLLOWED_S, what="the proxy interface's MTU")
+
+
 def test_a_backends_new_mac_is_followed_by_the_kernels_neighbours(lab, servers, product):
     product.up()
     answers(lab)
