@@ -7,11 +7,11 @@
 
 #include "bpf/node/parse.bpf.h"
 
-/* The position of a member; HR_NODE_NO_MEMBER: none. `here` says whether it is where the datagram came from. */
-HR_INLINE __u32 hr_node_position(__u32 node_id, const struct hr_node_frame *frame, int *here) {
+/* The slot of a member; HR_NODE_NO_MEMBER: none. `here` says whether it is where the datagram came from. */
+HR_INLINE __u32 hr_node_slot(__u32 node_id, const struct hr_node_frame *frame, int *here) {
   for (__u32 i = 0; i < HR_NODE_MEMBERS; ++i) {
-    __u32 position = i;
-    struct hr_node_peer *peer = bpf_map_lookup_elem(&members, &position);
+    __u32 slot = i;
+    struct hr_node_peer *peer = bpf_map_lookup_elem(&members, &slot);
 
     if (!peer || peer->node != node_id) continue;
     *here = peer->port_be == frame->source_port_be && peer->address.halves[0] == frame->source.halves[0] &&
@@ -40,19 +40,19 @@ HR_GLOBAL int hr_node_seal_fault(struct hr_node_scratch *in) {
 
 /* enum hr_node_window_verdict. An incarnation that is not known is the process's. */
 HR_GLOBAL int hr_node_take_number(struct hr_node_scratch *in) {
-  struct hr_node_locked_window *slot;
+  struct hr_node_locked_window *locked;
   enum hr_node_window_verdict verdict;
   __u64 number, incarnation;
-  __u32 position;
+  __u32 slot;
 
   if (!in) return HR_NODE_WINDOW_OTHER_INCARNATION;
   number = in->datagram.header.packet_number;
   incarnation = in->datagram.header.from_incarnation;
-  position = in->taken.position;
-  slot = bpf_map_lookup_elem(&windows, &position);
-  if (!slot) return HR_NODE_WINDOW_OTHER_INCARNATION;
-  bpf_spin_lock(&slot->lock);
-  verdict = hr_node_window_take(&slot->window, incarnation, number);
-  bpf_spin_unlock(&slot->lock);
+  slot = in->taken.slot;
+  locked = bpf_map_lookup_elem(&windows, &slot);
+  if (!locked) return HR_NODE_WINDOW_OTHER_INCARNATION;
+  bpf_spin_lock(&locked->lock);
+  verdict = hr_node_window_take(&locked->window, incarnation, number);
+  bpf_spin_unlock(&locked->lock);
   return verdict;
 }

@@ -49,8 +49,8 @@ HR_INLINE int hr_node_is_ipv4(const struct hr_address *address) {
 }
 
 /* The packet becomes the member's. The number of the interface it leaves by; -1: it cannot. */
-HR_GLOBAL int hr_node_address_to(struct __sk_buff *skb, __u32 position) {
-  struct hr_node_peer *peer = bpf_map_lookup_elem(&members, &position);
+HR_GLOBAL int hr_node_address_to(struct __sk_buff *skb, __u32 slot) {
+  struct hr_node_peer *peer = bpf_map_lookup_elem(&members, &slot);
   const int ipv4 = skb->protocol == bpf_htons(ETH_P_IP);
   const __u32 udp_offset = ipv4 ? HR_NODE_UDP4_OFFSET : HR_NODE_UDP6_OFFSET;
   struct hr_address address;

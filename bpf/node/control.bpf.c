@@ -29,19 +29,19 @@ int hr_node_control(struct __sk_buff *skb) {
 SEC("tc")
 int hr_node_window(struct __sk_buff *skb) {
   struct hr_node_window_control *request = (void *)(long)skb->data + ETH_HLEN;
-  struct hr_node_locked_window *slot;
-  __u32 position;
+  struct hr_node_locked_window *locked;
+  __u32 slot;
 
   if ((void *)(request + 1) > (void *)(long)skb->data_end) return 1;
-  position = request->position;
-  slot = bpf_map_lookup_elem(&windows, &position);
-  if (!slot) {
+  slot = request->slot;
+  locked = bpf_map_lookup_elem(&windows, &slot);
+  if (!locked) {
     request->result = HR_NODE_INVALID;
     return 0;
   }
-  bpf_spin_lock(&slot->lock);
-  hr_node_window_begin(&slot->window, request->incarnation, request->floor);
-  bpf_spin_unlock(&slot->lock);
+  bpf_spin_lock(&locked->lock);
+  hr_node_window_begin(&locked->window, request->incarnation, request->floor);
+  bpf_spin_unlock(&locked->lock);
   request->result = HR_NODE_DONE;
   return 0;
 }

@@ -10,7 +10,7 @@
 #include "bpf/node/raft/window.h"
 #include "bpf/node/state.bpf.h"
 
-/* By position of the sender. Changed as `node` is. */
+/* By the sender's slot. Changed as `node` is. */
 struct hr_node_locked_window {
   struct bpf_spin_lock lock;
   __u32 pad;
@@ -30,7 +30,7 @@ HR_ARRAY(about, 1, struct hr_node_about);
 /* Mapped into the process, and written by both. */
 HR_MAPPED_ARRAY(doorbell, 1, struct hr_node_doorbell);
 
-/* By position. Written by the process, in step with configuration and neighbours. */
+/* By slot. Written by the process, in step with configuration and neighbours. */
 HR_ARRAY(members, HR_NODE_MEMBERS, struct hr_node_peer);
 
 /* Written by the process before it attaches the XDP program. */

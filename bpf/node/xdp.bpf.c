@@ -47,8 +47,8 @@ HR_INLINE int hr_node_believe(struct hr_node_scratch *in, const struct hr_node_f
     hr_node_count(verdict);
     return XDP_DROP;
   }
-  in->taken.position = hr_node_position(in->taken.from, frame, &here);
-  if (in->taken.position >= HR_NODE_MEMBERS) return hr_node_left(HR_NODE_EVENT_PASSED_MALFORMED);
+  in->taken.slot = hr_node_slot(in->taken.from, frame, &here);
+  if (in->taken.slot >= HR_NODE_MEMBERS) return hr_node_left(HR_NODE_EVENT_PASSED_MALFORMED);
   if (!here) return hr_node_left(HR_NODE_EVENT_PASSED_SOURCE);
   verdict = hr_node_take_number(in);
   if (verdict == HR_NODE_WINDOW_NEW) return XDP_TX;

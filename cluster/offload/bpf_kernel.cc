@@ -233,7 +233,7 @@ absl::Status BpfKernel::SetKeys(const std::vector<hr_node_key>& keys) { return W
 
 void BpfKernel::SetIncarnation(uint32_t slot, uint64_t incarnation, uint64_t floor) {
   hr_node_window_control request{};
-  request.position = slot;
+  request.slot = slot;
   request.incarnation = incarnation;
   request.floor = floor;
   RunControl(skeleton_->progs.hr_node_window, request);

@@ -146,9 +146,9 @@ void NativeKernel::Wipe() {
 // Before the lock, by reads without it: the sender, and whether there will be something to store.
 void NativeKernel::Reserve(uint64_t number, Run& run) {
   const raft::Message& message = run.done.message;
-  run.position =
+  run.slot =
       static_cast<size_t>(std::find(members_.begin(), members_.end(), message.from) - members_.begin());
-  if (run.position >= members_.size()) run.position = HR_NODE_NO_MEMBER;
+  if (run.slot >= members_.size()) run.slot = HR_NODE_NO_MEMBER;
   const auto* vote = std::get_if<raft::VoteRequest>(&message.body);
   const bool append = std::holds_alternative<raft::AppendRequest>(message.body);
   if (append ? !(view_.may & HR_NODE_MAY_APPEND)
@@ -157,7 +157,7 @@ void NativeKernel::Reserve(uint64_t number, Run& run) {
   }
   if (ring_.size() >= ring_records_) return;
   ring_.emplace_back().run = number;
-  run.slot = released_ + ring_.size();
+  run.record_end = released_ + ring_.size();
 }
 
 // The critical section of R0.
@@ -171,9 +171,9 @@ void NativeKernel::Decide(Run& run) {
   hr_node_taken taken{.term = message.term.value(),
                       .now_ns = run.done.arrived_ns,
                       .from = static_cast<__u32>(message.from.value()),
-                      .position = static_cast<__u32>(run.position),
+                      .slot = static_cast<__u32>(run.slot),
                       .event = HR_NODE_EVENT_PASSED_KIND};
-  const bool room = run.slot != 0;
+  const bool room = run.record_end != 0;
   if (HoldsConfiguration(message)) {
     taken.event = HR_NODE_EVENT_PASSED_CONFIGURATION;  // as hr_node_entries_fault has it
   } else {
@@ -201,26 +201,26 @@ void NativeKernel::End(Run& run) {
       outcome.event = HR_NODE_EVENT_NOTICED;
     }
   }
-  if (run.slot == 0) return;
-  Slot& slot = At(run.slot);
+  if (run.record_end == 0) return;
+  Place& place = At(run.record_end);
   if (!run.keeps_record) {
-    slot.state = Slot::State::kDiscarded;
+    place.state = Place::State::kDiscarded;
     return;
   }
   const raft::Message& message = run.done.message;
   const bool append = std::holds_alternative<raft::AppendRequest>(message.body);
-  slot.state = Slot::State::kSubmitted;
-  slot.head.kind = append ? HR_NODE_RECORD_APPEND : HR_NODE_RECORD_VOTE;
-  slot.head.from = static_cast<__u32>(message.from.value());
-  slot.head.term = message.term.value();
-  slot.head.arrived_ns = run.done.arrived_ns;
+  place.state = Place::State::kSubmitted;
+  place.head.kind = append ? HR_NODE_RECORD_APPEND : HR_NODE_RECORD_VOTE;
+  place.head.from = static_cast<__u32>(message.from.value());
+  place.head.term = message.term.value();
+  place.head.arrived_ns = run.done.arrived_ns;
   if (!append) return;
   const auto& request = std::get<raft::AppendRequest>(message.body);
-  slot.head.prev_index = request.prev_index.value();
-  slot.head.last_index = slot.head.prev_index + request.entries.size();
-  slot.message = message;
-  slot.datagram = std::to_string(run.slot);
-  slot.head.bytes = static_cast<__u32>(slot.datagram.size());
+  place.head.prev_index = request.prev_index.value();
+  place.head.last_index = place.head.prev_index + request.entries.size();
+  place.message = message;
+  place.datagram = std::to_string(run.record_end);
+  place.head.bytes = static_cast<__u32>(place.datagram.size());
 }
 
 void NativeKernel::Control(hr_node_control& request) {
@@ -239,12 +239,12 @@ uint64_t NativeKernel::Take(uint64_t until, bool wait, std::vector<RingRecord>& 
   OtherCpus();
   while (taken_ < until) {
     const uint64_t run = At(taken_ + 1).run;
-    while (wait && At(taken_ + 1).state == Slot::State::kBusy) Step(run);
-    const Slot& slot = At(taken_ + 1);
-    if (slot.state == Slot::State::kBusy) break;
+    while (wait && At(taken_ + 1).state == Place::State::kBusy) Step(run);
+    const Place& place = At(taken_ + 1);
+    if (place.state == Place::State::kBusy) break;
     ++taken_;
-    if (slot.state == Slot::State::kDiscarded) continue;
-    records.push_back({.head = slot.head, .datagram = slot.datagram, .end = taken_});
+    if (place.state == Place::State::kDiscarded) continue;
+    records.push_back({.head = place.head, .datagram = place.datagram, .end = taken_});
   }
   return taken_;
 }

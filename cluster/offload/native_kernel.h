@@ -79,7 +79,7 @@ class NativeKernel : public Kernel {
   uint64_t unreleased() const { return ring_.size(); }
 
  private:
-  struct Slot {
+  struct Place {
     enum class State : uint8_t { kBusy, kSubmitted, kDiscarded };
     State state = State::kBusy;
     uint64_t run = 0;
@@ -91,15 +91,15 @@ class NativeKernel : public Kernel {
     enum class Next : uint8_t { kReserve, kDecide, kEnd };
     Next next = Next::kReserve;
     Done done;
-    uint64_t slot = 0;  // its end; 0: none
-    size_t position = 0;
+    uint64_t record_end = 0;  // of its place in the ring; 0: none
+    size_t slot = 0;  // of the sender
     bool keeps_record = false;
   };
 
   void Reserve(uint64_t number, Run& run);
   void Decide(Run& run);
   void End(Run& run);
-  Slot& At(uint64_t end) { return ring_[end - 1 - released_]; }
+  Place& At(uint64_t end) { return ring_[end - 1 - released_]; }
   void OtherCpus() {
     if (other_cpus_) other_cpus_();
   }
@@ -114,7 +114,7 @@ class NativeKernel : public Kernel {
   hr_node_view view_{};
 
   // Positions count records.
-  std::deque<Slot> ring_;  // from the one after released_
+  std::deque<Place> ring_;  // from the one after released_
   uint64_t released_ = 0;
   uint64_t taken_ = 0;
   bool awake_ = false;

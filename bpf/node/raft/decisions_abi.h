@@ -109,7 +109,7 @@ HR_INLINE __u32 hr_raft_count(__u32 mask) {
 }
 
 /*
- * More than half of the voters (bit masks over member positions; other members do not count). This and what follows
+ * More than half of the voters (bit masks over member slots; other members do not count). This and what follows
  * is written without branches: a verifier follows both sides of each, and hr_raft_quorum_value would have 80 of them.
  */
 HR_INLINE int hr_raft_is_quorum(__u32 members, __u32 voters) {

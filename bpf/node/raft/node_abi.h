@@ -43,7 +43,7 @@ enum hr_node_may {
 #define HR_NODE_OWNS_LOG (HR_NODE_MAY_APPEND | HR_NODE_MAY_GRANT)
 
 /*
- * What a leader's or candidate's kernel knows of one member, by its position. Whose position it is stands here, under
+ * What a leader's or candidate's kernel knows of one member, by its slot. Whose slot it is stands here, under
  * the lock, and not only in the map of addresses: the masks and their members change in one critical section (R0).
  */
 struct hr_node_member {
@@ -77,12 +77,12 @@ struct hr_node_view {
   __u64 quorum_index;        /* leader: the process has been woken for this index ... */
   __u64 quorum_round;        /* ... and for this heartbeat round */
   __u32 config_epoch;
-  __u32 voters;      /* mask of positions */
+  __u32 voters;      /* mask of slots */
   __u32 next_voters; /* under a joint configuration: a majority of them is needed as well (R6); else 0 */
-  __u32 self;        /* position; HR_NODE_NO_MEMBER */
+  __u32 self;        /* slot; HR_NODE_NO_MEMBER */
   __u32 role;      /* enum hr_node_role */
   __u32 may;       /* mask of enum hr_node_may */
-  __u32 votes;     /* candidate, pre-candidate: mask of positions */
+  __u32 votes;     /* candidate, pre-candidate: mask of slots */
   __u32 every_ack; /* leader: mask of members whose every acknowledgement wakes the process (their window is full) */
   __u32 tell_suspicion; /* a pre-vote that would be granted in a term in which no vote may be given here is the process's */
   __u32 reserved;
@@ -92,7 +92,7 @@ HR_STATIC_ASSERT(sizeof(struct hr_node_view) % 8 == 0, "hr_node_view");
 
 /*
  * Datagrams of one sender that were seen, as cluster/wire/replay_window.h; an element with a lock of its own, one for
- * each position. `incarnation` 0: not known yet; such a sender's datagrams are left to the process.
+ * each slot. `incarnation` 0: not known yet; such a sender's datagrams are left to the process.
  */
 #define HR_NODE_WINDOW_NUMBERS 4096
 struct hr_node_window {
@@ -172,7 +172,7 @@ struct hr_node_control {
 
 /* The other control program's: from now on this member is in this incarnation, and all numbers up to `floor` are old. */
 struct hr_node_window_control {
-  __u32 position;
+  __u32 slot;
   __u32 result; /* out; enum hr_node_control_result */
   __u64 incarnation;
   __u64 floor;
@@ -216,7 +216,7 @@ enum hr_node_event {
   HR_NODE_EVENT_ANSWER_FAILED = 33, /* decided, but the answer could not be sent: as if it were lost on the way */
   HR_NODE_EVENT_PASSED_SUSPICION = 34, /* a pre-vote, by which the process learns that the leader is suspect */
   HR_NODE_EVENT_PASSED_CONFIGURATION = 35, /* an append with a configuration: taken up behind the fence */
-  HR_NODE_EVENT_PASSED_NO_MEMBER = 36, /* counted by position, and the position is another's by now */
+  HR_NODE_EVENT_PASSED_NO_MEMBER = 36, /* counted by slot, and the slot is another's by now */
   HR_NODE_EVENT_NOTICED = 37, /* in place of WOKEN_FOR_COMMIT or _ROUND: the process is awake and looks by itself */
   HR_NODE_EVENT_APPEND_STORED_UNSAID = 38, /* the next append's acknowledgement will say it, too */
   HR_NODE_EVENT_DROPPED_KEY = 39, /* sealed with a cluster key that this node does not have */

@@ -22,7 +22,7 @@ enum hr_node_peer_flag {
   HR_NODE_PEER_MAC = 1, /* ifindex and both MACs are known: the broadcast may send to it */
 };
 
-/* A member by its position. Written by the process only; a reader may see half of a change, which costs a datagram. */
+/* A member by its slot. Written by the process only; a reader may see half of a change, which costs a datagram. */
 struct hr_node_peer {
   struct hr_address address;
   __u32 node; /* id; 0: no member */

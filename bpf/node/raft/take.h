@@ -23,9 +23,9 @@ enum hr_node_verdict {
 struct hr_node_taken {
   __u64 term; /* the sender's, of the header */
   __u64 now_ns;
-  __u32 from;     /* node id */
-  __u32 position; /* of the sender, as the map of members had it */
-  __u32 event;    /* out: enum hr_node_event */
+  __u32 from;  /* node id */
+  __u32 slot;  /* of the sender, as the map of members had it */
+  __u32 event; /* out: enum hr_node_event */
 };
 
 union hr_node_reply {
@@ -146,12 +146,12 @@ HR_INLINE enum hr_node_verdict hr_node_grant(struct hr_node_view *view, struct h
   return hr_node_answer_vote(taken, request, 1, HR_NODE_EVENT_VOTE_GRANTED, reply);
 }
 
-/* The sender by its position, if that is still its own: what it says is counted under it. */
+/* The sender by its slot, if that is still its own: what it says is counted under it. */
 HR_INLINE struct hr_node_member *hr_node_sender(struct hr_node_view *view, struct hr_node_taken *taken) {
-  struct hr_node_member *member = &view->members[taken->position & (HR_NODE_MEMBERS - 1)];
+  struct hr_node_member *member = &view->members[taken->slot & (HR_NODE_MEMBERS - 1)];
 
   taken->event = HR_NODE_EVENT_PASSED_NO_MEMBER;
-  if (taken->position >= HR_NODE_MEMBERS || member->node != taken->from) return 0;
+  if (taken->slot >= HR_NODE_MEMBERS || member->node != taken->from) return 0;
   return member;
 }
 
@@ -208,7 +208,7 @@ HR_INLINE enum hr_node_verdict hr_node_take_vote_reply(struct hr_node_view *view
       taken->term > vote->asked_term || !vote->granted)
     return hr_node_pass(taken, HR_NODE_EVENT_PASSED_TERM);
   if (!hr_node_sender(view, taken)) return HR_NODE_PASS;
-  view->votes |= 1u << (taken->position & (HR_NODE_MEMBERS - 1));
+  view->votes |= 1u << (taken->slot & (HR_NODE_MEMBERS - 1));
   if (hr_raft_is_joint_quorum(view->votes | 1u << (view->self & (HR_NODE_MEMBERS - 1)), view->voters, view->next_voters))
     return hr_node_pass(taken, HR_NODE_EVENT_WOKEN_FOR_VOTES);
   return hr_node_eaten(taken, HR_NODE_EVENT_VOTE_COUNTED);
@@ -259,7 +259,7 @@ HR_INLINE enum hr_node_verdict hr_node_take_append_reply(struct hr_node_view *vi
     view->quorum_index = quorum;
     return hr_node_pass(taken, HR_NODE_EVENT_WOKEN_FOR_COMMIT);
   }
-  if (view->every_ack & (1u << (taken->position & (HR_NODE_MEMBERS - 1))))
+  if (view->every_ack & (1u << (taken->slot & (HR_NODE_MEMBERS - 1))))
     return hr_node_pass(taken, HR_NODE_EVENT_WOKEN_FOR_ACK);
   return hr_node_eaten(taken, HR_NODE_EVENT_ACK_COUNTED);
 }

@@ -34,7 +34,7 @@ class NodeAdmitTest : public NodeTest {
     const Outcome outcome = Run(frame);
     EXPECT_EQ(outcome.action, XDP_PASS);
     EXPECT_TRUE(outcome.events.empty());
-    EXPECT_EQ(node().Window(PositionOf(kLeader)).highest, 0u);
+    EXPECT_EQ(node().Window(SlotOf(kLeader)).highest, 0u);
   }
   void ExpectDropped(const Outcome& outcome, hr_node_event why) {
     EXPECT_EQ(outcome.action, XDP_DROP);
@@ -141,7 +141,7 @@ TEST_P(NodeAdmitTest, ATruncatedBodyIsTheProcesssAndItsNumberIsTaken) {
   hr_peer_header header = PeerHead(HR_PEER_HEARTBEAT, kLeader, 5);
   const Bytes datagram = SealPeer(header, Bytes(16));
   ExpectPassed(Send(kLeader, datagram), HR_NODE_EVENT_PASSED_MALFORMED);
-  EXPECT_EQ(node().Window(PositionOf(kLeader)).highest, 5u);
+  EXPECT_EQ(node().Window(SlotOf(kLeader)).highest, 5u);
   ExpectDropped(Send(kLeader, datagram), HR_NODE_EVENT_DROPPED_REPLAYED);
 }
 
@@ -150,10 +150,10 @@ TEST_P(NodeAdmitTest, WhatIsLongerThanTheBoundIsTheProcesss) {
     return SealPeer(PeerHead(HR_PEER_FORWARD, kLeader, ++number_), Bytes(bytes - HR_PEER_HEADER_BYTES));
   };
   ExpectPassed(Send(kLeader, of_bytes(HR_NODE_DATAGRAM_MAX_BYTES)), HR_NODE_EVENT_PASSED_KIND);
-  EXPECT_EQ(node().Window(PositionOf(kLeader)).highest, 1u);
+  EXPECT_EQ(node().Window(SlotOf(kLeader)).highest, 1u);
   ExpectPassed(Send(kLeader, of_bytes(HR_NODE_DATAGRAM_MAX_BYTES + 1)), HR_NODE_EVENT_PASSED_SIZE);
   ExpectPassed(Send(kLeader, of_bytes(3000)), HR_NODE_EVENT_PASSED_SIZE);
-  EXPECT_EQ(node().Window(PositionOf(kLeader)).highest, 1u) << "the number of a long one is not taken";
+  EXPECT_EQ(node().Window(SlotOf(kLeader)).highest, 1u) << "the number of a long one is not taken";
 }
 
 TEST_P(NodeAdmitTest, ADatagramFromElsewhereIsTheProcesss) {
@@ -197,7 +197,7 @@ TEST_P(NodeAdmitTest, AForgedDatagramIsDroppedAndTakesNoNumber) {
   const hr_siphash_key other = {.k0 = kNodeKey.k0, .k1 = kNodeKey.k1 ^ 1};
   ExpectDropped(Send(kLeader, SealPeer(PeerHead(HR_PEER_HEARTBEAT, kLeader, 9), BodyBytes(body), other)),
                 HR_NODE_EVENT_DROPPED_TAG);
-  EXPECT_EQ(node().Window(PositionOf(kLeader)).highest, 0u);
+  EXPECT_EQ(node().Window(SlotOf(kLeader)).highest, 0u);
 }
 
 Bytes SealedWith(const hr_siphash_key& key, uint64_t number) {
@@ -208,7 +208,7 @@ Bytes SealedWith(const hr_siphash_key& key, uint64_t number) {
 
 TEST_P(NodeAdmitTest, AKeyThatThisNodeDoesNotHaveIsDroppedBeforeItCostsATag) {
   ExpectDropped(Send(kLeader, SealedWith(kNextNodeKey, 1)), HR_NODE_EVENT_DROPPED_KEY);
-  EXPECT_EQ(node().Window(PositionOf(kLeader)).highest, 0u);
+  EXPECT_EQ(node().Window(SlotOf(kLeader)).highest, 0u);
 }
 
 TEST_P(NodeAdmitTest, WhileTheKeyIsChangedBothOpenAndTheFirstSeals) {
@@ -237,23 +237,23 @@ TEST_P(NodeAdmitTest, AReplayedNumberIsDropped) {
   EXPECT_EQ(Send(kLeader, Heartbeat(69)).action, XDP_TX) << "the order does not matter";
   EXPECT_EQ(Send(kLeader, Heartbeat(5000)).action, XDP_TX);
   ExpectDropped(Send(kLeader, Heartbeat(70)), HR_NODE_EVENT_DROPPED_TOO_OLD);
-  kernel().SetIncarnation(PositionOf(kLeader), IncarnationOf(kLeader), 6000);
+  kernel().SetIncarnation(SlotOf(kLeader), IncarnationOf(kLeader), 6000);
   ExpectDropped(Send(kLeader, Heartbeat(6000)), HR_NODE_EVENT_DROPPED_TOO_OLD);
   EXPECT_EQ(Send(kLeader, Heartbeat(6001)).action, XDP_TX);
 }
 
 TEST_P(NodeAdmitTest, AnIncarnationThatIsNotKnownIsTheProcesss) {
-  kernel().SetIncarnation(PositionOf(kLeader), 0, 0);
+  kernel().SetIncarnation(SlotOf(kLeader), 0, 0);
   ExpectPassed(Send(kLeader, Heartbeat(1)), HR_NODE_EVENT_PASSED_INCARNATION);
-  kernel().SetIncarnation(PositionOf(kLeader), IncarnationOf(kLeader) + 1, 0);
+  kernel().SetIncarnation(SlotOf(kLeader), IncarnationOf(kLeader) + 1, 0);
   ExpectPassed(Send(kLeader, Heartbeat(1)), HR_NODE_EVENT_PASSED_INCARNATION);
-  kernel().SetIncarnation(PositionOf(kLeader), IncarnationOf(kLeader), 0);
+  kernel().SetIncarnation(SlotOf(kLeader), IncarnationOf(kLeader), 0);
   EXPECT_EQ(Send(kLeader, Heartbeat(1)).action, XDP_TX);
 }
 
 // Else a flood of them would cost the process a look at each.
 TEST_P(NodeAdmitTest, AForgedDatagramOfAnIncarnationThatIsNotKnownEndsHere) {
-  kernel().SetIncarnation(PositionOf(kLeader), IncarnationOf(kLeader) + 1, 0);
+  kernel().SetIncarnation(SlotOf(kLeader), IncarnationOf(kLeader) + 1, 0);
   Bytes forged = Heartbeat(1);
   forged.back() ^= 1;
   ExpectDropped(Send(kLeader, forged), HR_NODE_EVENT_DROPPED_TAG);

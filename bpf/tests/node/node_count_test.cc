@@ -54,21 +54,21 @@ TEST_P(NodeCountTest, R6_ALearnerIsCountedAndNeverDecides) {
   Change1([](auto& view) { view.voters = 0b00111; });
   ExpectOne(Ack(4, 50), XDP_DROP, HR_NODE_EVENT_ACK_COUNTED);
   ExpectOne(Ack(5, 50), XDP_DROP, HR_NODE_EVENT_ACK_COUNTED);
-  EXPECT_EQ(node().View().members[PositionOf(4)].match, 50u);
+  EXPECT_EQ(node().View().members[SlotOf(4)].match, 50u);
   ExpectOne(Ack(2, 30), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_COMMIT);
   EXPECT_EQ(node().View().quorum_index, 30u);
 }
 
-// The map of members may still say where somebody was who has left, and the position may be another's by now.
+// The map of members may still say where somebody was who has left, and the slot may be another's by now.
 TEST_P(NodeCountTest, R0_TheStateNamesTheNodeOfEachPosition) {
   Lead();
   Change1([](auto& view) {
-    view.members[PositionOf(2)].node = 9;
-    view.members[PositionOf(3)].node = 0;
+    view.members[SlotOf(2)].node = 9;
+    view.members[SlotOf(3)].node = 0;
   });
   ExpectPassed(Ack(2, 50), HR_NODE_EVENT_PASSED_NO_MEMBER);
   ExpectPassed(Beat(3, 9), HR_NODE_EVENT_PASSED_NO_MEMBER);
-  EXPECT_EQ(node().View().members[PositionOf(2)].match, 0u);
+  EXPECT_EQ(node().View().members[SlotOf(2)].match, 0u);
 }
 
 TEST_P(NodeCountTest, AFollowerAnswersItsLeadersHeartbeat) {
@@ -106,15 +106,15 @@ TEST_P(NodeCountTest, ALeaderIsWokenByTheAcknowledgementThatMovesTheQuorum) {
   ExpectOne(Ack(3, 45), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_COMMIT);
   ExpectOne(Ack(3, 20), XDP_DROP, HR_NODE_EVENT_ACK_COUNTED);
   const hr_node_view view = node().View();
-  EXPECT_EQ(view.members[PositionOf(3)].match, 45u) << "an acknowledgement never goes back";
-  EXPECT_EQ(view.members[PositionOf(2)].loop_seq, 1u);
-  EXPECT_NE(view.members[PositionOf(2)].contact_ns, 0u);
+  EXPECT_EQ(view.members[SlotOf(3)].match, 45u) << "an acknowledgement never goes back";
+  EXPECT_EQ(view.members[SlotOf(2)].loop_seq, 1u);
+  EXPECT_NE(view.members[SlotOf(2)].contact_ns, 0u);
 }
 
 TEST_P(NodeCountTest, ARefusalAndAFullWindowWakeTheLeader) {
   Lead();
   ExpectOne(Ack(2, 5, 1, 0), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_ACK);
-  Change1([](auto& view) { view.every_ack = 1u << PositionOf(2); });
+  Change1([](auto& view) { view.every_ack = 1u << SlotOf(2); });
   ExpectOne(Ack(2, 5), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_ACK);
 }
 
@@ -139,11 +139,11 @@ TEST_P(NodeCountTest, ALeaderThatIsAwakeIsToldByAWordAndNotByTheDatagram) {
 TEST_P(NodeCountTest, AnEchoIsNoContact) {
   Lead();
   Ack(2, 5, 9);
-  const uint64_t contact_ns = node().View().members[PositionOf(2)].contact_ns;
+  const uint64_t contact_ns = node().View().members[SlotOf(2)].contact_ns;
   Ack(2, 6, 9);
-  EXPECT_EQ(node().View().members[PositionOf(2)].contact_ns, contact_ns);
+  EXPECT_EQ(node().View().members[SlotOf(2)].contact_ns, contact_ns);
   Ack(2, 7, 10);
-  EXPECT_GT(node().View().members[PositionOf(2)].contact_ns, contact_ns);
+  EXPECT_GT(node().View().members[SlotOf(2)].contact_ns, contact_ns);
 }
 
 TEST_P(NodeCountTest, ARoundIsCountedAndTheQuorumsWakes) {

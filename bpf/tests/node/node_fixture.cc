@@ -56,7 +56,7 @@ std::unique_ptr<LoadedNode> LoadedNode::Load(bool ipv6) {
   auto loaded = std::make_unique<LoadedNode>();
   loaded->kernel_ = *std::move(kernel);
   for (uint32_t node = 1; node <= kNodes; ++node)
-    loaded->kernel_->SetMember(PositionOf(node), MemberOf(node, ipv6));
+    loaded->kernel_->SetMember(SlotOf(node), MemberOf(node, ipv6));
   return loaded;
 }
 
@@ -68,11 +68,11 @@ std::unique_ptr<LoadedNode> LoadedNode::Of(std::unique_ptr<offload::BpfKernel> k
 
 void LoadedNode::SetView(const hr_node_view& view) { Set(kernel_->skeleton()->maps.node, 0, view); }
 hr_node_view LoadedNode::View() { return Get<hr_node_view>(kernel_->skeleton()->maps.node, 0); }
-void LoadedNode::SetWindow(uint32_t position, const hr_node_window& window) {
-  Set(kernel_->skeleton()->maps.windows, position, window);
+void LoadedNode::SetWindow(uint32_t slot, const hr_node_window& window) {
+  Set(kernel_->skeleton()->maps.windows, slot, window);
 }
-hr_node_window LoadedNode::Window(uint32_t position) {
-  return Get<hr_node_window>(kernel_->skeleton()->maps.windows, position);
+hr_node_window LoadedNode::Window(uint32_t slot) {
+  return Get<hr_node_window>(kernel_->skeleton()->maps.windows, slot);
 }
 void LoadedNode::SetHook(const hr_node_hook& hook) {
   ASSERT_EQ(bpf_map_update_elem(bpf_map__fd(kernel_->skeleton()->maps.xdp_hook), &kZero, &hook, BPF_ANY), 0);
@@ -121,8 +121,8 @@ void NodeTest::Reset() {
   node_->SetView(FollowerView(MonotonicNs()));
   node_->SetHook({.generic = 0});
   for (uint32_t node = 1; node <= kNodes; ++node) {
-    kernel().SetIncarnation(PositionOf(node), 0, 0);  // else what was seen of this incarnation stays seen
-    kernel().SetIncarnation(PositionOf(node), IncarnationOf(node), 0);
+    kernel().SetIncarnation(SlotOf(node), 0, 0);  // else what was seen of this incarnation stays seen
+    kernel().SetIncarnation(SlotOf(node), IncarnationOf(node), 0);
   }
   node_->TakeAll();
   kernel().Release(kernel().ProducerPosition());

@@ -30,8 +30,8 @@ class LoadedNode {
   offload::BpfKernel& kernel() { return *kernel_; }
   void SetView(const hr_node_view& view);
   hr_node_view View();
-  void SetWindow(uint32_t position, const hr_node_window& window);
-  hr_node_window Window(uint32_t position);
+  void SetWindow(uint32_t slot, const hr_node_window& window);
+  hr_node_window Window(uint32_t slot);
   void SetHook(const hr_node_hook& hook);
   void SetNumbers(uint64_t packet_number);
   uint64_t PacketNumber();

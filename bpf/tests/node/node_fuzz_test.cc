@@ -84,15 +84,15 @@ hr_node_view RandomView(Draw& draw, uint64_t now_ns) {
   view.tell_suspicion = draw.OneIn(3) ? 1 : 0;
   view.votes = static_cast<uint32_t>(draw.Below(32));
   view.every_ack = static_cast<uint32_t>(draw.OneIn(4) ? draw.Below(256) : 0);
-  uint32_t position = 0;
+  uint32_t slot = 0;
   for (hr_node_member& member : view.members) {
-    ++position;  // as id, since positions are ids less one here
+    ++slot;  // as id, since slots are ids less one here
     member = {.match = draw.Near(20),
               .round = draw.Near(7),
               .replied_ns = draw.Below(9),
               .loop_seq = draw.Below(3),
               .contact_ns = draw.Below(9),
-              .node = static_cast<uint32_t>(draw.OneIn(12) ? draw.Below(9) : position),
+              .node = static_cast<uint32_t>(draw.OneIn(12) ? draw.Below(9) : slot),
               .reserved = 0};
   }
   return view;
@@ -196,7 +196,7 @@ class NodeFuzzTest : public ::testing::TestWithParam<bool> {
     Case made;
     made.state.config = NodeConfig(GetParam());
     for (uint32_t node = 1; node <= kNodes; ++node)
-      made.state.members[PositionOf(node)] = MemberOf(node, GetParam());
+      made.state.members[SlotOf(node)] = MemberOf(node, GetParam());
     made.state.view = RandomView(draw, now_ns);
     made.state.packet_number = draw.OneIn(2) ? draw() : draw.Below(100);
     made.from = static_cast<uint32_t>(draw.OneIn(3) ? 2 + draw.Below(4) : kLeader);
@@ -204,7 +204,7 @@ class NodeFuzzTest : public ::testing::TestWithParam<bool> {
     const auto kind =
         static_cast<uint8_t>(draw.OneIn(12) ? draw.Below(17) : HR_PEER_VOTE_REQUEST + draw.Below(6));
     hr_peer_header header = PeerHead(kind, made.from, number);
-    made.state.windows[PositionOf(made.from)] = RandomWindow(draw, made.from, number);
+    made.state.windows[SlotOf(made.from)] = RandomWindow(draw, made.from, number);
     made.frame = RandomFrame(draw, header, GetParam());
     return made;
   }
@@ -265,15 +265,15 @@ std::string NodeFuzzTest::CompareEvent(const ModelResult& expected) {
 
 std::string NodeFuzzTest::Compare(const Case& before, const ModelResult& expected,
                                   const LoadedNode::Result& result, uint64_t begin_ns, uint64_t end_ns) {
-  const uint32_t position = PositionOf(before.from);
+  const uint32_t slot = SlotOf(before.from);
   std::string wrong = CompareEvent(expected);
   if (const std::string record = CompareRecord(expected, begin_ns, end_ns); wrong.empty()) wrong = record;
   if (wrong.empty() && result.action != expected.action)
     wrong = absl::StrCat("action ", result.action, ", wanted ", expected.action);
   if (wrong.empty() && result.frame != expected.frame) wrong = "the frame";
   if (wrong.empty()) wrong = CompareView(before.state.view, node_->View(), begin_ns, end_ns);
-  const hr_node_window window = node_->Window(position);
-  if (wrong.empty() && std::memcmp(&window, &before.state.windows[position], sizeof(window)) != 0)
+  const hr_node_window window = node_->Window(slot);
+  if (wrong.empty() && std::memcmp(&window, &before.state.windows[slot], sizeof(window)) != 0)
     wrong = "the window";
   if (wrong.empty() && node_->PacketNumber() != before.state.packet_number) wrong = "the packet number";
   return wrong;
@@ -283,9 +283,9 @@ std::string NodeFuzzTest::RunCase(uint64_t seed, const Distort& distort) {
   const uint64_t begin_ns = MonotonicNs();
   Case made = Make(seed, begin_ns);
   for (uint32_t node = 2; node <= kNodes; ++node) {
-    const uint32_t position = PositionOf(node);
-    if (node != made.from) made.state.windows[position].incarnation = 0;
-    if (node == made.from || last_from_ == node) node_->SetWindow(position, made.state.windows[position]);
+    const uint32_t slot = SlotOf(node);
+    if (node != made.from) made.state.windows[slot].incarnation = 0;
+    if (node == made.from || last_from_ == node) node_->SetWindow(slot, made.state.windows[slot]);
   }
   last_from_ = made.from;
   node_->SetView(made.state.view);
@@ -348,9 +348,9 @@ TEST_P(NodeFuzzTest, PlantedDifferencesAreFound) {
   EXPECT_TRUE(
       found([](const NodeState& before, NodeState& state, ModelResult& result) {  // an echo counts as contact
         if (result.event != HR_NODE_EVENT_ACK_COUNTED) return;
-        const uint32_t position = *result.taken_from;
-        if (before.view.members[position].contact_ns == state.view.members[position].contact_ns)
-          state.view.members[position].contact_ns += 1;
+        const uint32_t slot = *result.taken_from;
+        if (before.view.members[slot].contact_ns == state.view.members[slot].contact_ns)
+          state.view.members[slot].contact_ns += 1;
       }));
   EXPECT_TRUE(
       found([](const NodeState&, NodeState& state, ModelResult& result) {  // a replay takes its number again

@@ -82,8 +82,8 @@ std::unique_ptr<BpfKernel> OpenKernel(bool ipv6) {
   EXPECT_THAT(kernel.status(), IsOk());
   if (!kernel.ok()) return nullptr;
   for (uint32_t node = 1; node <= kNodes; ++node) {
-    (*kernel)->SetMember(PositionOf(node), MemberOf(node, ipv6));
-    (*kernel)->SetIncarnation(PositionOf(node), IncarnationOf(node), 0);
+    (*kernel)->SetMember(SlotOf(node), MemberOf(node, ipv6));
+    (*kernel)->SetIncarnation(SlotOf(node), IncarnationOf(node), 0);
   }
   hr_node_control adopt{};
   adopt.operation = HR_NODE_ADOPT;
@@ -259,7 +259,7 @@ TEST_P(NodeLiveTest, ABroadcastReachesEveryMemberOfItsMask) {
           const uint8_t mac[6] = {2, 0, 0, 0, 9, static_cast<uint8_t>(node)};
           std::memcpy(member.mac, mac, 6);
           std::copy(link->mac.begin(), link->mac.end(), member.mac + 6);
-          kernel->SetMember(PositionOf(node), member);
+          kernel->SetMember(SlotOf(node), member);
         }
         EXPECT_EQ(kernel->Reachable(), 0x7eu);
         Run(absl::StrCat("ip neigh replace ", AddressOf(2, ipv6()), " lladdr 02:00:00:00:09:02 dev up0"));
@@ -271,7 +271,7 @@ TEST_P(NodeLiveTest, ABroadcastReachesEveryMemberOfItsMask) {
         for (uint32_t peers = 2; peers <= 6; ++peers) {
           for (const size_t body_bytes : {0, 1, 2, 3, 63, 700, ipv6() ? 1387 : 1407}) {  // up to the MTU
             uint32_t mask = 0;
-            for (uint32_t node = 2; node < 2 + peers; ++node) mask |= 1u << PositionOf(node);
+            for (uint32_t node = 2; node < 2 + peers; ++node) mask |= 1u << SlotOf(node);
             hr_peer_header header = PeerHead(HR_PEER_HEARTBEAT, kSelf, 1);
             header.to = 0;
             const Bytes datagram = SealPeer(header, Pattern(body_bytes, 7));

@@ -123,8 +123,8 @@ hr_node_view FollowerView(uint64_t now_ns) {
   view.loop_seq = 42;
   view.config_epoch = kEpoch;
   view.voters = (1u << kNodes) - 1;
-  for (uint32_t id = 1; id <= kNodes; ++id) view.members[PositionOf(id)].node = id;
-  view.self = PositionOf(kSelf);
+  for (uint32_t id = 1; id <= kNodes; ++id) view.members[SlotOf(id)].node = id;
+  view.self = SlotOf(kSelf);
   view.role = HR_NODE_FOLLOWER;
   view.may =
       HR_NODE_MAY_HEARTBEAT | HR_NODE_MAY_VOTE | HR_NODE_MAY_GRANT | HR_NODE_MAY_APPEND | HR_NODE_MAY_COUNT;

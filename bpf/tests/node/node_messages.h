@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // Peer datagrams for the tests of a node's kernel programs, and the little cluster they speak of: node 1 is the
-// one under test, at position 0; nodes 2 to 5 are its peers. Pure bytes, no kernel.
+// one under test, at slot 0; nodes 2 to 5 are its peers. Pure bytes, no kernel.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ inline constexpr uint64_t kTerm = 5;
 inline constexpr uint64_t kLastIndex = 10;
 inline constexpr uint64_t kOwnIncarnation = 0x1111;
 
-inline uint32_t PositionOf(uint32_t node) { return node - 1; }
+inline uint32_t SlotOf(uint32_t node) { return node - 1; }
 inline uint64_t IncarnationOf(uint32_t node) { return 0x1000 * node + 0x111; }
 std::string AddressOf(uint32_t node, bool ipv6);
 hr_node_peer MemberOf(uint32_t node, bool ipv6);

@@ -153,14 +153,14 @@ uint32_t Fault(NodeState& state, const Udp& udp, const hr_node_datagram& datagra
   if (datagram.header.key_id != NodeKey().id) return HR_NODE_EVENT_DROPPED_KEY;
   if (datagram.header.tag != hr_siphash_sealed(&kNodeKey, udp.payload.data(), udp.payload.size()))
     return HR_NODE_EVENT_DROPPED_TAG;
-  const uint32_t position = FindMember(state, datagram.header.from);
-  if (position == HR_NODE_NO_MEMBER) return HR_NODE_EVENT_PASSED_MALFORMED;
-  const hr_node_peer& member = state.members[position];
+  const uint32_t slot = FindMember(state, datagram.header.from);
+  if (slot == HR_NODE_NO_MEMBER) return HR_NODE_EVENT_PASSED_MALFORMED;
+  const hr_node_peer& member = state.members[slot];
   if (std::memcmp(&member.address, &udp.source, sizeof(udp.source)) != 0 ||
       ntohs(member.port_be) != udp.source_port)
     return HR_NODE_EVENT_PASSED_SOURCE;
-  result.taken_from = position;
-  switch (hr_node_window_take(&state.windows[position], datagram.header.from_incarnation,
+  result.taken_from = slot;
+  switch (hr_node_window_take(&state.windows[slot], datagram.header.from_incarnation,
                               datagram.header.packet_number)) {
     case HR_NODE_WINDOW_SEEN:
       return HR_NODE_EVENT_DROPPED_REPLAYED;
@@ -205,7 +205,7 @@ ModelResult RunModel(NodeState& state, const Bytes& frame, uint64_t now_ns) {
   taken.term = datagram.header.term;
   taken.now_ns = now_ns;
   taken.from = datagram.header.from;
-  taken.position = *result.taken_from;
+  taken.slot = *result.taken_from;
   union hr_node_reply reply;
   std::memset(&reply, 0, sizeof(reply));
   hr_node_spoken spoken{};

@@ -34,7 +34,7 @@ struct ModelResult {
   std::optional<uint32_t> event{};       // none: it was no peer datagram
   Bytes frame{};                         // XDP_TX: the answer; otherwise as it came
   std::optional<ModelRecord> record{};   // submitted
-  std::optional<uint32_t> taken_from{};  // the position whose window took a number, or refused it
+  std::optional<uint32_t> taken_from{};  // the slot whose window took a number, or refused it
 };
 
 // Changes `state`. Ring space is always there.

@@ -118,7 +118,7 @@ TEST_P(NodeVoteTest, AMalformedRequestIsTheProcesss) {
 
 // Its process would not hear of a leader that it has voted for here, and one that doubts would go on for ever.
 TEST_P(NodeVoteTest, TheProcessRefusesFormerMembers) {
-  Change1([](auto& view) { view.members[PositionOf(kPeer)].node = 0; });
+  Change1([](auto& view) { view.members[SlotOf(kPeer)].node = 0; });
   ExpectPassed(Ask(Request(kTerm + 1, true)), HR_NODE_EVENT_PASSED_NO_MEMBER);
   ExpectPassed(Ask(Request(kTerm + 1, false)), HR_NODE_EVENT_PASSED_NO_MEMBER);
   EXPECT_EQ(node().View().raft.term, kTerm);
@@ -145,7 +145,7 @@ TEST_P(NodeVoteTest, ACandidateIsWokenByTheMajority) {
   outcome = Send(HR_PEER_VOTE_REPLY, 4, yes);
   EXPECT_EQ(outcome.action, XDP_PASS);
   EXPECT_EQ(outcome.events, (std::map<int, int64_t>{{HR_NODE_EVENT_WOKEN_FOR_VOTES, 1}}));
-  EXPECT_EQ(node().View().votes, 1u << PositionOf(kPeer) | 1u << PositionOf(4));
+  EXPECT_EQ(node().View().votes, 1u << SlotOf(kPeer) | 1u << SlotOf(4));
   hr_peer_vote_reply other = yes;
   other.granted = 0;
   ExpectPassed(Send(HR_PEER_VOTE_REPLY, 5, other), HR_NODE_EVENT_PASSED_TERM);
