@@ -120,7 +120,7 @@ HR_STATIC_ASSERT(sizeof(struct hr_peer_heartbeat) == 24, "hr_peer_heartbeat");
 
 struct hr_peer_heartbeat_reply {
   __u64 round;
-  __u64 verified;
+  __u64 matched;
   __u64 loop_seq; /* as in hr_peer_append_reply */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_peer_heartbeat_reply) == 24, "hr_peer_heartbeat_reply");

@@ -68,7 +68,7 @@ class ReplicaTest : public testing::Test, public ReplicaHost {
     now_ns_ += ms * kMillisecond;
     FromNode2(
         raft().term().value(),
-        raft::HeartbeatReply{.round = 0, .verified = raft().progress()[1].match(), .loop_seq = ++loop_seq_});
+        raft::HeartbeatReply{.round = 0, .matched = raft().progress()[1].match(), .loop_seq = ++loop_seq_});
     replica_->Tick();
     replica_->Settle();
   }

@@ -67,7 +67,7 @@ class NodeOfTheVersionBefore {
     } else if (const auto* heartbeat = std::get_if<raft::Heartbeat>(&opened.body)) {
       if (!Follows(opened.header.term)) return;
       Say(from,
-          raft::HeartbeatReply{.round = heartbeat->round, .verified = verified_, .loop_seq = ++loop_seq_});
+          raft::HeartbeatReply{.round = heartbeat->round, .matched = matched_, .loop_seq = ++loop_seq_});
     } else if (const auto* asked = std::get_if<raft::VoteRequest>(&opened.body)) {
       Say(from, Vote(*asked));
     }
@@ -80,7 +80,7 @@ class NodeOfTheVersionBefore {
   }
 
   bool Follows(raft::Term term) {
-    if (term > term_) verified_ = raft::LogIndex();
+    if (term > term_) matched_ = raft::LogIndex();
     term_ = std::max(term_, term);
     if (term == term_) heard_ns_ = Now_ns();
     return term == term_;
@@ -103,7 +103,7 @@ class NodeOfTheVersionBefore {
       terms_.push_back(entry.term);
     }
     const raft::LogIndex last(prev + append.entries.size());
-    verified_ = std::max(verified_, last);
+    matched_ = std::max(matched_, last);
     acknowledged_ += append.entries.size();
     return {.accepted = true, .index = last, .loop_seq = ++loop_seq_};
   }
@@ -117,7 +117,7 @@ class NodeOfTheVersionBefore {
     const raft::Term above = std::max(voted_, asked.pre_vote ? term_ : raft::Term());
     const bool granted = longer && !sticks && asked.asked_term > above;
     if (granted && !asked.pre_vote) {
-      if (asked.asked_term > term_) verified_ = raft::LogIndex();
+      if (asked.asked_term > term_) matched_ = raft::LogIndex();
       term_ = std::max(term_, asked.asked_term);
       voted_ = asked.asked_term;
       ++votes_;
@@ -133,7 +133,7 @@ class NodeOfTheVersionBefore {
   raft::Term term_{1};
   raft::Term voted_;
   std::vector<raft::Term> terms_;  // of its entries
-  raft::LogIndex verified_;
+  raft::LogIndex matched_;
   uint64_t loop_seq_ = 0;
   uint64_t heard_ns_ = 0;  // of a leader
   std::atomic<uint64_t> malformed_ = 0, acknowledged_ = 0, votes_ = 0;

@@ -63,8 +63,8 @@ absl::Status KernelBridge::Adopt(kv::Replica& replica) {
   replica.Feed(
       raft::KernelVoted{.term = raft::Term(left.raft.term), .candidate = raft::NodeId(left.raft.voted_for)});
   replica.Settle();
-  if (raft.term().value() == left.raft.term && raft.log().last_index().value() < left.verified) {
-    return absl::DataLossError(absl::StrCat("this node has acknowledged entries up to ", left.verified,
+  if (raft.term().value() == left.raft.term && raft.log().last_index().value() < left.matched) {
+    return absl::DataLossError(absl::StrCat("this node has acknowledged entries up to ", left.matched,
                                             " of term ", left.raft.term, ", but its log ends at ",
                                             raft.log().last_index().value()));
   }
@@ -147,7 +147,7 @@ void KernelBridge::BeforeSending(uint64_t now_ns, const raft::Raft& raft) {
 }
 
 bool KernelBridge::Lags(const raft::Raft& raft) const {
-  return VerifiedForKernel(raft) > leased_verified_ || (EveryAckForKernel(raft) & ~leased_every_ack_) != 0 ||
+  return MatchedForKernel(raft) > leased_matched_ || (EveryAckForKernel(raft) & ~leased_every_ack_) != 0 ||
          raft.detector().stalled_by_ns() != leased_stalled_by_ns_;
 }
 
@@ -235,7 +235,7 @@ void KernelBridge::Lease(uint64_t now_ns, const raft::Raft& raft) {
   control_.view = ViewOf(raft);
   control_.view.lease_until_ns = raft.detector().LeaseEnd_ns(now_ns, options_.lease_ns);
   control_.view.term_max = term_limit_.exists() ? term_limit_.At(now_ns).value() : 0;
-  leased_verified_ = VerifiedForKernel(raft);
+  leased_matched_ = MatchedForKernel(raft);
   leased_every_ack_ = control_.view.every_ack;
   leased_stalled_by_ns_ = raft.detector().stalled_by_ns();
   ++statistics_.leases;
@@ -255,7 +255,7 @@ void KernelBridge::Open(uint64_t now_ns, const raft::Raft& raft) {
   opened_ = LeaseStateOf(raft);
   opened_members_ = MembershipOf(raft);
   leased_ns_ = now_ns;
-  leased_verified_ = VerifiedForKernel(raft);
+  leased_matched_ = MatchedForKernel(raft);
   leased_every_ack_ = control_.view.every_ack;
   leased_stalled_by_ns_ = raft.detector().stalled_by_ns();
   fed_end_ = raft.log().last_index();

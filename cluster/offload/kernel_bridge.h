@@ -198,7 +198,7 @@ class KernelBridge {
   uint64_t leased_ns_ = 0;
   uint64_t looked_ = 0;     // Kernel::Moved() before the last view that the replica was told of
   uint64_t synced_ns_ = 0;  // when that was
-  raft::LogIndex leased_verified_;
+  raft::LogIndex leased_matched_;
   uint32_t leased_every_ack_ = 0;
   uint64_t leased_stalled_by_ns_ = 0;
 

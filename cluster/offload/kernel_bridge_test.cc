@@ -21,7 +21,7 @@ TEST(KernelBridge, R1ASnapshotIsInstalledBehindAFenceAndTheKernelPartGoesOnAfter
   EXPECT_EQ(host.bridge->statistics().fences, fences + 1);
   EXPECT_EQ(host.kernel.unreleased(), 0u);
   EXPECT_EQ(host.kernel.view().raft.last_index, 50u);
-  EXPECT_EQ(host.kernel.view().verified, 50u);
+  EXPECT_EQ(host.kernel.view().matched, 50u);
   EXPECT_EQ(host.Arrive(1, 1, Host::Batch(50, 1, 1, 50)), HR_NODE_EVENT_APPEND_STORED);
   host.Turn();
   EXPECT_EQ(host.raft().log().last_index(), LogIndex(51));
@@ -88,7 +88,7 @@ TEST(KernelBridge, DiskModeLeavesVotesAndAppendsToTheProcess) {
   EXPECT_EQ(host.bridge->statistics().fences, fences) << "the log is the process's";
   host.Turn();
   host.Arrive(1, 1, Host::Beat(7));
-  EXPECT_EQ(LastSent<raft::HeartbeatReply>(host)->verified, LogIndex(1)) << "or the leader would send it again";
+  EXPECT_EQ(LastSent<raft::HeartbeatReply>(host)->matched, LogIndex(1)) << "or the leader would send it again";
   EXPECT_EQ(host.Arrive(2, 2, Host::Vote(2, 1, 1)), HR_NODE_EVENT_PASSED_FENCED);
   host.Turn();
   EXPECT_TRUE(LastSent<raft::VoteReply>(host)->granted);
@@ -289,7 +289,7 @@ TEST(KernelBridge, R6_ALeaderCommitsByWhatItsKernelPartCountedAndPollsIt) {
   host.Turn();  // its lease says that there is room
   EXPECT_EQ(host.Arrive(2, 1, raft::AppendReply{.accepted = true, .index = LogIndex(1), .loop_seq = 9}),
             HR_NODE_EVENT_ACK_COUNTED);
-  EXPECT_EQ(host.Arrive(1, 1, raft::HeartbeatReply{.round = 1, .verified = LogIndex(1), .loop_seq = 10}),
+  EXPECT_EQ(host.Arrive(1, 1, raft::HeartbeatReply{.round = 1, .matched = LogIndex(1), .loop_seq = 10}),
             HR_NODE_EVENT_WOKEN_FOR_ROUND);
   host.passed.clear();
   host.Turn();
@@ -309,7 +309,7 @@ TEST(KernelBridge, R6_ALeaderThatIsAwakeSeesForItselfWhatWouldWakeIt) {
   EXPECT_TRUE(host.bridge->Poll(host.now_ns, *host.replica));
   EXPECT_EQ(host.raft().commit(), LogIndex(1));
   EXPECT_TRUE(host.bridge->MaySleep());
-  EXPECT_EQ(host.Arrive(1, 1, raft::HeartbeatReply{.round = 1, .verified = LogIndex(1), .loop_seq = 10}),
+  EXPECT_EQ(host.Arrive(1, 1, raft::HeartbeatReply{.round = 1, .matched = LogIndex(1), .loop_seq = 10}),
             HR_NODE_EVENT_WOKEN_FOR_ROUND)
       << "it sleeps";
   EXPECT_EQ(host.passed.size(), 1u);
@@ -357,7 +357,7 @@ TEST(KernelBridge, TheKernelKnowsWhatIsAcknowledgedBeforeTheAcknowledgementLeave
   ASSERT_NE(LastSent<raft::AppendReply>(host), nullptr);
   host.bridge->BeforeSending(host.now_ns, host.raft());
   EXPECT_EQ(host.Arrive(1, 1, Host::Beat(2)), HR_NODE_EVENT_HEARTBEAT_ANSWERED);
-  EXPECT_EQ(LastSent<raft::HeartbeatReply>(host)->verified, LogIndex(1));
+  EXPECT_EQ(LastSent<raft::HeartbeatReply>(host)->matched, LogIndex(1));
   host.bridge->EndTurn(host.now_ns, *host.replica);
 }
 
@@ -401,7 +401,7 @@ TEST(KernelBridge, R6_TheAnswerToAProbeIsNotEaten) {
                        {.from = NodeId(1),
                         .to = NodeId(3),
                         .term = Term(1),
-                        .body = raft::HeartbeatReply{.round = 1, .verified = LogIndex(), .loop_seq = 1}},
+                        .body = raft::HeartbeatReply{.round = 1, .matched = LogIndex(), .loop_seq = 1}},
                        *host.replica);
   host.replica->Settle();
   ASSERT_FALSE(host.raft().progress()[0].replicates()) << "it has started again";
@@ -447,7 +447,7 @@ TEST(KernelBridge, R2_ALeaderThatDiesBeforeItWroteWhatItHasAnsweredGoesOnAsItsel
   acknowledge(2);
   ASSERT_EQ(host.raft().commit(), LogIndex(2)) << "by the others alone";
   ASSERT_EQ(host.raft().durable(), LogIndex(1));
-  EXPECT_LE(host.kernel.view().verified, 1u) << "a new process is held to no more";
+  EXPECT_LE(host.kernel.view().matched, 1u) << "a new process is held to no more";
   EXPECT_TRUE(host.Start().ok());
   EXPECT_EQ(host.raft().log().last_index(), LogIndex(1));
 }

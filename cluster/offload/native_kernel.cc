@@ -59,7 +59,7 @@ struct BodyOf {
     return HR_PEER_HEARTBEAT;
   }
   uint32_t operator()(const raft::HeartbeatReply& m) const {
-    to.heartbeat_reply = {.round = m.round, .verified = m.verified.value(), .loop_seq = m.loop_seq};
+    to.heartbeat_reply = {.round = m.round, .matched = m.matched.value(), .loop_seq = m.loop_seq};
     return HR_PEER_HEARTBEAT_REPLY;
   }
   template <typename Other>
@@ -79,7 +79,7 @@ void PutAnswer(uint32_t kind, const hr_node_reply& reply, decltype(raft::Message
   switch (kind) {
     case HR_PEER_HEARTBEAT:
       body = raft::HeartbeatReply{.round = reply.heartbeat.round,
-                                  .verified = raft::LogIndex(reply.heartbeat.verified),
+                                  .matched = raft::LogIndex(reply.heartbeat.matched),
                                   .loop_seq = reply.heartbeat.loop_seq};
       return;
     case HR_PEER_APPEND:

@@ -49,7 +49,7 @@ void FillMembers(const raft::Raft& raft, hr_node_view& view) {
 
 uint32_t RoleForKernel(raft::Role role) { return static_cast<uint32_t>(role); }
 
-raft::LogIndex VerifiedForKernel(const raft::Raft& raft) { return std::min(raft.verified(), raft.durable()); }
+raft::LogIndex MatchedForKernel(const raft::Raft& raft) { return std::min(raft.matched(), raft.durable()); }
 
 uint32_t EveryAckForKernel(const raft::Raft& raft) {
   uint32_t members = 0;
@@ -72,7 +72,7 @@ hr_node_view ViewOf(const raft::Raft& raft) {
                .leader = raft.leader().value(),
                .last_index = raft.log().last_index().value(),
                .last_term = raft.log().last_term().value()};
-  view.verified = VerifiedForKernel(raft).value();
+  view.matched = MatchedForKernel(raft).value();
   view.heard_ns = raft.detector().leader_heard_ns();
   view.election_timeout_ns = raft.detector().timeout_ns() + raft.detector().stalled_by_ns();
   view.leader_timeout_ns = raft.detector().leader_timeout_ns();

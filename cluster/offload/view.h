@@ -15,7 +15,7 @@ uint32_t RoleForKernel(raft::Role role);
 
 // Heartbeats are answered with it. Only what is durable: it is never less than what was acknowledged, and after
 // the process's death it says what its log must hold.
-raft::LogIndex VerifiedForKernel(const raft::Raft& raft);
+raft::LogIndex MatchedForKernel(const raft::Raft& raft);
 
 // Of a leader: the members (bits) whose every acknowledgement its process wants to see.
 uint32_t EveryAckForKernel(const raft::Raft& raft);

@@ -45,10 +45,10 @@ class KernelEvents : public testing::Test {
   TestCluster cluster_{3};
 };
 
-TEST_F(KernelEvents, R2_AppendedIsWrittenVerifiedAndNotAnswered) {
+TEST_F(KernelEvents, R2_AppendedIsWrittenMatchedAndNotAnswered) {
   cluster_.Step(3, Appended(1, {"a", "b"}, 2));
   EXPECT_EQ(cluster_.At(3).log().last_index(), LogIndex(3));
-  EXPECT_EQ(cluster_.At(3).verified(), LogIndex(3));
+  EXPECT_EQ(cluster_.At(3).matched(), LogIndex(3));
   EXPECT_EQ(cluster_.At(3).commit(), LogIndex(2));
   EXPECT_THAT(cluster_.Applied(3), ElementsAre("a"));
   EXPECT_THAT(cluster_.network(), IsEmpty());
@@ -270,7 +270,7 @@ TEST_F(KernelEvents, CheckQuorum_AnEchoIsNoSignOfLife) {
                                            .to = NodeId(1),
                                            .term = term,
                                            .body = HeartbeatReply{
-                                               .round = 1, .verified = LogIndex(1), .loop_seq = loop_seq}}});
+                                               .round = 1, .matched = LogIndex(1), .loop_seq = loop_seq}}});
       loop_seq += step;
     }
   };
@@ -291,7 +291,7 @@ TEST_F(KernelEvents, CheckQuorum_WhatTheKernelCountedBeforeDoesNotUndoWhatThePro
         1, Receive{.message = {.from = NodeId(2),
                                .to = NodeId(1),
                                .term = term,
-                               .body = HeartbeatReply{.round = 1, .verified = LogIndex(1), .loop_seq = 8}}});
+                               .body = HeartbeatReply{.round = 1, .matched = LogIndex(1), .loop_seq = 8}}});
   };
   echo();
   const uint64_t contact_ns = cluster_.At(1).detector().peer_heard_ns(1);

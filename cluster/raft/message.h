@@ -55,7 +55,7 @@ struct Heartbeat {
 
 struct HeartbeatReply {
   uint64_t round = 0;
-  LogIndex verified{};    // the follower knows its log to equal this leader's up to here; 0 after a restart
+  LogIndex matched{};     // the follower knows its log to equal this leader's up to here; 0 after a restart
   uint64_t loop_seq = 0;  // as in AppendReply
 };
 

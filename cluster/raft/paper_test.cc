@@ -339,7 +339,7 @@ TEST(Raft_5_6_Timing, ALeaderThatWasKeptWaitingKnowsIt) {
   cluster.Step(1, Receive{{.from = NodeId(2),
                            .to = NodeId(1),
                            .term = cluster.At(1).term(),
-                           .body = HeartbeatReply{.round = 0, .verified = {}, .loop_seq = 1'000'000}}});
+                           .body = HeartbeatReply{.round = 0, .matched = {}, .loop_seq = 1'000'000}}});
   cluster.HeartbeatRounds(1, 3);
   EXPECT_GE(cluster.At(1).detector().tolerated_pause_ns(), floor_ns * 3 / 2 - floor_ns / 100);
 }

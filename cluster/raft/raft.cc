@@ -158,7 +158,7 @@ void Raft::SetRole(Context& context, Role role, NodeId leader) {
   if (leader == published_leader_.leader && term_ == published_leader_.term) return;
   // What one leader's appends have shown says nothing about the next one's log. A term has but one.
   if (term_ != published_leader_.term) {
-    verified_ = LogIndex();
+    matched_ = LogIndex();
     reorder_buffer_.clear();
   }
   const bool changed = leader.IsSet() || published_leader_.leader.IsSet();

@@ -114,7 +114,7 @@ class Raft {
   size_t reordered_appends() const { return reorder_buffer_.size(); }
 
   // For the kernel bridge, which keeps the kernel part in step (cluster/offload/kernel_bridge).
-  LogIndex verified() const { return verified_; }
+  LogIndex matched() const { return matched_; }
   uint64_t election_deadline_ns() const { return election_deadline_ns_; }
   uint32_t votes() const { return votes_; }
   // The term in which a node wants to be elected, as far as this follower has heard since it last heard its
@@ -315,7 +315,7 @@ class Raft {
   Term suspected_term_;  // see suspected_term()
 
   // Following.
-  LogIndex verified_;                        // our log is known to equal the current leader's up to here
+  LogIndex matched_;                         // our log is known to equal the current leader's up to here
   // This term's appends that came too soon, by what they follow, which is beyond our log's end.
   std::map<LogIndex, AppendRequest> reorder_buffer_;
 

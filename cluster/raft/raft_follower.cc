@@ -56,8 +56,8 @@ void Raft::Handle(Context& context, const Message& message, const AppendRequest&
   const hr_raft_verdict verdict = hr_raft_may_append(&state, &append, our_term.value());
   if (verdict == HR_RAFT_YES) {
     last = std::max(last, StoreEntries(context, request));
-    verified_ = std::max(verified_, last);
-    AdvanceCommit(context, std::min(request.commit, verified_));
+    matched_ = std::max(matched_, last);
+    AdvanceCommit(context, std::min(request.commit, matched_));
     last = std::max(last, StoreEarly(context));
   } else {
     if (verdict == HR_RAFT_GAP) KeepEarly(request);
@@ -113,8 +113,8 @@ LogIndex Raft::StoreEarly(Context& context) {
     if (!FollowsLog(request)) continue;
     ++counters_.reordered_stored;
     stored = std::max(stored, StoreEntries(context, request));
-    verified_ = std::max(verified_, stored);
-    AdvanceCommit(context, std::min(request.commit, verified_));
+    matched_ = std::max(matched_, stored);
+    AdvanceCommit(context, std::min(request.commit, matched_));
   }
   return stored;
 }
@@ -144,9 +144,9 @@ void Raft::Handle(Context& context, const Message& message, const Heartbeat& hea
   detector_.SetLeaderTimeout(heartbeat.election_timeout_ns);
   FollowLeader(context, message.from);
   // Only what is known to be the leader's may be committed on its word.
-  AdvanceCommit(context, std::min(heartbeat.commit, verified_));
+  AdvanceCommit(context, std::min(heartbeat.commit, matched_));
   Send(context, message.from,
-       HeartbeatReply{.round = heartbeat.round, .verified = verified_, .loop_seq = steps_});
+       HeartbeatReply{.round = heartbeat.round, .matched = matched_, .loop_seq = steps_});
 }
 
 }  // namespace hedgerow::raft

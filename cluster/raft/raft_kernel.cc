@@ -29,8 +29,8 @@ void Raft::On(Context& context, const KernelAppended& appended) {
   }
   BecomeFollower(context, term_, appended.leader);
   if (appended.arrived_ns > detector_.leader_heard_ns()) LeaderHeardAt(context, appended.arrived_ns);
-  verified_ = std::max(verified_, StoreEntries(context, request));
-  AdvanceCommit(context, std::min(request.commit, verified_));
+  matched_ = std::max(matched_, StoreEntries(context, request));
+  AdvanceCommit(context, std::min(request.commit, matched_));
 }
 
 // Raft section 5.2. A record of the ring may be older than what a later incarnation of the process has promised
@@ -49,7 +49,7 @@ void Raft::On(Context& context, const KernelHeard& heard) {
   if (role_ != Role::kFollower || heard.term != term_ || heard.leader != leader_) return;
   if (heard.election_timeout_ns != 0) detector_.SetLeaderTimeout(heard.election_timeout_ns);
   if (heard.heard_ns > detector_.leader_heard_ns()) LeaderHeardAt(context, heard.heard_ns);
-  AdvanceCommit(context, std::min(heard.commit, verified_));
+  AdvanceCommit(context, std::min(heard.commit, matched_));
 }
 
 // R6: the same rules as for answers that reach the process; what is told again changes nothing.

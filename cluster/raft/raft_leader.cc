@@ -179,7 +179,7 @@ void Raft::Handle(Context& context, const Message& message, const HeartbeatReply
   detector_.PeerHeard(member, context.now_ns, reply.loop_seq);
   progress.ConfirmRound(reply.round);
   ConfirmReads(context);
-  if (role_ != Role::kLeader || reply.verified >= progress.match() || progress.awaits_snapshot()) return;
+  if (role_ != Role::kLeader || reply.matched >= progress.match() || progress.awaits_snapshot()) return;
   // It has started again and no longer knows that its log is ours; until told, it commits nothing.
   counters_.restarts_seen += progress.replicates();
   progress.GoBackTo(progress.match().Next());

@@ -62,7 +62,7 @@ void Raft::Handle(Context& context, const Message& message, const ReadIndexReply
   for (const LocalRead& read : asked_reads_.TakeAnswered(reply.id))
     AnswerWhenApplied(context, read, reply.index);
   // The leader has committed this much; what we know to be equal to its log need not wait for a heartbeat.
-  AdvanceCommit(context, std::min(reply.index, verified_));
+  AdvanceCommit(context, std::min(reply.index, matched_));
   if (!asked_reads_.asking()) AskLeader(context);
 }
 

@@ -59,7 +59,7 @@ void Raft::On(Context& context, const SnapshotReceived& received) {
     }
   }
   // What is committed is in this leader's log (Leader Completeness, Raft section 5.4).
-  verified_ = std::max(verified_, commit_);
+  matched_ = std::max(matched_, commit_);
   SendOnceDurable(context, received.leader,
                   AppendReply{.accepted = true, .index = commit_, .loop_seq = steps_});
 }
@@ -67,7 +67,7 @@ void Raft::On(Context& context, const SnapshotReceived& received) {
 // Raft figure 13, steps 7 and 8. The log has another entry at that index, or none: all after it, if any,
 // followed from what was never committed, and all up to it is in the snapshot.
 void Raft::Install(Context& context, const Snapshot& snapshot) {
-  const LogIndex equal = std::max(commit_, verified_);
+  const LogIndex equal = std::max(commit_, matched_);
   const EntryId start = snapshot.last;
   Persist& persist = ToPersist(context);
   HEDGEROW_CHECK(!persist.new_start.has_value() && !persist.truncate_from.has_value() &&

@@ -306,7 +306,7 @@ void PutBody(ByteWriter& writer, const raft::Heartbeat& body) {
 
 void PutBody(ByteWriter& writer, const raft::HeartbeatReply& body) {
   writer.Put(body.round);
-  writer.Put(body.verified.value());
+  writer.Put(body.matched.value());
   writer.Put(body.loop_seq);
 }
 
@@ -375,7 +375,7 @@ PeerBody GetBody(ByteReader& reader, hr_peer_kind kind) {
           .round = GetNumber(reader), .commit = GetIndex(reader), .election_timeout_ns = GetNumber(reader)};
     case HR_PEER_HEARTBEAT_REPLY:
       return raft::HeartbeatReply{
-          .round = GetNumber(reader), .verified = GetIndex(reader), .loop_seq = GetNumber(reader)};
+          .round = GetNumber(reader), .matched = GetIndex(reader), .loop_seq = GetNumber(reader)};
     case HR_PEER_READ_INDEX:
       return raft::ReadIndexRequest{.id = GetReadId(reader)};
     case HR_PEER_READ_INDEX_REPLY:

@@ -81,7 +81,7 @@ std::vector<PeerBody> Bodies() {
                         .loop_seq = 99},
       raft::AppendReply{.accepted = true, .index = LogIndex(8), .conflict_term = {}, .conflict_index = {}},
       raft::Heartbeat{.round = 11, .commit = LogIndex(12), .election_timeout_ns = 13},
-      raft::HeartbeatReply{.round = 14, .verified = LogIndex(15), .loop_seq = 98},
+      raft::HeartbeatReply{.round = 14, .matched = LogIndex(15), .loop_seq = 98},
       raft::ReadIndexRequest{.id = {.incarnation = 16, .number = 17}},
       raft::ReadIndexReply{.id = {.incarnation = 18, .number = 19}, .index = LogIndex(20)},
       raft::TimeoutNow{},

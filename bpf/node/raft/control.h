@@ -50,7 +50,7 @@ HR_INLINE enum hr_node_control_result hr_node_open(struct hr_node_view *view, co
     view->votes |= next->votes;
   }
   view->raft = next->raft;
-  view->verified = next->verified;
+  view->matched = next->matched;
   view->election_timeout_ns = next->election_timeout_ns;
   view->lease_until_ns = next->lease_until_ns;
   view->term_max = next->term_max;
@@ -68,7 +68,8 @@ HR_INLINE enum hr_node_control_result hr_node_open(struct hr_node_view *view, co
 
 /*
  * The log grows without a fence while the kernel does not append to it and does not vote by it: heartbeats are answered
- * with how far it is verified (else the leader takes the node for one that has started again), pre-votes with its end.
+ * with how far it matches the leader's (else the leader takes the node for one that has started again), pre-votes with
+ * its end.
  */
 HR_INLINE void hr_node_lease(struct hr_node_view *view, const struct hr_node_view *next) {
   view->lease_until_ns = next->lease_until_ns;
@@ -77,7 +78,7 @@ HR_INLINE void hr_node_lease(struct hr_node_view *view, const struct hr_node_vie
   view->every_ack = next->every_ack;
   ++view->loop_seq;
   if (next->raft.term != view->raft.term || next->raft.leader != view->raft.leader) return;
-  if (next->verified > view->verified) view->verified = next->verified;
+  if (next->matched > view->matched) view->matched = next->matched;
   if (view->may & HR_NODE_OWNS_LOG) return;
   view->raft.last_index = next->raft.last_index;
   view->raft.last_term = next->raft.last_term;

@@ -66,7 +66,7 @@ struct hr_node_member {
 struct hr_node_view {
   __u64 incarnation; /* of the process, which its datagrams carry; 0: none yet */
   struct hr_raft_state raft;
-  __u64 verified;      /* the log is known to equal the leader's of this term up to here */
+  __u64 matched;       /* the log is known to equal the leader's of this term up to here */
   __u64 leader_commit; /* what that leader has said to be committed */
   __u64 heard_ns;      /* when that leader was last heard by the kernel */
   __u64 election_timeout_ns; /* within it after heard_ns no vote is given (dissertation section 4.2.3) */
@@ -152,7 +152,7 @@ enum hr_node_operation {
   HR_NODE_FENCE = 3, /* `may` = 0 */
   HR_NODE_OPEN = 4,  /* the process's view after it has promised or changed something, and what the kernel may do now */
   /* A turn of the loop: lease_until_ns, term_max, election_timeout_ns, every_ack; loop_seq grows by one. In the same term:
-     verified; and the log's end, unless it is the kernel's. */
+     matched; and the log's end, unless it is the kernel's. */
   HR_NODE_LEASE = 5,
 };
 

@@ -78,7 +78,7 @@ HR_INLINE enum hr_node_verdict hr_node_take_heartbeat(struct hr_node_view *view,
   hr_node_hear_leader(view, heartbeat->commit, taken->now_ns);
   view->leader_timeout_ns = heartbeat->election_timeout_ns;
   reply->heartbeat.round = heartbeat->round;
-  reply->heartbeat.verified = view->verified;
+  reply->heartbeat.matched = view->matched;
   reply->heartbeat.loop_seq = view->loop_seq;
   return hr_node_answer(taken, HR_NODE_EVENT_HEARTBEAT_ANSWERED);
 }
@@ -99,7 +99,7 @@ HR_INLINE enum hr_node_verdict hr_node_take_append(struct hr_node_view *view, st
     return hr_node_pass(taken, HR_NODE_EVENT_PASSED_GAP);
   view->raft.last_index = append->prev_index + append->count;
   view->raft.last_term = append->batch_term;
-  view->verified = view->raft.last_index;
+  view->matched = view->raft.last_index;
   hr_node_hear_leader(view, append->commit, taken->now_ns);
   if (append->flags & HR_PEER_APPEND_MORE) return hr_node_eaten(taken, HR_NODE_EVENT_APPEND_STORED_UNSAID);
   reply->append.index = view->raft.last_index;
@@ -138,7 +138,7 @@ HR_INLINE enum hr_node_verdict hr_node_grant(struct hr_node_view *view, struct h
   if (view->term_max && request->asked_term > view->term_max) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_TERM);
   if (request->asked_term > view->raft.term) {
     view->raft.leader = 0;
-    view->verified = 0;
+    view->matched = 0;
     view->leader_commit = 0;
   }
   view->raft.term = request->asked_term;
@@ -279,7 +279,7 @@ HR_INLINE enum hr_node_verdict hr_node_take_heartbeat_reply(struct hr_node_view 
     member->replied_ns = taken->now_ns;
   }
   hr_node_contact(member, reply->loop_seq, taken->now_ns);
-  if (reply->verified < member->match) return hr_node_pass(taken, HR_NODE_EVENT_WOKEN_FOR_ACK);
+  if (reply->matched < member->match) return hr_node_pass(taken, HR_NODE_EVENT_WOKEN_FOR_ACK);
   for (__u32 i = 0; i < HR_NODE_MEMBERS; ++i) reached[i] = i == view->self ? ~0ull : view->members[i].round;
   quorum = hr_raft_quorum_value(reached, view->voters, view->next_voters);
   if (quorum <= view->quorum_round) return hr_node_eaten(taken, HR_NODE_EVENT_HEARTBEAT_COUNTED);

@@ -23,7 +23,7 @@ class NodeAppendTest : public NodeTest {
     const hr_node_view view = node().View();
     EXPECT_EQ(view.raft.last_index, last_index);
     EXPECT_EQ(view.raft.last_term, kTerm);
-    EXPECT_EQ(view.verified, last_index);
+    EXPECT_EQ(view.matched, last_index);
   }
 };
 

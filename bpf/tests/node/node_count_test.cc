@@ -25,8 +25,8 @@ class NodeCountTest : public NodeTest {
                                      .reserved = 0};
     return Send(HR_PEER_APPEND_REPLY, from, reply);
   }
-  Outcome Beat(uint32_t from, uint64_t round, uint64_t verified = 100, uint64_t loop_seq = 1) {
-    const hr_peer_heartbeat_reply reply{.round = round, .verified = verified, .loop_seq = loop_seq};
+  Outcome Beat(uint32_t from, uint64_t round, uint64_t matched = 100, uint64_t loop_seq = 1) {
+    const hr_peer_heartbeat_reply reply{.round = round, .matched = matched, .loop_seq = loop_seq};
     return Send(HR_PEER_HEARTBEAT_REPLY, from, reply);
   }
   static void ExpectOne(const Outcome& outcome, int action, hr_node_event event) {
@@ -79,7 +79,7 @@ TEST_P(NodeCountTest, AFollowerAnswersItsLeadersHeartbeat) {
   EXPECT_EQ(outcome.header.kind, HR_PEER_HEARTBEAT_REPLY);
   EXPECT_EQ(outcome.header.bytes, HR_PEER_HEADER_BYTES + sizeof(hr_peer_heartbeat_reply));
   EXPECT_EQ(outcome.body.heartbeat.round, 7u);
-  EXPECT_EQ(outcome.body.heartbeat.verified, kLastIndex);
+  EXPECT_EQ(outcome.body.heartbeat.matched, kLastIndex);
   EXPECT_EQ(outcome.body.heartbeat.loop_seq, 42u);
   const hr_node_view view = node().View();
   EXPECT_GE(view.heard_ns, before_ns);

@@ -65,7 +65,7 @@ hr_node_view RandomView(Draw& draw, uint64_t now_ns) {
   view.raft.leader = draw.OneIn(4) ? draw.Below(6) : kLeader;
   view.raft.last_index = draw.Near(kLastIndex);
   view.raft.last_term = draw.Near(kTerm);
-  view.verified = draw.Near(kLastIndex);
+  view.matched = draw.Near(kLastIndex);
   view.leader_commit = draw.Near(4);
   view.heard_ns = time();
   view.election_timeout_ns = draw.OneIn(2) ? kFar_ns / 4 : 0;
@@ -144,7 +144,7 @@ Bytes RandomBody(Draw& draw, uint32_t kind) {
           hr_peer_heartbeat{.round = draw(), .commit = draw.Near(4), .election_timeout_ns = draw()});
     case HR_PEER_HEARTBEAT_REPLY:
       return BodyBytes(
-          hr_peer_heartbeat_reply{.round = draw.Near(7), .verified = draw.Near(20), .loop_seq = draw.Below(3)});
+          hr_peer_heartbeat_reply{.round = draw.Near(7), .matched = draw.Near(20), .loop_seq = draw.Below(3)});
     default:
       return Bytes(draw.Below(80), static_cast<uint8_t>(draw()));
   }

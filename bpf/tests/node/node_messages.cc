@@ -117,7 +117,7 @@ hr_node_view FollowerView(uint64_t now_ns) {
   hr_node_view view{};
   view.incarnation = kOwnIncarnation;
   view.raft = {.term = kTerm, .voted_for = 0, .leader = kLeader, .last_index = kLastIndex, .last_term = kTerm};
-  view.verified = kLastIndex;
+  view.matched = kLastIndex;
   view.election_timeout_ns = kSecond_ns / 20;
   view.lease_until_ns = now_ns + 1000 * kSecond_ns;
   view.loop_seq = 42;

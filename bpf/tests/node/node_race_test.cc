@@ -179,7 +179,7 @@ TEST_P(NodeRaceTest, ControlRequestsUndoNothing) {
       ASSERT_EQ(answer.view.lease_until_ns, lease.lease_until_ns);
       ASSERT_EQ(answer.view.loop_seq, ++loop_seq);
       ASSERT_GE(answer.view.raft.last_index, last_index) << "an accepted entry was undone";
-      ASSERT_EQ(answer.view.verified, answer.view.raft.last_index) << "torn";
+      ASSERT_EQ(answer.view.matched, answer.view.raft.last_index) << "torn";
       ASSERT_EQ(answer.view.raft.term, kTerm);
       last_index = answer.view.raft.last_index;
     }
