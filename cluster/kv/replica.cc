@@ -177,8 +177,8 @@ void Replica::Settle() {
 bool Replica::MayPropose() const {
   const raft::Options& options = raft_.options();
   return raft_.role() != raft::Role::kLeader ||
-         (!raft_.transferring() && raft_.unsettled_entries() < options.uncommitted_max_entries &&
-          raft_.unsettled_bytes() < options.uncommitted_max_bytes);
+         (!raft_.transferring() && raft_.outstanding_entries() < options.uncommitted_max_entries &&
+          raft_.outstanding_bytes() < options.uncommitted_max_bytes);
 }
 
 bool Replica::Propose() {
@@ -406,8 +406,8 @@ raft::Propose Replica::TakeProposals() {
   const raft::Options& options = raft_.options();
   const bool leads = raft_.role() == raft::Role::kLeader;
   const uint64_t now_ns = host_.Now_ns();
-  uint64_t entries = raft_.unsettled_entries();
-  uint64_t bytes = raft_.unsettled_bytes();
+  uint64_t entries = raft_.outstanding_entries();
+  uint64_t bytes = raft_.outstanding_bytes();
   raft::Propose propose;
   batch_.clear();
   proposed_ns_ = now_ns;

@@ -170,12 +170,12 @@ void KernelBridge::EndTurn(uint64_t now_ns, kv::Replica& replica) {
   if (superseded_ || !options_.switches.any()) return;
   // What came early waits for what the process must see then: open, the kernel part would take that by itself,
   // and each that comes early would cost a fence.
-  const bool settled = raft.durable_sequence() == raft.asked_sequence() && raft.reordered_appends() == 0;
+  const bool all_written = raft.durable_sequence() == raft.asked_sequence() && raft.reordered_appends() == 0;
   // A leader's grants and appends nothing, and its term was durable before anybody was asked for a vote. Under
   // load there may never be a turn at whose end all is written, and without its lease it would be taken for one
   // that stands still.
   const bool leads = raft.role() == raft::Role::kLeader;
-  if (!open_ && (settled || leads)) {
+  if (!open_ && (all_written || leads)) {
     Open(now_ns, raft);
   } else if (open_ && Lags(raft)) {
     Lease(now_ns, raft);

@@ -41,10 +41,10 @@ TEST(Raft_Bounds, WhatIsUncommittedHasABoundInEntriesAcrossTerms) {
   TestCluster cluster(3, options);
   cluster.SetLog(1, {.term = Term(1), .voted_for = {}}, {1, 1, 1, 1, 1, 1});
   cluster.Elect(1);
-  EXPECT_EQ(cluster.At(1).unsettled_entries(), 0u);
+  EXPECT_EQ(cluster.At(1).outstanding_entries(), 0u);
   cluster.Isolate(1);
   EXPECT_EQ(RefusedOf(cluster, 100, "x"), 90u);
-  EXPECT_EQ(cluster.At(1).unsettled_entries(), 10u);
+  EXPECT_EQ(cluster.At(1).outstanding_entries(), 10u);
 }
 
 TEST(Raft_Bounds, WhatOnlyTheOthersHaveWrittenHasABound) {

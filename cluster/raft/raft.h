@@ -80,8 +80,8 @@ class Raft {
 
   // In this log and not known to be committed, or not durable here though the others have committed it: a disk
   // that hangs must not let memory grow. A leader refuses proposals beyond the bounds of Options.
-  uint64_t unsettled_entries() const { return log_.last_index().value() - settled().value(); }
-  uint64_t unsettled_bytes() const { return log_.BytesAfter(settled()); }
+  uint64_t outstanding_entries() const { return log_.last_index().value() - committed_and_durable().value(); }
+  uint64_t outstanding_bytes() const { return log_.BytesAfter(committed_and_durable()); }
 
   // How long the oldest write that was asked for has not been reported durable; 0: none waits (raft_stall.cc).
   uint64_t disk_stalled_ns(uint64_t now_ns) const;
@@ -129,7 +129,7 @@ class Raft {
   using Reached = std::array<__u64, HR_RAFT_MAX_MEMBERS>;
 
   // Committed, and durable here.
-  LogIndex settled() const { return std::min(commit_, std::max(durable_index_, log_.start().index)); }
+  LogIndex committed_and_durable() const { return std::min(commit_, std::max(durable_index_, log_.start().index)); }
 
   // Lasts one step.
   struct Context {

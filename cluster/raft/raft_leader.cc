@@ -35,8 +35,8 @@ void Raft::On(Context& context, const Propose& propose) {
       context.out.refused_proposals.push_back({proposal.tag, RefusalReason::kNotLeader});
     } else if (transfer_target_.IsSet()) {
       context.out.refused_proposals.push_back({proposal.tag, RefusalReason::kTransferring});
-    } else if (unsettled_entries() >= options_.uncommitted_max_entries ||
-               unsettled_bytes() >= options_.uncommitted_max_bytes) {
+    } else if (outstanding_entries() >= options_.uncommitted_max_entries ||
+               outstanding_bytes() >= options_.uncommitted_max_bytes) {
       context.out.refused_proposals.push_back({proposal.tag, RefusalReason::kOverloaded});
     } else {
       Entry entry{.term = term_, .index = log_.last_index().Next(), .payload = proposal.payload};
