@@ -32,16 +32,16 @@ VARIABLES
   phase,      \* "open", "draining", "free": see Process.tla; "gone": its identity is used up
   upto,       \* "draining": how many of the ring's records are still to be drained
   \* A node's kernel part: the element of R0, and the ring.
-  view,       \* [may, term, vote, index, last]
+  shared,       \* [capable, term, vote, index, last]
   ring,       \* records in the order of their reservation
   limbo       \* planted mistakes: a record that is neither in the ring nor in what is stored
 
 sent == <<led, leaderLog, acks, committed, tally, promised>>
 stored == <<log, term, vote>>
 process == <<role, phase, upto>>
-kernel == <<view, ring>>
+kernel == <<shared, ring>>
 vars ==
-  <<led, leaderLog, acks, committed, tally, promised, log, term, vote, role, phase, upto, view, ring, limbo>>
+  <<led, leaderLog, acks, committed, tally, promised, log, term, vote, role, phase, upto, shared, ring, limbo>>
 
 -----------------------------------------------------------------------------
 Max(a, b) == IF a > b THEN a ELSE b
@@ -91,7 +91,7 @@ CommittedLog(t) == SubSeq(leaderLog[t], 1, committed[t])
 
 \* The lowest term that n's kernel, or its process, would answer a heartbeat in: an answer says "I know of no later one".
 Answers(n) ==
-  (IF view[n].may THEN {view[n].term} ELSE {}) \union
+  (IF shared[n].capable THEN {shared[n].term} ELSE {}) \union
   (IF phase[n] # "free" THEN {} ELSE {term[n]})
 
 -----------------------------------------------------------------------------
@@ -126,11 +126,11 @@ TermsOnlyGrow ==
 
 \* The kernel knows what the process knows and what it has put into the ring, nothing else; so the ring is enough for a
 \* process that starts again.
-ViewIsCovered ==
-  \A n \in Nodes : view[n].may =>
+SharedStateIsCovered ==
+  \A n \in Nodes : shared[n].capable =>
     LET held == HeldLog(n)
-        given == {r \in Pending(n) : r.kind = "vote" /\ r.term = view[n].term}
-    IN /\ view[n].index = Len(held) /\ view[n].last = LastTerm(held)
-       /\ IF given = {} THEN view[n].term = term[n] /\ view[n].vote = vote[n]
-          ELSE \A r \in given : view[n].vote = r.for
+        given == {r \in Pending(n) : r.kind = "vote" /\ r.term = shared[n].term}
+    IN /\ shared[n].index = Len(held) /\ shared[n].last = LastTerm(held)
+       /\ IF given = {} THEN shared[n].term = term[n] /\ shared[n].vote = vote[n]
+          ELSE \A r \in given : shared[n].vote = r.for
 =============================================================================

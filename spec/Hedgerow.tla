@@ -17,7 +17,7 @@ Init ==
   /\ role = [n \in Nodes |-> "follower"]
   /\ phase = [n \in Nodes |-> "free"]
   /\ upto = [n \in Nodes |-> 0]
-  /\ view = [n \in Nodes |-> Blank]
+  /\ shared = [n \in Nodes |-> Blank]
   /\ ring = [n \in Nodes |-> <<>>]
   /\ limbo = [n \in Nodes |-> NoRecord]
 
@@ -52,5 +52,5 @@ Essence ==
      log, term,
      [n \in Nodes |-> IF n \notin Split /\ role[n] = "follower" /\ term[n] > 0 /\ led[term[n]] # {} THEN NoNode
                       ELSE vote[n]],
-     role, phase, upto, view, ring, limbo >>
+     role, phase, upto, shared, ring, limbo >>
 =============================================================================

@@ -9,7 +9,7 @@
    stops at a record that is busy. A reservation that comes to nothing leaves no trace. *)
 EXTENDS Cluster
 
-Blank == [may |-> FALSE, term |-> 0, vote |-> NoNode, index |-> 0, last |-> 0]
+Blank == [capable |-> FALSE, term |-> 0, vote |-> NoNode, index |-> 0, last |-> 0]
 
 \* `record` is now decided, in a place that was reserved before those of the records from i on. If the process has read
 \* the producer position already, and it lies behind that place, it waits for this record as for the others.
@@ -20,32 +20,32 @@ Insert(n, i, record) ==
   /\ upto' = [upto EXCEPT ![n] = IF i <= @ THEN @ + 1 ELSE @]
 
 \* hr_node_take_append: the next entry of this term's leader, and of this term.
-MayAppend(n, t) ==
-  LET index == view[n].index + 1
-  IN /\ Mode = "memory" /\ view[n].may
-     /\ t = view[n].term /\ led[t] # {} /\ n \notin led[t]
+CanAppend(n, t) ==
+  LET index == shared[n].index + 1
+  IN /\ Mode = "memory" /\ shared[n].capable
+     /\ t = shared[n].term /\ led[t] # {} /\ n \notin led[t]
      /\ index <= Len(leaderLog[t]) /\ leaderLog[t][index] = t
-     /\ view[n].last = LastTerm(SubSeq(leaderLog[t], 1, index - 1))
-Appended(n, t) == [NoRecord EXCEPT !.st = "taken", !.kind = "append", !.term = t, !.index = view[n].index + 1]
+     /\ shared[n].last = LastTerm(SubSeq(leaderLog[t], 1, index - 1))
+Appended(n, t) == [NoRecord EXCEPT !.st = "taken", !.kind = "append", !.term = t, !.index = shared[n].index + 1]
 
 KernelTakesAppend(n, i, t) ==
-  /\ MayAppend(n, t)
+  /\ CanAppend(n, t)
   /\ Insert(n, i, Appended(n, t))
-  /\ view' = [view EXCEPT ![n].index = @ + 1, ![n].last = t]
+  /\ shared' = [shared EXCEPT ![n].index = @ + 1, ![n].last = t]
   /\ Say(n, t, {})
   /\ UNCHANGED <<led, leaderLog, acks, committed, tally, stored, role, phase, limbo>>
 
 \* hr_node_take_vote_request and hr_node_grant. In disk mode the kernel promises nothing: a vote must be on the disk first.
-MayGrant(n, request) ==
-  /\ Mode = "memory" /\ view[n].may
+CanGrant(n, request) ==
+  /\ Mode = "memory" /\ shared[n].capable
   /\ request.from # n
-  /\ request.term > view[n].term \/ (request.term = view[n].term /\ view[n].vote = NoNode)
-  /\ UpToDate(request, view[n].index, view[n].last)
+  /\ request.term > shared[n].term \/ (request.term = shared[n].term /\ shared[n].vote = NoNode)
+  /\ UpToDate(request, shared[n].index, shared[n].last)
 
 KernelGrants(n, i, request) ==
-  /\ MayGrant(n, request)
+  /\ CanGrant(n, request)
   /\ Insert(n, i, [st |-> "taken", kind |-> "vote", term |-> request.term, index |-> 0, for |-> request.from])
-  /\ view' = [view EXCEPT ![n].term = request.term, ![n].vote = request.from]
+  /\ shared' = [shared EXCEPT ![n].term = request.term, ![n].vote = request.from]
   /\ Say(n, request.term, {request.from})
   /\ UNCHANGED <<led, leaderLog, acks, committed, tally, stored, role, phase, limbo>>
 
@@ -57,17 +57,17 @@ KernelAnswers(n, i) ==
      /\ UNCHANGED <<led, leaderLog, promised>>
      /\ IF record.kind = "append" THEN Acknowledge(n, record.term, record.index) /\ UNCHANGED tally
         ELSE GiveVote(n, record.term, record.for) /\ UNCHANGED <<acks, committed>>
-     /\ UNCHANGED <<stored, process, view, limbo>>
+     /\ UNCHANGED <<stored, process, shared, limbo>>
 
 \* Planted: last_index moves and the answer leaves before there is a record for the entry.
 KernelAnswersTooEarly(n, t) ==
   /\ Fault = "ack_before_store"
   /\ limbo[n] = NoRecord
-  /\ MayAppend(n, t)
+  /\ CanAppend(n, t)
   /\ limbo' = [limbo EXCEPT ![n] = Appended(n, t)]
-  /\ view' = [view EXCEPT ![n].index = @ + 1, ![n].last = t]
+  /\ shared' = [shared EXCEPT ![n].index = @ + 1, ![n].last = t]
   /\ UNCHANGED <<led, leaderLog, tally, stored, process, ring>>
-  /\ Acknowledge(n, t, view[n].index + 1)
+  /\ Acknowledge(n, t, shared[n].index + 1)
   /\ Say(n, t, {})
 KernelStoresTooLate(n) ==
   /\ Fault = "ack_before_store"
@@ -75,7 +75,7 @@ KernelStoresTooLate(n) ==
   /\ Len(ring[n]) < RingSlots
   /\ ring' = [ring EXCEPT ![n] = Append(@, [limbo[n] EXCEPT !.st = "full"])]
   /\ limbo' = [limbo EXCEPT ![n] = NoRecord]
-  /\ UNCHANGED <<sent, stored, process, view>>
+  /\ UNCHANGED <<sent, stored, process, shared>>
 
 KernelStep(n) ==
   \/ \E i \in Places(n) :

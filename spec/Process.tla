@@ -2,8 +2,8 @@
 (* SPDX-License-Identifier: Apache-2.0
    The steps of a node's process: the fence and the drain, Raft itself, death and start.
 
-     open     the kernel may promise by itself (`may`); the process only drains the ring
-     draining `may` is 0, since a control request under the lock or since a new process adopted the state; the producer
+     open     the kernel may promise by itself (`capabilities`); the process only drains the ring
+     draining `capabilities` is 0, since a control request under the lock or since a new process adopted the state; the producer
               position was read after that, and everything below it is being drained
      free     all is drained: what the kernel has promised is in the log, and the process may promise and change things
 
@@ -20,28 +20,28 @@ IsFree(n) == phase[n] = "free"
 \* R1: the fence, then the position. Between the two nothing can be decided any more, so they are one step.
 Fence(n) ==
   /\ phase[n] = "open"
-  /\ CASE Fault = "no_fence" -> phase' = [phase EXCEPT ![n] = "free"] /\ UNCHANGED <<view, upto>>
+  /\ CASE Fault = "no_fence" -> phase' = [phase EXCEPT ![n] = "free"] /\ UNCHANGED <<shared, upto>>
        [] OTHER ->
             /\ phase' = [phase EXCEPT ![n] = "draining"]
-            /\ view' = IF Fault = "position_before_fence" THEN view
-                       ELSE [view EXCEPT ![n].may = FALSE]
+            /\ shared' = IF Fault = "position_before_fence" THEN shared
+                       ELSE [shared EXCEPT ![n].capable = FALSE]
             /\ upto' = [upto EXCEPT ![n] = Len(ring[n])]
   /\ UNCHANGED <<sent, stored, role, ring, limbo>>
 
-\* While `may` is 0 the rest of the view is not read before OPEN replaces it; the model forgets it.
+\* While `capabilities` is 0 the rest of the shared state is not read before OPEN replaces it; the model forgets it.
 Drained(n) ==
   /\ phase[n] = "draining" /\ upto[n] = 0
   /\ limbo[n] = NoRecord \/ Fault = "ack_before_store"
   /\ phase' = [phase EXCEPT ![n] = "free"]
   /\ upto' = [upto EXCEPT ![n] = 0]
-  /\ view' = [view EXCEPT ![n] = Blank]
+  /\ shared' = [shared EXCEPT ![n] = Blank]
   /\ UNCHANGED <<sent, stored, role, ring, limbo>>
 
 \* OPEN: the kernel takes over from a follower. In disk mode it answers heartbeats, and no more.
 Open(n) ==
   /\ IsFree(n) /\ n \in Split /\ role[n] = "follower"
   /\ phase' = [phase EXCEPT ![n] = "open"]
-  /\ view' = [view EXCEPT ![n] = [may |-> TRUE, term |-> term[n], vote |-> vote[n], index |-> Len(log[n]),
+  /\ shared' = [shared EXCEPT ![n] = [capable |-> TRUE, term |-> term[n], vote |-> vote[n], index |-> Len(log[n]),
                                   last |-> LastTerm(log[n])]]
   /\ UNCHANGED <<sent, stored, role, upto, ring, limbo>>
 
@@ -68,7 +68,7 @@ Drain(n, i) ==
   /\ ring[n][i].st = "full"
   /\ Write(n, ring[n][i])
   /\ ring' = [ring EXCEPT ![n][i].st = "written"]
-  /\ UNCHANGED <<sent, process, view, limbo>>
+  /\ UNCHANGED <<sent, process, shared, limbo>>
 Released(n) ==
   /\ ring' = [ring EXCEPT ![n] = Tail(@)]
   /\ upto' = [upto EXCEPT ![n] = Max(@ - 1, 0)]
@@ -76,7 +76,7 @@ Release(n) ==
   /\ Draining(n)
   /\ ring[n] # <<>> /\ Head(ring[n]).st = "written"
   /\ Released(n)
-  /\ UNCHANGED <<sent, stored, role, phase, view, limbo>>
+  /\ UNCHANGED <<sent, stored, role, phase, shared, limbo>>
 
 \* Planted: the record goes back to the kernel when it was read, as libbpf's consumer does it, and its entry is written
 \* later.
@@ -85,7 +85,7 @@ ReleaseTooEarly(n) ==
   /\ ring[n] # <<>> /\ Head(ring[n]).st = "full" /\ limbo[n] = NoRecord
   /\ Released(n)
   /\ limbo' = [limbo EXCEPT ![n] = Head(ring[n])]
-  /\ UNCHANGED <<sent, stored, role, phase, view>>
+  /\ UNCHANGED <<sent, stored, role, phase, shared>>
 WriteTooLate(n) ==
   /\ Fault = "release_before_write" /\ Draining(n) /\ limbo[n] # NoRecord
   /\ Write(n, limbo[n])
@@ -178,7 +178,7 @@ TakeAppend(n, t, prev, index) ==
 Restart(n) ==
   /\ n \in Split /\ phase[n] # "gone"
   /\ phase' = [phase EXCEPT ![n] = IF Fault = "undrained_start" THEN "free" ELSE "draining"]
-  /\ view' = [view EXCEPT ![n].may = FALSE]
+  /\ shared' = [shared EXCEPT ![n].capable = FALSE]
   /\ upto' = [upto EXCEPT ![n] = Len(ring[n])]
   /\ role' = [role EXCEPT ![n] = "follower"]
   /\ tally' = [tally EXCEPT ![n] = {}]
@@ -190,7 +190,7 @@ Restart(n) ==
 \* The host starts anew. In memory mode nothing is left; the node may not use its old identity and is a voter no more.
 \* In disk mode the disk is left.
 Forget(n, next) ==
-  /\ view' = [view EXCEPT ![n] = Blank]
+  /\ shared' = [shared EXCEPT ![n] = Blank]
   /\ ring' = [ring EXCEPT ![n] = <<>>]
   /\ limbo' = [limbo EXCEPT ![n] = NoRecord]
   /\ role' = [role EXCEPT ![n] = "follower"]

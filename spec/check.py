@@ -104,7 +104,7 @@ INVARIANTS = (
     "LeaderCompleteness",
     "AcknowledgedIsHeld",
     "TermsNeverGoDown",
-    "ViewIsCovered",
+    "SharedStateIsCovered",
 )
 PROPERTIES = ("TermsOnlyGrow",)
 # The other way round: the specification is empty talk where these hold.

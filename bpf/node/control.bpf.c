@@ -19,8 +19,8 @@ int hr_node_control(struct __sk_buff *skb) {
   state = bpf_map_lookup_elem(&node, &zero);
   if ((void *)(request + 1) > (void *)(long)skb->data_end || !state) return 1;
   bpf_spin_lock(&state->lock);
-  result = hr_node_control_view(&state->view, request);
-  request->view = state->view;
+  result = hr_node_control_shared(&state->shared, request);
+  request->shared = state->shared;
   bpf_spin_unlock(&state->lock);
   request->result = result;
   return 0;

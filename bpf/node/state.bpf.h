@@ -12,7 +12,7 @@
 struct hr_node {
   struct bpf_spin_lock lock;
   __u32 pad;
-  struct hr_node_view view;
+  struct hr_node_shared shared;
 };
 HR_ARRAY(node, 1, struct hr_node);
 

@@ -49,7 +49,7 @@ HR_INLINE enum hr_node_verdict hr_node_locked(struct hr_node *state, struct hr_n
   enum hr_node_verdict verdict;
 
   bpf_spin_lock(&state->lock);
-  verdict = hr_node_decide(&state->view, kind, &in->taken, epoch, &in->datagram.body, room, &in->answer.body, &in->spoken);
+  verdict = hr_node_decide(&state->shared, kind, &in->taken, epoch, &in->datagram.body, room, &in->answer.body, &in->spoken);
   bpf_spin_unlock(&state->lock);
   return verdict;
 }
@@ -115,13 +115,13 @@ HR_GLOBAL int hr_node_check_entries(struct hr_node_scratch *in) {
 HR_INLINE __u32 hr_node_peek_may(void) {
   struct hr_node *state = hr_the_node();
 
-  return state ? READ_ONCE(state->view.may) : 0;
+  return state ? READ_ONCE(state->shared.capabilities) : 0;
 }
 
 HR_INLINE enum hr_node_verdict hr_node_work_append(struct xdp_md *ctx, struct hr_node_scratch *in) {
   int fault;
 
-  if (!(hr_node_peek_may() & HR_NODE_MAY_APPEND)) {
+  if (!(hr_node_peek_may() & HR_NODE_CAN_APPEND)) {
     in->taken.event = HR_NODE_EVENT_PASSED_FENCED;
     return HR_NODE_PASS;
   }
@@ -137,7 +137,7 @@ HR_INLINE enum hr_node_verdict hr_node_work_append(struct xdp_md *ctx, struct hr
 HR_INLINE enum hr_node_verdict hr_node_work(struct xdp_md *ctx, struct hr_node_scratch *in) {
   if (in->kind == HR_PEER_APPEND) return hr_node_work_append(ctx, in);
   if (in->kind == HR_PEER_VOTE_REQUEST && !in->datagram.body.vote_request.pre_vote &&
-      (hr_node_peek_may() & HR_NODE_MAY_GRANT))
+      (hr_node_peek_may() & HR_NODE_CAN_GRANT))
     return hr_node_work_vote(in);
   return hr_node_work_plain(in);
 }

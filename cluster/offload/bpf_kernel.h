@@ -111,7 +111,7 @@ class BpfKernel : public Kernel {
   // A copy, for tests and status; not of one moment.
   hr_node_window ReadWindow(uint32_t slot) const;
 
-  // A member by its slot (the bit of hr_node_view.voters). `peer.node` 0: no member.
+  // A member by its slot (the bit of hr_node_shared.voters). `peer.node` 0: no member.
   void SetMember(uint32_t slot, const hr_node_peer& peer);
   hr_node_peer Member(uint32_t slot) const;
   // Mask of the slots that the broadcast can reach: HR_NODE_MARK_BROADCAST | mask is the mark to send with.

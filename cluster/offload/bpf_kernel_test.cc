@@ -99,7 +99,7 @@ class BpfKernelTest : public net::NamespaceTest {
     request.incarnation = kOwnIncarnation;
     kernel.Control(request);
     request.operation = HR_NODE_OPEN;
-    request.view = packets::FollowerView(packets::MonotonicNs());
+    request.shared = packets::FollowerShared(packets::MonotonicNs());
     kernel.Control(request);
     ASSERT_EQ(request.result, uint32_t{HR_NODE_DONE});
   }
@@ -139,8 +139,8 @@ TEST_F(BpfKernelTest, WhatWasAcceptedSurvivesASigkill) {
     adopt.operation = HR_NODE_ADOPT;
     adopt.incarnation = kOwnIncarnation + 1;
     kernel->Control(adopt);
-    EXPECT_EQ(adopt.view.may, 0u);
-    EXPECT_EQ(adopt.view.raft.last_index, packets::kLastIndex + kEntries);
+    EXPECT_EQ(adopt.shared.capabilities, 0u);
+    EXPECT_EQ(adopt.shared.raft.last_index, packets::kLastIndex + kEntries);
     std::vector<RingRecord> records;
     kernel->Take(kernel->ProducerPosition(), true, records);
     ASSERT_EQ(records.size(), size_t{kEntries - kReleased});

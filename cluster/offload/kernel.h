@@ -26,7 +26,7 @@ class Kernel {
  public:
   virtual ~Kernel() = default;
 
-  // Runs the control program: `request.result` and `request.view` are its answer.
+  // Runs the control program: `request.result` and `request.shared` are its answer.
   virtual void Control(hr_node_control& request) = 0;
 
   // The ring's producer position: everything that is reserved by now lies below it (rule R1).

@@ -5,7 +5,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "cluster/offload/view.h"
+#include "cluster/offload/shared_state.h"
 #include "cluster/raft/check.h"
 
 namespace hedgerow::offload {
@@ -37,7 +37,7 @@ bool KernelBridge::Run(hr_node_operation operation) {
 absl::Status KernelBridge::Adopt(kv::Replica& replica) {
   const raft::Raft& raft = replica.raft();
   HEDGEROW_CHECK(Run(HR_NODE_ADOPT));
-  const hr_node_view left = control_.view;
+  const hr_node_shared left = control_.shared;
   fed_end_ = raft.log().last_index();
   Drain(true);
   statistics_.adopted = waiting_.size();
@@ -79,7 +79,7 @@ void KernelBridge::BeginTurn(uint64_t now_ns, kv::Replica& replica) {
   Drain(false);
   FeedWaiting(replica, false);
   Lease(now_ns, replica.raft());
-  const hr_raft_state& seen = control_.view.raft;
+  const hr_raft_state& seen = control_.shared.raft;
   const bool voted = seen.term != opened_.term.value() || seen.voted_for != opened_.voted_for.value();
   if (open_ && (voted || VoteWaits())) {
     Fence(replica);
@@ -162,7 +162,7 @@ void KernelBridge::EndTurn(uint64_t now_ns, kv::Replica& replica) {
   }
   if (open_ && MembershipOf(raft) != opened_members_) FenceAndSettle(replica);
   const bool durable = raft.durable_sequence() == raft.asked_sequence();
-  if (open_ && durable && ((May(raft) ^ may_) & HR_NODE_MAY_GRANT) != 0) FenceAndSettle(replica);
+  if (open_ && durable && ((CapabilitiesFor(raft) ^ capabilities_) & HR_NODE_CAN_GRANT) != 0) FenceAndSettle(replica);
   if (open_ && OwnsLog() && opened_.role == raft::Role::kFollower) {
     HEDGEROW_CHECK(raft.log().last_index() == fed_end_);
   }
@@ -214,14 +214,14 @@ void KernelBridge::Fence(kv::Replica& replica) {
   ++statistics_.fences;
   if (options_.fence_begins) options_.fence_begins();
   if (!Run(HR_NODE_FENCE)) return;
-  const hr_node_view view = control_.view;
+  const hr_node_shared shared = control_.shared;
   const bool owned = OwnsLog() && opened_.role == raft::Role::kFollower;
   open_ = false;
   Drain(true);
   FeedWaiting(replica, true);
   // R3: whatever was acknowledged is here.
   HEDGEROW_CHECK(waiting_.empty());
-  HEDGEROW_CHECK(!owned || fed_end_.value() == view.raft.last_index);
+  HEDGEROW_CHECK(!owned || fed_end_.value() == shared.raft.last_index);
   if (options_.fence_ended) options_.fence_ended();
   Sync(replica);
 }
@@ -232,23 +232,23 @@ void KernelBridge::FenceAndSettle(kv::Replica& replica) {
 }
 
 void KernelBridge::Lease(uint64_t now_ns, const raft::Raft& raft) {
-  control_.view = ViewOf(raft);
-  control_.view.lease_until_ns = raft.detector().LeaseEnd_ns(now_ns, options_.lease_ns);
-  control_.view.term_max = term_limit_.exists() ? term_limit_.At(now_ns).value() : 0;
+  control_.shared = SharedStateOf(raft);
+  control_.shared.lease_until_ns = raft.detector().LeaseEnd_ns(now_ns, options_.lease_ns);
+  control_.shared.term_max = term_limit_.exists() ? term_limit_.At(now_ns).value() : 0;
   leased_matched_ = MatchedForKernel(raft);
-  leased_every_ack_ = control_.view.every_ack;
+  leased_every_ack_ = control_.shared.every_ack;
   leased_stalled_by_ns_ = raft.detector().stalled_by_ns();
   ++statistics_.leases;
   if (Run(HR_NODE_LEASE)) leased_ns_ = now_ns;
 }
 
 void KernelBridge::Open(uint64_t now_ns, const raft::Raft& raft) {
-  may_ = May(raft);
-  control_.view = ViewOf(raft);
-  control_.view.lease_until_ns = raft.detector().LeaseEnd_ns(now_ns, options_.lease_ns);
-  control_.view.term_max = term_limit_.exists() ? term_limit_.At(now_ns).value() : 0;
-  control_.view.may = may_;
-  control_.view.tell_suspicion = VotesOnSuspicion() && raft.role() == raft::Role::kFollower ? 1 : 0;
+  capabilities_ = CapabilitiesFor(raft);
+  control_.shared = SharedStateOf(raft);
+  control_.shared.lease_until_ns = raft.detector().LeaseEnd_ns(now_ns, options_.lease_ns);
+  control_.shared.term_max = term_limit_.exists() ? term_limit_.At(now_ns).value() : 0;
+  control_.shared.capabilities = capabilities_;
+  control_.shared.tell_suspicion = VotesOnSuspicion() && raft.role() == raft::Role::kFollower ? 1 : 0;
   ++statistics_.opens;
   if (!Run(HR_NODE_OPEN)) return;
   open_ = true;
@@ -256,32 +256,32 @@ void KernelBridge::Open(uint64_t now_ns, const raft::Raft& raft) {
   opened_members_ = MembershipOf(raft);
   leased_ns_ = now_ns;
   leased_matched_ = MatchedForKernel(raft);
-  leased_every_ack_ = control_.view.every_ack;
+  leased_every_ack_ = control_.shared.every_ack;
   leased_stalled_by_ns_ = raft.detector().stalled_by_ns();
   fed_end_ = raft.log().last_index();
 }
 
 // Disk mode: an acknowledgement and a vote are durable, which the kernel part cannot see to.
-uint32_t KernelBridge::May(const raft::Raft& raft) const {
+uint32_t KernelBridge::CapabilitiesFor(const raft::Raft& raft) const {
   const Switches& switches = options_.switches;
   const bool memory = options_.durability == Durability::kMemory;
   const bool follows = raft.role() == raft::Role::kFollower;
   const bool leads = raft.role() == raft::Role::kLeader;
-  uint32_t may = 0;
-  if (switches.heartbeat && (follows || leads)) may |= HR_NODE_MAY_HEARTBEAT;
-  if (switches.vote) may |= HR_NODE_MAY_VOTE;
+  uint32_t capabilities = 0;
+  if (switches.heartbeat && (follows || leads)) capabilities |= HR_NODE_CAN_HEARTBEAT;
+  if (switches.vote) capabilities |= HR_NODE_CAN_VOTE;
   // Without `append` each entry would cost a fence while the kernel part may vote by the log's end, and no vote
   // is given while the leader is heard.
   const bool votes = !VotesOnSuspicion() || raft.suspected_term() != raft::Term();
-  if (switches.vote && memory && follows && votes) may |= HR_NODE_MAY_GRANT;
-  if (switches.append && memory && follows) may |= HR_NODE_MAY_APPEND;
-  if (switches.quorum && leads) may |= HR_NODE_MAY_COUNT;
-  return may;
+  if (switches.vote && memory && follows && votes) capabilities |= HR_NODE_CAN_GRANT;
+  if (switches.append && memory && follows) capabilities |= HR_NODE_CAN_APPEND;
+  if (switches.quorum && leads) capabilities |= HR_NODE_CAN_COUNT;
+  return capabilities;
 }
 
-// What the last view tells, as far as it is of the core's term. The core ignores what it knows.
+// What the last shared state tells, as far as it is of the core's term. The core ignores what it knows.
 void KernelBridge::Sync(kv::Replica& replica) {
-  if (superseded_ || control_.view.raft.term != replica.raft().term().value()) return;
+  if (superseded_ || control_.shared.raft.term != replica.raft().term().value()) return;
   switch (replica.raft().role()) {
     case raft::Role::kFollower:
       return SyncHeard(replica);
@@ -295,22 +295,22 @@ void KernelBridge::Sync(kv::Replica& replica) {
 
 void KernelBridge::SyncHeard(kv::Replica& replica) {
   const raft::Raft& raft = replica.raft();
-  const hr_node_view& view = control_.view;
-  if (!raft.leader().IsSet() || view.raft.leader != raft.leader().value()) return;
-  if (view.heard_ns <= raft.detector().leader_heard_ns() && view.leader_commit <= raft.commit().value()) return;
+  const hr_node_shared& shared = control_.shared;
+  if (!raft.leader().IsSet() || shared.raft.leader != raft.leader().value()) return;
+  if (shared.heard_ns <= raft.detector().leader_heard_ns() && shared.leader_commit <= raft.commit().value()) return;
   replica.Feed(raft::KernelHeard{.leader = raft.leader(),
                                  .term = raft.term(),
-                                 .heard_ns = view.heard_ns,
-                                 .commit = raft::LogIndex(view.leader_commit),
-                                 .election_timeout_ns = view.leader_timeout_ns});
+                                 .heard_ns = shared.heard_ns,
+                                 .commit = raft::LogIndex(shared.leader_commit),
+                                 .election_timeout_ns = shared.leader_timeout_ns});
 }
 
 // A vote may be the one that wins: then the term and the log change.
 void KernelBridge::SyncVotes(kv::Replica& replica) {
   const raft::Raft& raft = replica.raft();
-  if (control_.view.role != RoleForKernel(raft.role())) return;
-  if (control_.view.config_epoch != raft.configuration().epoch) return;
-  const uint32_t others = control_.view.votes & raft.peers();
+  if (control_.shared.role != RoleForKernel(raft.role())) return;
+  if (control_.shared.config_epoch != raft.configuration().epoch) return;
+  const uint32_t others = control_.shared.votes & raft.peers();
   if ((others & ~raft.votes()) == 0) return;
   if (open_) return Fence(replica);  // and comes here again
   const bool pre_vote = raft.role() == raft::Role::kPreCandidate;
@@ -320,12 +320,12 @@ void KernelBridge::SyncVotes(kv::Replica& replica) {
 
 void KernelBridge::SyncCounted(kv::Replica& replica) {
   const raft::Raft& raft = replica.raft();
-  if (control_.view.role != HR_NODE_LEADER) return;
+  if (control_.shared.role != HR_NODE_LEADER) return;
   raft::KernelCounted counted{.term = raft.term(), .members = {}};
   bool news = false;
   for (const raft::Member& member : raft.configuration().members) {
     const size_t i = member.slot;
-    const hr_node_member& seen = control_.view.members[i];
+    const hr_node_member& seen = control_.shared.members[i];
     if (((raft.peers() >> i) & 1) == 0 || seen.node != member.id.value()) continue;
     const raft::Progress& known = raft.progress()[i];
     counted.members[i] = {.match = raft::LogIndex(seen.match),

@@ -164,12 +164,12 @@ class KernelBridge {
   bool NothingMoved(uint64_t now_ns, const raft::Raft& raft);
   void Lease(uint64_t now_ns, const raft::Raft& raft);
   void Open(uint64_t now_ns, const raft::Raft& raft);
-  uint32_t May(const raft::Raft& raft) const;
+  uint32_t CapabilitiesFor(const raft::Raft& raft) const;
   // Whether the kernel part votes only while the leader is suspect.
   bool VotesOnSuspicion() const {
     return options_.durability == Durability::kMemory && options_.switches.vote && !options_.switches.append;
   }
-  bool OwnsLog() const { return (may_ & HR_NODE_OWNS_LOG) != 0; }
+  bool OwnsLog() const { return (capabilities_ & HR_NODE_OWNS_LOG) != 0; }
   bool Promises(const raft::Message& message, const raft::Raft& raft) const;
   void Sync(kv::Replica& replica);
   void SyncHeard(kv::Replica& replica);
@@ -188,15 +188,15 @@ class KernelBridge {
   KernelBridgeOptions options_;
   raft::TermLimit term_limit_;
   DecodeAppend decode_;
-  hr_node_control control_{};  // of the last request; its view is the last one seen
+  hr_node_control control_{};  // of the last request; its state is the last one seen
   bool superseded_ = false;
 
   bool open_ = false;
   LeaseState opened_;
   Membership opened_members_;
-  uint32_t may_ = 0;
+  uint32_t capabilities_ = 0;
   uint64_t leased_ns_ = 0;
-  uint64_t looked_ = 0;     // Kernel::Moved() before the last view that the replica was told of
+  uint64_t looked_ = 0;     // Kernel::Moved() before the last shared state that the replica was told of
   uint64_t synced_ns_ = 0;  // when that was
   raft::LogIndex leased_matched_;
   uint32_t leased_every_ack_ = 0;

@@ -18,9 +18,9 @@ TEST(KernelBridge, R5_TheLeaseIsTheLoops) {
   EXPECT_EQ(host.Arrive(1, 1, Host::Batch(0, 0, 1)), HR_NODE_EVENT_PASSED_LEASE);
   EXPECT_EQ(host.Arrive(2, 2, Host::Vote(2, 0, 0)), HR_NODE_EVENT_PASSED_LEASE);
   host.passed.clear();
-  const uint64_t loop_seq = host.kernel.view().loop_seq;
+  const uint64_t loop_seq = host.kernel.shared().loop_seq;
   host.Turn();
-  EXPECT_GT(host.kernel.view().loop_seq, loop_seq);
+  EXPECT_GT(host.kernel.shared().loop_seq, loop_seq);
   EXPECT_EQ(host.Arrive(1, 1, Host::Beat(4)), HR_NODE_EVENT_HEARTBEAT_ANSWERED);
 }
 
@@ -55,7 +55,7 @@ TEST(KernelBridge, R5_DiskModeKeepsALeadersLeaseHoweverMuchIsUnwritten) {
   ASSERT_EQ(host.raft().commit(), LogIndex(1));
   host.disk_held = true;
   const uint64_t fences = host.bridge->statistics().fences;
-  const uint64_t lease_until_ns = host.kernel.view().lease_until_ns;
+  const uint64_t lease_until_ns = host.kernel.shared().lease_until_ns;
   host.replica->Feed(raft::ChangeMembership{.changes = {{.node = NodeId(4), .address = "10.0.0.4:4800"}}});
   for (int i = 0; i < 10; ++i) {
     host.replica->ReceiveRequest(host.now_ns, {.command = {.key = {.kind = kv::CommandKind::kOpen, .a = 7}},
@@ -64,12 +64,12 @@ TEST(KernelBridge, R5_DiskModeKeepsALeadersLeaseHoweverMuchIsUnwritten) {
     host.Turn();
     EXPECT_GT(host.bridge->statistics().fences, fences) << "who is a member changes behind one";
     ASSERT_LT(host.raft().durable(), host.raft().log().last_index());
-    EXPECT_EQ(host.kernel.view().role, HR_NODE_LEADER);
-    EXPECT_NE(host.kernel.view().may & HR_NODE_MAY_HEARTBEAT, 0u) << i;
-    EXPECT_EQ(host.kernel.view().may & (HR_NODE_MAY_GRANT | HR_NODE_MAY_APPEND),
+    EXPECT_EQ(host.kernel.shared().role, HR_NODE_LEADER);
+    EXPECT_NE(host.kernel.shared().capabilities & HR_NODE_CAN_HEARTBEAT, 0u) << i;
+    EXPECT_EQ(host.kernel.shared().capabilities & (HR_NODE_CAN_GRANT | HR_NODE_CAN_APPEND),
               0u);
   }
-  EXPECT_GE(host.kernel.view().lease_until_ns, lease_until_ns + 5 * kMillisecond);
+  EXPECT_GE(host.kernel.shared().lease_until_ns, lease_until_ns + 5 * kMillisecond);
 }
 
 // Else it voted for another, though its process would not.
@@ -83,7 +83,7 @@ TEST(KernelBridge, TheKernelPartKnowsThatItsLeaderIsStalled) {
     host.bridge->BeginTurn(host.now_ns, *host.replica);
     if (late) host.replica->Feed(raft::LeaderStalled{.leader = NodeId(1), .term = Term(1)});
     host.bridge->EndTurn(host.now_ns, *host.replica);
-    EXPECT_EQ(host.kernel.view().heard_ns, heard_ns) << "it was not heard";
+    EXPECT_EQ(host.kernel.shared().heard_ns, heard_ns) << "it was not heard";
     host.now_ns += 2 * kMillisecond;
     raft::VoteRequest vote = Host::Vote(2, 9, 1);
     vote.transfer_term = Term();
@@ -92,7 +92,7 @@ TEST(KernelBridge, TheKernelPartKnowsThatItsLeaderIsStalled) {
     host.now_ns += kMillisecond;
     EXPECT_EQ(host.Arrive(1, 1, Host::Beat(2)), HR_NODE_EVENT_HEARTBEAT_ANSWERED);
     host.Turn();
-    EXPECT_EQ(host.kernel.view().election_timeout_ns, host.raft().detector().timeout_ns()) << "it is no longer";
+    EXPECT_EQ(host.kernel.shared().election_timeout_ns, host.raft().detector().timeout_ns()) << "it is no longer";
   }
 }
 

@@ -52,11 +52,11 @@ TEST(KernelBridgeMembers, R1_AConfigurationIsTakenUpBehindTheFence) {
   EXPECT_EQ(host.bridge->statistics().fences, fences + 1);
   EXPECT_EQ(host.raft().configuration(), learner);
   EXPECT_EQ(host.raft().log().last_index(), LogIndex(3));
-  const hr_node_view& view = host.kernel.view();
-  EXPECT_EQ(view.config_epoch, 1u);
-  EXPECT_EQ(view.voters, 0b0111u) << "a learner is in no mask";
-  EXPECT_EQ(view.members[3].node, 4u);
-  EXPECT_NE(view.may & HR_NODE_MAY_APPEND, 0u) << "and it goes on";
+  const hr_node_shared& shared = host.kernel.shared();
+  EXPECT_EQ(shared.config_epoch, 1u);
+  EXPECT_EQ(shared.voters, 0b0111u) << "a learner is in no mask";
+  EXPECT_EQ(shared.members[3].node, 4u);
+  EXPECT_NE(shared.capabilities & HR_NODE_CAN_APPEND, 0u) << "and it goes on";
   EXPECT_EQ(ArriveOf(host, 1, 1, 1, Host::Batch(3, 1, 1)), HR_NODE_EVENT_APPEND_STORED);
 }
 
@@ -79,19 +79,19 @@ TEST(KernelBridgeMembers, BothMasksAndThoseThatLeaveGoToTheKernel) {
   host.Arrive(1, 1, request);
   host.Turn();
   host.Turn();
-  EXPECT_EQ(host.kernel.view().voters, 0b0111u);
-  EXPECT_EQ(host.kernel.view().next_voters, 0b1101u);
+  EXPECT_EQ(host.kernel.shared().voters, 0b0111u);
+  EXPECT_EQ(host.kernel.shared().next_voters, 0b1101u);
   const Configuration after = AfterJoint(joint);
   ArriveOf(host, 2, 1, 1, Holding(2, 1, 1, after, 2));
   host.Turn();
   host.Turn();
-  EXPECT_EQ(host.kernel.view().voters, 0b1101u);
-  EXPECT_EQ(host.kernel.view().next_voters, 0u);
-  EXPECT_EQ(host.kernel.view().members[1].node, 2u) << "it is still to be told";
+  EXPECT_EQ(host.kernel.shared().voters, 0b1101u);
+  EXPECT_EQ(host.kernel.shared().next_voters, 0u);
+  EXPECT_EQ(host.kernel.shared().members[1].node, 2u) << "it is still to be told";
   ArriveOf(host, 3, 1, 1, Host::Beat(2, 3));
   host.Turn();
   host.Turn();
-  EXPECT_EQ(host.kernel.view().members[1].node, 0u) << "and now it has left";
+  EXPECT_EQ(host.kernel.shared().members[1].node, 0u) << "and now it has left";
 }
 
 TEST(KernelBridgeMembers, ATruncatedConfigurationIsTakenBackFromTheKernel) {
@@ -100,14 +100,14 @@ TEST(KernelBridgeMembers, ATruncatedConfigurationIsTakenBackFromTheKernel) {
   host.Arrive(1, 1, Host::Batch(0, 0, 1));
   host.Arrive(1, 1, Holding(1, 1, 1, Made(Three(), {{.kind = Kind::kRemove, .node = NodeId(3)}})));
   host.Turn();
-  ASSERT_EQ(host.kernel.view().config_epoch, 1u);
-  ASSERT_NE(host.kernel.view().next_voters, 0u);
+  ASSERT_EQ(host.kernel.shared().config_epoch, 1u);
+  ASSERT_NE(host.kernel.shared().next_voters, 0u);
   AppendRequest other = Host::Batch(1, 1, 2);
   host.Arrive(2, 2, other);
   host.Turn();
   EXPECT_EQ(host.raft().configuration(), Three());
-  EXPECT_EQ(host.kernel.view().config_epoch, 0u);
-  EXPECT_EQ(host.kernel.view().next_voters, 0u);
+  EXPECT_EQ(host.kernel.shared().config_epoch, 0u);
+  EXPECT_EQ(host.kernel.shared().next_voters, 0u);
 }
 
 }  // namespace

@@ -20,8 +20,8 @@ TEST(KernelBridge, R1ASnapshotIsInstalledBehindAFenceAndTheKernelPartGoesOnAfter
   host.ReceiveSnapshot(1, 1, 50, 1);
   EXPECT_EQ(host.bridge->statistics().fences, fences + 1);
   EXPECT_EQ(host.kernel.unreleased(), 0u);
-  EXPECT_EQ(host.kernel.view().raft.last_index, 50u);
-  EXPECT_EQ(host.kernel.view().matched, 50u);
+  EXPECT_EQ(host.kernel.shared().raft.last_index, 50u);
+  EXPECT_EQ(host.kernel.shared().matched, 50u);
   EXPECT_EQ(host.Arrive(1, 1, Host::Batch(50, 1, 1, 50)), HR_NODE_EVENT_APPEND_STORED);
   host.Turn();
   EXPECT_EQ(host.raft().log().last_index(), LogIndex(51));
@@ -80,7 +80,7 @@ TEST(KernelBridge, ALeadersFollowerIsServedByItsKernelPartWithoutFences) {
 TEST(KernelBridge, DiskModeLeavesVotesAndAppendsToTheProcess) {
   Host host(Durability::kDisk);
   host.Follow(1, 1);
-  EXPECT_EQ(host.kernel.view().may, HR_NODE_MAY_HEARTBEAT | HR_NODE_MAY_VOTE);
+  EXPECT_EQ(host.kernel.shared().capabilities, HR_NODE_CAN_HEARTBEAT | HR_NODE_CAN_VOTE);
   const uint64_t fences = host.bridge->statistics().fences;
   host.Arrive(1, 1, Host::Batch(0, 0, 1));
   host.Turn();
@@ -100,12 +100,12 @@ TEST(KernelBridge, DiskModeOpensOnlyWhatIsDurable) {
   host.disk_held = true;
   host.Arrive(2, 2, Host::Vote(2, 0, 0));
   host.Turn();
-  EXPECT_EQ(host.kernel.view().may, 0u);
-  EXPECT_EQ(host.kernel.view().raft.term, 1u);
+  EXPECT_EQ(host.kernel.shared().capabilities, 0u);
+  EXPECT_EQ(host.kernel.shared().raft.term, 1u);
   host.ReleaseDisk();
   host.Turn();
-  EXPECT_EQ(host.kernel.view().raft.term, 2u);
-  EXPECT_NE(host.kernel.view().may, 0u);
+  EXPECT_EQ(host.kernel.shared().raft.term, 2u);
+  EXPECT_NE(host.kernel.shared().capabilities, 0u);
 }
 
 TEST(KernelBridge, R1_WhatWasAcceptedIsInTheLogBeforeTheProcessVotes) {
@@ -166,7 +166,7 @@ TEST(KernelBridge, R2_RecordsStayUntilTheLogHasThemAndAreAdoptedByTheNextProcess
   EXPECT_EQ(host.raft().log().last_index(), LogIndex(2));
   EXPECT_EQ(host.disk.entries.size(), 2u);
   EXPECT_EQ(host.kernel.unreleased(), 0u);
-  EXPECT_EQ(host.kernel.view().may, 0u) << "until its first turn";
+  EXPECT_EQ(host.kernel.shared().capabilities, 0u) << "until its first turn";
   host.Turn();
   EXPECT_EQ(host.Arrive(1, 1, Host::Batch(2, 1, 1)), HR_NODE_EVENT_APPEND_STORED);
 }
@@ -447,7 +447,7 @@ TEST(KernelBridge, R2_ALeaderThatDiesBeforeItWroteWhatItHasAnsweredGoesOnAsItsel
   acknowledge(2);
   ASSERT_EQ(host.raft().commit(), LogIndex(2)) << "by the others alone";
   ASSERT_EQ(host.raft().durable(), LogIndex(1));
-  EXPECT_LE(host.kernel.view().matched, 1u) << "a new process is held to no more";
+  EXPECT_LE(host.kernel.shared().matched, 1u) << "a new process is held to no more";
   EXPECT_TRUE(host.Start().ok());
   EXPECT_EQ(host.raft().log().last_index(), LogIndex(1));
 }
@@ -455,7 +455,7 @@ TEST(KernelBridge, R2_ALeaderThatDiesBeforeItWroteWhatItHasAnsweredGoesOnAsItsel
 TEST(KernelBridge, InDiskModeTheKernelPartPromisesNothing) {
   Host host(Durability::kDisk);
   host.Follow(1, 1);
-  EXPECT_EQ(host.kernel.view().may, HR_NODE_MAY_HEARTBEAT | HR_NODE_MAY_VOTE);
+  EXPECT_EQ(host.kernel.shared().capabilities, HR_NODE_CAN_HEARTBEAT | HR_NODE_CAN_VOTE);
   EXPECT_EQ(host.Arrive(2, 1, Host::PreVote(2, 9, 1)), HR_NODE_EVENT_PRE_VOTE_ANSWERED);
   EXPECT_EQ(host.Arrive(2, 2, Host::Vote(2, 9, 1)), HR_NODE_EVENT_PASSED_FENCED);
   host.disk_held = true;
@@ -502,7 +502,7 @@ TEST(KernelBridge, AProcessThatWasReplacedStops) {
 TEST(KernelBridge, WithAllSwitchesOffNothingIsOpened) {
   Host host(Durability::kMemory, {});
   host.Follow(1, 1);
-  EXPECT_EQ(host.kernel.view().may, 0u);
+  EXPECT_EQ(host.kernel.shared().capabilities, 0u);
   host.Arrive(1, 1, Host::Batch(0, 0, 1));
   host.Turn();
   EXPECT_TRUE(LastSent<raft::AppendReply>(host)->accepted);

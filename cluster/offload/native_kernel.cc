@@ -137,7 +137,7 @@ std::vector<uint64_t> NativeKernel::Running() const {
 }
 
 void NativeKernel::Wipe() {
-  view_ = {};
+  shared_ = {};
   ring_.clear();
   runs_.clear();
   released_ = taken_ = 0;
@@ -151,8 +151,8 @@ void NativeKernel::Reserve(uint64_t number, Run& run) {
   if (run.slot >= members_.size()) run.slot = HR_NODE_NO_MEMBER;
   const auto* vote = std::get_if<raft::VoteRequest>(&message.body);
   const bool append = std::holds_alternative<raft::AppendRequest>(message.body);
-  if (append ? !(view_.may & HR_NODE_MAY_APPEND)
-             : vote == nullptr || vote->pre_vote || !(view_.may & HR_NODE_MAY_GRANT)) {
+  if (append ? !(shared_.capabilities & HR_NODE_CAN_APPEND)
+             : vote == nullptr || vote->pre_vote || !(shared_.capabilities & HR_NODE_CAN_GRANT)) {
     return;
   }
   if (ring_.size() >= ring_records_) return;
@@ -177,7 +177,7 @@ void NativeKernel::Decide(Run& run) {
   if (HoldsConfiguration(message)) {
     taken.event = HR_NODE_EVENT_PASSED_CONFIGURATION;  // as hr_node_entries_fault has it
   } else {
-    outcome.verdict = hr_node_decide(&view_, kind, &taken, message.config_epoch, &body, room, &reply, &spoken);
+    outcome.verdict = hr_node_decide(&shared_, kind, &taken, message.config_epoch, &body, room, &reply, &spoken);
   }
   outcome.event = static_cast<hr_node_event>(taken.event);
   run.keeps_record = hr_node_keeps_record(outcome.verdict, &taken) != 0;
@@ -225,8 +225,8 @@ void NativeKernel::End(Run& run) {
 
 void NativeKernel::Control(hr_node_control& request) {
   OtherCpus();
-  request.result = hr_node_control_view(&view_, &request);
-  request.view = view_;
+  request.result = hr_node_control_shared(&shared_, &request);
+  request.shared = shared_;
   OtherCpus();
 }
 

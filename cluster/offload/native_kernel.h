@@ -75,7 +75,7 @@ class NativeKernel : public Kernel {
 
   // For DecodeAppend.
   std::optional<raft::Message> Decode(std::string_view datagram) const;
-  const hr_node_view& view() const { return view_; }
+  const hr_node_shared& shared() const { return shared_; }
   uint64_t unreleased() const { return ring_.size(); }
 
  private:
@@ -111,7 +111,7 @@ class NativeKernel : public Kernel {
   std::function<void(const Done&)> when_decided_;
   std::function<void()> other_cpus_;
   std::function<uint32_t()> append_flags_;
-  hr_node_view view_{};
+  hr_node_shared shared_{};
 
   // Positions count records.
   std::deque<Place> ring_;  // from the one after released_

@@ -67,7 +67,7 @@ uint32_t MapId(int fd) {
 struct State {
   bpf_spin_lock lock;
   uint32_t pad;
-  hr_node_view view;
+  hr_node_shared shared;
 };
 
 class Victim {
@@ -80,29 +80,29 @@ class Victim {
     }
     watch_ = *std::move(started);
     for (const std::string& problem : watch_->FindRoutes()) std::cerr << "untold " << problem << std::endl;
-    state_.view.incarnation = spec.incarnation;
-    state_.view.raft.term = term;
-    state_.view.self = 0;
-    state_.view.config_epoch = 5;
+    state_.shared.incarnation = spec.incarnation;
+    state_.shared.raft.term = term;
+    state_.shared.self = 0;
+    state_.shared.config_epoch = 5;
     const hedgerow::raft::NodeId order[] = {hedgerow::raft::NodeId(3), hedgerow::raft::NodeId(2)};
     watch_->SetSuccessors(hedgerow::raft::Term(term), order);
   }
 
   void Lead(bool leads) {
-    state_.view.role = leads ? HR_NODE_LEADER : HR_NODE_FOLLOWER;
+    state_.shared.role = leads ? HR_NODE_LEADER : HR_NODE_FOLLOWER;
     Turn();
   }
 
   // The plan stays that of the old one.
-  void NewTerm() { ++state_.view.raft.term; }
-  void AdoptBy(uint64_t incarnation) { state_.view.incarnation = incarnation; }
+  void NewTerm() { ++state_.shared.raft.term; }
+  void AdoptBy(uint64_t incarnation) { state_.shared.incarnation = incarnation; }
 
   // A turn of the loop.
   void Turn() {
     const uint32_t zero = 0;
-    state_.view.lease_until_ns = lease_ns_ == 0 ? 0 : MonotonicNs() + lease_ns_;
+    state_.shared.lease_until_ns = lease_ns_ == 0 ? 0 : MonotonicNs() + lease_ns_;
     if (bpf_map_update_elem(watch_->maps().state, &zero, &state_, BPF_F_LOCK) != 0) std::abort();
-    if (state_.view.role == HR_NODE_LEADER) watch_->Tend(MonotonicNs());
+    if (state_.shared.role == HR_NODE_LEADER) watch_->Tend(MonotonicNs());
   }
 
   Watch& watch() { return *watch_; }

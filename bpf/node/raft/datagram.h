@@ -130,41 +130,41 @@ struct hr_node_spoken {
  * One critical section of R0, with the lock held. `kind` is the datagram's (a constant where the caller knows it); `room`
  * says that a ring record is reserved: without it nothing is stored and no vote is given (R3).
  */
-HR_INLINE enum hr_node_verdict hr_node_decide(struct hr_node_view *view, __u32 kind, struct hr_node_taken *taken,
+HR_INLINE enum hr_node_verdict hr_node_decide(struct hr_node_shared *shared, __u32 kind, struct hr_node_taken *taken,
                                               __u32 config_epoch, const union hr_node_body *body, int room,
                                               union hr_node_reply *reply, struct hr_node_spoken *spoken) {
   enum hr_node_verdict verdict = HR_NODE_PASS;
 
-  if (!view->incarnation) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_FENCED); /* no process to speak for yet */
-  if (config_epoch != view->config_epoch) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_EPOCH);
+  if (!shared->incarnation) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_FENCED); /* no process to speak for yet */
+  if (config_epoch != shared->config_epoch) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_EPOCH);
   switch (kind) {
     case HR_PEER_HEARTBEAT:
-      verdict = hr_node_take_heartbeat(view, taken, &body->heartbeat, reply);
+      verdict = hr_node_take_heartbeat(shared, taken, &body->heartbeat, reply);
       break;
     case HR_PEER_HEARTBEAT_REPLY:
-      verdict = hr_node_take_heartbeat_reply(view, taken, &body->heartbeat_reply);
+      verdict = hr_node_take_heartbeat_reply(shared, taken, &body->heartbeat_reply);
       break;
     case HR_PEER_VOTE_REQUEST:
-      if (!room && !body->vote_request.pre_vote && (view->may & HR_NODE_MAY_GRANT))
+      if (!room && !body->vote_request.pre_vote && (shared->capabilities & HR_NODE_CAN_GRANT))
         return hr_node_pass(taken, HR_NODE_EVENT_PASSED_RING_FULL);
-      verdict = hr_node_take_vote_request(view, taken, &body->vote_request, reply);
+      verdict = hr_node_take_vote_request(shared, taken, &body->vote_request, reply);
       break;
     case HR_PEER_VOTE_REPLY:
-      verdict = hr_node_take_vote_reply(view, taken, &body->vote_reply);
+      verdict = hr_node_take_vote_reply(shared, taken, &body->vote_reply);
       break;
     case HR_PEER_APPEND:
       if (!room) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_RING_FULL);
-      verdict = hr_node_take_append(view, taken, &body->append, reply);
+      verdict = hr_node_take_append(shared, taken, &body->append, reply);
       break;
     case HR_PEER_APPEND_REPLY:
-      verdict = hr_node_take_append_reply(view, taken, &body->append_reply);
+      verdict = hr_node_take_append_reply(shared, taken, &body->append_reply);
       break;
     default:
       return hr_node_pass(taken, HR_NODE_EVENT_PASSED_KIND);
   }
-  spoken->incarnation = view->incarnation;
-  spoken->term = view->raft.term;
-  spoken->config_epoch = view->config_epoch;
+  spoken->incarnation = shared->incarnation;
+  spoken->term = shared->raft.term;
+  spoken->config_epoch = shared->config_epoch;
   return verdict;
 }
 

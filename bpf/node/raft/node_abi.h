@@ -31,16 +31,16 @@ enum hr_node_role {
   HR_NODE_LEADER = 3,
 };
 
-/* What the kernel may do by itself now: hr_node_view.may. 0 is the fence of rule R1. */
-enum hr_node_may {
-  HR_NODE_MAY_HEARTBEAT = 1, /* follower: answer the leader's; leader: count answers */
-  HR_NODE_MAY_VOTE = 2,      /* answer pre-votes, refuse votes; candidate: count votes */
-  HR_NODE_MAY_GRANT = 4,     /* give votes, in any later term: memory mode */
-  HR_NODE_MAY_APPEND = 8,    /* store and acknowledge appends: memory mode */
-  HR_NODE_MAY_COUNT = 16,    /* leader: count acknowledgements */
+/* What the kernel may do by itself now: hr_node_shared.capabilities. 0 is the fence of rule R1. */
+enum hr_node_capability {
+  HR_NODE_CAN_HEARTBEAT = 1, /* follower: answer the leader's; leader: count answers */
+  HR_NODE_CAN_VOTE = 2,      /* answer pre-votes, refuse votes; candidate: count votes */
+  HR_NODE_CAN_GRANT = 4,     /* give votes, in any later term: memory mode */
+  HR_NODE_CAN_APPEND = 8,    /* store and acknowledge appends: memory mode */
+  HR_NODE_CAN_COUNT = 16,    /* leader: count acknowledgements */
 };
 /* The side that may do one of these owns the log's end, and the vote. */
-#define HR_NODE_OWNS_LOG (HR_NODE_MAY_APPEND | HR_NODE_MAY_GRANT)
+#define HR_NODE_OWNS_LOG (HR_NODE_CAN_APPEND | HR_NODE_CAN_GRANT)
 
 /*
  * What a leader's or candidate's kernel knows of one member, by its slot. Whose slot it is stands here, under
@@ -60,10 +60,10 @@ struct hr_node_member {
  * The state of rule R0. It is one map element under one lock. Kernel programs change it in one critical section per
  * datagram; the process only through control requests, and never by an update of the element.
  *
- * While `may` has one of HR_NODE_OWNS_LOG, the log's end (last_index, last_term) and the vote belong to the kernel: the
+ * While `capabilities` has one of HR_NODE_OWNS_LOG, the log's end (last_index, last_term) and the vote belong to the kernel: the
  * process takes them back with HR_NODE_FENCE before it promises or changes anything.
  */
-struct hr_node_view {
+struct hr_node_shared {
   __u64 incarnation; /* of the process, which its datagrams carry; 0: none yet */
   struct hr_raft_state raft;
   __u64 matched;       /* the log is known to equal the leader's of this term up to here */
@@ -81,14 +81,14 @@ struct hr_node_view {
   __u32 next_voters; /* under a joint configuration: a majority of them is needed as well (R6); else 0 */
   __u32 self;        /* slot; HR_NODE_NO_MEMBER */
   __u32 role;      /* enum hr_node_role */
-  __u32 may;       /* mask of enum hr_node_may */
+  __u32 capabilities; /* mask of enum hr_node_capability */
   __u32 votes;     /* candidate, pre-candidate: mask of slots */
   __u32 every_ack; /* leader: mask of members whose every acknowledgement wakes the process (their window is full) */
   __u32 tell_suspicion; /* a pre-vote that would be granted in a term in which no vote may be given here is the process's */
   __u32 reserved;
   struct hr_node_member members[HR_NODE_MEMBERS];
 };
-HR_STATIC_ASSERT(sizeof(struct hr_node_view) % 8 == 0, "hr_node_view");
+HR_STATIC_ASSERT(sizeof(struct hr_node_shared) % 8 == 0, "hr_node_shared");
 
 /*
  * Datagrams of one sender that were seen, as cluster/wire/replay_window.h; an element with a lock of its own, one for
@@ -145,12 +145,12 @@ HR_STATIC_ASSERT(sizeof(struct hr_node_record) == HR_NODE_RECORD_HEAD_BYTES, "hr
 #define HR_NODE_RECORD_LARGE_BYTES (HR_NODE_RECORD_HEAD_BYTES + HR_NODE_DATAGRAM_MAX_BYTES + 8)
 #define HR_NODE_RING_BYTES (8u << 20)
 
-/* Control requests. The program answers with one of enum hr_node_control_result and, in `view`, the state after it. */
+/* Control requests. The program answers with one of enum hr_node_control_result and, in `shared`, the state after it. */
 enum hr_node_operation {
   HR_NODE_READ = 1,
-  HR_NODE_ADOPT = 2, /* a process begins: `incarnation` becomes the state's and `may` 0, whatever it was */
-  HR_NODE_FENCE = 3, /* `may` = 0 */
-  HR_NODE_OPEN = 4,  /* the process's view after it has promised or changed something, and what the kernel may do now */
+  HR_NODE_ADOPT = 2, /* a process begins: `incarnation` becomes the state's and `capabilities` 0, whatever it was */
+  HR_NODE_FENCE = 3, /* `capabilities` = 0 */
+  HR_NODE_OPEN = 4,  /* the process's state after it has promised or changed something, and what the kernel may do now */
   /* A turn of the loop: lease_until_ns, term_max, election_timeout_ns, every_ack; loop_seq grows by one. In the same term:
      matched; and the log's end, unless it is the kernel's. */
   HR_NODE_LEASE = 5,
@@ -167,7 +167,7 @@ struct hr_node_control {
   __u32 operation;   /* enum hr_node_operation */
   __u32 result;      /* out; enum hr_node_control_result */
   __u64 incarnation; /* of the process that asks */
-  struct hr_node_view view; /* OPEN and LEASE: in; always: out */
+  struct hr_node_shared shared; /* OPEN and LEASE: in; always: out */
 };
 
 /* The other control program's: from now on this member is in this incarnation, and all numbers up to `floor` are old. */
@@ -194,7 +194,7 @@ enum hr_node_event {
   HR_NODE_EVENT_WOKEN_FOR_VOTES = 11,
   HR_NODE_EVENT_WOKEN_FOR_ACK = 12, /* every_ack, a refusal, or a follower that has started again */
   HR_NODE_EVENT_PASSED_KIND = 13, /* the process's business */
-  HR_NODE_EVENT_PASSED_FENCED = 14, /* `may` does not have it */
+  HR_NODE_EVENT_PASSED_FENCED = 14, /* `capabilities` does not have it */
   HR_NODE_EVENT_PASSED_LEASE = 15,
   HR_NODE_EVENT_PASSED_TERM = 16, /* of another term, or not of its leader */
   HR_NODE_EVENT_PASSED_ROLE = 17,

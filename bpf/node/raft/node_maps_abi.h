@@ -8,7 +8,7 @@
 
 #include "bpf/node/raft/node_abi.h"
 
-/* Fixed while the programs are loaded. The configuration's epoch is the view's: it changes under the fence. */
+/* Fixed while the programs are loaded. The configuration's epoch is in the shared state: it changes under the fence. */
 struct hr_node_config {
   __u64 cluster_id;
   struct hr_address address; /* where this node's peers send to */

@@ -2,11 +2,11 @@
 /*
  * What a node's kernel programs decide on each datagram of a peer: answer it, store it, count it, or leave it to the
  * process. One function for each kind; each is one critical section, called with the lock of R0 held, after the
- * datagram's tag and number were checked. All are pure but for the view, so that the simulator and the differential
+ * datagram's tag and number were checked. All are pure but for the shared state, so that the simulator and the differential
  * fuzz run the same code natively.
  *
  * The rule for whatever is not plain: HR_NODE_PASS (R3). Nothing is acknowledged here that the caller has not already
- * reserved room for; nothing is promised while `may` does not allow it (R1) or past the lease (R5).
+ * reserved room for; nothing is promised while `capabilities` does not allow it (R1) or past the lease (R5).
  */
 #pragma once
 
@@ -50,36 +50,36 @@ HR_INLINE enum hr_node_verdict hr_node_answer(struct hr_node_taken *taken, enum 
 }
 
 /* May the kernel speak for the process at all? R1, R5. */
-HR_INLINE int hr_node_may(const struct hr_node_view *view, __u32 what, struct hr_node_taken *taken) {
+HR_INLINE int hr_node_can(const struct hr_node_shared *shared, __u32 what, struct hr_node_taken *taken) {
   taken->event = HR_NODE_EVENT_PASSED_FENCED;
-  if (!(view->may & what)) return 0;
+  if (!(shared->capabilities & what)) return 0;
   taken->event = HR_NODE_EVENT_PASSED_LEASE;
-  return taken->now_ns < view->lease_until_ns;
+  return taken->now_ns < shared->lease_until_ns;
 }
 
 /* Is it this term's leader that speaks to its follower? */
-HR_INLINE int hr_node_follows(const struct hr_node_view *view, struct hr_node_taken *taken) {
+HR_INLINE int hr_node_follows(const struct hr_node_shared *shared, struct hr_node_taken *taken) {
   taken->event = HR_NODE_EVENT_PASSED_ROLE;
-  if (view->role != HR_NODE_FOLLOWER) return 0;
+  if (shared->role != HR_NODE_FOLLOWER) return 0;
   taken->event = HR_NODE_EVENT_PASSED_TERM;
-  return taken->term == view->raft.term && taken->from == view->raft.leader;
+  return taken->term == shared->raft.term && taken->from == shared->raft.leader;
 }
 
-HR_INLINE void hr_node_hear_leader(struct hr_node_view *view, __u64 commit, __u64 now_ns) {
-  if (now_ns > view->heard_ns) view->heard_ns = now_ns;
-  if (commit > view->leader_commit) view->leader_commit = commit;
+HR_INLINE void hr_node_hear_leader(struct hr_node_shared *shared, __u64 commit, __u64 now_ns) {
+  if (now_ns > shared->heard_ns) shared->heard_ns = now_ns;
+  if (commit > shared->leader_commit) shared->leader_commit = commit;
 }
 
 /* Dissertation section 6.4. The answer proves that this node is in no later term; loop_seq proves that it lives. */
-HR_INLINE enum hr_node_verdict hr_node_take_heartbeat(struct hr_node_view *view, struct hr_node_taken *taken,
+HR_INLINE enum hr_node_verdict hr_node_take_heartbeat(struct hr_node_shared *shared, struct hr_node_taken *taken,
                                                       const struct hr_peer_heartbeat *heartbeat,
                                                       union hr_node_reply *reply) {
-  if (!hr_node_may(view, HR_NODE_MAY_HEARTBEAT, taken) || !hr_node_follows(view, taken)) return HR_NODE_PASS;
-  hr_node_hear_leader(view, heartbeat->commit, taken->now_ns);
-  view->leader_timeout_ns = heartbeat->election_timeout_ns;
+  if (!hr_node_can(shared, HR_NODE_CAN_HEARTBEAT, taken) || !hr_node_follows(shared, taken)) return HR_NODE_PASS;
+  hr_node_hear_leader(shared, heartbeat->commit, taken->now_ns);
+  shared->leader_timeout_ns = heartbeat->election_timeout_ns;
   reply->heartbeat.round = heartbeat->round;
-  reply->heartbeat.matched = view->matched;
-  reply->heartbeat.loop_seq = view->loop_seq;
+  reply->heartbeat.matched = shared->matched;
+  reply->heartbeat.loop_seq = shared->loop_seq;
   return hr_node_answer(taken, HR_NODE_EVENT_HEARTBEAT_ANSWERED);
 }
 
@@ -88,24 +88,24 @@ HR_INLINE enum hr_node_verdict hr_node_take_heartbeat(struct hr_node_view *view,
  * so the whole log is the leader's from now on. hr_node_keeps_record() says whether the caller submits the record it has
  * reserved. Acknowledgements are cumulative: one that another is about to say as well is left out, like one that is lost.
  */
-HR_INLINE enum hr_node_verdict hr_node_take_append(struct hr_node_view *view, struct hr_node_taken *taken,
+HR_INLINE enum hr_node_verdict hr_node_take_append(struct hr_node_shared *shared, struct hr_node_taken *taken,
                                                    const struct hr_peer_append *append, union hr_node_reply *reply) {
   struct hr_raft_append asked = {.term = taken->term, .prev_index = append->prev_index, .prev_term = append->prev_term};
 
-  if (!hr_node_may(view, HR_NODE_MAY_APPEND, taken) || !hr_node_follows(view, taken)) return HR_NODE_PASS;
+  if (!hr_node_can(shared, HR_NODE_CAN_APPEND, taken) || !hr_node_follows(shared, taken)) return HR_NODE_PASS;
   if (!append->count || append->batch_term != taken->term) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_BATCH);
-  if (append->prev_index != view->raft.last_index ||
-      hr_raft_may_append(&view->raft, &asked, view->raft.last_term) != HR_RAFT_YES)
+  if (append->prev_index != shared->raft.last_index ||
+      hr_raft_may_append(&shared->raft, &asked, shared->raft.last_term) != HR_RAFT_YES)
     return hr_node_pass(taken, HR_NODE_EVENT_PASSED_GAP);
-  view->raft.last_index = append->prev_index + append->count;
-  view->raft.last_term = append->batch_term;
-  view->matched = view->raft.last_index;
-  hr_node_hear_leader(view, append->commit, taken->now_ns);
+  shared->raft.last_index = append->prev_index + append->count;
+  shared->raft.last_term = append->batch_term;
+  shared->matched = shared->raft.last_index;
+  hr_node_hear_leader(shared, append->commit, taken->now_ns);
   if (append->flags & HR_PEER_APPEND_MORE) return hr_node_eaten(taken, HR_NODE_EVENT_APPEND_STORED_UNSAID);
-  reply->append.index = view->raft.last_index;
+  reply->append.index = shared->raft.last_index;
   reply->append.conflict_term = 0;
   reply->append.conflict_index = 0;
-  reply->append.loop_seq = view->loop_seq;
+  reply->append.loop_seq = shared->loop_seq;
   reply->append.accepted = 1;
   reply->append.reserved = 0;
   return hr_node_answer(taken, HR_NODE_EVENT_APPEND_STORED);
@@ -120,10 +120,10 @@ HR_INLINE enum hr_node_verdict hr_node_answer_vote(struct hr_node_taken *taken, 
 }
 
 /* The stickiness of dissertation section 4.2.3. A leader steps down by itself when it hears no majority. */
-HR_INLINE int hr_node_leader_heard(const struct hr_node_view *view, __u64 now_ns) {
-  if (view->role == HR_NODE_LEADER) return 1;
+HR_INLINE int hr_node_leader_heard(const struct hr_node_shared *shared, __u64 now_ns) {
+  if (shared->role == HR_NODE_LEADER) return 1;
   /* Another CPU may have heard it after `now_ns` was read. */
-  return view->raft.leader && now_ns < view->heard_ns + view->election_timeout_ns;
+  return shared->raft.leader && now_ns < shared->heard_ns + shared->election_timeout_ns;
 }
 
 /*
@@ -131,24 +131,24 @@ HR_INLINE int hr_node_leader_heard(const struct hr_node_view *view, __u64 now_ns
  * that the caller submits tells the process; until it has read it, it is a follower of an older term, and R1's fence
  * tells it before it promises anything.
  */
-HR_INLINE enum hr_node_verdict hr_node_grant(struct hr_node_view *view, struct hr_node_taken *taken,
+HR_INLINE enum hr_node_verdict hr_node_grant(struct hr_node_shared *shared, struct hr_node_taken *taken,
                                              const struct hr_peer_vote_request *request, union hr_node_reply *reply) {
-  if (!hr_node_may(view, HR_NODE_MAY_GRANT, taken)) return HR_NODE_PASS;
-  if (view->role != HR_NODE_FOLLOWER) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_ROLE);
-  if (view->term_max && request->asked_term > view->term_max) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_TERM);
-  if (request->asked_term > view->raft.term) {
-    view->raft.leader = 0;
-    view->matched = 0;
-    view->leader_commit = 0;
+  if (!hr_node_can(shared, HR_NODE_CAN_GRANT, taken)) return HR_NODE_PASS;
+  if (shared->role != HR_NODE_FOLLOWER) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_ROLE);
+  if (shared->term_max && request->asked_term > shared->term_max) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_TERM);
+  if (request->asked_term > shared->raft.term) {
+    shared->raft.leader = 0;
+    shared->matched = 0;
+    shared->leader_commit = 0;
   }
-  view->raft.term = request->asked_term;
-  view->raft.voted_for = taken->from;
+  shared->raft.term = request->asked_term;
+  shared->raft.voted_for = taken->from;
   return hr_node_answer_vote(taken, request, 1, HR_NODE_EVENT_VOTE_GRANTED, reply);
 }
 
 /* The sender by its slot, if that is still its own: what it says is counted under it. */
-HR_INLINE struct hr_node_member *hr_node_sender(struct hr_node_view *view, struct hr_node_taken *taken) {
-  struct hr_node_member *member = &view->members[taken->slot & (HR_NODE_MEMBERS - 1)];
+HR_INLINE struct hr_node_member *hr_node_sender(struct hr_node_shared *shared, struct hr_node_taken *taken) {
+  struct hr_node_member *member = &shared->members[taken->slot & (HR_NODE_MEMBERS - 1)];
 
   taken->event = HR_NODE_EVENT_PASSED_NO_MEMBER;
   if (taken->slot >= HR_NODE_MEMBERS || member->node != taken->from) return 0;
@@ -160,7 +160,7 @@ HR_INLINE struct hr_node_member *hr_node_sender(struct hr_node_view *view, struc
  * The process refuses former members (dissertation section 4.2.3): a vote here would elect a leader that the process
  * does not hear, and a pre-vote would keep it.
  */
-HR_INLINE enum hr_node_verdict hr_node_take_vote_request(struct hr_node_view *view, struct hr_node_taken *taken,
+HR_INLINE enum hr_node_verdict hr_node_take_vote_request(struct hr_node_shared *shared, struct hr_node_taken *taken,
                                                          const struct hr_peer_vote_request *request,
                                                          union hr_node_reply *reply) {
   struct hr_raft_vote_request asked = {.term = request->asked_term,
@@ -168,18 +168,18 @@ HR_INLINE enum hr_node_verdict hr_node_take_vote_request(struct hr_node_view *vi
                                        .last_index = request->last_index,
                                        .last_term = request->last_term,
                                        .transfer_term = request->transfer_term};
-  struct hr_raft_state state = view->raft;
+  struct hr_raft_state state = shared->raft;
   enum hr_raft_verdict verdict;
   int heard;
 
-  if (!hr_node_may(view, HR_NODE_MAY_VOTE, taken)) return HR_NODE_PASS;
-  if (!hr_node_sender(view, taken)) return HR_NODE_PASS;
+  if (!hr_node_can(shared, HR_NODE_CAN_VOTE, taken)) return HR_NODE_PASS;
+  if (!hr_node_sender(shared, taken)) return HR_NODE_PASS;
   if (request->asked_term != (request->pre_vote ? taken->term + 1 : taken->term))
     return hr_node_pass(taken, HR_NODE_EVENT_PASSED_MALFORMED);
-  heard = hr_node_leader_heard(view, taken->now_ns);
+  heard = hr_node_leader_heard(shared, taken->now_ns);
   if (request->pre_vote) {
     verdict = hr_raft_may_pre_vote(&state, &asked, heard);
-    if (verdict == HR_RAFT_YES && view->tell_suspicion && !(view->may & HR_NODE_MAY_GRANT))
+    if (verdict == HR_RAFT_YES && shared->tell_suspicion && !(shared->capabilities & HR_NODE_CAN_GRANT))
       return hr_node_pass(taken, HR_NODE_EVENT_PASSED_SUSPICION);
     return hr_node_answer_vote(taken, request, verdict == HR_RAFT_YES, HR_NODE_EVENT_PRE_VOTE_ANSWERED, reply);
   }
@@ -191,25 +191,25 @@ HR_INLINE enum hr_node_verdict hr_node_take_vote_request(struct hr_node_view *vi
     state.voted_for = 0;
     state.leader = 0;
     if (hr_raft_may_vote(&state, &asked, 0) != HR_RAFT_YES) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_TERM);
-    return hr_node_grant(view, taken, request, reply);
+    return hr_node_grant(shared, taken, request, reply);
   }
-  if (verdict == HR_RAFT_YES) return hr_node_grant(view, taken, request, reply);
+  if (verdict == HR_RAFT_YES) return hr_node_grant(shared, taken, request, reply);
   return hr_node_answer_vote(taken, request, 0, HR_NODE_EVENT_VOTE_REFUSED, reply);
 }
 
 /* R6, R7. The process is woken as soon as a majority has voted, and by every vote after that. */
-HR_INLINE enum hr_node_verdict hr_node_take_vote_reply(struct hr_node_view *view, struct hr_node_taken *taken,
+HR_INLINE enum hr_node_verdict hr_node_take_vote_reply(struct hr_node_shared *shared, struct hr_node_taken *taken,
                                                        const struct hr_peer_vote_reply *vote) {
-  int pre_vote = view->role == HR_NODE_PRE_CANDIDATE;
+  int pre_vote = shared->role == HR_NODE_PRE_CANDIDATE;
 
-  if (!hr_node_may(view, HR_NODE_MAY_VOTE, taken)) return HR_NODE_PASS;
-  if (!pre_vote && view->role != HR_NODE_CANDIDATE) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_ROLE);
-  if (vote->asked_term != (pre_vote ? view->raft.term + 1 : view->raft.term) || !vote->pre_vote != !pre_vote ||
+  if (!hr_node_can(shared, HR_NODE_CAN_VOTE, taken)) return HR_NODE_PASS;
+  if (!pre_vote && shared->role != HR_NODE_CANDIDATE) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_ROLE);
+  if (vote->asked_term != (pre_vote ? shared->raft.term + 1 : shared->raft.term) || !vote->pre_vote != !pre_vote ||
       taken->term > vote->asked_term || !vote->granted)
     return hr_node_pass(taken, HR_NODE_EVENT_PASSED_TERM);
-  if (!hr_node_sender(view, taken)) return HR_NODE_PASS;
-  view->votes |= 1u << (taken->slot & (HR_NODE_MEMBERS - 1));
-  if (hr_raft_is_joint_quorum(view->votes | 1u << (view->self & (HR_NODE_MEMBERS - 1)), view->voters, view->next_voters))
+  if (!hr_node_sender(shared, taken)) return HR_NODE_PASS;
+  shared->votes |= 1u << (taken->slot & (HR_NODE_MEMBERS - 1));
+  if (hr_raft_is_joint_quorum(shared->votes | 1u << (shared->self & (HR_NODE_MEMBERS - 1)), shared->voters, shared->next_voters))
     return hr_node_pass(taken, HR_NODE_EVENT_WOKEN_FOR_VOTES);
   return hr_node_eaten(taken, HR_NODE_EVENT_VOTE_COUNTED);
 }
@@ -223,12 +223,12 @@ HR_INLINE int hr_node_only_wakes(__u32 event) {
 }
 
 /* Is it this leader's member that answers in this term? */
-HR_INLINE struct hr_node_member *hr_node_led(struct hr_node_view *view, struct hr_node_taken *taken) {
+HR_INLINE struct hr_node_member *hr_node_led(struct hr_node_shared *shared, struct hr_node_taken *taken) {
   taken->event = HR_NODE_EVENT_PASSED_ROLE;
-  if (view->role != HR_NODE_LEADER) return 0;
+  if (shared->role != HR_NODE_LEADER) return 0;
   taken->event = HR_NODE_EVENT_PASSED_TERM;
-  if (taken->term != view->raft.term) return 0;
-  return hr_node_sender(view, taken);
+  if (taken->term != shared->raft.term) return 0;
+  return hr_node_sender(shared, taken);
 }
 
 HR_INLINE void hr_node_contact(struct hr_node_member *member, __u64 loop_seq, __u64 now_ns) {
@@ -241,38 +241,38 @@ HR_INLINE void hr_node_contact(struct hr_node_member *member, __u64 loop_seq, __
  * Raft section 5.3. Counts; it does not commit: that is the process's, with what its own disk holds. The leader counts
  * here as having everything, so that the process is woken no later than it can commit (R6).
  */
-HR_INLINE enum hr_node_verdict hr_node_take_append_reply(struct hr_node_view *view, struct hr_node_taken *taken,
+HR_INLINE enum hr_node_verdict hr_node_take_append_reply(struct hr_node_shared *shared, struct hr_node_taken *taken,
                                                          const struct hr_peer_append_reply *reply) {
   struct hr_node_member *member;
   __u64 reached[HR_NODE_MEMBERS];
   __u64 quorum;
 
-  if (!hr_node_may(view, HR_NODE_MAY_COUNT, taken)) return HR_NODE_PASS;
-  member = hr_node_led(view, taken);
+  if (!hr_node_can(shared, HR_NODE_CAN_COUNT, taken)) return HR_NODE_PASS;
+  member = hr_node_led(shared, taken);
   if (!member) return HR_NODE_PASS;
   hr_node_contact(member, reply->loop_seq, taken->now_ns);
   if (!reply->accepted) return hr_node_pass(taken, HR_NODE_EVENT_WOKEN_FOR_ACK);
   if (reply->index > member->match) member->match = reply->index;
-  for (__u32 i = 0; i < HR_NODE_MEMBERS; ++i) reached[i] = i == view->self ? ~0ull : view->members[i].match;
-  quorum = hr_raft_quorum_value(reached, view->voters, view->next_voters);
-  if (quorum > view->quorum_index) {
-    view->quorum_index = quorum;
+  for (__u32 i = 0; i < HR_NODE_MEMBERS; ++i) reached[i] = i == shared->self ? ~0ull : shared->members[i].match;
+  quorum = hr_raft_quorum_value(reached, shared->voters, shared->next_voters);
+  if (quorum > shared->quorum_index) {
+    shared->quorum_index = quorum;
     return hr_node_pass(taken, HR_NODE_EVENT_WOKEN_FOR_COMMIT);
   }
-  if (view->every_ack & (1u << (taken->slot & (HR_NODE_MEMBERS - 1))))
+  if (shared->every_ack & (1u << (taken->slot & (HR_NODE_MEMBERS - 1))))
     return hr_node_pass(taken, HR_NODE_EVENT_WOKEN_FOR_ACK);
   return hr_node_eaten(taken, HR_NODE_EVENT_ACK_COUNTED);
 }
 
 /* Dissertation section 6.4. A follower that knows less of its log than it has acknowledged has started again. */
-HR_INLINE enum hr_node_verdict hr_node_take_heartbeat_reply(struct hr_node_view *view, struct hr_node_taken *taken,
+HR_INLINE enum hr_node_verdict hr_node_take_heartbeat_reply(struct hr_node_shared *shared, struct hr_node_taken *taken,
                                                             const struct hr_peer_heartbeat_reply *reply) {
   struct hr_node_member *member;
   __u64 reached[HR_NODE_MEMBERS];
   __u64 quorum;
 
-  if (!hr_node_may(view, HR_NODE_MAY_HEARTBEAT, taken)) return HR_NODE_PASS;
-  member = hr_node_led(view, taken);
+  if (!hr_node_can(shared, HR_NODE_CAN_HEARTBEAT, taken)) return HR_NODE_PASS;
+  member = hr_node_led(shared, taken);
   if (!member) return HR_NODE_PASS;
   if (reply->round > member->round) {
     member->round = reply->round;
@@ -280,9 +280,9 @@ HR_INLINE enum hr_node_verdict hr_node_take_heartbeat_reply(struct hr_node_view 
   }
   hr_node_contact(member, reply->loop_seq, taken->now_ns);
   if (reply->matched < member->match) return hr_node_pass(taken, HR_NODE_EVENT_WOKEN_FOR_ACK);
-  for (__u32 i = 0; i < HR_NODE_MEMBERS; ++i) reached[i] = i == view->self ? ~0ull : view->members[i].round;
-  quorum = hr_raft_quorum_value(reached, view->voters, view->next_voters);
-  if (quorum <= view->quorum_round) return hr_node_eaten(taken, HR_NODE_EVENT_HEARTBEAT_COUNTED);
-  view->quorum_round = quorum;
+  for (__u32 i = 0; i < HR_NODE_MEMBERS; ++i) reached[i] = i == shared->self ? ~0ull : shared->members[i].round;
+  quorum = hr_raft_quorum_value(reached, shared->voters, shared->next_voters);
+  if (quorum <= shared->quorum_round) return hr_node_eaten(taken, HR_NODE_EVENT_HEARTBEAT_COUNTED);
+  shared->quorum_round = quorum;
   return hr_node_pass(taken, HR_NODE_EVENT_WOKEN_FOR_ROUND);
 }

@@ -23,11 +23,11 @@ HR_INLINE int hr_read_standing(struct hr_watch_standing* standing) {
 
   if (!state) return -1;
   bpf_spin_lock(&state->lock);
-  standing->incarnation = state->view.incarnation;
-  standing->term = state->view.raft.term;
-  standing->lease_until_ns = state->view.lease_until_ns;
-  standing->role = state->view.role;
-  standing->config_epoch = state->view.config_epoch;
+  standing->incarnation = state->shared.incarnation;
+  standing->term = state->shared.raft.term;
+  standing->lease_until_ns = state->shared.lease_until_ns;
+  standing->role = state->shared.role;
+  standing->config_epoch = state->shared.config_epoch;
   bpf_spin_unlock(&state->lock);
   return 0;
 }

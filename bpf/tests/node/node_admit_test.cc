@@ -39,7 +39,7 @@ class NodeAdmitTest : public NodeTest {
   void ExpectDropped(const Outcome& outcome, hr_node_event why) {
     EXPECT_EQ(outcome.action, XDP_DROP);
     EXPECT_EQ(outcome.events, (std::map<int, int64_t>{{why, 1}}));
-    const hr_node_view after = node().View();
+    const hr_node_shared after = node().Shared();
     EXPECT_EQ(std::memcmp(&before_, &after, sizeof(after)), 0);
   }
 };

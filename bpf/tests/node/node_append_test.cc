@@ -20,10 +20,10 @@ class NodeAppendTest : public NodeTest {
     EXPECT_EQ(outcome.body.append.accepted, 1u);
     EXPECT_EQ(outcome.body.append.loop_seq, 42u);
     EXPECT_EQ(outcome.body.append.conflict_index, 0u);
-    const hr_node_view view = node().View();
-    EXPECT_EQ(view.raft.last_index, last_index);
-    EXPECT_EQ(view.raft.last_term, kTerm);
-    EXPECT_EQ(view.matched, last_index);
+    const hr_node_shared shared = node().Shared();
+    EXPECT_EQ(shared.raft.last_index, last_index);
+    EXPECT_EQ(shared.raft.last_term, kTerm);
+    EXPECT_EQ(shared.matched, last_index);
   }
 };
 
@@ -47,7 +47,7 @@ TEST_P(NodeAppendTest, EveryLengthIsStoredAndAcknowledged) {
     EXPECT_GE(records[0].head.arrived_ns, before_ns);
     kernel().Release(records[0].end);
   }
-  EXPECT_EQ(node().View().leader_commit, 9u);
+  EXPECT_EQ(node().Shared().leader_commit, 9u);
 }
 
 TEST_P(NodeAppendTest, ALargestDatagramOfManyEntriesIsStored) {
@@ -65,8 +65,8 @@ TEST_P(NodeAppendTest, OneThatAnotherFollowsIsStoredAndTheOtherAcknowledgesBoth)
   const Outcome outcome = SendAppend(body);
   EXPECT_EQ(outcome.action, XDP_DROP);
   EXPECT_EQ(outcome.events, (std::map<int, int64_t>{{HR_NODE_EVENT_APPEND_STORED_UNSAID, 1}}));
-  EXPECT_EQ(node().View().raft.last_index, kLastIndex + 2);
-  EXPECT_EQ(node().View().leader_commit, 7u);
+  EXPECT_EQ(node().Shared().raft.last_index, kLastIndex + 2);
+  EXPECT_EQ(node().Shared().leader_commit, 7u);
   ExpectStored(SendAppend(AppendBody(kLastIndex + 2, kTerm, kTerm, {8})), kLastIndex + 3);
   const std::vector<offload::RingRecord> records = node().TakeAll();
   ASSERT_EQ(records.size(), 2u);
@@ -116,17 +116,17 @@ TEST_P(NodeAppendTest, EntriesThatTheProcessCouldNotReadAreNotAcknowledged) {
 
 TEST_P(NodeAppendTest, FencedOrPastTheLeaseOrInAnotherRoleItIsTheProcesss) {
   const Bytes body = AppendBody(kLastIndex, kTerm, kTerm, {8});
-  Change1([](auto& view) { view.may &= ~uint32_t{HR_NODE_MAY_APPEND}; });
+  Change1([](auto& shared) { shared.capabilities &= ~uint32_t{HR_NODE_CAN_APPEND}; });
   ExpectPassed(SendAppend(body), HR_NODE_EVENT_PASSED_FENCED);
-  Change1([](auto& view) {
-    view.may |= HR_NODE_MAY_APPEND;
-    view.lease_until_ns = MonotonicNs();
+  Change1([](auto& shared) {
+    shared.capabilities |= HR_NODE_CAN_APPEND;
+    shared.lease_until_ns = MonotonicNs();
   });
   ExpectPassed(SendAppend(body), HR_NODE_EVENT_PASSED_LEASE);
   for (const hr_node_role role : {HR_NODE_PRE_CANDIDATE, HR_NODE_CANDIDATE, HR_NODE_LEADER}) {
-    Change1([&](auto& view) {
-      view.lease_until_ns = ~0ull;
-      view.role = role;
+    Change1([&](auto& shared) {
+      shared.lease_until_ns = ~0ull;
+      shared.role = role;
     });
     ExpectPassed(SendAppend(body), HR_NODE_EVENT_PASSED_ROLE);
   }
@@ -136,7 +136,7 @@ TEST_P(NodeAppendTest, AFullRingLeavesThemToTheProcessUntilItIsReleased) {
   const auto expect_full = [&](const Outcome& outcome, uint64_t last) {
     EXPECT_EQ(outcome.action, XDP_PASS);
     EXPECT_EQ(outcome.events, (std::map<int, int64_t>{{HR_NODE_EVENT_PASSED_RING_FULL, 1}}));
-    EXPECT_EQ(node().View().raft.last_index, last);
+    EXPECT_EQ(node().Shared().raft.last_index, last);
   };
   uint64_t last = kLastIndex, records = 0;
   Outcome outcome;

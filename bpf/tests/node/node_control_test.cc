@@ -14,20 +14,20 @@ class NodeControlTest : public NodeTest {
  protected:
   // The kernel's answer and state are those of the native function.
   hr_node_control_result Expect(hr_node_control request) {
-    hr_node_view view = node().View();
-    const hr_node_control_result result = hr_node_control_view(&view, &request);
+    hr_node_shared shared = node().Shared();
+    const hr_node_control_result result = hr_node_control_shared(&shared, &request);
     kernel().Control(request);
-    const hr_node_view after = node().View();
+    const hr_node_shared after = node().Shared();
     EXPECT_EQ(request.result, static_cast<uint32_t>(result));
-    EXPECT_EQ(std::memcmp(&view, &after, sizeof(view)), 0);
-    EXPECT_EQ(std::memcmp(&view, &request.view, sizeof(view)), 0);
+    EXPECT_EQ(std::memcmp(&shared, &after, sizeof(shared)), 0);
+    EXPECT_EQ(std::memcmp(&shared, &request.shared, sizeof(shared)), 0);
     return result;
   }
   hr_node_control Request(uint32_t operation) {
     hr_node_control request{};
     request.operation = operation;
     request.incarnation = kOwnIncarnation;
-    request.view = node().View();
+    request.shared = node().Shared();
     return request;
   }
 };
@@ -35,28 +35,28 @@ class NodeControlTest : public NodeTest {
 TEST_P(NodeControlTest, EveryOperationIsTheNativeOne) {
   EXPECT_EQ(Expect(Request(HR_NODE_READ)), HR_NODE_DONE);
   hr_node_control open = Request(HR_NODE_OPEN);
-  open.view.raft.term = kTerm + 1;
-  open.view.role = HR_NODE_LEADER;
-  open.view.members[3].match = 9;
+  open.shared.raft.term = kTerm + 1;
+  open.shared.role = HR_NODE_LEADER;
+  open.shared.members[3].match = 9;
   EXPECT_EQ(Expect(open), HR_NODE_REFUSED) << "not fenced";
   EXPECT_EQ(Expect(Request(HR_NODE_FENCE)), HR_NODE_DONE);
-  EXPECT_EQ(node().View().may, 0u);
+  EXPECT_EQ(node().Shared().capabilities, 0u);
   EXPECT_EQ(Expect(open), HR_NODE_DONE);
-  EXPECT_EQ(node().View().may, open.view.may);
+  EXPECT_EQ(node().Shared().capabilities, open.shared.capabilities);
   EXPECT_EQ(Expect(Request(HR_NODE_FENCE)), HR_NODE_DONE);
   hr_node_control back = Request(HR_NODE_OPEN);
-  back.view.raft.term = kTerm;
+  back.shared.raft.term = kTerm;
   EXPECT_EQ(Expect(back), HR_NODE_REFUSED) << "a term never goes down";
   hr_node_control lease = Request(HR_NODE_LEASE);
-  lease.view.lease_until_ns = 12345;
+  lease.shared.lease_until_ns = 12345;
   EXPECT_EQ(Expect(lease), HR_NODE_DONE);
   hr_node_control granting = Request(HR_NODE_OPEN);
-  granting.view.may = HR_NODE_MAY_VOTE | HR_NODE_MAY_GRANT;
+  granting.shared.capabilities = HR_NODE_CAN_VOTE | HR_NODE_CAN_GRANT;
   EXPECT_EQ(Expect(granting), HR_NODE_DONE);
   hr_node_control longer = Request(HR_NODE_LEASE);
-  longer.view.raft.last_index = kLastIndex + 9;
+  longer.shared.raft.last_index = kLastIndex + 9;
   EXPECT_EQ(Expect(longer), HR_NODE_DONE);
-  EXPECT_EQ(node().View().raft.last_index, kLastIndex) << "who may vote by the log's end owns it";
+  EXPECT_EQ(node().Shared().raft.last_index, kLastIndex) << "who may vote by the log's end owns it";
   EXPECT_EQ(Expect(Request(HR_NODE_FENCE)), HR_NODE_DONE);
   EXPECT_EQ(Expect(granting), HR_NODE_DONE);
   hr_node_control stale = Request(HR_NODE_FENCE);
@@ -64,8 +64,8 @@ TEST_P(NodeControlTest, EveryOperationIsTheNativeOne) {
   EXPECT_EQ(Expect(stale), HR_NODE_STALE);
   stale.operation = HR_NODE_ADOPT;
   EXPECT_EQ(Expect(stale), HR_NODE_DONE);
-  EXPECT_EQ(node().View().incarnation, kOwnIncarnation + 1);
-  EXPECT_EQ(node().View().may, 0u);
+  EXPECT_EQ(node().Shared().incarnation, kOwnIncarnation + 1);
+  EXPECT_EQ(node().Shared().capabilities, 0u);
   hr_node_control none = Request(99);
   none.incarnation = kOwnIncarnation + 1;
   EXPECT_EQ(Expect(none), HR_NODE_INVALID);

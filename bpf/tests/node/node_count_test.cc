@@ -10,10 +10,10 @@ namespace {
 class NodeCountTest : public NodeTest {
  protected:
   void Lead() {
-    Change1([](auto& view) {
-      view.role = HR_NODE_LEADER;
-      view.raft.leader = kSelf;
-      view.raft.last_index = 100;
+    Change1([](auto& shared) {
+      shared.role = HR_NODE_LEADER;
+      shared.raft.leader = kSelf;
+      shared.raft.last_index = 100;
     });
   }
   Outcome Ack(uint32_t from, uint64_t index, uint64_t loop_seq = 1, uint32_t accepted = 1) {
@@ -37,38 +37,38 @@ class NodeCountTest : public NodeTest {
 
 TEST_P(NodeCountTest, R6_UnderAJointConfigurationAMajorityOfEachIsNeeded) {
   Lead();
-  Change1([](auto& view) {
-    view.voters = 0b00111;       // 1, 2, 3
-    view.next_voters = 0b11001;  // 1, 4, 5
+  Change1([](auto& shared) {
+    shared.voters = 0b00111;       // 1, 2, 3
+    shared.next_voters = 0b11001;  // 1, 4, 5
   });
   ExpectOne(Ack(2, 50), XDP_DROP, HR_NODE_EVENT_ACK_COUNTED);
   ExpectOne(Ack(3, 50), XDP_DROP, HR_NODE_EVENT_ACK_COUNTED);  // a majority of the old alone
   ExpectOne(Ack(5, 40), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_COMMIT);
-  EXPECT_EQ(node().View().quorum_index, 40u);
+  EXPECT_EQ(node().Shared().quorum_index, 40u);
   ExpectOne(Beat(5, 3), XDP_DROP, HR_NODE_EVENT_HEARTBEAT_COUNTED);
   ExpectOne(Beat(2, 3), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_ROUND);
 }
 
 TEST_P(NodeCountTest, R6_ALearnerIsCountedAndNeverDecides) {
   Lead();
-  Change1([](auto& view) { view.voters = 0b00111; });
+  Change1([](auto& shared) { shared.voters = 0b00111; });
   ExpectOne(Ack(4, 50), XDP_DROP, HR_NODE_EVENT_ACK_COUNTED);
   ExpectOne(Ack(5, 50), XDP_DROP, HR_NODE_EVENT_ACK_COUNTED);
-  EXPECT_EQ(node().View().members[SlotOf(4)].match, 50u);
+  EXPECT_EQ(node().Shared().members[SlotOf(4)].match, 50u);
   ExpectOne(Ack(2, 30), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_COMMIT);
-  EXPECT_EQ(node().View().quorum_index, 30u);
+  EXPECT_EQ(node().Shared().quorum_index, 30u);
 }
 
 // The map of members may still say where somebody was who has left, and the slot may be another's by now.
 TEST_P(NodeCountTest, R0_TheStateNamesTheNodeOfEachPosition) {
   Lead();
-  Change1([](auto& view) {
-    view.members[SlotOf(2)].node = 9;
-    view.members[SlotOf(3)].node = 0;
+  Change1([](auto& shared) {
+    shared.members[SlotOf(2)].node = 9;
+    shared.members[SlotOf(3)].node = 0;
   });
   ExpectPassed(Ack(2, 50), HR_NODE_EVENT_PASSED_NO_MEMBER);
   ExpectPassed(Beat(3, 9), HR_NODE_EVENT_PASSED_NO_MEMBER);
-  EXPECT_EQ(node().View().members[SlotOf(2)].match, 0u);
+  EXPECT_EQ(node().Shared().members[SlotOf(2)].match, 0u);
 }
 
 TEST_P(NodeCountTest, AFollowerAnswersItsLeadersHeartbeat) {
@@ -81,10 +81,10 @@ TEST_P(NodeCountTest, AFollowerAnswersItsLeadersHeartbeat) {
   EXPECT_EQ(outcome.body.heartbeat.round, 7u);
   EXPECT_EQ(outcome.body.heartbeat.matched, kLastIndex);
   EXPECT_EQ(outcome.body.heartbeat.loop_seq, 42u);
-  const hr_node_view view = node().View();
-  EXPECT_GE(view.heard_ns, before_ns);
-  EXPECT_EQ(view.leader_commit, 4u);
-  EXPECT_EQ(view.leader_timeout_ns, 20'000'000u);
+  const hr_node_shared shared = node().Shared();
+  EXPECT_GE(shared.heard_ns, before_ns);
+  EXPECT_EQ(shared.leader_commit, 4u);
+  EXPECT_EQ(shared.leader_timeout_ns, 20'000'000u);
 }
 
 TEST_P(NodeCountTest, AHeartbeatOfAnotherTermOrNodeIsTheProcesss) {
@@ -92,7 +92,7 @@ TEST_P(NodeCountTest, AHeartbeatOfAnotherTermOrNodeIsTheProcesss) {
   ExpectPassed(Send(HR_PEER_HEARTBEAT, kLeader, heartbeat, kTerm - 1), HR_NODE_EVENT_PASSED_TERM);
   ExpectPassed(Send(HR_PEER_HEARTBEAT, kLeader, heartbeat, kTerm + 1), HR_NODE_EVENT_PASSED_TERM);
   ExpectPassed(Send(HR_PEER_HEARTBEAT, kPeer, heartbeat), HR_NODE_EVENT_PASSED_TERM);
-  Change1([](auto& view) { view.lease_until_ns = 1; });
+  Change1([](auto& shared) { shared.lease_until_ns = 1; });
   ExpectPassed(Send(HR_PEER_HEARTBEAT, kLeader, heartbeat), HR_NODE_EVENT_PASSED_LEASE);
 }
 
@@ -101,20 +101,20 @@ TEST_P(NodeCountTest, ALeaderIsWokenByTheAcknowledgementThatMovesTheQuorum) {
   ExpectOne(Ack(2, 50), XDP_DROP, HR_NODE_EVENT_ACK_COUNTED);
   ExpectOne(Ack(2, 50), XDP_DROP, HR_NODE_EVENT_ACK_COUNTED);  // the same one twice is no majority
   ExpectOne(Ack(3, 40), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_COMMIT);
-  EXPECT_EQ(node().View().quorum_index, 40u);
+  EXPECT_EQ(node().Shared().quorum_index, 40u);
   ExpectOne(Ack(4, 30), XDP_DROP, HR_NODE_EVENT_ACK_COUNTED);
   ExpectOne(Ack(3, 45), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_COMMIT);
   ExpectOne(Ack(3, 20), XDP_DROP, HR_NODE_EVENT_ACK_COUNTED);
-  const hr_node_view view = node().View();
-  EXPECT_EQ(view.members[SlotOf(3)].match, 45u) << "an acknowledgement never goes back";
-  EXPECT_EQ(view.members[SlotOf(2)].loop_seq, 1u);
-  EXPECT_NE(view.members[SlotOf(2)].contact_ns, 0u);
+  const hr_node_shared shared = node().Shared();
+  EXPECT_EQ(shared.members[SlotOf(3)].match, 45u) << "an acknowledgement never goes back";
+  EXPECT_EQ(shared.members[SlotOf(2)].loop_seq, 1u);
+  EXPECT_NE(shared.members[SlotOf(2)].contact_ns, 0u);
 }
 
 TEST_P(NodeCountTest, ARefusalAndAFullWindowWakeTheLeader) {
   Lead();
   ExpectOne(Ack(2, 5, 1, 0), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_ACK);
-  Change1([](auto& view) { view.every_ack = 1u << SlotOf(2); });
+  Change1([](auto& shared) { shared.every_ack = 1u << SlotOf(2); });
   ExpectOne(Ack(2, 5), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_ACK);
 }
 
@@ -124,7 +124,7 @@ TEST_P(NodeCountTest, ALeaderThatIsAwakeIsToldByAWordAndNotByTheDatagram) {
   const uint64_t moved = kernel().Moved();
   kernel().SetAwake(true);
   ExpectOne(Ack(3, 40), XDP_DROP, HR_NODE_EVENT_NOTICED);
-  EXPECT_EQ(node().View().quorum_index, 40u);
+  EXPECT_EQ(node().Shared().quorum_index, 40u);
   EXPECT_EQ(kernel().Moved(), moved + 1);
   ExpectOne(Ack(4, 30), XDP_DROP, HR_NODE_EVENT_ACK_COUNTED);  // moves nothing
   ExpectOne(Beat(2, 3), XDP_DROP, HR_NODE_EVENT_HEARTBEAT_COUNTED);
@@ -139,11 +139,11 @@ TEST_P(NodeCountTest, ALeaderThatIsAwakeIsToldByAWordAndNotByTheDatagram) {
 TEST_P(NodeCountTest, AnEchoIsNoContact) {
   Lead();
   Ack(2, 5, 9);
-  const uint64_t contact_ns = node().View().members[SlotOf(2)].contact_ns;
+  const uint64_t contact_ns = node().Shared().members[SlotOf(2)].contact_ns;
   Ack(2, 6, 9);
-  EXPECT_EQ(node().View().members[SlotOf(2)].contact_ns, contact_ns);
+  EXPECT_EQ(node().Shared().members[SlotOf(2)].contact_ns, contact_ns);
   Ack(2, 7, 10);
-  EXPECT_GT(node().View().members[SlotOf(2)].contact_ns, contact_ns);
+  EXPECT_GT(node().Shared().members[SlotOf(2)].contact_ns, contact_ns);
 }
 
 TEST_P(NodeCountTest, ARoundIsCountedAndTheQuorumsWakes) {
@@ -151,7 +151,7 @@ TEST_P(NodeCountTest, ARoundIsCountedAndTheQuorumsWakes) {
   ExpectOne(Beat(2, 3), XDP_DROP, HR_NODE_EVENT_HEARTBEAT_COUNTED);
   ExpectOne(Beat(3, 3), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_ROUND);
   ExpectOne(Beat(4, 3), XDP_DROP, HR_NODE_EVENT_HEARTBEAT_COUNTED);
-  EXPECT_EQ(node().View().quorum_round, 3u);
+  EXPECT_EQ(node().Shared().quorum_round, 3u);
 }
 
 TEST_P(NodeCountTest, AFollowerThatKnowsLessThanItAcknowledgedWakesTheLeader) {
@@ -166,7 +166,7 @@ TEST_P(NodeCountTest, AnswersToAnotherTermOrToAFollowerAreTheProcesss) {
   const hr_peer_append_reply reply{
       .index = 5, .conflict_term = 0, .conflict_index = 0, .loop_seq = 1, .accepted = 1, .reserved = 0};
   ExpectPassed(Send(HR_PEER_APPEND_REPLY, 2, reply, kTerm - 1), HR_NODE_EVENT_PASSED_TERM);
-  Change1([](auto& view) { view.may = HR_NODE_MAY_HEARTBEAT; });
+  Change1([](auto& shared) { shared.capabilities = HR_NODE_CAN_HEARTBEAT; });
   ExpectPassed(Ack(2, 50), HR_NODE_EVENT_PASSED_FENCED);
 }
 

@@ -66,8 +66,8 @@ std::unique_ptr<LoadedNode> LoadedNode::Of(std::unique_ptr<offload::BpfKernel> k
   return loaded;
 }
 
-void LoadedNode::SetView(const hr_node_view& view) { Set(kernel_->skeleton()->maps.node, 0, view); }
-hr_node_view LoadedNode::View() { return Get<hr_node_view>(kernel_->skeleton()->maps.node, 0); }
+void LoadedNode::SetShared(const hr_node_shared& shared) { Set(kernel_->skeleton()->maps.node, 0, shared); }
+hr_node_shared LoadedNode::Shared() { return Get<hr_node_shared>(kernel_->skeleton()->maps.node, 0); }
 void LoadedNode::SetWindow(uint32_t slot, const hr_node_window& window) {
   Set(kernel_->skeleton()->maps.windows, slot, window);
 }
@@ -118,7 +118,7 @@ void NodeTest::SetUp() {
 }
 
 void NodeTest::Reset() {
-  node_->SetView(FollowerView(MonotonicNs()));
+  node_->SetShared(FollowerShared(MonotonicNs()));
   node_->SetHook({.generic = 0});
   for (uint32_t node = 1; node <= kNodes; ++node) {
     kernel().SetIncarnation(SlotOf(node), 0, 0);  // else what was seen of this incarnation stays seen
@@ -131,7 +131,7 @@ void NodeTest::Reset() {
 }
 
 NodeTest::Outcome NodeTest::Run(const Bytes& frame) {
-  before_ = node_->View();
+  before_ = node_->Shared();
   const hr_node_stats counted = kernel().Counters();
   const uint64_t numbered = node_->PacketNumber();
   LoadedNode::Result result = node_->Xdp(frame);
@@ -173,16 +173,16 @@ NodeTest::Outcome NodeTest::Run(const Bytes& frame) {
 void NodeTest::ExpectPassed(const Outcome& outcome, hr_node_event why) {
   EXPECT_EQ(outcome.action, XDP_PASS);
   EXPECT_EQ(outcome.events, (std::map<int, int64_t>{{why, 1}}));
-  const hr_node_view after = node_->View();
+  const hr_node_shared after = node_->Shared();
   EXPECT_EQ(std::memcmp(&before_, &after, sizeof(after)), 0);
   EXPECT_TRUE(node_->TakeAll().empty());
 }
 
-hr_node_control NodeTest::Control(hr_node_operation operation, const hr_node_view* view, uint64_t incarnation) {
+hr_node_control NodeTest::Control(hr_node_operation operation, const hr_node_shared* shared, uint64_t incarnation) {
   hr_node_control request{};
   request.operation = operation;
   request.incarnation = incarnation;
-  if (view != nullptr) request.view = *view;
+  if (shared != nullptr) request.shared = *shared;
   kernel().Control(request);
   return request;
 }

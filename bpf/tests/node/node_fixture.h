@@ -2,7 +2,7 @@
 //
 // What the tests of a node's kernel programs stand on: the real BpfKernel for a node on IPv4 or IPv6, one call
 // that runs the XDP program on a frame through BPF_PROG_TEST_RUN, and what came of it. State is set by plain
-// updates, as only a test may do. Every case begins with FollowerView, the incarnations of all peers known, and
+// updates, as only a test may do. Every case begins with FollowerShared, the incarnations of all peers known, and
 // an empty ring.
 #pragma once
 
@@ -28,8 +28,8 @@ class LoadedNode {
   static std::unique_ptr<LoadedNode> Of(std::unique_ptr<offload::BpfKernel> kernel);
 
   offload::BpfKernel& kernel() { return *kernel_; }
-  void SetView(const hr_node_view& view);
-  hr_node_view View();
+  void SetShared(const hr_node_shared& shared);
+  hr_node_shared Shared();
   void SetWindow(uint32_t slot, const hr_node_window& window);
   hr_node_window Window(uint32_t slot);
   void SetHook(const hr_node_hook& hook);
@@ -77,18 +77,18 @@ class NodeTest : public ::testing::TestWithParam<bool> {
   // Changes the state that the next frame meets.
   template <typename Change>
   void Change1(Change change) {
-    hr_node_view view = node_->View();
-    change(view);
-    node_->SetView(view);
+    hr_node_shared shared = node_->Shared();
+    change(shared);
+    node_->SetShared(shared);
   }
   // Passed to the process for this reason, with nothing changed and nothing in the ring.
   void ExpectPassed(const Outcome& outcome, hr_node_event why);
-  hr_node_control Control(hr_node_operation operation, const hr_node_view* view = nullptr,
+  hr_node_control Control(hr_node_operation operation, const hr_node_shared* shared = nullptr,
                           uint64_t incarnation = kOwnIncarnation);
 
   uint64_t number_ = 0;
   LoadedNode* node_ = nullptr;
-  hr_node_view before_{};
+  hr_node_shared before_{};
 };
 
 }  // namespace hedgerow::packets

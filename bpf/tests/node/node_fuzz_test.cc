@@ -55,37 +55,37 @@ class Draw {
   uint64_t state_;
 };
 
-hr_node_view RandomView(Draw& draw, uint64_t now_ns) {
-  hr_node_view view{};
+hr_node_shared RandomShared(Draw& draw, uint64_t now_ns) {
+  hr_node_shared shared{};
   // Long ago is 1, not `now_ns` less something: a machine may have just begun.
   const auto time = [&] { return draw.OneIn(3) ? 1 : (draw.OneIn(2) ? now_ns - 1000 : now_ns + kFar_ns); };
-  view.incarnation = draw.OneIn(20) ? 0 : kOwnIncarnation;
-  view.raft.term = draw.Near(kTerm);
-  view.raft.voted_for = draw.Below(4);
-  view.raft.leader = draw.OneIn(4) ? draw.Below(6) : kLeader;
-  view.raft.last_index = draw.Near(kLastIndex);
-  view.raft.last_term = draw.Near(kTerm);
-  view.matched = draw.Near(kLastIndex);
-  view.leader_commit = draw.Near(4);
-  view.heard_ns = time();
-  view.election_timeout_ns = draw.OneIn(2) ? kFar_ns / 4 : 0;
-  view.leader_timeout_ns = draw.Below(100);
-  view.lease_until_ns = draw.OneIn(8) ? 1 : now_ns + kFar_ns;
-  view.loop_seq = draw();
-  view.quorum_index = draw.Near(20);
-  view.quorum_round = draw.Near(7);
-  view.config_epoch = static_cast<uint32_t>(draw.OneIn(30) ? draw() : kEpoch);
-  view.voters = static_cast<uint32_t>(draw.OneIn(3) ? draw.Below(256) : 0x1f);
-  view.next_voters = static_cast<uint32_t>(draw.OneIn(3) ? draw.Below(256) : 0);
-  view.self = static_cast<uint32_t>(draw.OneIn(20) ? draw.Below(HR_NODE_MEMBERS + 1) : 0);
-  view.role = draw.OneIn(2) ? static_cast<uint32_t>(draw.Below(4)) : uint32_t{HR_NODE_FOLLOWER};
-  view.may = static_cast<uint32_t>(draw.OneIn(4) ? draw.Below(32) : 31);
-  if (draw.OneIn(3)) view.may &= ~uint32_t{HR_NODE_MAY_GRANT};
-  view.tell_suspicion = draw.OneIn(3) ? 1 : 0;
-  view.votes = static_cast<uint32_t>(draw.Below(32));
-  view.every_ack = static_cast<uint32_t>(draw.OneIn(4) ? draw.Below(256) : 0);
+  shared.incarnation = draw.OneIn(20) ? 0 : kOwnIncarnation;
+  shared.raft.term = draw.Near(kTerm);
+  shared.raft.voted_for = draw.Below(4);
+  shared.raft.leader = draw.OneIn(4) ? draw.Below(6) : kLeader;
+  shared.raft.last_index = draw.Near(kLastIndex);
+  shared.raft.last_term = draw.Near(kTerm);
+  shared.matched = draw.Near(kLastIndex);
+  shared.leader_commit = draw.Near(4);
+  shared.heard_ns = time();
+  shared.election_timeout_ns = draw.OneIn(2) ? kFar_ns / 4 : 0;
+  shared.leader_timeout_ns = draw.Below(100);
+  shared.lease_until_ns = draw.OneIn(8) ? 1 : now_ns + kFar_ns;
+  shared.loop_seq = draw();
+  shared.quorum_index = draw.Near(20);
+  shared.quorum_round = draw.Near(7);
+  shared.config_epoch = static_cast<uint32_t>(draw.OneIn(30) ? draw() : kEpoch);
+  shared.voters = static_cast<uint32_t>(draw.OneIn(3) ? draw.Below(256) : 0x1f);
+  shared.next_voters = static_cast<uint32_t>(draw.OneIn(3) ? draw.Below(256) : 0);
+  shared.self = static_cast<uint32_t>(draw.OneIn(20) ? draw.Below(HR_NODE_MEMBERS + 1) : 0);
+  shared.role = draw.OneIn(2) ? static_cast<uint32_t>(draw.Below(4)) : uint32_t{HR_NODE_FOLLOWER};
+  shared.capabilities = static_cast<uint32_t>(draw.OneIn(4) ? draw.Below(32) : 31);
+  if (draw.OneIn(3)) shared.capabilities &= ~uint32_t{HR_NODE_CAN_GRANT};
+  shared.tell_suspicion = draw.OneIn(3) ? 1 : 0;
+  shared.votes = static_cast<uint32_t>(draw.Below(32));
+  shared.every_ack = static_cast<uint32_t>(draw.OneIn(4) ? draw.Below(256) : 0);
   uint32_t slot = 0;
-  for (hr_node_member& member : view.members) {
+  for (hr_node_member& member : shared.members) {
     ++slot;  // as id, since slots are ids less one here
     member = {.match = draw.Near(20),
               .round = draw.Near(7),
@@ -95,7 +95,7 @@ hr_node_view RandomView(Draw& draw, uint64_t now_ns) {
               .node = static_cast<uint32_t>(draw.OneIn(12) ? draw.Below(9) : slot),
               .reserved = 0};
   }
-  return view;
+  return shared;
 }
 
 hr_node_window RandomWindow(Draw& draw, uint32_t node, uint64_t number) {
@@ -197,7 +197,7 @@ class NodeFuzzTest : public ::testing::TestWithParam<bool> {
     made.state.config = NodeConfig(GetParam());
     for (uint32_t node = 1; node <= kNodes; ++node)
       made.state.members[SlotOf(node)] = MemberOf(node, GetParam());
-    made.state.view = RandomView(draw, now_ns);
+    made.state.shared = RandomShared(draw, now_ns);
     made.state.packet_number = draw.OneIn(2) ? draw() : draw.Below(100);
     made.from = static_cast<uint32_t>(draw.OneIn(3) ? 2 + draw.Below(4) : kLeader);
     const uint64_t number = 1 + draw.Below(draw.OneIn(2) ? 10 : 20000);
@@ -225,16 +225,16 @@ class NodeFuzzTest : public ::testing::TestWithParam<bool> {
 };
 
 // Times that the model took from its clock, the kernel took from its own, somewhat later.
-std::string CompareView(const hr_node_view& expected, hr_node_view view, uint64_t begin_ns, uint64_t end_ns) {
+std::string CompareShared(const hr_node_shared& expected, hr_node_shared shared, uint64_t begin_ns, uint64_t end_ns) {
   const auto align = [&](__u64 wanted, __u64& seen) {
     if (wanted == begin_ns && seen >= begin_ns && seen <= end_ns) seen = wanted;
   };
-  align(expected.heard_ns, view.heard_ns);
+  align(expected.heard_ns, shared.heard_ns);
   for (int i = 0; i < HR_NODE_MEMBERS; ++i) {
-    align(expected.members[i].replied_ns, view.members[i].replied_ns);
-    align(expected.members[i].contact_ns, view.members[i].contact_ns);
+    align(expected.members[i].replied_ns, shared.members[i].replied_ns);
+    align(expected.members[i].contact_ns, shared.members[i].contact_ns);
   }
-  return std::memcmp(&expected, &view, sizeof(view)) == 0 ? "" : "the state";
+  return std::memcmp(&expected, &shared, sizeof(shared)) == 0 ? "" : "the state";
 }
 
 std::string NodeFuzzTest::CompareRecord(const ModelResult& expected, uint64_t begin_ns, uint64_t end_ns) {
@@ -271,7 +271,7 @@ std::string NodeFuzzTest::Compare(const Case& before, const ModelResult& expecte
   if (wrong.empty() && result.action != expected.action)
     wrong = absl::StrCat("action ", result.action, ", wanted ", expected.action);
   if (wrong.empty() && result.frame != expected.frame) wrong = "the frame";
-  if (wrong.empty()) wrong = CompareView(before.state.view, node_->View(), begin_ns, end_ns);
+  if (wrong.empty()) wrong = CompareShared(before.state.shared, node_->Shared(), begin_ns, end_ns);
   const hr_node_window window = node_->Window(slot);
   if (wrong.empty() && std::memcmp(&window, &before.state.windows[slot], sizeof(window)) != 0)
     wrong = "the window";
@@ -288,7 +288,7 @@ std::string NodeFuzzTest::RunCase(uint64_t seed, const Distort& distort) {
     if (node == made.from || last_from_ == node) node_->SetWindow(slot, made.state.windows[slot]);
   }
   last_from_ = made.from;
-  node_->SetView(made.state.view);
+  node_->SetShared(made.state.shared);
   node_->SetNumbers(made.state.packet_number);
   const LoadedNode::Result result = node_->Xdp(made.frame);
   const uint64_t end_ns = MonotonicNs();
@@ -343,14 +343,14 @@ TEST_P(NodeFuzzTest, PlantedDifferencesAreFound) {
   const auto found = [&](const Distort& distort) { return FirstDifference(kEnough, distort) < kEnough; };
   EXPECT_FALSE(found([](const NodeState&, NodeState&, ModelResult&) {})) << "without a mistake there is none";
   EXPECT_TRUE(found([](const NodeState&, NodeState& state, ModelResult& result) {  // voted_for forgotten
-    if (result.event == HR_NODE_EVENT_VOTE_GRANTED) state.view.raft.voted_for = 0;
+    if (result.event == HR_NODE_EVENT_VOTE_GRANTED) state.shared.raft.voted_for = 0;
   }));
   EXPECT_TRUE(
       found([](const NodeState& before, NodeState& state, ModelResult& result) {  // an echo counts as contact
         if (result.event != HR_NODE_EVENT_ACK_COUNTED) return;
         const uint32_t slot = *result.taken_from;
-        if (before.view.members[slot].contact_ns == state.view.members[slot].contact_ns)
-          state.view.members[slot].contact_ns += 1;
+        if (before.shared.members[slot].contact_ns == state.shared.members[slot].contact_ns)
+          state.shared.members[slot].contact_ns += 1;
       }));
   EXPECT_TRUE(
       found([](const NodeState&, NodeState& state, ModelResult& result) {  // a replay takes its number again

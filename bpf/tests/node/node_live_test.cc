@@ -92,7 +92,7 @@ std::unique_ptr<BpfKernel> OpenKernel(bool ipv6) {
   hr_node_control open{};
   open.operation = HR_NODE_OPEN;
   open.incarnation = kOwnIncarnation;
-  open.view = FollowerView(MonotonicNs());
+  open.shared = FollowerShared(MonotonicNs());
   (*kernel)->Control(open);
   EXPECT_EQ(open.result, uint32_t{HR_NODE_DONE});
   return *std::move(kernel);

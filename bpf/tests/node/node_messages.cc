@@ -113,22 +113,22 @@ Bytes PeerFrame(uint32_t from, const Bytes& datagram, bool ipv6) {
   return frame;
 }
 
-hr_node_view FollowerView(uint64_t now_ns) {
-  hr_node_view view{};
-  view.incarnation = kOwnIncarnation;
-  view.raft = {.term = kTerm, .voted_for = 0, .leader = kLeader, .last_index = kLastIndex, .last_term = kTerm};
-  view.matched = kLastIndex;
-  view.election_timeout_ns = kSecond_ns / 20;
-  view.lease_until_ns = now_ns + 1000 * kSecond_ns;
-  view.loop_seq = 42;
-  view.config_epoch = kEpoch;
-  view.voters = (1u << kNodes) - 1;
-  for (uint32_t id = 1; id <= kNodes; ++id) view.members[SlotOf(id)].node = id;
-  view.self = SlotOf(kSelf);
-  view.role = HR_NODE_FOLLOWER;
-  view.may =
-      HR_NODE_MAY_HEARTBEAT | HR_NODE_MAY_VOTE | HR_NODE_MAY_GRANT | HR_NODE_MAY_APPEND | HR_NODE_MAY_COUNT;
-  return view;
+hr_node_shared FollowerShared(uint64_t now_ns) {
+  hr_node_shared shared{};
+  shared.incarnation = kOwnIncarnation;
+  shared.raft = {.term = kTerm, .voted_for = 0, .leader = kLeader, .last_index = kLastIndex, .last_term = kTerm};
+  shared.matched = kLastIndex;
+  shared.election_timeout_ns = kSecond_ns / 20;
+  shared.lease_until_ns = now_ns + 1000 * kSecond_ns;
+  shared.loop_seq = 42;
+  shared.config_epoch = kEpoch;
+  shared.voters = (1u << kNodes) - 1;
+  for (uint32_t id = 1; id <= kNodes; ++id) shared.members[SlotOf(id)].node = id;
+  shared.self = SlotOf(kSelf);
+  shared.role = HR_NODE_FOLLOWER;
+  shared.capabilities =
+      HR_NODE_CAN_HEARTBEAT | HR_NODE_CAN_VOTE | HR_NODE_CAN_GRANT | HR_NODE_CAN_APPEND | HR_NODE_CAN_COUNT;
+  return shared;
 }
 
 }  // namespace hedgerow::packets

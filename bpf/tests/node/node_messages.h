@@ -52,6 +52,6 @@ Bytes AppendBody(uint64_t prev_index, uint64_t prev_term, uint64_t term,
 Bytes PeerFrame(uint32_t from, const Bytes& datagram, bool ipv6);
 
 // A follower of node 2 in term kTerm with kLastIndex entries, that may everything for a long time.
-hr_node_view FollowerView(uint64_t now_ns);
+hr_node_shared FollowerShared(uint64_t now_ns);
 
 }  // namespace hedgerow::packets

@@ -197,7 +197,7 @@ ModelResult RunModel(NodeState& state, const Bytes& frame, uint64_t now_ns) {
   if (fault != HR_NODE_EVENT_COUNT) return result.event = fault, result.action = ActionOf(fault), result;
   const uint32_t kind = datagram.header.kind;
   if (kind == HR_PEER_APPEND) {
-    if ((state.view.may & HR_NODE_MAY_APPEND) == 0) return result.event = HR_NODE_EVENT_PASSED_FENCED, result;
+    if ((state.shared.capabilities & HR_NODE_CAN_APPEND) == 0) return result.event = HR_NODE_EVENT_PASSED_FENCED, result;
     const uint32_t entries = hr_node_entries_fault(memory.data(), bytes);
     if (entries != HR_NODE_EVENT_COUNT) return result.event = entries, result;
   }
@@ -209,7 +209,7 @@ ModelResult RunModel(NodeState& state, const Bytes& frame, uint64_t now_ns) {
   union hr_node_reply reply;
   std::memset(&reply, 0, sizeof(reply));
   hr_node_spoken spoken{};
-  const hr_node_verdict verdict = hr_node_decide(&state.view, kind, &taken, datagram.header.config_epoch,
+  const hr_node_verdict verdict = hr_node_decide(&state.shared, kind, &taken, datagram.header.config_epoch,
                                                  &datagram.body, 1, &reply, &spoken);
   result.event = taken.event;
   if (hr_node_keeps_record(verdict, &taken))

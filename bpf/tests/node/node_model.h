@@ -19,7 +19,7 @@ namespace hedgerow::packets {
 struct NodeState {
   hr_node_config config{};
   std::array<hr_node_peer, HR_NODE_MEMBERS> members{};
-  hr_node_view view{};
+  hr_node_shared shared{};
   std::array<hr_node_window, HR_NODE_MEMBERS> windows{};
   uint64_t packet_number = 0;
 };

@@ -18,7 +18,7 @@ namespace hedgerow::packets {
 namespace {
 
 constexpr uint32_t kAll =
-    HR_NODE_MAY_HEARTBEAT | HR_NODE_MAY_VOTE | HR_NODE_MAY_GRANT | HR_NODE_MAY_APPEND | HR_NODE_MAY_COUNT;
+    HR_NODE_CAN_HEARTBEAT | HR_NODE_CAN_VOTE | HR_NODE_CAN_GRANT | HR_NODE_CAN_APPEND | HR_NODE_CAN_COUNT;
 
 uint64_t Duration_ns() {
   const char* const text = std::getenv("HR_RACE_S");
@@ -40,17 +40,17 @@ class NodeRaceTest : public NodeTest {
     std::mt19937 random(seed);
     uint64_t number = 0;
     while (!stop_.load(std::memory_order_relaxed)) {
-      const hr_node_view view =
-          node().View();  // may be torn: then the datagram is merely one that is passed on
+      const hr_node_shared shared =
+          node().Shared();  // may be torn: then the datagram is merely one that is passed on
       const auto send = [&](hr_peer_kind kind, const Bytes& body, uint64_t term) {
         hr_peer_header header = PeerHead(kind, from, ++number, term);
         return node().Xdp(PeerFrame(from, SealPeer(header, body), ipv6())).action;
       };
       if (random() % 16 == 0 && votes_) {
-        const uint64_t term = view.raft.term + 1;
+        const uint64_t term = shared.raft.term + 1;
         const hr_peer_vote_request request{.asked_term = term,
-                                           .last_index = view.raft.last_index + 5,
-                                           .last_term = view.raft.last_term,
+                                           .last_index = shared.raft.last_index + 5,
+                                           .last_term = shared.raft.last_term,
                                            .transfer_term = 0,
                                            .pre_vote = 0,
                                            .reserved = 0};
@@ -58,8 +58,8 @@ class NodeRaceTest : public NodeTest {
       } else {
         const size_t payload_bytes = random() % 2 == 0 ? 16 : 600;
         if (send(HR_PEER_APPEND,
-                 AppendBody(view.raft.last_index, view.raft.last_term, view.raft.term, {payload_bytes}),
-                 view.raft.term) == XDP_TX)
+                 AppendBody(shared.raft.last_index, shared.raft.last_term, shared.raft.term, {payload_bytes}),
+                 shared.raft.term) == XDP_TX)
           ++answered_;
       }
     }
@@ -78,8 +78,8 @@ class NodeRaceTest : public NodeTest {
     }
   }
   // After a drain to a fence: nothing is missing below the state's end.
-  void CheckWhole(const hr_node_view& view) {
-    ASSERT_EQ(appended_.empty() ? checked_ : appended_.rbegin()->first, view.raft.last_index);
+  void CheckWhole(const hr_node_shared& shared) {
+    ASSERT_EQ(appended_.empty() ? checked_ : appended_.rbegin()->first, shared.raft.last_index);
     for (const auto& [index, term] : appended_) {
       ASSERT_EQ(index, checked_ + 1);
       ++checked_;
@@ -107,15 +107,15 @@ TEST_P(NodeRaceTest, NothingIsAcceptedAfterTheFence) {
   while (MonotonicNs() < end_ns && !HasFatalFailure()) {
     const hr_node_control fenced = Control(HR_NODE_FENCE);
     ASSERT_EQ(fenced.result, uint32_t{HR_NODE_DONE});
-    ASSERT_EQ(fenced.view.may, 0u);
+    ASSERT_EQ(fenced.shared.capabilities, 0u);
     std::vector<offload::RingRecord> records;
     const uint64_t position = kernel().ProducerPosition();
     ASSERT_EQ(kernel().Take(position, true, records), position);
     Check(records);
-    CheckWhole(fenced.view);
+    CheckWhole(fenced.shared);
     for (int i = 0; i < 20; ++i) {
       const hr_node_control later = Control(HR_NODE_READ);
-      ASSERT_EQ(std::memcmp(&later.view, &fenced.view, sizeof(later.view)), 0)
+      ASSERT_EQ(std::memcmp(&later.shared, &fenced.shared, sizeof(later.shared)), 0)
           << "the state changed behind the fence";
     }
     records.clear();
@@ -123,8 +123,8 @@ TEST_P(NodeRaceTest, NothingIsAcceptedAfterTheFence) {
     kernel().Take(quiet, true, records);
     ASSERT_TRUE(records.empty()) << "accepted behind the fence";
     kernel().Release(quiet);
-    hr_node_view next = fenced.view;
-    next.may = kAll;
+    hr_node_shared next = fenced.shared;
+    next.capabilities = kAll;
     next.raft.leader = kLeader;
     next.election_timeout_ns = 0;  // else whoever sends appends keeps every vote from being given
     next.lease_until_ns = ~0ull;
@@ -156,7 +156,7 @@ TEST_P(NodeRaceTest, WithoutAFenceTheStateChanges) {
     kernel().Take(position, true, records);
     for (int i = 0; i < 20 && !changed; ++i) {
       const hr_node_control later = Control(HR_NODE_READ);
-      changed = std::memcmp(&later.view, &before.view, sizeof(later.view)) != 0;
+      changed = std::memcmp(&later.shared, &before.shared, sizeof(later.shared)) != 0;
     }
     kernel().Release(position);
   }
@@ -173,15 +173,15 @@ TEST_P(NodeRaceTest, ControlRequestsUndoNothing) {
   uint64_t requests = 0, last_index = kLastIndex, loop_seq = 42;
   while (MonotonicNs() < end_ns && !HasFatalFailure()) {
     for (int i = 0; i < 200; ++i, ++requests) {
-      hr_node_view lease{};
+      hr_node_shared lease{};
       lease.lease_until_ns = ~0ull - requests;
       const hr_node_control answer = Control(HR_NODE_LEASE, &lease);
-      ASSERT_EQ(answer.view.lease_until_ns, lease.lease_until_ns);
-      ASSERT_EQ(answer.view.loop_seq, ++loop_seq);
-      ASSERT_GE(answer.view.raft.last_index, last_index) << "an accepted entry was undone";
-      ASSERT_EQ(answer.view.matched, answer.view.raft.last_index) << "torn";
-      ASSERT_EQ(answer.view.raft.term, kTerm);
-      last_index = answer.view.raft.last_index;
+      ASSERT_EQ(answer.shared.lease_until_ns, lease.lease_until_ns);
+      ASSERT_EQ(answer.shared.loop_seq, ++loop_seq);
+      ASSERT_GE(answer.shared.raft.last_index, last_index) << "an accepted entry was undone";
+      ASSERT_EQ(answer.shared.matched, answer.shared.raft.last_index) << "torn";
+      ASSERT_EQ(answer.shared.raft.term, kTerm);
+      last_index = answer.shared.raft.last_index;
     }
     std::vector<offload::RingRecord> records;
     const uint64_t taken = kernel().Take(~0ull, false, records);
@@ -191,7 +191,7 @@ TEST_P(NodeRaceTest, ControlRequestsUndoNothing) {
   stop_ = true;
   sender.join();
   Check(node().TakeAll());
-  CheckWhole(node().View());
+  CheckWhole(node().Shared());
   std::printf("%llu control requests, %llu entries\n", static_cast<unsigned long long>(requests),
               static_cast<unsigned long long>(checked_ - kLastIndex));
   EXPECT_GT(checked_, kLastIndex + 100);
@@ -205,10 +205,10 @@ TEST_P(NodeRaceTest, APlainUpdateIsFoundOut) {
   uint64_t last_index = kLastIndex;
   bool undone = false;
   while (MonotonicNs() < end_ns && !undone) {
-    hr_node_view view = Control(HR_NODE_READ).view;
+    hr_node_shared shared = Control(HR_NODE_READ).shared;
     for (int i = 0; i < 3; ++i) sched_yield();
-    node().SetView(view);
-    const hr_node_view after = Control(HR_NODE_READ).view;
+    node().SetShared(shared);
+    const hr_node_shared after = Control(HR_NODE_READ).shared;
     std::vector<offload::RingRecord> records = node().TakeAll();
     for (const offload::RingRecord& record : records) {
       undone = undone || record.head.last_index <= last_index;

@@ -38,14 +38,14 @@ TEST_P(NodeVoteTest, APreVoteIsAnsweredAndPromisesNothing) {
   ExpectVote(Ask(Request(kTerm + 1, true), 4), HR_NODE_EVENT_PRE_VOTE_ANSWERED, true, kTerm + 1, kTerm);
   ExpectVote(Ask(Request(kTerm + 1, true, kLastIndex - 1)), HR_NODE_EVENT_PRE_VOTE_ANSWERED, false, kTerm + 1,
              kTerm);
-  EXPECT_EQ(node().View().raft.voted_for, 0u);
+  EXPECT_EQ(node().Shared().raft.voted_for, 0u);
   EXPECT_TRUE(node().TakeAll().empty());
 }
 
 TEST_P(NodeVoteTest, ANodeThatHeardTheLeaderLatelyGivesNone) {
-  Change1([](auto& view) {
-    view.heard_ns = MonotonicNs();
-    view.election_timeout_ns = 60'000'000'000;
+  Change1([](auto& shared) {
+    shared.heard_ns = MonotonicNs();
+    shared.election_timeout_ns = 60'000'000'000;
   });
   ExpectVote(Ask(Request(kTerm + 1, true)), HR_NODE_EVENT_PRE_VOTE_ANSWERED, false, kTerm + 1, kTerm);
   const Outcome ignored = Ask(Request(kTerm + 1, false));
@@ -58,10 +58,10 @@ TEST_P(NodeVoteTest, ANodeThatHeardTheLeaderLatelyGivesNone) {
 
 TEST_P(NodeVoteTest, AVoteIsGivenOnceATermAndToldToTheProcess) {
   ExpectVote(Ask(Request(kTerm + 1, false)), HR_NODE_EVENT_VOTE_GRANTED, true, kTerm + 1, kTerm + 1);
-  const hr_node_view view = node().View();
-  EXPECT_EQ(view.raft.term, kTerm + 1);
-  EXPECT_EQ(view.raft.voted_for, kPeer);
-  EXPECT_EQ(view.raft.leader, 0u);
+  const hr_node_shared shared = node().Shared();
+  EXPECT_EQ(shared.raft.term, kTerm + 1);
+  EXPECT_EQ(shared.raft.voted_for, kPeer);
+  EXPECT_EQ(shared.raft.leader, 0u);
   std::vector<offload::RingRecord> records = node().TakeAll();
   ASSERT_EQ(records.size(), 1u);
   EXPECT_EQ(records[0].head.kind, HR_NODE_RECORD_VOTE);
@@ -80,31 +80,31 @@ TEST_P(NodeVoteTest, AnOlderTermOrLogIsRefused) {
 }
 
 TEST_P(NodeVoteTest, WithoutTheRightToGrantItIsTheProcesss) {
-  Change1([](auto& view) { view.may &= ~uint32_t{HR_NODE_MAY_GRANT}; });
+  Change1([](auto& shared) { shared.capabilities &= ~uint32_t{HR_NODE_CAN_GRANT}; });
   ExpectPassed(Ask(Request(kTerm + 1, false)), HR_NODE_EVENT_PASSED_FENCED);
   ExpectVote(Ask(Request(kTerm - 1, false)), HR_NODE_EVENT_VOTE_REFUSED, false, kTerm - 1, kTerm);
-  Change1([](auto& view) { view.may = 0; });
+  Change1([](auto& shared) { shared.capabilities = 0; });
   ExpectPassed(Ask(Request(kTerm + 1, true)), HR_NODE_EVENT_PASSED_FENCED);
 }
 
 TEST_P(NodeVoteTest, TheProcessIsToldOfAPreVoteWhereTheKernelMayNotVote) {
-  Change1([](auto& view) {
-    view.may &= ~uint32_t{HR_NODE_MAY_GRANT};
-    view.tell_suspicion = 1;
+  Change1([](auto& shared) {
+    shared.capabilities &= ~uint32_t{HR_NODE_CAN_GRANT};
+    shared.tell_suspicion = 1;
   });
   ExpectPassed(Ask(Request(kTerm + 1, true)), HR_NODE_EVENT_PASSED_SUSPICION);
   ExpectVote(Ask(Request(kTerm + 1, true, kLastIndex - 1)), HR_NODE_EVENT_PRE_VOTE_ANSWERED, false, kTerm + 1,
              kTerm);
-  Change1([](auto& view) { view.may |= HR_NODE_MAY_GRANT; });
+  Change1([](auto& shared) { shared.capabilities |= HR_NODE_CAN_GRANT; });
   ExpectVote(Ask(Request(kTerm + 1, true)), HR_NODE_EVENT_PRE_VOTE_ANSWERED, true, kTerm + 1, kTerm);
 }
 
 TEST_P(NodeVoteTest, ATermThatElectionsCannotHaveReachedIsTheProcesss) {
-  Change1([](auto& view) { view.term_max = kTerm + 3; });
+  Change1([](auto& shared) { shared.term_max = kTerm + 3; });
   const Outcome beyond = Ask(Request(kTerm + 4, false));
   EXPECT_EQ(beyond.action, XDP_PASS);
   EXPECT_EQ(beyond.events, (std::map<int, int64_t>{{HR_NODE_EVENT_PASSED_TERM, 1}}));
-  EXPECT_EQ(node().View().raft.term, kTerm);
+  EXPECT_EQ(node().Shared().raft.term, kTerm);
   ExpectVote(Ask(Request(kTerm + 3, false)), HR_NODE_EVENT_VOTE_GRANTED, true, kTerm + 3, kTerm + 3);
 }
 
@@ -118,23 +118,23 @@ TEST_P(NodeVoteTest, AMalformedRequestIsTheProcesss) {
 
 // Its process would not hear of a leader that it has voted for here, and one that doubts would go on for ever.
 TEST_P(NodeVoteTest, TheProcessRefusesFormerMembers) {
-  Change1([](auto& view) { view.members[SlotOf(kPeer)].node = 0; });
+  Change1([](auto& shared) { shared.members[SlotOf(kPeer)].node = 0; });
   ExpectPassed(Ask(Request(kTerm + 1, true)), HR_NODE_EVENT_PASSED_NO_MEMBER);
   ExpectPassed(Ask(Request(kTerm + 1, false)), HR_NODE_EVENT_PASSED_NO_MEMBER);
-  EXPECT_EQ(node().View().raft.term, kTerm);
+  EXPECT_EQ(node().Shared().raft.term, kTerm);
   EXPECT_TRUE(node().TakeAll().empty());
 }
 
 TEST_P(NodeVoteTest, NeitherCandidateNorLeaderGives) {
-  Change1([](auto& view) { view.role = HR_NODE_CANDIDATE; });
+  Change1([](auto& shared) { shared.role = HR_NODE_CANDIDATE; });
   ExpectPassed(Ask(Request(kTerm + 1, false)), HR_NODE_EVENT_PASSED_ROLE);
 }
 
 TEST_P(NodeVoteTest, ACandidateIsWokenByTheMajority) {
-  Change1([](auto& view) {
-    view.role = HR_NODE_CANDIDATE;
-    view.raft.voted_for = kSelf;
-    view.raft.leader = 0;
+  Change1([](auto& shared) {
+    shared.role = HR_NODE_CANDIDATE;
+    shared.raft.voted_for = kSelf;
+    shared.raft.leader = 0;
   });
   const hr_peer_vote_reply yes{.asked_term = kTerm, .pre_vote = 0, .granted = 1};
   Outcome outcome = Send(HR_PEER_VOTE_REPLY, kPeer, yes);
@@ -145,7 +145,7 @@ TEST_P(NodeVoteTest, ACandidateIsWokenByTheMajority) {
   outcome = Send(HR_PEER_VOTE_REPLY, 4, yes);
   EXPECT_EQ(outcome.action, XDP_PASS);
   EXPECT_EQ(outcome.events, (std::map<int, int64_t>{{HR_NODE_EVENT_WOKEN_FOR_VOTES, 1}}));
-  EXPECT_EQ(node().View().votes, 1u << SlotOf(kPeer) | 1u << SlotOf(4));
+  EXPECT_EQ(node().Shared().votes, 1u << SlotOf(kPeer) | 1u << SlotOf(4));
   hr_peer_vote_reply other = yes;
   other.granted = 0;
   ExpectPassed(Send(HR_PEER_VOTE_REPLY, 5, other), HR_NODE_EVENT_PASSED_TERM);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The core's state as its kernel part has it: hr_node_view, without what the kernel may do and for how long.
+// The core's state as its kernel part has it: hr_node_shared, without what the kernel may do and for how long.
 
 #pragma once
 
@@ -20,6 +20,6 @@ raft::LogIndex MatchedForKernel(const raft::Raft& raft);
 // Of a leader: the members (bits) whose every acknowledgement its process wants to see.
 uint32_t EveryAckForKernel(const raft::Raft& raft);
 
-hr_node_view ViewOf(const raft::Raft& raft);
+hr_node_shared SharedStateOf(const raft::Raft& raft);
 
 }  // namespace hedgerow::offload
