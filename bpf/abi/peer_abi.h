@@ -127,14 +127,14 @@ HR_STATIC_ASSERT(sizeof(struct hr_peer_heartbeat_reply) == 24, "hr_peer_heartbea
 
 /*
  * The first of `successors` starts an election at once, the i-th after i times 2 ms; 0: no more. The term is
- * the header's. `late` marks a scheduling stall: the leader does not resign and names no successor, because its loop only
+ * the header's. `stalled` marks a scheduling stall: the leader does not resign and names no successor, because its loop only
  * waits for a processor. The nodes that wait for the leader then wait a little longer.
  */
 #define HR_PEER_SUCCESSORS 8
 struct hr_peer_resign {
   __u64 incarnation; /* of the leader that resigns; the header's from_incarnation, unless another sender speaks for it */
   __u32 leader;
-  __u32 late; /* 0 or 1 */
+  __u32 stalled; /* 0 or 1 */
   __u32 successors[HR_PEER_SUCCESSORS];
 };
 HR_STATIC_ASSERT(sizeof(struct hr_peer_resign) == 48, "hr_peer_resign");

@@ -236,8 +236,8 @@ void Offloads::StartWatch() {
     spec.proxies.push_back({.address = EndpointOf(proxy.address),
                             .key = wire::SipHashKey(wire::DeriveProxyKey(config_.announce_keys->seals().key, proxy.name))});
   }
-  spec.late_from_ns = config_.election_floor_ns / 2;
-  spec.late_until_ns = raft::Options().stall_max_floors * config_.election_floor_ns;
+  spec.stall_from_ns = config_.election_floor_ns / 2;
+  spec.stall_until_ns = raft::Options().stall_max_floors * config_.election_floor_ns;
   spec.state_map = kernel_->state_map();
   spec.numbers_map = kernel_->numbers_map();
   spec.keys_map = kernel_->keys_map();

@@ -63,7 +63,7 @@ void Offloads::AddTo(NodeStatus& status) {
     status.counters.emplace_back("kernel", resigned ? watch_->clock().resigns : counters.events[event],
                                  std::string(kEventNames[event]));
   }
-  if (watch_ != nullptr) status.counters.emplace_back("kernel", watch_->clock().lates, "late");
+  if (watch_ != nullptr) status.counters.emplace_back("kernel", watch_->clock().stall_hints, "stall_hints");
   status.histograms.push_back(fences_.As("fence"));
   status.counters.emplace_back("kernel_detached", detached_.load(std::memory_order_relaxed));
   status.counters.emplace_back("kernel_lost_answers", found.lost_answers);

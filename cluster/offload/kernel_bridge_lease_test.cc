@@ -74,21 +74,21 @@ TEST(KernelBridge, R5_DiskModeKeepsALeadersLeaseHoweverMuchIsUnwritten) {
 
 // Else it voted for another, though its process would not.
 TEST(KernelBridge, TheKernelPartKnowsThatItsLeaderIsStalled) {
-  for (const bool late : {false, true}) {
+  for (const bool stalled : {false, true}) {
     Host host;
     host.Follow(1, 1);
     const uint64_t timeout_ns = host.raft().detector().timeout_ns();
     const uint64_t heard_ns = host.raft().detector().leader_heard_ns();
     host.now_ns = heard_ns + timeout_ns - kMillisecond;
     host.bridge->BeginTurn(host.now_ns, *host.replica);
-    if (late) host.replica->Feed(raft::LeaderStalled{.leader = NodeId(1), .term = Term(1)});
+    if (stalled) host.replica->Feed(raft::LeaderStalled{.leader = NodeId(1), .term = Term(1)});
     host.bridge->EndTurn(host.now_ns, *host.replica);
     EXPECT_EQ(host.kernel.shared().heard_ns, heard_ns) << "it was not heard";
     host.now_ns += 2 * kMillisecond;
     raft::VoteRequest vote = Host::Vote(2, 9, 1);
     vote.transfer_term = Term();
-    EXPECT_EQ(host.Arrive(2, 2, vote), late ? HR_NODE_EVENT_VOTE_IGNORED : HR_NODE_EVENT_VOTE_GRANTED);
-    if (!late) continue;
+    EXPECT_EQ(host.Arrive(2, 2, vote), stalled ? HR_NODE_EVENT_VOTE_IGNORED : HR_NODE_EVENT_VOTE_GRANTED);
+    if (!stalled) continue;
     host.now_ns += kMillisecond;
     EXPECT_EQ(host.Arrive(1, 1, Host::Beat(2)), HR_NODE_EVENT_HEARTBEAT_ANSWERED);
     host.Turn();

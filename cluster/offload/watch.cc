@@ -114,8 +114,8 @@ absl::Status Watch::Load() {
   config.clock_out_ifindex = static_cast<uint32_t>(out_ifindex_);
   config.clock_in_ifindex = static_cast<uint32_t>(in_ifindex_);
   config.resigning_laps = kResigningLaps;
-  config.late_from_ns = spec_.late_from_ns;
-  config.late_until_ns = spec_.late_until_ns;
+  config.stall_from_ns = spec_.stall_from_ns;
+  config.stall_until_ns = spec_.stall_until_ns;
   for (const auto& [map, fd] : {std::pair(skeleton_->maps.node, spec_.state_map),
                                 std::pair(skeleton_->maps.numbers, spec_.numbers_map),
                                 std::pair(skeleton_->maps.node_keys, spec_.keys_map)}) {

@@ -2,7 +2,7 @@
 //
 // The watch over this very process (DESIGN, "A dying leader"): kernel programs that note its death within
 // microseconds, and a clock in the kernel that then tells peers and proxies that their leader resigns; or,
-// should its loop wait for a processor, peers that it is late. Made by Node when it starts, after it has
+// should its loop wait for a processor, peers that it is stalled. Made by Node when it starts, after it has
 // adopted the shared state; on the loop's thread.
 //
 // The clock outlives the process, and has to: it is a veth pair with a queueing discipline and a TC filter, not
@@ -54,10 +54,10 @@ struct WatchSpec {
   Endpoint serve{};               // what announcements name
   std::vector<Endpoint> peers{};  // the others
   std::vector<Proxy> proxies{};
-  // As leader it may be late, should its loop wait for a processor: this long after it last turned, and until
-  // then. It is no longer once the loop has run for late_from_ns since. 0 and 0: never.
-  uint64_t late_from_ns = 0;
-  uint64_t late_until_ns = 0;
+  // A leader whose loop waits for a processor is stalled from this long after it last turned, and until then. It
+  // is no longer once the loop has run for stall_from_ns since. 0 and 0: never.
+  uint64_t stall_from_ns = 0;
+  uint64_t stall_until_ns = 0;
   // `node`, `numbers` and `node_keys` of the node's kernel part; -1: its own, which is of use to tests
   int state_map = -1;
   int numbers_map = -1;

@@ -151,8 +151,8 @@ Victim::Victim(const VictimOptions& options) {
                                     absl::StrCat(options.threads),
                                     absl::StrCat(options.resident_megabytes),
                                     absl::StrCat(options.lease_ms),
-                                    absl::StrCat(options.late_from_ms),
-                                    absl::StrCat(options.late_until_ms)};
+                                    absl::StrCat(options.stall_from_ms),
+                                    absl::StrCat(options.stall_until_ms)};
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);

@@ -48,8 +48,8 @@ struct VictimOptions {
   int threads = 1;
   int resident_megabytes = 0;
   uint64_t lease_ms = 3'600'000;
-  uint64_t late_from_ms = 0;   // after its loop last turned
-  uint64_t late_until_ms = 0;  // 0: it is never late
+  uint64_t stall_from_ms = 0;   // after its loop last turned
+  uint64_t stall_until_ms = 0;  // 0: it is never stalled
 };
 
 // A run of watch_victim in the calling thread's namespace.

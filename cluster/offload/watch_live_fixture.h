@@ -136,7 +136,7 @@ class WatchLiveTest : public net::NamespaceTest {
                                  << static_cast<int>(opened.reason);
         const auto* resign = std::get_if<wire::Resign>(&opened.body);
         ASSERT_NE(resign, nullptr);
-        EXPECT_FALSE(resign->late);
+        EXPECT_FALSE(resign->stalled);
         numbers[i].push_back(opened.header.packet_number);
         EXPECT_EQ(opened.header.from_incarnation, 0x1234567890abcdefull);
         EXPECT_EQ(opened.header.from, raft::NodeId(1));

@@ -2,7 +2,7 @@
 //
 // A dying leader, live: a process that leads is killed, crashes, ends or is stopped, and what its peers and
 // proxies then hear from its kernel is caught at the far end of a wire. Times go to standard output and into
-// the test's record. A late one is in watch_late_test.cc.
+// the test's record. A stalled one is in watch_stall_test.cc.
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -140,7 +140,7 @@ TEST_F(WatchLiveTest, WhatIsHandledOrEndsAThreadIsNoDeath) {
 TEST_F(WatchLiveTest, AStopIsNoDeathButTheEndOfTheLease) {
   OnStage([&] {
     constexpr uint64_t kLease_ms = 800;
-    Victim victim({.threads = 2, .lease_ms = kLease_ms, .late_from_ms = kLease_ms / 2, .late_until_ms = 10'000});
+    Victim victim({.threads = 2, .lease_ms = kLease_ms, .stall_from_ms = kLease_ms / 2, .stall_until_ms = 10'000});
     ExpectLeads(victim);
     for (int turn = 1; turn <= 2; ++turn) {
       const uint64_t stopped_ns = RealtimeNs();
@@ -153,7 +153,7 @@ TEST_F(WatchLiveTest, AStopIsNoDeathButTheEndOfTheLease) {
              after_ms);
       EXPECT_GT(after_ms, static_cast<double>(kLease_ms) / 2) << "its loop last turned a little before";
       EXPECT_EQ(victim.watched().dead_ns, 0u);
-      EXPECT_EQ(victim.clock().cause, uint32_t{HR_WATCH_STALLED});
+      EXPECT_EQ(victim.clock().cause, uint32_t{HR_WATCH_LEASE_OVER});
       EXPECT_EQ(victim.clock().running, 0u) << "said often enough";
       EXPECT_EQ(victim.clock().resignations, static_cast<uint64_t>(turn));
       victim.Kill(SIGCONT);
@@ -166,7 +166,7 @@ TEST_F(WatchLiveTest, AStopIsNoDeathButTheEndOfTheLease) {
 
 TEST_F(WatchLiveTest, AnExecIsLeftToTheLease) {
   OnStage([&] {
-    Victim victim({.threads = 4, .lease_ms = 300, .late_from_ms = 150, .late_until_ms = 10'000});
+    Victim victim({.threads = 4, .lease_ms = 300, .stall_from_ms = 150, .stall_until_ms = 10'000});
     ExpectLeads(victim);
     const uint64_t begun_ns = RealtimeNs();
     ASSERT_NE(victim.Command("exec"), 0u);
@@ -175,7 +175,7 @@ TEST_F(WatchLiveTest, AnExecIsLeftToTheLease) {
     ASSERT_FALSE(heard.empty());
     EXPECT_GT(heard.front().at_ns - begun_ns, 150'000'000u);
     EXPECT_EQ(victim.watched().dead_ns, 0u);
-    EXPECT_EQ(victim.clock().cause, uint32_t{HR_WATCH_STALLED});
+    EXPECT_EQ(victim.clock().cause, uint32_t{HR_WATCH_LEASE_OVER});
   });
 }
 

@@ -178,8 +178,8 @@ int main(int argc, char** argv) {
   spec.peers = ParseEndpoints(argv[5]);
   for (const Endpoint& proxy : ParseEndpoints(argv[6]))
     spec.proxies.push_back({.address = proxy, .key = {.k0 = uint64_t{100} + proxy.port, .k1 = 4}});
-  spec.late_from_ns = std::stoull(argv[10]) * 1'000'000;
-  spec.late_until_ns = std::stoull(argv[11]) * 1'000'000;
+  spec.stall_from_ns = std::stoull(argv[10]) * 1'000'000;
+  spec.stall_until_ns = std::stoull(argv[11]) * 1'000'000;
   signal(SIGTERM, [](int) {});  // handled: no death
   Occupy(std::stoul(argv[8]));
   Victim victim(spec, std::stoull(argv[2]), std::stoull(argv[9]) * 1'000'000);

@@ -6,7 +6,7 @@
 // only (R4). A pure function of what it is told; the core feeds it, and no clock is read.
 //
 // The timeout has two parts (docs/adr/0031). The network's is a number of round trips (Raft section 5.6). The hosts'
-// is twice the longest pause of late that ended with a sign of life: a busy host lets a process wait for its
+// is twice the longest recent pause that ended with a sign of life: a busy host lets a process wait for its
 // processor, and a hypervisor the whole machine. Such pauses come seconds apart, so a mean of round trips has forgotten
 // one when the next comes.
 

@@ -117,11 +117,11 @@ TEST_F(KernelEvents, HeardPutsTheElectionOff) {
   EXPECT_LT(cluster_.At(2).election_deadline_ns(), heard_ns + timeout_ns) << "not its leader";
 }
 
-TEST_F(KernelEvents, ALateLeaderIsWaitedForALittleLonger) {
+TEST_F(KernelEvents, AStalledLeaderIsWaitedForALittleLonger) {
   const Raft& follower = cluster_.At(3);
   const uint64_t timeout_ns = follower.detector().timeout_ns();
   const uint64_t heard_ns = follower.detector().leader_heard_ns();
-  const LeaderStalled late{.leader = NodeId(1), .term = follower.term()};
+  const LeaderStalled hint{.leader = NodeId(1), .term = follower.term()};
   const auto would_vote = [&] {
     cluster_.Step(3, Receive{.message = {.from = NodeId(2),
                                          .to = NodeId(3),
@@ -133,7 +133,7 @@ TEST_F(KernelEvents, ALateLeaderIsWaitedForALittleLonger) {
     return std::get<VoteReply>(cluster_.network().back().body).granted;
   };
   cluster_.Wait(timeout_ns - kMillisecond);
-  cluster_.Step(3, late);
+  cluster_.Step(3, hint);
   EXPECT_GE(follower.election_deadline_ns(), cluster_.now_ns() + timeout_ns);
   EXPECT_LE(follower.election_deadline_ns(), cluster_.now_ns() + 2 * timeout_ns);
   EXPECT_EQ(follower.detector().leader_heard_ns(), heard_ns) << "it was not heard";
@@ -171,7 +171,7 @@ TEST_F(KernelEvents, LatenessNeverShortensAWait) {
   EXPECT_GE(follower.election_deadline_ns(), listened_ns + follower.detector().timeout_ns());
 }
 
-TEST_F(KernelEvents, ALateLeaderLengthensTheTimeoutOnceItIsHeard) {
+TEST_F(KernelEvents, AStalledLeaderLengthensTheTimeoutOnceItIsHeard) {
   const uint64_t timeout_ns = cluster_.At(3).detector().timeout_ns();
   const uint64_t heard_ns = cluster_.now_ns();
   while (cluster_.now_ns() < heard_ns + 2 * timeout_ns) {

@@ -19,7 +19,7 @@ struct Options {
 
   // The timeout T (failure_detector.h) is this many round trips to the slowest member of the nearest majority and
   // what hosts add to one of them lately, within the two bounds, and no shorter than this many times the longest
-  // pause of late that ended with a sign of life; an election's wait is drawn from [T, 2T) (Raft sections 5.2 and
+  // recent pause that ended with a sign of life; an election's wait is drawn from [T, 2T) (Raft sections 5.2 and
   // 5.6: broadcast time << election timeout).
   uint64_t round_trips_per_election = 20;
   uint64_t pauses_per_timeout = 2;

@@ -188,11 +188,11 @@ void Faults::Resignation(uint64_t duration_ns) {
     uint32_t rank = 0;
     for (const auto& server : world_.servers) {
       if (server == leader || !server->up() || server->paused()) continue;
-      const raft::LeaderStalled late_hint{.leader = hint.leader, .term = hint.term};
-      if (world_.random.Chance(300'000)) server->ArriveLateness(late_hint);
+      const raft::LeaderStalled stall_hint{.leader = hint.leader, .term = hint.term};
+      if (world_.random.Chance(300'000)) server->ArriveStallHint(stall_hint);
       if (world_.random.Chance(300'000)) {
         world_.time.After(world_.random.Below(10 * kSecond),
-                          [late = server.get(), late_hint] { late->ArriveLateness(late_hint); });
+                          [late = server.get(), stall_hint] { late->ArriveStallHint(stall_hint); });
       }
       raft::LeaderResigns ranked = hint;
       ranked.rank = rank;

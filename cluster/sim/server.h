@@ -71,7 +71,7 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   void ArriveRequest(kv::Request request);
   void ArriveForwardAnswer(raft::NodeId from, kv::Answer answer);
   void ArriveResignation(const raft::LeaderResigns& hint);
-  void ArriveLateness(const raft::LeaderStalled& hint);
+  void ArriveStallHint(const raft::LeaderStalled& hint);
   // From an administrator: a transfer, a change of membership.
   void Post(decltype(raft::Event::what) what);
 

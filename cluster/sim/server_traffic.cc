@@ -107,7 +107,7 @@ void Server::TakeResignation(const raft::LeaderResigns& hint) {
   }
 }
 
-void Server::ArriveLateness(const raft::LeaderStalled& hint) {
+void Server::ArriveStallHint(const raft::LeaderStalled& hint) {
   if (IsRefusedBy(hint.leader)) return;
   Arrive(from_peers_, [this, hint] { replica_->Feed(hint); });
 }

@@ -109,12 +109,12 @@ struct ForwardAnswer {
 };
 
 // A dying leader's last message, sent by its kernel: the nodes that should stand for election at once, in
-// order. Or, where its loop only waits for a processor, that it is late: then it does not resign, and names no
+// order. Or, where its loop only waits for a processor, that it is stalled: then it does not resign, and names no
 // node.
 struct Resign {
   uint64_t incarnation = 0;  // of the leader that resigns
   raft::NodeId leader{};
-  bool late = false;
+  bool stalled = false;
   std::vector<raft::NodeId> successors{};  // at most HR_PEER_SUCCESSORS
 };
 

@@ -167,13 +167,13 @@ raft::AppendReply GetAppendReply(ByteReader& reader) {
   return body;
 }
 
-// Successors stand before the first 0; what follows it is 0. A leader that is late names none.
+// Successors stand before the first 0; what follows it is 0. A stalled leader names none.
 Resign GetResign(ByteReader& reader) {
   Resign body{.incarnation = GetNumber(reader), .leader = raft::NodeId(reader.Get<uint32_t>())};
-  const auto late = reader.Get<uint32_t>();
-  if (late > 1) reader.Fail();
-  body.late = late != 0;
-  bool ended = body.late;
+  const auto stalled = reader.Get<uint32_t>();
+  if (stalled > 1) reader.Fail();
+  body.stalled = stalled != 0;
+  bool ended = body.stalled;
   for (size_t i = 0; i < HR_PEER_SUCCESSORS; ++i) {
     const raft::NodeId successor(reader.Get<uint32_t>());
     if (ended && successor.IsSet()) reader.Fail();
@@ -322,7 +322,7 @@ void PutBody(ByteWriter&, const raft::TimeoutNow&) {}
 void PutBody(ByteWriter& writer, const Resign& body) {
   writer.Put(body.incarnation);
   writer.Put(static_cast<uint32_t>(body.leader.value()));
-  writer.Put(uint32_t{body.late});
+  writer.Put(uint32_t{body.stalled});
   for (size_t i = 0; i < HR_PEER_SUCCESSORS; ++i) {
     writer.Put(i < body.successors.size() ? static_cast<uint32_t>(body.successors[i].value()) : uint32_t{0});
   }

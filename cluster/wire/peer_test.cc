@@ -525,14 +525,14 @@ TEST(PeerCodec, ASuccessorAfterTheLastIsMalformed) {
 
 // Programs of this version that do not know of it drop it as malformed, and wait as they would.
 TEST(PeerCodec, AStalledLeaderNamesNoSuccessor) {
-  const Resign body{.incarnation = 25, .leader = NodeId(2), .late = true};
-  const std::string late = Sender().Seal(NodeId(1), Term(1), body);
-  const Opened opened = Receiver().Open(late);
+  const Resign body{.incarnation = 25, .leader = NodeId(2), .stalled = true};
+  const std::string stalled = Sender().Seal(NodeId(1), Term(1), body);
+  const Opened opened = Receiver().Open(stalled);
   ASSERT_TRUE(opened.ok());
-  EXPECT_TRUE(std::get<Resign>(opened.body).late);
-  EXPECT_EQ(Sender().Seal(NodeId(1), Term(1), opened.body), late);
-  EXPECT_EQ(Receiver().Open(Forged(late, kPeerHeader_bytes + 16, 4)).reason, DropReason::kMalformed);
-  EXPECT_EQ(Receiver().Open(Forged(late, kPeerHeader_bytes + 12, 2)).reason, DropReason::kMalformed);
+  EXPECT_TRUE(std::get<Resign>(opened.body).stalled);
+  EXPECT_EQ(Sender().Seal(NodeId(1), Term(1), opened.body), stalled);
+  EXPECT_EQ(Receiver().Open(Forged(stalled, kPeerHeader_bytes + 16, 4)).reason, DropReason::kMalformed);
+  EXPECT_EQ(Receiver().Open(Forged(stalled, kPeerHeader_bytes + 12, 2)).reason, DropReason::kMalformed);
 }
 
 // A node's process and its kernel programs number their datagrams together.

@@ -3,7 +3,7 @@
  * NODE CLOCK: TC ingress of the inner end of a node's clock link. As the proxy's clock (bpf/proxy/clock.bpf.c) it is
  * one packet that a queueing discipline holds back between laps; it goes round only while this node leads. Each
  * lap asks whether the process is dead or its lease has passed, and if so tells peers and proxies that the
- * leader resigns, a bounded number of laps long. A loop that only waits for a processor is late, and peers are
+ * leader resigns, a bounded number of laps long. A loop that only waits for a processor is stalled, and peers are
  * asked to wait. The clock needs nothing of the process: a dead one's goes on. hr_watch_kick sets it going.
  */
 /* The order of these two matters: the first needs a helper's name that the second defines. */
@@ -55,18 +55,18 @@ HR_INLINE int hr_has_turned(struct hr_watch_clock* clock, const struct hr_watch*
   clock->lease_until_ns = standing->lease_until_ns;
   clock->turned_ns = now_ns;
   clock->turned_ran_ns = hr_loop_ran_ns(watch);
-  clock->late = clock->asleep = 0;
+  clock->stalled_laps = clock->asleep = 0;
   return 1;
 }
 
 /*
  * The loop has not turned for a while, and would if it had a processor: it will soon. A stopped one does not
  * want to run, and one that is caught in a loop of its own has had a processor for long enough. The kernel's
- * word is taken until `late_until_ns`. One that was late and sleeps is on its way to the end of its turn, or
+ * word is taken until `stall_until_ns`. One that was stalled and sleeps is on its way to the end of its turn, or
  * stands still: the next lap knows. Should the thread be gone, whatever is read costs an election, or delays
  * it.
  */
-HR_INLINE int hr_is_late(struct hr_watch_clock* clock, const struct hr_watch* watch,
+HR_INLINE int hr_is_stalled(struct hr_watch_clock* clock, const struct hr_watch* watch,
                          const struct hr_watch_standing* standing, __u64 now_ns) {
   struct task_struct* loop = (struct task_struct*)watch->loop;
   unsigned int state = 1;
@@ -74,22 +74,22 @@ HR_INLINE int hr_is_late(struct hr_watch_clock* clock, const struct hr_watch* wa
 
   if (hr_has_turned(clock, watch, standing, now_ns)) return 0;
   silent_ns = now_ns - clock->turned_ns;
-  if (!standing->lease_until_ns || silent_ns < watch_config.late_from_ns ||
-      silent_ns >= watch_config.late_until_ns)
+  if (!standing->lease_until_ns || silent_ns < watch_config.stall_from_ns ||
+      silent_ns >= watch_config.stall_until_ns)
     return 0;
   if (!loop || clock->resigned) return 0; /* what has been said stands */
   if (bpf_core_read(&state, sizeof(state), &loop->__state) || (state & ~HR_TASK_WAKING))
-    return clock->late && ++clock->asleep < HR_WATCH_ASLEEP_LAPS;
+    return clock->stalled_laps && ++clock->asleep < HR_WATCH_ASLEEP_LAPS;
   clock->asleep = 0;
-  return hr_loop_ran_ns(watch) - clock->turned_ran_ns < watch_config.late_from_ns;
+  return hr_loop_ran_ns(watch) - clock->turned_ran_ns < watch_config.stall_from_ns;
 }
 
 HR_INLINE __u32 hr_why_resign(const struct hr_watch* watch,
-                              const struct hr_watch_standing* standing, int late, __u64 now_ns) {
+                              const struct hr_watch_standing* standing, int stalled, __u64 now_ns) {
   if (READ_ONCE(watch->dead_ns))
     return READ_ONCE(watch->cause) == HR_WATCH_EXIT ? HR_WATCH_EXIT : HR_WATCH_SIGNAL;
   /* 0: the process keeps no lease. */
-  return !late && standing->lease_until_ns && now_ns >= standing->lease_until_ns ? HR_WATCH_STALLED
+  return !stalled && standing->lease_until_ns && now_ns >= standing->lease_until_ns ? HR_WATCH_LEASE_OVER
                                                                                  : HR_WATCH_ALIVE;
 }
 
@@ -99,20 +99,20 @@ HR_INLINE void hr_count_told(struct hr_watch_clock* clock, int told, __u64* sent
 }
 
 HR_INLINE void hr_tell_peers(struct __sk_buff* skb, struct hr_watch_clock* clock,
-                             const struct hr_watch_standing* standing, int late) {
-  if (hr_make_resign(standing, late)) return;
+                             const struct hr_watch_standing* standing, int stalled) {
+  if (hr_make_resign(standing, stalled)) return;
   for (__u32 i = 0; i < HR_WATCH_PEERS; ++i)
-    hr_count_told(clock, hr_tell(skb, i), late ? &clock->lates : &clock->resigns);
+    hr_count_told(clock, hr_tell(skb, i), stalled ? &clock->stall_hints : &clock->resigns);
 }
 
-HR_INLINE void hr_say_late(struct __sk_buff* skb, struct hr_watch_clock* clock,
+HR_INLINE void hr_hint_stall(struct __sk_buff* skb, struct hr_watch_clock* clock,
                            const struct hr_watch_standing* standing, __u64 now_ns) {
-  if (!clock->late++) {
-    ++clock->latenesses;
-  } else if (now_ns < clock->late_said_ns + watch_config.late_from_ns / 2) {
+  if (!clock->stalled_laps++) {
+    ++clock->stalls;
+  } else if (now_ns < clock->stall_hint_ns + watch_config.stall_from_ns / 2) {
     return;
   }
-  clock->late_said_ns = now_ns;
+  clock->stall_hint_ns = now_ns;
   hr_tell_peers(skb, clock, standing, 1);
 }
 
@@ -187,7 +187,7 @@ HR_INLINE int hr_lap(struct __sk_buff* skb, __u32 epoch) {
   struct hr_watch* watch;
   __u32 zero = 0;
   __u32 why;
-  int late;
+  int stalled;
 
   watch = bpf_map_lookup_elem(&node_watch, &zero);
   if (!clock || !watch) return TC_ACT_SHOT;
@@ -198,14 +198,14 @@ HR_INLINE int hr_lap(struct __sk_buff* skb, __u32 epoch) {
   WRITE_ONCE(clock->last_lap_ns, now_ns);
   ++clock->laps;
   if (!hr_leads(watch, &standing)) {
-    clock->resigned = clock->late = 0;
+    clock->resigned = clock->stalled_laps = 0;
     return hr_rests(clock, watch) ? TC_ACT_SHOT : hr_go_round(skb, epoch);
   }
-  late = hr_is_late(clock, watch, &standing, now_ns);
-  why = hr_why_resign(watch, &standing, late, now_ns);
+  stalled = hr_is_stalled(clock, watch, &standing, now_ns);
+  why = hr_why_resign(watch, &standing, stalled, now_ns);
   if (why == HR_WATCH_ALIVE) {
     clock->resigned = 0;
-    if (late) hr_say_late(skb, clock, &standing, now_ns);
+    if (stalled) hr_hint_stall(skb, clock, &standing, now_ns);
     return hr_go_round(skb, epoch);
   }
   if (clock->resigned >= watch_config.resigning_laps) return hr_ends(clock);

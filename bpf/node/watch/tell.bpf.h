@@ -69,7 +69,7 @@ HR_INLINE void hr_fill_successors(struct hr_peer_resign* resign, __u64 term) {
 }
 
 /* The same bytes for every peer, and one number: each of them keeps its own book of the numbers it has seen. */
-HR_INLINE int hr_make_resign(const struct hr_watch_standing* standing, int late) {
+HR_INLINE int hr_make_resign(const struct hr_watch_standing* standing, int stalled) {
   __u32 zero = 0;
   struct hr_node_numbers* drawn = bpf_map_lookup_elem(&numbers, &zero);
   struct hr_node_key* seals = hr_node_key_of(HR_NODE_KEY_SEALS);
@@ -97,9 +97,9 @@ HR_INLINE int hr_make_resign(const struct hr_watch_standing* standing, int late)
   header->key_id = seals->id;
   resign->incarnation = standing->incarnation;
   resign->leader = watch_config.self;
-  resign->late = late;
+  resign->stalled = stalled;
   __builtin_memset(resign->successors, 0, sizeof(resign->successors));
-  if (!late) hr_fill_successors(resign, standing->term);
+  if (!stalled) hr_fill_successors(resign, standing->term);
   out->bytes = HR_RESIGN_BYTES;
   header->tag = hr_siphash_bounded(&key, header, HR_RESIGN_BYTES, HR_RESIGN_BYTES, HR_SIPHASH_TAG_WORD);
   return 0;

@@ -16,7 +16,7 @@ enum hr_watch_cause {
   HR_WATCH_ALIVE = 0,
   HR_WATCH_SIGNAL = 1,  /* a fatal signal is on its way to every thread, or was taken by one */
   HR_WATCH_EXIT = 2,    /* the last thread has ended */
-  HR_WATCH_STALLED = 3, /* never in hr_watch: the lease has passed (R5) */
+  HR_WATCH_LEASE_OVER = 3, /* never in hr_watch: the lease has passed (R5) */
 };
 
 /*
@@ -46,7 +46,7 @@ HR_STATIC_ASSERT(sizeof(struct hr_watch) == 48, "hr_watch");
 /* skb->priority that holds a packet back for a lap: class 1:10 of net/clock_qdisc, the first of its periods. */
 #define HR_WATCH_LAP_PRIORITY 0x0001000au
 #define HR_WATCH_LAP_FRAME_BYTES 60
-/* So many laps in a row must find a loop asleep that has been late before it counts as one that stands still.
+/* So many laps in a row must find a loop asleep that has been stalled before it counts as one that stands still.
  */
 #define HR_WATCH_ASLEEP_LAPS 2u
 /* Laps are a millisecond apart; rare maxima of 30 ms were measured on busy machines. */
@@ -69,11 +69,11 @@ struct hr_watch_clock {
   __u64 resigns;       /* datagrams to peers ... */
   __u64 announcements; /* ... and to proxies */
   __u64 failures;      /* those that the kernel refused */
-  __u32 late;          /* laps that found the process late, since its loop last turned ... */
+  __u32 stalled_laps;  /* laps that found a scheduling stall, since the loop last turned ... */
   __u32 asleep;        /* ... and the last so many of those found it asleep */
-  __u64 latenesses;    /* times that `late` began to count */
-  __u64 lates;         /* datagrams to peers that say so */
-  __u64 late_said_ns;  /* when the last of them were sent */
+  __u64 stalls;        /* times that `stalled_laps` began to count */
+  __u64 stall_hints;   /* datagrams to peers that say so */
+  __u64 stall_hint_ns; /* when the last of them were sent */
   /* At the first lap that saw this lease, hence when the loop last turned: CLOCK_MONOTONIC, and how long its
    * thread had run by then. */
   __u64 lease_until_ns;
@@ -124,7 +124,7 @@ struct hr_watch_config {
   __u32 clock_in_ifindex;
   __u32 resigning_laps; /* how often the same is said */
   __u32 reserved2;
-  __u64 late_from_ns;  /* after its loop last turned a process may be late; the loop is no longer if it has run
-                          for as long since */
-  __u64 late_until_ns; /* and until then; not above late_from_ns: never */
+  __u64 stall_from_ns;  /* a stall counts from this long after the loop last turned; it is none once the loop has
+                           run for as long since */
+  __u64 stall_until_ns; /* and until then; not above stall_from_ns: never */
 };

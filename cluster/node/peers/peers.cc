@@ -232,7 +232,7 @@ std::optional<raft::Message> Peers::Decode(std::string_view datagram) const {
 // A node that is not named does not stand at once; the others, or its own timeout, will find a leader.
 void Peers::TakeResign(const wire::PeerHeader& header, const wire::Resign& resign, PeerReceiver& receiver) {
   if (resign.leader != header.from || resign.incarnation != header.from_incarnation) return;
-  if (resign.late) return receiver.Receive(raft::LeaderStalled{.leader = resign.leader, .term = header.term});
+  if (resign.stalled) return receiver.Receive(raft::LeaderStalled{.leader = resign.leader, .term = header.term});
   const auto place = std::find(resign.successors.begin(), resign.successors.end(), self_);
   if (place == resign.successors.end()) return;
   receiver.Receive(raft::LeaderResigns{.leader = resign.leader,

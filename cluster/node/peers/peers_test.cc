@@ -117,12 +117,12 @@ class PeersTest : public testing::Test {
     void Receive(uint64_t, kv::Request request) override { requests.push_back(std::move(request)); }
     void Receive(raft::NodeId, uint64_t, const kv::Answer&) override {}
     void Receive(const raft::LeaderResigns&) override {}
-    void Receive(const raft::LeaderStalled& hint) override { late.push_back(hint); }
+    void Receive(const raft::LeaderStalled& hint) override { stall_hints.push_back(hint); }
     Promised PromisedBy(raft::NodeId) const override { return promised; }
 
     std::vector<raft::Message> messages;
     std::vector<kv::Request> requests;
-    std::vector<raft::LeaderStalled> late;
+    std::vector<raft::LeaderStalled> stall_hints;
     Promised promised;
   };
 
@@ -429,15 +429,15 @@ TEST_F(PeersTest, AMessageOfATermThatElectionsCannotHaveReachedIsDropped) {
   EXPECT_TRUE(hears(last * 1000, kStarted_ns));
 }
 
-TEST_F(PeersTest, ALateLeaderSpeaksForItselfAlone) {
+TEST_F(PeersTest, AStalledLeaderSpeaksForItselfAlone) {
   Meet2();
-  SentTo2(raft::Term(3), wire::Resign{.incarnation = 6, .leader = raft::NodeId(2), .late = true}, 1);
-  ASSERT_EQ(nobody_.late.size(), 1u);
-  EXPECT_EQ(nobody_.late[0].leader, raft::NodeId(2));
-  EXPECT_EQ(nobody_.late[0].term, raft::Term(3));
-  SentTo2(raft::Term(3), wire::Resign{.incarnation = 6, .leader = raft::NodeId(3), .late = true}, 2);
-  SentTo2(raft::Term(3), wire::Resign{.incarnation = 5, .leader = raft::NodeId(2), .late = true}, 3);
-  EXPECT_EQ(nobody_.late.size(), 1u);
+  SentTo2(raft::Term(3), wire::Resign{.incarnation = 6, .leader = raft::NodeId(2), .stalled = true}, 1);
+  ASSERT_EQ(nobody_.stall_hints.size(), 1u);
+  EXPECT_EQ(nobody_.stall_hints[0].leader, raft::NodeId(2));
+  EXPECT_EQ(nobody_.stall_hints[0].term, raft::Term(3));
+  SentTo2(raft::Term(3), wire::Resign{.incarnation = 6, .leader = raft::NodeId(3), .stalled = true}, 2);
+  SentTo2(raft::Term(3), wire::Resign{.incarnation = 5, .leader = raft::NodeId(2), .stalled = true}, 3);
+  EXPECT_EQ(nobody_.stall_hints.size(), 1u);
 }
 
 TEST_F(PeersTest, ANodeOfTheOtherDurabilityModeIsNotBelieved) {
@@ -457,8 +457,8 @@ TEST_F(PeersTest, ANodeOfTheOtherDurabilityModeIsNotBelieved) {
   EXPECT_EQ(peers_.IncarnationOf(raft::NodeId(2)), 0u);
   EXPECT_TRUE(peers_.states()[0].IsIncompatible(now_ns));
   EXPECT_THAT(peers_.states()[0].incompatible, testing::HasSubstr("has `durability: memory`, and this node"));
-  SentTo2(raft::Term(3), wire::Resign{.incarnation = 6, .leader = raft::NodeId(2), .late = true}, now_ns);
-  EXPECT_TRUE(nobody_.late.empty());
+  SentTo2(raft::Term(3), wire::Resign{.incarnation = 6, .leader = raft::NodeId(2), .stalled = true}, now_ns);
+  EXPECT_TRUE(nobody_.stall_hints.empty());
   // A recorded answer, to no question of this node.
   SentTo2(wire::CopyIdTerm(22), wire::HelloAck{.nonce = 1, .traits = {.durability = Mode::kMemory}}, now_ns);
   EXPECT_EQ(dropped(), 1u);

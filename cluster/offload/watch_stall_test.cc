@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A late leader, live: a process that leads gets no processor, or is killed or caught in a loop meanwhile, and its
-// kernel says "late" or resigns. Part of watch_live_test.
+// A stalled leader, live: a process that leads gets no processor, or is killed or caught in a loop meanwhile, and its
+// kernel hints at the stall or resigns. Part of watch_live_test.
 #include <sched.h>
 #include <signal.h>
 #include <unistd.h>
@@ -22,19 +22,19 @@
 namespace hedgerow::offload {
 namespace {
 
-bool SaysLate(const Heard& heard) {
+bool HintsStall(const Heard& heard) {
   const wire::Opened opened = OpenAsPeer(heard);
   const auto* resign = std::get_if<wire::Resign>(&opened.body);
-  return opened.ok() && resign != nullptr && resign->late;
+  return opened.ok() && resign != nullptr && resign->stalled;
 }
 
-// What a leader of term 7 says that is late: to two peers, and to no proxy.
-void ExpectLateness(const std::vector<Heard>& heard) {
+// What a stalled leader of term 7 says: to two peers, and to no proxy.
+void ExpectStallHints(const std::vector<Heard>& heard) {
   EXPECT_FALSE(heard.empty());
   for (const Heard& one : heard) {
     EXPECT_EQ(packets::ChecksumFault(one.frame), "");
     EXPECT_NE(one.port, kProxyPort);
-    ASSERT_TRUE(SaysLate(one));
+    ASSERT_TRUE(HintsStall(one));
     EXPECT_EQ(OpenAsPeer(one).header.term, raft::Term(7));
     EXPECT_EQ(std::get<wire::Resign>(OpenAsPeer(one).body).leader, raft::NodeId(1));
   }
@@ -94,29 +94,29 @@ bool HasStopped(pid_t pid) {
 }
 
 // It has one processor with somebody else, who goes first as long as it lasts.
-TEST_F(WatchLiveTest, ALeaderThatWaitsForAProcessorIsLateAndDoesNotResign) {
+TEST_F(WatchLiveTest, ALeaderThatWaitsForAProcessorIsStalledAndDoesNotResign) {
   if (!HaveTwoProcessors()) GTEST_SKIP() << "one processor: the clock would wait with the process";
   OnStage([&] {
-    Victim victim({.threads = 2, .lease_ms = 100, .late_from_ms = 20, .late_until_ms = 10'000});
+    Victim victim({.threads = 2, .lease_ms = 100, .stall_from_ms = 20, .stall_until_ms = 10'000});
     ExpectLeads(victim);
     EXPECT_THAT(Listen(50, 50), ::testing::IsEmpty());
     const Hog hog(victim.pid());
     std::vector<Heard> heard;
-    while (victim.clock().lates < 40 && hog.Lasts())
+    while (victim.clock().stall_hints < 40 && hog.Lasts())
       for (Heard& one : Listen(20, 200)) heard.push_back(std::move(one));
     for (Heard& one : Listen(20, 200)) heard.push_back(std::move(one));  // what was said since
-    ExpectLateness(heard);
+    ExpectStallHints(heard);
     EXPECT_GE(heard.size(), 40u);
-    EXPECT_GE(victim.clock().latenesses, 1u);
+    EXPECT_GE(victim.clock().stalls, 1u);
     EXPECT_EQ(victim.clock().resignations, 0u);
     EXPECT_EQ(victim.clock().running, 1u);
   });
 }
 
-TEST_F(WatchLiveTest, ALeaderThatIsLateForTooLongResigns) {
+TEST_F(WatchLiveTest, ALeaderThatIsStalledForTooLongResigns) {
   if (!HaveTwoProcessors()) GTEST_SKIP() << "one processor: the clock would wait with the process";
   OnStage([&] {
-    Victim victim({.threads = 1, .lease_ms = 50, .late_from_ms = 25, .late_until_ms = 400});
+    Victim victim({.threads = 1, .lease_ms = 50, .stall_from_ms = 25, .stall_until_ms = 400});
     ExpectLeads(victim);
     const Hog hog(victim.pid());
     std::vector<Heard> heard;
@@ -124,20 +124,20 @@ TEST_F(WatchLiveTest, ALeaderThatIsLateForTooLongResigns) {
       for (Heard& one : Listen(20, 200)) heard.push_back(std::move(one));
     for (Heard& one : Listen(20, 200)) heard.push_back(std::move(one));  // what was said since
     const auto first =
-        std::find_if(heard.begin(), heard.end(), [](const Heard& one) { return !SaysLate(one); });
-    ExpectLateness({heard.begin(), first});
+        std::find_if(heard.begin(), heard.end(), [](const Heard& one) { return !HintsStall(one); });
+    ExpectStallHints({heard.begin(), first});
     EXPECT_GE(first - heard.begin(), 8);
     ExpectResignation({first, heard.end()});
-    EXPECT_EQ(victim.clock().cause, uint32_t{HR_WATCH_STALLED});
+    EXPECT_EQ(victim.clock().cause, uint32_t{HR_WATCH_LEASE_OVER});
   });
 }
 
-TEST_F(WatchLiveTest, ALeaderThatResignedIsNotLateAfterwards) {
+TEST_F(WatchLiveTest, ALeaderThatResignedIsNotStalledAfterwards) {
   if (!HaveTwoProcessors()) GTEST_SKIP() << "one processor: the clock would wait with the process";
   OnStage([&] {
-    Victim victim({.threads = 1, .lease_ms = 100, .late_from_ms = 50, .late_until_ms = 10'000});
+    Victim victim({.threads = 1, .lease_ms = 100, .stall_from_ms = 50, .stall_until_ms = 10'000});
     ExpectLeads(victim);
-    // A thread needs a processor to stop: with the hog before it, it would be one that waits for it, and late.
+    // A thread needs a processor to stop: with the hog before it, it would be one that waits for it, and stalled.
     victim.Kill(SIGSTOP);
     ASSERT_TRUE(HasStopped(victim.pid()));
     const Hog hog(victim.pid());
@@ -145,15 +145,15 @@ TEST_F(WatchLiveTest, ALeaderThatResignedIsNotLateAfterwards) {
     victim.Kill(SIGCONT);
     ExpectResignation(Listen(100));
     EXPECT_EQ(victim.clock().resignations, 1u);
-    EXPECT_EQ(victim.clock().lates, 0u);
+    EXPECT_EQ(victim.clock().stall_hints, 0u);
   });
 }
 
 // Followers wait by when they last heard it, however long its lease is.
-TEST_F(WatchLiveTest, ALongLeaseMakesLateNoLaterAndNoLonger) {
+TEST_F(WatchLiveTest, ALongLeaseMakesAStallNoLaterAndNoLonger) {
   if (!HaveTwoProcessors()) GTEST_SKIP() << "one processor: the clock would wait with the process";
   OnStage([&] {
-    Victim victim({.threads = 1, .lease_ms = 400, .late_from_ms = 20, .late_until_ms = 120});
+    Victim victim({.threads = 1, .lease_ms = 400, .stall_from_ms = 20, .stall_until_ms = 120});
     ExpectLeads(victim);
     const Hog hog(victim.pid());
     std::vector<Heard> heard;
@@ -162,30 +162,30 @@ TEST_F(WatchLiveTest, ALongLeaseMakesLateNoLaterAndNoLonger) {
     const hr_watch_clock clock = victim.clock();
     for (Heard& one : Listen(20, 200)) heard.push_back(std::move(one));  // what was said since
     const auto first =
-        std::find_if(heard.begin(), heard.end(), [](const Heard& one) { return !SaysLate(one); });
+        std::find_if(heard.begin(), heard.end(), [](const Heard& one) { return !HintsStall(one); });
     ASSERT_NE(first, heard.begin());
     ASSERT_NE(first, heard.end());
-    ExpectLateness({heard.begin(), first});
+    ExpectStallHints({heard.begin(), first});
     ExpectResignation({first, heard.end()});
     // By the clock's own laps: a lap may come late, and still knows since when the loop has not turned.
     const auto after_ms = [&](uint64_t at_ns) { return static_cast<double>(at_ns - clock.turned_ns) / 1e6; };
-    printf("late until %.1f ms, RESIGN after %.1f ms\n", after_ms(clock.late_said_ns), after_ms(clock.resigned_ns));
-    EXPECT_LT(after_ms(clock.late_said_ns), 120);
+    printf("stalled until %.1f ms, RESIGN after %.1f ms\n", after_ms(clock.stall_hint_ns), after_ms(clock.resigned_ns));
+    EXPECT_LT(after_ms(clock.stall_hint_ns), 120);
     EXPECT_GT(after_ms(clock.resigned_ns), 350);
   });
 }
 
-TEST_F(WatchLiveTest, ALeaderThatIsKilledWhileItIsLateResignsAtOnce) {
+TEST_F(WatchLiveTest, ALeaderThatIsKilledWhileItIsStalledResignsAtOnce) {
   if (!HaveTwoProcessors()) GTEST_SKIP() << "one processor: the clock would wait with the process";
   OnStage([&] {
-    Victim victim({.threads = 2, .lease_ms = 50, .late_from_ms = 25, .late_until_ms = 10'000});
+    Victim victim({.threads = 2, .lease_ms = 50, .stall_from_ms = 25, .stall_until_ms = 10'000});
     ExpectLeads(victim);
     const Hog hog(victim.pid());
-    while (victim.clock().lates == 0 && hog.Lasts()) usleep(100);
+    while (victim.clock().stall_hints == 0 && hog.Lasts()) usleep(100);
     const uint64_t killed_ns = MonotonicNs();
     victim.Kill(SIGKILL);
     std::vector<Heard> heard = Listen(50);
-    std::erase_if(heard, SaysLate);
+    std::erase_if(heard, HintsStall);
     ExpectResignation(heard);
     EXPECT_EQ(victim.clock().cause, uint32_t{HR_WATCH_SIGNAL});
     EXPECT_GE(victim.clock().resigned_ns, killed_ns);
@@ -194,24 +194,24 @@ TEST_F(WatchLiveTest, ALeaderThatIsKilledWhileItIsLateResignsAtOnce) {
 }
 
 // Alone on a processor, and on one that others take in turns.
-TEST_F(WatchLiveTest, ALeaderInABusyLoopIsNotLate) {
+TEST_F(WatchLiveTest, ALeaderInABusyLoopIsNotStalled) {
   for (const bool shares : {false, true}) {
     OnStage([&] {
-      constexpr uint64_t kLease_ms = 200, kLateUntil_ms = 20'000;
+      constexpr uint64_t kLease_ms = 200, kStallUntil_ms = 20'000;
       Victim victim(
-          {.threads = 1, .lease_ms = kLease_ms, .late_from_ms = kLease_ms / 5, .late_until_ms = kLateUntil_ms});
+          {.threads = 1, .lease_ms = kLease_ms, .stall_from_ms = kLease_ms / 5, .stall_until_ms = kStallUntil_ms});
       ExpectLeads(victim);
       std::optional<Hog> hog;
       if (shares) hog.emplace(victim.pid(), /*goes_first=*/false);
       ASSERT_NE(victim.Command("spin"), 0u);
       std::vector<Heard> heard;
-      while (victim.clock().resigned == 0 && MonotonicNs() - victim.clock().turned_ns < kLateUntil_ms / 2 * 1'000'000)
+      while (victim.clock().resigned == 0 && MonotonicNs() - victim.clock().turned_ns < kStallUntil_ms / 2 * 1'000'000)
         for (Heard& one : Listen(20, 200)) heard.push_back(std::move(one));
       for (Heard& one : ListenUntilRest(victim)) heard.push_back(std::move(one));
       const auto first =
-          std::find_if(heard.begin(), heard.end(), [](const Heard& one) { return !SaysLate(one); });
+          std::find_if(heard.begin(), heard.end(), [](const Heard& one) { return !HintsStall(one); });
       ASSERT_NE(first, heard.end());
-      EXPECT_EQ(victim.clock().cause, uint32_t{HR_WATCH_STALLED});
+      EXPECT_EQ(victim.clock().cause, uint32_t{HR_WATCH_LEASE_OVER});
       EXPECT_EQ(victim.watched().dead_ns, 0u);
       victim.Kill(SIGKILL);
     });
