@@ -61,7 +61,7 @@ HR_INLINE int hr_node_believe(struct hr_node_scratch *in, const struct hr_node_f
  * Each side writes its own word and then reads the other's, with a full barrier between (an addition that returns what was
  * there is one): either this sees that the process sleeps, or the process sees that something moved.
  */
-HR_INLINE int hr_node_notices(__u32 event) {
+HR_INLINE int hr_node_rings(__u32 event) {
   struct hr_node_doorbell *word;
   __u64 moved;
   __u32 zero = 0;
@@ -77,12 +77,12 @@ HR_INLINE int hr_node_notices(__u32 event) {
 HR_INLINE int hr_node_act(struct xdp_md *ctx, struct hr_node_scratch *in, int verdict) {
   int action;
 
-  if (verdict == HR_NODE_PASS && hr_node_notices(in->taken.event)) {
-    in->taken.event = HR_NODE_EVENT_NOTICED;
-    verdict = HR_NODE_EATEN;
+  if (verdict == HR_NODE_PASS && hr_node_rings(in->taken.event)) {
+    in->taken.event = HR_NODE_EVENT_DOORBELL;
+    verdict = HR_NODE_CONSUMED;
   }
   hr_node_count(in->taken.event);
-  if (verdict == HR_NODE_EATEN) return XDP_DROP;
+  if (verdict == HR_NODE_CONSUMED) return XDP_DROP;
   if (verdict != HR_NODE_ANSWER) return XDP_PASS;
   action = hr_node_send_answer(ctx, in);
   if (action != XDP_TX) hr_node_count(HR_NODE_EVENT_ANSWER_FAILED);

@@ -403,7 +403,7 @@ int Node::Spin(uint64_t now_ns, uint64_t until_ns, epoll_event* events, int size
   if (config_.spin_ns == 0 || replica_.raft().role() != raft::Role::kLeader) return 0;
   const uint64_t stop_ns = std::min(until_ns, worked_ns_ + config_.spin_ns);
   offload::KernelBridge* const bridge = offloads_->bridge();
-  while (now_ns < stop_ns && (bridge == nullptr || !bridge->Noticed())) {
+  while (now_ns < stop_ns && (bridge == nullptr || !bridge->DoorbellRang())) {
     const int ready = epoll_wait(epoll_, events, size, 0);
     if (ready != 0) return ready;
     sched_yield();

@@ -16,10 +16,10 @@ constexpr std::array<absl::string_view, HR_NODE_EVENT_COUNT> kEventNames = {
     "heartbeat_answered", "heartbeat_counted", "pre_vote_answered", "vote_refused", "vote_granted",
     "vote_ignored", "vote_counted", "append_stored", "ack_counted", "woken_for_commit", "woken_for_round",
     "woken_for_votes", "woken_for_ack", "passed_kind", "passed_fenced", "passed_lease", "passed_term",
-    "passed_role", "passed_gap", "passed_batch", "passed_size", "passed_ring_full", "passed_incarnation",
+    "passed_role", "passed_hole", "passed_batch", "passed_size", "passed_ring_full", "passed_incarnation",
     "passed_malformed", "dropped_tag", "dropped_replayed", "dropped_too_old", "broadcast", "broadcast_copies",
     "broadcast_failed", "resigned", "passed_epoch", "passed_source", "answer_failed", "passed_suspicion",
-    "passed_configuration", "passed_no_member", "noticed", "append_stored_unsaid", "dropped_key"};
+    "passed_configuration", "passed_no_member", "doorbell", "append_stored_unsaid", "dropped_key"};
 
 }  // namespace
 

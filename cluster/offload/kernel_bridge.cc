@@ -12,7 +12,7 @@ namespace hedgerow::offload {
 namespace {
 
 // A leader that turns more often and hears of nothing new leaves the state alone in between.
-constexpr uint64_t kLooksPerLease = 16;
+constexpr uint64_t kPollsPerLease = 16;
 
 }  // namespace
 
@@ -74,7 +74,7 @@ absl::Status KernelBridge::Adopt(kv::Replica& replica) {
 
 void KernelBridge::BeginTurn(uint64_t now_ns, kv::Replica& replica) {
   if (!open_ || NothingMoved(now_ns, replica.raft())) return;
-  looked_ = kernel_.Moved();
+  moved_seen_ = kernel_.Moved();
   synced_ns_ = now_ns;
   Drain(false);
   FeedWaiting(replica, false);
@@ -91,13 +91,13 @@ void KernelBridge::BeginTurn(uint64_t now_ns, kv::Replica& replica) {
 // A leader's kernel part accepts nothing, says when a majority has moved, and passes on every acknowledgement
 // that the process waits for. What it only counts is polled now and then.
 bool KernelBridge::NothingMoved(uint64_t now_ns, const raft::Raft& raft) {
-  return opened_.role == raft::Role::kLeader && EveryAckForKernel(raft) == leased_every_ack_ && !Noticed() &&
-         now_ns < synced_ns_ + options_.lease_ns / kLooksPerLease;
+  return opened_.role == raft::Role::kLeader && EveryAckForKernel(raft) == leased_every_ack_ && !DoorbellRang() &&
+         now_ns < synced_ns_ + options_.lease_ns / kPollsPerLease;
 }
 
 bool KernelBridge::Poll(uint64_t now_ns, kv::Replica& replica) {
-  if (!Noticed()) return false;
-  looked_ = kernel_.Moved();
+  if (!DoorbellRang()) return false;
+  moved_seen_ = kernel_.Moved();
   synced_ns_ = now_ns;
   Lease(now_ns, replica.raft());
   Sync(replica);
@@ -107,7 +107,7 @@ bool KernelBridge::Poll(uint64_t now_ns, kv::Replica& replica) {
 
 bool KernelBridge::MaySleep() {
   kernel_.SetAwake(false);
-  if (!Noticed()) return true;
+  if (!DoorbellRang()) return true;
   kernel_.SetAwake(true);
   return false;
 }

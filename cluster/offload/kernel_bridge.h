@@ -87,7 +87,7 @@ class KernelBridge {
   // In place of the replica's own Tick.
   void Tick(uint64_t now_ns, kv::Replica& replica);
   // Before what the replica wants sent leaves, any number of times in a turn: the kernel part must not say less
-  // of this log than the messages do, and must not eat an answer that they wait for.
+  // of this log than the messages do, and must not consume an answer that they wait for.
   void BeforeSending(uint64_t now_ns, const raft::Raft& raft);
   // What the followers' answers to this turn's messages have moved, if they are there already: settles the
   // replica with it. False: nothing.
@@ -103,7 +103,7 @@ class KernelBridge {
   bool MaySleep();
   void Awake() { kernel_.SetAwake(true); }
   // Something has moved that BeginTurn or Poll has yet to see.
-  bool Noticed() { return open_ && opened_.role == raft::Role::kLeader && kernel_.Moved() != looked_; }
+  bool DoorbellRang() { return open_ && opened_.role == raft::Role::kLeader && kernel_.Moved() != moved_seen_; }
 
   // When the next turn is due, whatever else happens: the lease, and what the ring and the counters hold (R6).
   uint64_t next_deadline_ns() const { return open_ ? leased_ns_ + options_.lease_ns / 3 : UINT64_MAX; }
@@ -196,7 +196,7 @@ class KernelBridge {
   Membership opened_members_;
   uint32_t capabilities_ = 0;
   uint64_t leased_ns_ = 0;
-  uint64_t looked_ = 0;     // Kernel::Moved() before the last shared state that the replica was told of
+  uint64_t moved_seen_ = 0;  // Kernel::Moved() before the last shared state that the replica was told of
   uint64_t synced_ns_ = 0;  // when that was
   raft::LogIndex leased_matched_;
   uint32_t leased_every_ack_ = 0;

@@ -46,7 +46,7 @@ TEST(KernelBridgeMembers, R1_AConfigurationIsTakenUpBehindTheFence) {
   const Configuration learner = Made(Three(), {{.kind = Kind::kAddLearner, .node = NodeId(4), .address = "a"}});
   const uint64_t fences = host.bridge->statistics().fences;
   EXPECT_EQ(host.Arrive(1, 1, Holding(1, 1, 1, learner)), HR_NODE_EVENT_PASSED_CONFIGURATION);
-  EXPECT_EQ(host.Arrive(1, 1, Host::Batch(2, 1, 1)), HR_NODE_EVENT_PASSED_GAP)
+  EXPECT_EQ(host.Arrive(1, 1, Host::Batch(2, 1, 1)), HR_NODE_EVENT_PASSED_HOLE)
       << "what follows it waits for it";
   host.Turn();
   EXPECT_EQ(host.bridge->statistics().fences, fences + 1);

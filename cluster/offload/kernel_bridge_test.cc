@@ -303,7 +303,7 @@ TEST(KernelBridge, R6_ALeaderThatIsAwakeSeesForItselfWhatWouldWakeIt) {
   host.bridge->Awake();
   EXPECT_FALSE(host.bridge->Poll(host.now_ns, *host.replica)) << "nothing has moved";
   EXPECT_EQ(host.Arrive(1, 1, raft::AppendReply{.accepted = true, .index = LogIndex(1), .loop_seq = 9}),
-            HR_NODE_EVENT_NOTICED);
+            HR_NODE_EVENT_DOORBELL);
   EXPECT_TRUE(host.passed.empty());
   EXPECT_FALSE(host.bridge->MaySleep());
   EXPECT_TRUE(host.bridge->Poll(host.now_ns, *host.replica));
@@ -369,7 +369,7 @@ TEST(KernelBridge, TheKernelPartWaitsUntilWhatCameEarlyHasFoundItsPlace) {
   ASSERT_EQ(host.Arrive(1, 1, Host::Batch(0, 0, 1)), HR_NODE_EVENT_APPEND_STORED);
   host.Turn();
   const uint64_t fences = host.bridge->statistics().fences;
-  EXPECT_EQ(host.Arrive(1, 1, Host::Batch(2, 1, 1)), HR_NODE_EVENT_PASSED_GAP);
+  EXPECT_EQ(host.Arrive(1, 1, Host::Batch(2, 1, 1)), HR_NODE_EVENT_PASSED_HOLE);
   host.Turn();
   EXPECT_FALSE(host.bridge->open());
   EXPECT_FALSE(LastSent<raft::AppendReply>(host)->accepted);

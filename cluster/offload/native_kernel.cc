@@ -197,8 +197,8 @@ void NativeKernel::End(Run& run) {
   if (outcome.verdict == HR_NODE_PASS && hr_node_only_wakes(outcome.event)) {
     ++moved_;
     if (awake_) {
-      outcome.verdict = HR_NODE_EATEN;
-      outcome.event = HR_NODE_EVENT_NOTICED;
+      outcome.verdict = HR_NODE_CONSUMED;
+      outcome.event = HR_NODE_EVENT_DOORBELL;
     }
   }
   if (run.record_end == 0) return;

@@ -170,7 +170,7 @@ HR_INLINE enum hr_node_verdict hr_node_decide(struct hr_node_shared *shared, __u
 
 /* Has what was decided a record to submit? With any other outcome the reserved one is discarded. */
 HR_INLINE int hr_node_keeps_record(enum hr_node_verdict verdict, const struct hr_node_taken *taken) {
-  if (taken->event == HR_NODE_EVENT_APPEND_STORED_UNSAID) return verdict == HR_NODE_EATEN;
+  if (taken->event == HR_NODE_EVENT_APPEND_STORED_UNSAID) return verdict == HR_NODE_CONSUMED;
   return verdict == HR_NODE_ANSWER &&
          (taken->event == HR_NODE_EVENT_APPEND_STORED || taken->event == HR_NODE_EVENT_VOTE_GRANTED);
 }

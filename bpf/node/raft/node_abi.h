@@ -198,7 +198,7 @@ enum hr_node_event {
   HR_NODE_EVENT_PASSED_LEASE = 15,
   HR_NODE_EVENT_PASSED_TERM = 16, /* of another term, or not of its leader */
   HR_NODE_EVENT_PASSED_ROLE = 17,
-  HR_NODE_EVENT_PASSED_GAP = 18, /* an append that does not follow the log's end */
+  HR_NODE_EVENT_PASSED_HOLE = 18, /* an append that does not follow the log's end */
   HR_NODE_EVENT_PASSED_BATCH = 19, /* no entries, or of several terms */
   HR_NODE_EVENT_PASSED_SIZE = 20,
   HR_NODE_EVENT_PASSED_RING_FULL = 21,
@@ -217,7 +217,7 @@ enum hr_node_event {
   HR_NODE_EVENT_PASSED_SUSPICION = 34, /* a pre-vote, by which the process learns that the leader is suspect */
   HR_NODE_EVENT_PASSED_CONFIGURATION = 35, /* an append with a configuration: taken up behind the fence */
   HR_NODE_EVENT_PASSED_NO_MEMBER = 36, /* counted by slot, and the slot is another's by now */
-  HR_NODE_EVENT_NOTICED = 37, /* in place of WOKEN_FOR_COMMIT or _ROUND: the process is awake and looks by itself */
+  HR_NODE_EVENT_DOORBELL = 37, /* in place of WOKEN_FOR_COMMIT or _ROUND: the process is awake and looks by itself */
   HR_NODE_EVENT_APPEND_STORED_UNSAID = 38, /* the next append's acknowledgement will say it, too */
   HR_NODE_EVENT_DROPPED_KEY = 39, /* sealed with a cluster key that this node does not have */
   HR_NODE_EVENT_COUNT = 40,

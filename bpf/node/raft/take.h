@@ -16,7 +16,7 @@
 enum hr_node_verdict {
   HR_NODE_PASS = 0,   /* the process sees it */
   HR_NODE_ANSWER = 1, /* `reply` goes back, and the process does not see the datagram */
-  HR_NODE_EATEN = 2,  /* worked off: neither */
+  HR_NODE_CONSUMED = 2,  /* worked off: neither */
 };
 
 /* What is known of the datagram in hand. */
@@ -39,9 +39,9 @@ HR_INLINE enum hr_node_verdict hr_node_pass(struct hr_node_taken *taken, enum hr
   return HR_NODE_PASS;
 }
 
-HR_INLINE enum hr_node_verdict hr_node_eaten(struct hr_node_taken *taken, enum hr_node_event what) {
+HR_INLINE enum hr_node_verdict hr_node_consumed(struct hr_node_taken *taken, enum hr_node_event what) {
   taken->event = what;
-  return HR_NODE_EATEN;
+  return HR_NODE_CONSUMED;
 }
 
 HR_INLINE enum hr_node_verdict hr_node_answer(struct hr_node_taken *taken, enum hr_node_event what) {
@@ -96,12 +96,12 @@ HR_INLINE enum hr_node_verdict hr_node_take_append(struct hr_node_shared *shared
   if (!append->count || append->batch_term != taken->term) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_BATCH);
   if (append->prev_index != shared->raft.last_index ||
       hr_raft_may_append(&shared->raft, &asked, shared->raft.last_term) != HR_RAFT_YES)
-    return hr_node_pass(taken, HR_NODE_EVENT_PASSED_GAP);
+    return hr_node_pass(taken, HR_NODE_EVENT_PASSED_HOLE);
   shared->raft.last_index = append->prev_index + append->count;
   shared->raft.last_term = append->batch_term;
   shared->matched = shared->raft.last_index;
   hr_node_hear_leader(shared, append->commit, taken->now_ns);
-  if (append->flags & HR_PEER_APPEND_MORE) return hr_node_eaten(taken, HR_NODE_EVENT_APPEND_STORED_UNSAID);
+  if (append->flags & HR_PEER_APPEND_MORE) return hr_node_consumed(taken, HR_NODE_EVENT_APPEND_STORED_UNSAID);
   reply->append.index = shared->raft.last_index;
   reply->append.conflict_term = 0;
   reply->append.conflict_index = 0;
@@ -184,7 +184,7 @@ HR_INLINE enum hr_node_verdict hr_node_take_vote_request(struct hr_node_shared *
     return hr_node_answer_vote(taken, request, verdict == HR_RAFT_YES, HR_NODE_EVENT_PRE_VOTE_ANSWERED, reply);
   }
   verdict = hr_raft_may_vote(&state, &asked, heard);
-  if (verdict == HR_RAFT_LEADER_ALIVE) return hr_node_eaten(taken, HR_NODE_EVENT_VOTE_IGNORED);
+  if (verdict == HR_RAFT_LEADER_ALIVE) return hr_node_consumed(taken, HR_NODE_EVENT_VOTE_IGNORED);
   if (verdict == HR_RAFT_NEWER_TERM) {
     /* As if the term were adopted. If the vote is then refused, adopting it is the process's business. */
     state.term = request->asked_term;
@@ -211,7 +211,7 @@ HR_INLINE enum hr_node_verdict hr_node_take_vote_reply(struct hr_node_shared *sh
   shared->votes |= 1u << (taken->slot & (HR_NODE_MEMBERS - 1));
   if (hr_raft_is_joint_quorum(shared->votes | 1u << (shared->self & (HR_NODE_MEMBERS - 1)), shared->voters, shared->next_voters))
     return hr_node_pass(taken, HR_NODE_EVENT_WOKEN_FOR_VOTES);
-  return hr_node_eaten(taken, HR_NODE_EVENT_VOTE_COUNTED);
+  return hr_node_consumed(taken, HR_NODE_EVENT_VOTE_COUNTED);
 }
 
 /*
@@ -261,7 +261,7 @@ HR_INLINE enum hr_node_verdict hr_node_take_append_reply(struct hr_node_shared *
   }
   if (shared->every_ack & (1u << (taken->slot & (HR_NODE_MEMBERS - 1))))
     return hr_node_pass(taken, HR_NODE_EVENT_WOKEN_FOR_ACK);
-  return hr_node_eaten(taken, HR_NODE_EVENT_ACK_COUNTED);
+  return hr_node_consumed(taken, HR_NODE_EVENT_ACK_COUNTED);
 }
 
 /* Dissertation section 6.4. A follower that knows less of its log than it has acknowledged has started again. */
@@ -282,7 +282,7 @@ HR_INLINE enum hr_node_verdict hr_node_take_heartbeat_reply(struct hr_node_share
   if (reply->matched < member->match) return hr_node_pass(taken, HR_NODE_EVENT_WOKEN_FOR_ACK);
   for (__u32 i = 0; i < HR_NODE_MEMBERS; ++i) reached[i] = i == shared->self ? ~0ull : shared->members[i].round;
   quorum = hr_raft_quorum_value(reached, shared->voters, shared->next_voters);
-  if (quorum <= shared->quorum_round) return hr_node_eaten(taken, HR_NODE_EVENT_HEARTBEAT_COUNTED);
+  if (quorum <= shared->quorum_round) return hr_node_consumed(taken, HR_NODE_EVENT_HEARTBEAT_COUNTED);
   shared->quorum_round = quorum;
   return hr_node_pass(taken, HR_NODE_EVENT_WOKEN_FOR_ROUND);
 }

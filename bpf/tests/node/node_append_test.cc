@@ -71,7 +71,7 @@ TEST_P(NodeAppendTest, OneThatAnotherFollowsIsStoredAndTheOtherAcknowledgesBoth)
   const std::vector<offload::RingRecord> records = node().TakeAll();
   ASSERT_EQ(records.size(), 2u);
   EXPECT_EQ(records[0].head.last_index, kLastIndex + 2);
-  ExpectPassed(SendAppend(body), HR_NODE_EVENT_PASSED_GAP);  // the log has grown
+  ExpectPassed(SendAppend(body), HR_NODE_EVENT_PASSED_HOLE);  // the log has grown
 }
 
 TEST_P(NodeAppendTest, WhatIsNotPlainIsTheProcesss) {
@@ -82,9 +82,9 @@ TEST_P(NodeAppendTest, WhatIsNotPlainIsTheProcesss) {
   configuration[configuration.size() - 8 - 5] = HR_NODE_ENTRY_CONFIGURATION + 1;
   ExpectPassed(SendAppend(configuration), HR_NODE_EVENT_PASSED_MALFORMED);
   ExpectPassed(SendAppend(AppendBody(kLastIndex, kTerm, kTerm - 1, {8})), HR_NODE_EVENT_PASSED_BATCH);
-  ExpectPassed(SendAppend(AppendBody(kLastIndex + 1, kTerm, kTerm, {8})), HR_NODE_EVENT_PASSED_GAP);
-  ExpectPassed(SendAppend(AppendBody(kLastIndex - 1, kTerm, kTerm, {8})), HR_NODE_EVENT_PASSED_GAP);
-  ExpectPassed(SendAppend(AppendBody(kLastIndex, kTerm - 1, kTerm, {8})), HR_NODE_EVENT_PASSED_GAP);
+  ExpectPassed(SendAppend(AppendBody(kLastIndex + 1, kTerm, kTerm, {8})), HR_NODE_EVENT_PASSED_HOLE);
+  ExpectPassed(SendAppend(AppendBody(kLastIndex - 1, kTerm, kTerm, {8})), HR_NODE_EVENT_PASSED_HOLE);
+  ExpectPassed(SendAppend(AppendBody(kLastIndex, kTerm - 1, kTerm, {8})), HR_NODE_EVENT_PASSED_HOLE);
   ExpectPassed(SendAppend(AppendBody(kLastIndex, kTerm, kTerm, {8}), kTerm + 1), HR_NODE_EVENT_PASSED_TERM);
   ExpectPassed(SendAppend(AppendBody(kLastIndex, kTerm, kTerm, {8}), kTerm - 1), HR_NODE_EVENT_PASSED_TERM);
   ExpectPassed(SendAppend(AppendBody(kLastIndex, kTerm, kTerm, {8}), kTerm, kPeer), HR_NODE_EVENT_PASSED_TERM);

@@ -123,13 +123,13 @@ TEST_P(NodeCountTest, ALeaderThatIsAwakeIsToldByAWordAndNotByTheDatagram) {
   Ack(2, 50);
   const uint64_t moved = kernel().Moved();
   kernel().SetAwake(true);
-  ExpectOne(Ack(3, 40), XDP_DROP, HR_NODE_EVENT_NOTICED);
+  ExpectOne(Ack(3, 40), XDP_DROP, HR_NODE_EVENT_DOORBELL);
   EXPECT_EQ(node().Shared().quorum_index, 40u);
   EXPECT_EQ(kernel().Moved(), moved + 1);
   ExpectOne(Ack(4, 30), XDP_DROP, HR_NODE_EVENT_ACK_COUNTED);  // moves nothing
   ExpectOne(Beat(2, 3), XDP_DROP, HR_NODE_EVENT_HEARTBEAT_COUNTED);
   EXPECT_EQ(kernel().Moved(), moved + 1);
-  ExpectOne(Beat(3, 3), XDP_DROP, HR_NODE_EVENT_NOTICED);
+  ExpectOne(Beat(3, 3), XDP_DROP, HR_NODE_EVENT_DOORBELL);
   ExpectOne(Ack(2, 5, 1, 0), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_ACK);  // a refusal says more than the state
   kernel().SetAwake(false);
   ExpectOne(Ack(3, 45), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_COMMIT);

@@ -214,7 +214,7 @@ ModelResult RunModel(NodeState& state, const Bytes& frame, uint64_t now_ns) {
   result.event = taken.event;
   if (hr_node_keeps_record(verdict, &taken))
     result.record = MakeRecord(datagram, udp->payload, now_ns, kind == HR_PEER_VOTE_REQUEST);
-  if (verdict == HR_NODE_EATEN) result.action = XDP_DROP;
+  if (verdict == HR_NODE_CONSUMED) result.action = XDP_DROP;
   if (verdict != HR_NODE_ANSWER) return result;
   result.action = XDP_TX;
   result.frame = AnswerFrame(frame, *udp, AnswerDatagram(state, datagram, spoken, reply));

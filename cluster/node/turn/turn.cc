@@ -15,7 +15,7 @@ bool Turn::Run(uint64_t now_ns) {
   now_ns_ = now_ns;
   bool worked = false;
   if (bridge_ != nullptr) {
-    worked = bridge_->Noticed();
+    worked = bridge_->DoorbellRang();
     bridge_->BeginTurn(now_ns, replica_);
   }
   host_.TakeFromPeers();
