@@ -103,7 +103,7 @@ TEST_F(StateChecksTest, ALearnerCountsForNobodyAndMayBeOutside) {
   Says(4, kWrong);
   Says(2, kWrong);
   Says(1, kRight);
-  EXPECT_EQ(checks_.wrong_since(), LogIndex()) << "two of the three voters are not of one mind yet";
+  EXPECT_EQ(checks_.wrong_since(), LogIndex()) << "two of the three voters do not agree yet";
   Says(3, kRight);
   EXPECT_THAT(checks_.outside(), ElementsAre(Pair(NodeId(2), LogIndex(104)), Pair(NodeId(4), LogIndex(104))));
   Says(9, kWrong);

@@ -168,8 +168,8 @@ void KernelBridge::EndTurn(uint64_t now_ns, kv::Replica& replica) {
   }
   Release(raft);
   if (superseded_ || !options_.switches.any()) return;
-  // What came early waits for what the process must see then: open, the kernel part would take that by itself,
-  // and each that comes early would cost a fence.
+  // What is in the reorder buffer waits for what the process must see then: an open kernel part would take that by
+  // itself, and each append that is not the next one would cost a fence.
   const bool all_written = raft.durable_sequence() == raft.asked_sequence() && raft.reordered_appends() == 0;
   // A leader's grants and appends nothing, and its term was durable before anybody was asked for a vote. Under
   // load there may never be a turn at whose end all is written, and without its lease it would be taken for one

@@ -21,7 +21,7 @@ size_t RefusedOf(TestCluster& cluster, int proposals, const std::string& payload
   return refused;
 }
 
-TEST(Raft_Bounds, EarlyAppendsHaveABound) {
+TEST(Raft_Bounds, TheReorderBufferHasABound) {
   Options options;
   options.reorder_buffer_max_appends = 2;
   TestCluster cluster(3, options);

@@ -207,7 +207,7 @@ class Raft {
   void RefuseAppend(Context& context, const Message& message, const AppendRequest& request,
                     hr_raft_verdict why);
   void KeepEarly(const AppendRequest& request);
-  LogIndex StoreEarly(Context& context);
+  LogIndex StoreReordered(Context& context);
   bool FollowsLog(const AppendRequest& request) const;
 
   AppendRequest WithoutCompacted(AppendRequest request) const;

@@ -47,7 +47,7 @@ void Raft::Handle(Context& context, const Message& message, const AppendRequest&
     return;
   }
   FollowLeader(context, message.from);
-  LogIndex last = StoreEarly(context);  // the kernel part may have accepted what they follow
+  LogIndex last = StoreReordered(context);  // the kernel part may have accepted what they follow
   const hr_raft_state state = DecisionState();
   const hr_raft_append append{.term = message.term.value(),
                               .prev_index = request.prev_index.value(),
@@ -58,7 +58,7 @@ void Raft::Handle(Context& context, const Message& message, const AppendRequest&
     last = std::max(last, StoreEntries(context, request));
     matched_ = std::max(matched_, last);
     AdvanceCommit(context, std::min(request.commit, matched_));
-    last = std::max(last, StoreEarly(context));
+    last = std::max(last, StoreReordered(context));
   } else {
     if (verdict == HR_RAFT_GAP) KeepEarly(request);
     RefuseAppend(context, message, request, verdict);
@@ -105,7 +105,7 @@ void Raft::KeepEarly(const AppendRequest& request) {
 }
 
 // Returns up to where the log is the leader's by them; 0: by none.
-LogIndex Raft::StoreEarly(Context& context) {
+LogIndex Raft::StoreReordered(Context& context) {
   LogIndex stored;
   while (!reorder_buffer_.empty() && reorder_buffer_.begin()->first <= log_.last_index()) {
     const AppendRequest request = std::move(reorder_buffer_.begin()->second);

@@ -101,7 +101,7 @@ int Main() {
          static_cast<unsigned long long>(totals.snapshots_taken),
          static_cast<unsigned long long>(totals.snapshots_installed),
          static_cast<unsigned long long>(totals.transfers_resumed));
-  printf("%llu appends came early and were stored, %llu requests not proposed again\n",
+  printf("%llu appends were stored from reorder buffers, %llu requests not proposed again\n",
          static_cast<unsigned long long>(totals.appends_reordered),
          static_cast<unsigned long long>(totals.proposals_known));
   printf("%llu recoveries, %llu folders emptied\n", static_cast<unsigned long long>(totals.recoveries),
