@@ -63,7 +63,12 @@ void Offloads::AddTo(NodeStatus& status) {
     status.counters.emplace_back("kernel", resigned ? watch_->clock().resigns : counters.events[event],
                                  std::string(kEventNames[event]));
   }
-  if (watch_ != nullptr) status.counters.emplace_back("kernel", watch_->clock().stall_hints, "stall_hints");
+  // Three reasons had other names in 0.2, which are counted beside the new ones in 0.3 and then go.
+  status.counters.emplace_back("kernel", counters.events[HR_NODE_EVENT_PASSED_HOLE], "passed_gap");
+  status.counters.emplace_back("kernel", counters.events[HR_NODE_EVENT_DOORBELL], "noticed");
+  if (watch_ != nullptr) {
+    for (const char* name : {"stall_hints", "late"}) status.counters.emplace_back("kernel", watch_->clock().stall_hints, name);
+  }
   status.histograms.push_back(fences_.As("fence"));
   status.counters.emplace_back("kernel_detached", detached_.load(std::memory_order_relaxed));
   status.counters.emplace_back("kernel_lost_answers", found.lost_answers);
