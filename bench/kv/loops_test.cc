@@ -11,7 +11,7 @@
 
 #include "bench/kv/etcd_loop.h"
 #include "chaos/etcd/kv.grpc.pb.h"
-#include "cluster/client/fake_server.h"
+#include "cluster/client/testing/fake_server.h"
 
 namespace hedgerow::bench {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "chaos/check/verdict.h"
 #include "chaos/load/final_read.h"
-#include "cluster/client/fake_server.h"
+#include "cluster/client/testing/fake_server.h"
 
 namespace hedgerow::chaos {
 namespace {

@@ -24,8 +24,8 @@
 #include "cluster/storage/log_storage.h"
 #include "cluster/storage/segments.h"
 #include "cluster/storage/stopped_log.h"
-#include "cluster/storage/storage_story.h"
-#include "cluster/storage/storage_victim.h"
+#include "cluster/storage/testing/storage_story.h"
+#include "cluster/storage/testing/storage_victim.h"
 
 namespace hedgerow::unsynced {
 namespace {

@@ -14,7 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "cluster/client/fake_server.h"
+#include "cluster/client/testing/fake_server.h"
 
 namespace hedgerow::client {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "absl/strings/match.h"
 
-#include "cluster/node/node_testing.h"
+#include "cluster/node/testing/node_testing.h"
 
 namespace hedgerow::node {
 namespace {

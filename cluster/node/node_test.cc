@@ -20,7 +20,7 @@
 #include "absl/strings/match.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "cluster/node/node_testing.h"
+#include "cluster/node/testing/node_testing.h"
 #include "operate/version.h"
 #include "cluster/wire/hkv_trailer.h"
 

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cluster/node/node_testing.h"
+#include "cluster/node/testing/node_testing.h"
 
 namespace hedgerow::node {
 namespace {

@@ -16,7 +16,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cluster/node/node_testing.h"
+#include "cluster/node/testing/node_testing.h"
 #include "cluster/wire/peer.h"
 
 namespace hedgerow::node {

@@ -3,7 +3,7 @@
 // How long the kernel part speaks for a process that does not turn (rule R5 of docs/SAFETY.md).
 #include <gtest/gtest.h>
 
-#include "cluster/offload/kernel_bridge_testing.h"
+#include "cluster/offload/testing/kernel_bridge_testing.h"
 
 namespace hedgerow::offload {
 namespace {

@@ -3,7 +3,7 @@
 // Changes of membership between a node's process and its kernel part: behind the fence, all at once (R1).
 #include <gtest/gtest.h>
 
-#include "cluster/offload/kernel_bridge_testing.h"
+#include "cluster/offload/testing/kernel_bridge_testing.h"
 #include "cluster/raft/configuration.h"
 
 namespace hedgerow::offload {

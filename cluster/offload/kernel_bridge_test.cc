@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/status/status.h"
-#include "cluster/offload/kernel_bridge_testing.h"
+#include "cluster/offload/testing/kernel_bridge_testing.h"
 
 namespace hedgerow::offload {
 namespace {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cluster/offload/watch_live_fixture.h"
+#include "cluster/offload/testing/watch_live_fixture.h"
 
 namespace hedgerow::offload {
 namespace {

@@ -14,7 +14,7 @@
 
 #include "absl/strings/match.h"
 #include "build_paths.h"
-#include "cluster/raft/script.h"
+#include "cluster/raft/testing/script.h"
 
 namespace hedgerow::raft {
 namespace {

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cluster/raft/membership_testing.h"
+#include "cluster/raft/testing/membership_testing.h"
 
 namespace hedgerow::raft {
 namespace {

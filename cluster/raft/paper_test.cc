@@ -6,7 +6,7 @@
 
 #include <algorithm>
 
-#include "cluster/raft/test_cluster.h"
+#include "cluster/raft/testing/test_cluster.h"
 
 namespace hedgerow::raft {
 namespace {

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "cluster/raft/test_cluster.h"
+#include "cluster/raft/testing/test_cluster.h"
 
 namespace hedgerow::raft {
 namespace {

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "cluster/raft/check.h"
-#include "cluster/raft/test_cluster.h"
+#include "cluster/raft/testing/test_cluster.h"
 
 namespace hedgerow::raft {
 namespace {

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cluster/raft/test_cluster.h"
+#include "cluster/raft/testing/test_cluster.h"
 
 namespace hedgerow::raft {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "cluster/offload/native_kernel.h"
+#include "cluster/offload/testing/native_kernel.h"
 #include "cluster/sim/world.h"
 
 namespace hedgerow::sim {

@@ -22,7 +22,7 @@
 #include "cluster/raft/check.h"
 #include "cluster/storage/durable_log.h"
 #include "cluster/storage/log_storage.h"
-#include "cluster/storage/storage_story.h"
+#include "cluster/storage/testing/storage_story.h"
 
 namespace hedgerow::storage {
 namespace {

@@ -13,8 +13,8 @@
 #include "absl/time/clock.h"
 #include "cluster/raft/check.h"
 #include "cluster/storage/log_storage.h"
-#include "cluster/storage/storage_story.h"
-#include "cluster/storage/storage_victim.h"
+#include "cluster/storage/testing/storage_story.h"
+#include "cluster/storage/testing/storage_victim.h"
 
 namespace hedgerow::storage {
 namespace {

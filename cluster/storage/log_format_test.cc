@@ -22,7 +22,7 @@
 #include "cluster/storage/log_storage.h"
 #include "cluster/storage/records.h"
 #include "cluster/storage/stopped_log.h"
-#include "cluster/storage/storage_story.h"
+#include "cluster/storage/testing/storage_story.h"
 
 namespace hedgerow::storage {
 namespace {

@@ -15,7 +15,7 @@
 #include "cluster/storage/folder.h"
 #include "cluster/storage/records.h"
 #include "cluster/storage/segment_file.h"
-#include "cluster/storage/storage_story.h"
+#include "cluster/storage/testing/storage_story.h"
 
 namespace hedgerow::storage {
 namespace {

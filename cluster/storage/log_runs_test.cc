@@ -29,11 +29,11 @@
 #include "absl/strings/str_cat.h"
 #include "build_paths.h"
 #include "cluster/raft/check.h"
-#include "cluster/storage/log_runs.h"
-#include "cluster/storage/log_runs_cut.h"
+#include "cluster/storage/testing/log_runs.h"
+#include "cluster/storage/testing/log_runs_cut.h"
 #include "cluster/storage/snapshot_choice.h"
 #include "cluster/storage/stopped_log.h"
-#include "cluster/storage/storage_story.h"
+#include "cluster/storage/testing/storage_story.h"
 
 extern char** environ;
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "cluster/storage/storage_story.h"
+#include "cluster/storage/testing/storage_story.h"
 
 namespace hedgerow::storage {
 namespace {

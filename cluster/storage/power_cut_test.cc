@@ -22,8 +22,8 @@
 #include "absl/strings/str_cat.h"
 #include "cluster/raft/check.h"
 #include "cluster/storage/durable_log.h"
-#include "cluster/storage/power_cut_disk.h"
-#include "cluster/storage/storage_story.h"
+#include "cluster/storage/testing/power_cut_disk.h"
+#include "cluster/storage/testing/storage_story.h"
 
 namespace hedgerow::storage {
 namespace {

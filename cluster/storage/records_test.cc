@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "cluster/storage/log_tail.h"
-#include "cluster/storage/storage_story.h"
+#include "cluster/storage/testing/storage_story.h"
 
 namespace hedgerow::storage {
 namespace {

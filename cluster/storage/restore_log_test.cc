@@ -20,7 +20,7 @@
 #include "cluster/storage/errors.h"
 #include "cluster/storage/log_storage.h"
 #include "cluster/storage/stopped_log.h"
-#include "cluster/storage/storage_story.h"
+#include "cluster/storage/testing/storage_story.h"
 
 namespace hedgerow::storage {
 namespace {

@@ -24,7 +24,7 @@
 #include "cluster/storage/folder.h"
 #include "cluster/storage/log_reader.h"
 #include "cluster/storage/log_tail.h"
-#include "cluster/storage/storage_story.h"
+#include "cluster/storage/testing/storage_story.h"
 
 namespace hedgerow::storage {
 namespace {

@@ -20,7 +20,7 @@
 #include "build_paths.h"
 #include "cluster/storage/log_storage.h"
 #include "cluster/storage/snapshot_writer.h"
-#include "cluster/storage/storage_story.h"
+#include "cluster/storage/testing/storage_story.h"
 
 namespace hedgerow::storage {
 namespace {

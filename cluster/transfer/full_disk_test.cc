@@ -10,7 +10,7 @@
 #include <gmock/gmock.h>
 
 #include "net/unique_fd.h"
-#include "cluster/transfer/transfer_testing.h"
+#include "cluster/transfer/testing/transfer_testing.h"
 
 namespace hedgerow::transfer {
 namespace {

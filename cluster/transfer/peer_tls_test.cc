@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cluster/transfer/transfer_testing.h"
+#include "cluster/transfer/testing/transfer_testing.h"
 #include "operate/tls_testing.h"
 
 namespace hedgerow::transfer {

@@ -15,8 +15,8 @@
 
 #include "cluster/api/transfer.grpc.pb.h"
 #include "cluster/transfer/seal.h"
-#include "cluster/transfer/tcp_relay.h"
-#include "cluster/transfer/transfer_testing.h"
+#include "cluster/transfer/testing/tcp_relay.h"
+#include "cluster/transfer/testing/transfer_testing.h"
 
 namespace hedgerow::transfer {
 namespace {

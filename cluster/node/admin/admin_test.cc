@@ -17,7 +17,7 @@
 #include "absl/synchronization/notification.h"
 #include "cluster/node/admin/admin_client.h"
 #include "cluster/node/admin/admin_server.h"
-#include "cluster/node/status/fake_node_control.h"
+#include "cluster/node/testing/fake_node_control.h"
 #include "operate/admin_socket.h"
 #include "operate/call_each_test.h"
 

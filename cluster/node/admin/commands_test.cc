@@ -23,7 +23,7 @@
 #include "absl/strings/str_join.h"
 #include "build_paths.h"
 #include "cluster/node/admin/admin_server.h"
-#include "cluster/node/status/fake_node_control.h"
+#include "cluster/node/testing/fake_node_control.h"
 #include "cluster/wire/announce.h"
 #include "net/unique_fd.h"
 #include "operate/key_file.h"

@@ -14,7 +14,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cluster/node/node_testing.h"
+#include "cluster/node/testing/node_testing.h"
 
 namespace hedgerow::node {
 namespace {

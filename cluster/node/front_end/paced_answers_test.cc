@@ -17,7 +17,7 @@
 #include <gtest/gtest.h>
 
 #include "cluster/memcached/answer.h"
-#include "cluster/node/net/socket_testing.h"
+#include "cluster/node/testing/socket_testing.h"
 #include "cluster/node/net/udp_socket.h"
 
 namespace hedgerow::node {

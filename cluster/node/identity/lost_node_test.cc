@@ -16,7 +16,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cluster/node/node_testing.h"
+#include "cluster/node/testing/node_testing.h"
 #include "cluster/node/status/status_message.h"
 #include "cluster/storage/errors.h"
 #include "cluster/wire/peer.h"

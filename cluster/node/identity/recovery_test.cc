@@ -24,7 +24,7 @@
 #include "cluster/node/identity/commands_recovery.h"
 #include "cluster/node/identity/identity_keeper.h"
 #include "cluster/node/identity/lost_node.h"
-#include "cluster/node/node_testing.h"
+#include "cluster/node/testing/node_testing.h"
 #include "cluster/node/status/status_message.h"
 #include "cluster/node/identity/recovery_seed.h"
 #include "cluster/storage/backup_file.h"

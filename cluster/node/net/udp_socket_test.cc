@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-#include "cluster/node/net/socket_testing.h"
+#include "cluster/node/testing/socket_testing.h"
 
 namespace hedgerow::node {
 namespace {

@@ -20,7 +20,7 @@
 
 #include "bpf/abi/peer_abi.h"
 #include "cluster/kv/command.h"
-#include "cluster/node/net/socket_testing.h"
+#include "cluster/node/testing/socket_testing.h"
 #include "cluster/raft/log.h"
 #include "cluster/raft/options.h"
 #include "cluster/wire/peer_pieces.h"

@@ -15,7 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "build_paths.h"
-#include "cluster/node/node_testing.h"
+#include "cluster/node/testing/node_testing.h"
 
 namespace hedgerow::node {
 namespace {

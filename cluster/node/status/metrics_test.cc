@@ -16,7 +16,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "build_paths.h"
-#include "cluster/node/status/fake_node_control.h"
+#include "cluster/node/testing/fake_node_control.h"
 #include "operate/scrape_test.h"
 
 namespace hedgerow::node {

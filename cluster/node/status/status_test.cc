@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cluster/node/status/fake_node_control.h"
+#include "cluster/node/testing/fake_node_control.h"
 #include "cluster/node/status/status_message.h"
 #include "cluster/node/status/status_text.h"
 #include "config/json.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "cluster/storage/storage_story.h"
+#include "cluster/storage/testing/storage_story.h"
 
 namespace hedgerow::node {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/raft/test_cluster.h"
+#include "cluster/raft/testing/test_cluster.h"
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/storage/storage_victim.h"
+#include "cluster/storage/testing/storage_victim.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

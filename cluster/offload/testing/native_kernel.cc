@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/offload/native_kernel.h"
+#include "cluster/offload/testing/native_kernel.h"
 
 #include <algorithm>
 #include <utility>

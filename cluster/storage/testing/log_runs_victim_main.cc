@@ -17,11 +17,11 @@
 
 #include "absl/status/status.h"
 #include "cluster/storage/durable_log.h"
-#include "cluster/storage/log_runs.h"
-#include "cluster/storage/log_runs_disk.h"
+#include "cluster/storage/testing/log_runs.h"
+#include "cluster/storage/testing/log_runs_disk.h"
 #include "cluster/storage/snapshot_choice.h"
 #include "cluster/storage/snapshot_folder.h"
-#include "cluster/storage/storage_story.h"
+#include "cluster/storage/testing/storage_story.h"
 
 namespace hedgerow::storage {
 namespace {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/storage/log_runs.h"
+#include "cluster/storage/testing/log_runs.h"
 
 #include <array>
 

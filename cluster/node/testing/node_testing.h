@@ -22,7 +22,7 @@
 #include <gtest/gtest.h>
 
 #include "cluster/node/node.h"
-#include "cluster/node/net/socket_testing.h"
+#include "cluster/node/testing/socket_testing.h"
 
 namespace hedgerow::node {
 

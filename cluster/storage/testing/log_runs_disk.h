@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "cluster/storage/storage_story.h"
+#include "cluster/storage/testing/storage_story.h"
 
 namespace hedgerow::storage {
 

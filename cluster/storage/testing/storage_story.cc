@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/storage/storage_story.h"
+#include "cluster/storage/testing/storage_story.h"
 
 #include <poll.h>
 #include <stdlib.h>

@@ -15,7 +15,7 @@
 #include "cluster/raft/outputs.h"
 #include "cluster/raft/types.h"
 #include "cluster/storage/storage_options.h"
-#include "cluster/storage/storage_story.h"
+#include "cluster/storage/testing/storage_story.h"
 
 namespace hedgerow::storage {
 

@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-#include "cluster/storage/storage_story.h"
+#include "cluster/storage/testing/storage_story.h"
 
 int main(int argc, char** argv) {
   using namespace hedgerow::storage;  // NOLINT(google-build-using-namespace)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/offload/watch_live.h"
+#include "cluster/offload/testing/watch_live.h"
 
 #include <arpa/inet.h>
 #include <bpf/bpf.h>

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <string>
 
-#include "cluster/storage/storage_story.h"
+#include "cluster/storage/testing/storage_story.h"
 
 namespace hedgerow::storage {
 

@@ -23,7 +23,7 @@
 
 #include "bpf/tests/checksum.h"
 #include "cluster/offload/watch.h"
-#include "cluster/offload/watch_live.h"
+#include "cluster/offload/testing/watch_live.h"
 #include "cluster/wire/announce.h"
 #include "cluster/wire/peer.h"
 #include "net/netlink/link.h"

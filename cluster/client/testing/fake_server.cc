@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/client/fake_server.h"
+#include "cluster/client/testing/fake_server.h"
 
 #include <array>
 #include <cerrno>

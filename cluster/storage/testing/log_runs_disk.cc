@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/storage/log_runs_disk.h"
+#include "cluster/storage/testing/log_runs_disk.h"
 
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -17,7 +17,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/storage/segment_file.h"
-#include "cluster/storage/log_runs_cut.h"
+#include "cluster/storage/testing/log_runs_cut.h"
 
 namespace hedgerow::storage {
 namespace {

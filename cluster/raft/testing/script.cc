@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/raft/script.h"
+#include "cluster/raft/testing/script.h"
 
 #include <functional>
 #include <map>
@@ -15,7 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/time.h"
 #include "cluster/raft/describe.h"
-#include "cluster/raft/test_cluster.h"
+#include "cluster/raft/testing/test_cluster.h"
 
 namespace hedgerow::raft {
 namespace {

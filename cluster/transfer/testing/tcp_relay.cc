@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/transfer/tcp_relay.h"
+#include "cluster/transfer/testing/tcp_relay.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>

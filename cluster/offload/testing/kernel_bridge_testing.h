@@ -17,7 +17,7 @@
 
 #include "absl/status/status.h"
 #include "cluster/offload/kernel_bridge.h"
-#include "cluster/offload/native_kernel.h"
+#include "cluster/offload/testing/native_kernel.h"
 
 namespace hedgerow::offload {
 

@@ -24,7 +24,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "net/unique_fd.h"
-#include "cluster/storage/storage_story.h"
+#include "cluster/storage/testing/storage_story.h"
 #include "cluster/transfer/receiver.h"
 #include "cluster/transfer/sender.h"
 

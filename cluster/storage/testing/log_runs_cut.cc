@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cluster/storage/log_runs_cut.h"
+#include "cluster/storage/testing/log_runs_cut.h"
 
 #include <algorithm>
 #include <filesystem>
