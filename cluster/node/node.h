@@ -69,7 +69,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override;
   absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange> changes) override;
   absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues values) override;
-  absl::StatusOr<KeysStatus> ReloadKeys(bool force) override;
+  absl::StatusOr<v1::Keys> ReloadKeys(bool force) override;
   absl::StatusOr<Purged> PurgeSome(const std::string& prefix, const kv::MapWalk& walk) override;
 
   // For tests: one bit of a key's value changes by itself. False: there is no such key.
@@ -162,9 +162,9 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
     std::vector<NamedClientConfig> clients{};
   };
   static std::vector<NamedClient> NamedClientsOf(const NodeConfig& config);
-  absl::StatusOr<KeysStatus> ChangeKeys(const ConfiguredKeys& keys, bool force);
+  absl::StatusOr<v1::Keys> ChangeKeys(const ConfiguredKeys& keys, bool force);
   std::vector<MemberKeys> KeysOfMembers() const;
-  KeysStatus KeysNow() const;
+  v1::Keys KeysNow() const;
   void FollowKeys();
   void FollowTermLimit();
 

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "cluster/node/config/node_keys.h"
 #include "cluster/node/node.h"
+#include "cluster/node/status/status_message.h"
 #include "cluster/wire/announce.h"
 
 namespace hedgerow::node {
@@ -32,7 +33,7 @@ std::vector<NamedClient> Node::NamedClientsOf(const NodeConfig& config) {
 }
 
 // The files are read on the caller's thread: a disk may be slow.
-absl::StatusOr<KeysStatus> Node::ReloadKeys(bool force) {
+absl::StatusOr<v1::Keys> Node::ReloadKeys(bool force) {
   const absl::Status late = absl::DeadlineExceededError("the node's loop did not answer within 2 s");
   const absl::MutexLock one_at_a_time(&reloading_keys_);
   std::optional<ConfiguredKeys> keys = Ask<ConfiguredKeys>([this] {
@@ -65,13 +66,13 @@ absl::StatusOr<KeysStatus> Node::ReloadKeys(bool force) {
     }
     others.push_back(client.keys);
   }
-  const auto done = Ask<absl::StatusOr<KeysStatus>>([this, keys = *keys, force] { return ChangeKeys(keys, force); });
+  const auto done = Ask<absl::StatusOr<v1::Keys>>([this, keys = *keys, force] { return ChangeKeys(keys, force); });
   return done.value_or(late);
 }
 
 // The kernel programs first: what they refuse changes nothing. Within this turn the process follows, so that what one of the two seals
 // meanwhile is under a key that both had, or that all members have.
-absl::StatusOr<KeysStatus> Node::ChangeKeys(const ConfiguredKeys& keys, bool force) {
+absl::StatusOr<v1::Keys> Node::ChangeKeys(const ConfiguredKeys& keys, bool force) {
   const wire::KeyRing next = wire::DeriveClusterKeys(keys.nodes.cluster, config_.cluster_epoch, config_.recovery_nonce);
   if (!force) {
     if (absl::Status may = MayChangeClusterKeys(config_.cluster_keys, next, KeysOfMembers()); !may.ok()) return may;
@@ -102,12 +103,14 @@ std::vector<MemberKeys> Node::KeysOfMembers() const {
   return members;
 }
 
-KeysStatus Node::KeysNow() const {
-  const auto other = [](const wire::KeyRing& ring) { return ring.other() != nullptr ? ring.other()->id : 0; };
-  KeysStatus keys{.cluster_seals = config_.cluster_keys.seals().id, .cluster_other = other(config_.cluster_keys)};
+v1::Keys Node::KeysNow() const {
+  const auto other = [](const wire::KeyRing& ring) { return KeyIdText(ring.other() != nullptr ? ring.other()->id : 0); };
+  v1::Keys keys;
+  keys.set_cluster_seals(KeyIdText(config_.cluster_keys.seals().id));
+  keys.set_cluster_other(other(config_.cluster_keys));
   if (config_.announce_keys.has_value()) {
-    keys.announce_seals = config_.announce_keys->seals().id;
-    keys.announce_other = other(*config_.announce_keys);
+    keys.set_announce_seals(KeyIdText(config_.announce_keys->seals().id));
+    keys.set_announce_other(other(*config_.announce_keys));
   }
   return keys;
 }

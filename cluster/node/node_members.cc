@@ -270,11 +270,11 @@ void Node::AddMembersTo(NodeStatus& status) const {
   status.joins = configuration.members.empty();
   status.removed = WhyRemoved();
   for (const raft::Member& member : configuration.members) {
-    MemberStatus& reported = status.members.emplace_back();
-    reported.id = member.id;
-    reported.address = member.address;
-    reported.role = RoleOf(configuration, member);
-    reported.caught_up = Has(raft.peers(), member) && raft.IsCaughtUp(member.slot, now_ns_);
+    v1::Member& reported = *status.members.Add();
+    reported.set_id(member.id.value());
+    reported.set_address(member.address);
+    reported.set_role(RoleOf(configuration, member));
+    reported.set_caught_up(Has(raft.peers(), member) && raft.IsCaughtUp(member.slot, now_ns_));
   }
   status.counters.emplace_back("members_refused", peers_.counters().refused + raft.refused_messages());
 }

@@ -89,8 +89,8 @@ class NodeMembersTest : public NodeFolderTest {
             .address = kind == Kind::kAddLearner ? addresses_.at(id).peer.ToString() : ""};
   }
   std::string RoleOf(uint64_t seen_by, uint64_t id) {
-    for (const MemberStatus& member : StatusOf(seen_by).members) {
-      if (member.id == raft::NodeId(id)) return member.role;
+    for (const NodeStatus status = StatusOf(seen_by); const v1::Member& member : status.members) {
+      if (member.id() == id) return member.role();
     }
     return "none";
   }
@@ -195,7 +195,7 @@ TEST_P(NodeMembersTest, ANodeJoinsByASnapshot) {
   ASSERT_TRUE(Eventually([&] { return StatusOf(4).snapshots.last.value() > 0; }));
   ASSERT_TRUE(Change({Of(Kind::kPromote, 4)}));
   EXPECT_TRUE(Eventually([&] { return RoleOf(4, 4) == "voter"; }));
-  EXPECT_EQ(StatusOf(4).members.size(), 4u);
+  EXPECT_EQ(StatusOf(4).members.size(), 4);
   // It counts: with it and two others there is a majority of four, and it is one of those who can lead.
   const uint64_t leader = WaitForLeader();
   Stop(leader % 3 + 1);
@@ -284,7 +284,7 @@ TEST_P(NodeMembersTest, ANodeWithAnEditedFileDoesNotStart) {
   Start(5, {1, 2, 3, 4, 5}, false);
   EXPECT_TRUE(WritesGoOn());
   EXPECT_NE(StatusOf(5).role, raft::Role::kLeader);
-  EXPECT_EQ(StatusOf(WaitForLeader()).members.size(), 3u);
+  EXPECT_EQ(StatusOf(WaitForLeader()).members.size(), 3);
   EXPECT_EQ(wrong_, 0u);
 }
 
@@ -321,7 +321,7 @@ TEST_P(NodeMembersTest, WhatMakesNoSenseIsRefusedWithAReason) {
               HasSubstr("this is a multicast address"));
   EXPECT_THAT(refusal({at(Kind::kMove, 2, "[fd00::2]:4802")}), HasSubstr("expected an IPv4 address"));
   EXPECT_THAT(refusal({at(Kind::kAddLearner, 4, addresses_.at(2).serve.ToString())}), HasSubstr("where node 2 serves clients"));
-  EXPECT_EQ(StatusOf(WaitForLeader()).members.size(), 3u);
+  EXPECT_EQ(StatusOf(WaitForLeader()).members.size(), 3);
   ASSERT_TRUE(Change({Of(Kind::kAddLearner, 4)}));
   EXPECT_EQ(refusal({Of(Kind::kPromote, 4)}),
             "node 4 has not caught up with the leader, or does not answer; ask again");

@@ -62,18 +62,18 @@ void Node::AddSettingsTo(NodeStatus& status) const {
   status.settings_version = settings.version;
   for (const kv::SettingInfo& info : kv::AllSettings()) {
     const uint64_t value = kv::Get(settings, info.setting);
-    SettingStatus& reported = status.settings.emplace_back();
-    reported.name = info.name;
-    reported.value = FormatSetting(info, value);
-    reported.range = RangeOf(info);
-    reported.meaning = info.meaning;
+    v1::Setting& reported = *status.settings.Add();
+    reported.set_name(info.name);
+    reported.set_value(FormatSetting(info, value));
+    reported.set_range(RangeOf(info));
+    reported.set_meaning(info.meaning);
     const uint64_t in_file = kv::Get(config_.settings, info.setting);
     const auto& named = config_.settings_in_file;
     if (std::find(named.begin(), named.end(), info.setting) == named.end() || in_file == value) continue;
-    reported.in_file = FormatSetting(info, in_file);
+    reported.set_in_file(FormatSetting(info, in_file));
     if (!settings.set()) continue;
-    status.notes.push_back(absl::StrCat(info.name, " is ", reported.value, ", and the file of this node says ",
-                                        reported.in_file,
+    status.notes.push_back(absl::StrCat(info.name, " is ", reported.value(), ", and the file of this node says ",
+                                        reported.in_file(),
                                         ", which only seeds a new cluster: change it with "
                                         "`hedgerow-node settings set` at the leader, or mend the file"));
   }

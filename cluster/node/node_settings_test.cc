@@ -27,8 +27,8 @@ class NodeSettingsTest : public NodeTest {
     return config;
   }
   std::string SessionsMax(uint64_t id) {
-    for (const SettingStatus& setting : StatusOf(id).settings) {
-      if (setting.name == "sessions.max") return setting.value;
+    for (const NodeStatus status = StatusOf(id); const v1::Setting& setting : status.settings) {
+      if (setting.name() == "sessions.max") return setting.value();
     }
     return "none";
   }

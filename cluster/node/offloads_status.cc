@@ -34,10 +34,10 @@ void Offloads::AddTo(NodeStatus& status) {
   const offload::HookStatus& xdp = found.xdp;
   const auto add = [&status](const char* name, bool is_wanted, const offload::HookStatus& hook,
                              const char* unless) {
-    OffloadStatus& reported = status.offloads.emplace_back();
-    reported.name = name;
-    reported.on = is_wanted && hook.on && unless == nullptr;
-    reported.detail = !is_wanted ? "switched off" : unless != nullptr ? unless : hook.detail;
+    v1::Offload& reported = *status.offloads.Add();
+    reported.set_name(name);
+    reported.set_on(is_wanted && hook.on && unless == nullptr);
+    reported.set_detail(!is_wanted ? "switched off" : unless != nullptr ? unless : hook.detail);
   };
   add("heartbeat", wanted.heartbeat, xdp, nullptr);
   add("vote", wanted.vote, xdp, nullptr);

@@ -42,7 +42,7 @@ class WaitingNode final : public NodeControl {
   absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange>) override { return Unavailable(); }
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override { return Unavailable(); }
   absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues) override { return Unavailable(); }
-  absl::StatusOr<KeysStatus> ReloadKeys(bool) override { return Unavailable(); }
+  absl::StatusOr<v1::Keys> ReloadKeys(bool) override { return Unavailable(); }
   absl::StatusOr<Purged> PurgeSome(const std::string&, const kv::MapWalk&) override { return Unavailable(); }
 
  private:

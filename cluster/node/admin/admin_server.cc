@@ -96,8 +96,8 @@ class Administration final : public Monitor {
   }
 
   grpc::Status ReloadKeys(grpc::ServerContext* context, const v1::ReloadKeysRequest* request, v1::Keys* reply) override {
-    const absl::StatusOr<KeysStatus> keys = control_.ReloadKeys(request->force());
-    if (keys.ok()) *reply = ToMessage(*keys);
+    const absl::StatusOr<v1::Keys> keys = control_.ReloadKeys(request->force());
+    if (keys.ok()) *reply = *keys;
     return Audited(*context, *request, operate::ToGrpc(keys.status()));
   }
 

@@ -164,7 +164,7 @@ class SlowControl final : public NodeControl {
     return absl::UnimplementedError("");
   }
   absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues) override { return uint64_t{1}; }
-  absl::StatusOr<KeysStatus> ReloadKeys(bool) override { return absl::UnimplementedError(""); }
+  absl::StatusOr<v1::Keys> ReloadKeys(bool) override { return absl::UnimplementedError(""); }
   absl::Notification released;
 };
 

@@ -273,13 +273,15 @@ std::string MemcachedFrontEnd::Note() const {
                       " from one socket: that is what holds");
 }
 
-MemcachedStatus MemcachedFrontEnd::StatusOf(const kv::MemcachedState& state) const {
-  return {.listen = config_.listen,
-          .rate_per_s = rate_per_s_,
-          .items = state.items(),
-          .item_bytes = state.item_bytes(),
-          .window_requests = state.seen(),
-          .clients = rate_.clients()};
+v1::Memcached MemcachedFrontEnd::StatusOf(const kv::MemcachedState& state) const {
+  v1::Memcached status;
+  status.set_listen(config_.listen.ToString());
+  status.set_rate_per_s(rate_per_s_);
+  status.set_items(state.items());
+  status.set_item_bytes(state.item_bytes());
+  status.set_window_requests(state.seen());
+  status.set_clients(rate_.clients());
+  return status;
 }
 
 }  // namespace hedgerow::node

@@ -64,7 +64,7 @@ class MemcachedFrontEnd {
   const Counters& counters() const { return counters_; }
   const PacedAnswers::Counters& paced_counters() const { return paced_.counters(); }
   const UdpSocket::Counters& socket_counters() const { return socket_->counters(); }
-  MemcachedStatus StatusOf(const kv::MemcachedState& state) const;
+  v1::Memcached StatusOf(const kv::MemcachedState& state) const;
   // What the file says and the window does not allow; empty: nothing.
   std::string Note() const;
 

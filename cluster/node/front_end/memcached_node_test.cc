@@ -114,7 +114,7 @@ TEST_P(MemcachedNodeTest, WhatComesFromElsewhereGetsNoAnswerAndIsCounted) {
 
 // Whoever sends to all of them must not come round its ids within the window.
 TEST_P(MemcachedNodeTest, WithMoreMembersEachTakesLessOfAClient) {
-  ASSERT_EQ(StatusOf(1).memcached->rate_per_s, MemcachedRateMax(3, kv::MemcachedLimits().window.window_ns));
+  ASSERT_EQ(StatusOf(1).memcached->rate_per_s(), MemcachedRateMax(3, kv::MemcachedLimits().window.window_ns));
   const raft::MemberChange fourth = {.kind = raft::MemberChange::Kind::kAddLearner,
                                      .node = raft::NodeId(4),
                                      .address = FreeAddress().ToString()};
@@ -124,7 +124,7 @@ TEST_P(MemcachedNodeTest, WithMoreMembersEachTakesLessOfAClient) {
     const uint64_t leader = Leader();
     if (leader != 0) nodes_[leader - 1]->node->ChangeMembers({fourth}).status().IgnoreError();
     for (uint64_t id = 1; id <= 3; ++id) {
-      if (StatusOf(id).memcached->rate_per_s != MemcachedRateMax(4, kv::MemcachedLimits().window.window_ns)) return false;
+      if (StatusOf(id).memcached->rate_per_s() != MemcachedRateMax(4, kv::MemcachedLimits().window.window_ns)) return false;
     }
     return true;
   }));
@@ -138,7 +138,7 @@ TEST_P(MemcachedNodeTest, TheRateFollowsTheWindowThatHoldsInTheCluster) {
   }));
   EXPECT_TRUE(Eventually([&] {
     for (uint64_t id = 1; id <= 3; ++id) {
-      if (StatusOf(id).memcached->rate_per_s != MemcachedRateMax(3, 20'000'000'000)) return false;
+      if (StatusOf(id).memcached->rate_per_s() != MemcachedRateMax(3, 20'000'000'000)) return false;
     }
     return true;
   }));

@@ -213,8 +213,10 @@ absl::StatusOr<NodeStatus> LostNode::Status() {
   for (const raft::Member& member : configuration_.members) {
     const bool decides = Decides(configuration_, member);
     voters += decides;
-    status.members.push_back(
-        {.id = member.id, .address = member.address, .role = decides ? "voter" : "learner"});
+    v1::Member& reported = *status.members.Add();
+    reported.set_id(member.id.value());
+    reported.set_address(member.address);
+    reported.set_role(decides ? "voter" : "learner");
   }
   const absl::MutexLock lock(&mutex_);
   for (const PeerState& peer : others_) {

@@ -52,7 +52,7 @@ class LostNode final : public NodeControl {
   absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues) override {
     return absl::FailedPreconditionError(why_);
   }
-  absl::StatusOr<KeysStatus> ReloadKeys(bool) override { return absl::FailedPreconditionError(why_); }
+  absl::StatusOr<v1::Keys> ReloadKeys(bool) override { return absl::FailedPreconditionError(why_); }
   absl::StatusOr<Purged> PurgeSome(const std::string&, const kv::MapWalk&) override {
     return absl::FailedPreconditionError(why_);
   }

@@ -16,6 +16,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "cluster/node/testing/fake_node_control.h"
 #include "cluster/node/testing/node_testing.h"
 #include "cluster/node/status/status_message.h"
 #include "cluster/storage/errors.h"
@@ -356,8 +357,8 @@ TEST(WhyClusterLostTest, CountsByMajority) {
 // It would send an operator to `recover`, from a cluster that works.
 TEST(WhyClusterLostTest, LearnersAreNotCounted) {
   NodeStatus status;
-  for (const uint64_t id : {1, 2, 3}) status.members.push_back({.id = raft::NodeId(id), .role = "voter"});
-  for (const uint64_t id : {4, 5}) status.members.push_back({.id = raft::NodeId(id), .role = "learner"});
+  for (const uint64_t id : {1, 2, 3}) AddMember(status, id, "voter");
+  for (const uint64_t id : {4, 5}) AddMember(status, id, "learner");
   for (const uint64_t id : {2, 3, 4, 5}) status.peers.push_back({.id = raft::NodeId(id)});
   status.peers[2].lost = status.peers[3].lost = true;
   EXPECT_EQ(WhyClusterLost(status, 3), "") << "all three voters are there";

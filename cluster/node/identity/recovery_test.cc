@@ -163,8 +163,8 @@ TEST_P(RecoveryTest, ANodeJoinsARecoveredClusterOnceItsFileNamesTheGeneration) {
                        .address = members_[3].peer.ToString()}}));
   const auto caught_up = [&] {  // as whoever leads sees it
     for (const uint64_t id : {1, 2, 3}) {
-      for (const MemberStatus& member : StatusOf(id).members) {
-        if (member.id == raft::NodeId(4) && member.caught_up) return true;
+      for (const NodeStatus status = StatusOf(id); const v1::Member& member : status.members) {
+        if (member.id() == 4 && member.caught_up()) return true;
       }
     }
     return false;

@@ -94,11 +94,13 @@ void Incidents::AddTo(uint64_t now_ns, NodeStatus& status) const {
   status.counters.emplace_back("loop_stood_still", stood_still_);
   for (const std::deque<Incident>* incidents : {&stands_, &still_}) {
     for (const Incident& incident : *incidents) {
-      status.incidents.push_back({.ago_ns = now_ns - std::min(now_ns, incident.at_ns), .what = incident.what});
+      v1::Incident& shown = *status.incidents.Add();
+      shown.set_ago_ns(now_ns - std::min(now_ns, incident.at_ns));
+      shown.set_what(incident.what);
     }
   }
   std::stable_sort(status.incidents.begin(), status.incidents.end(),
-                   [](const NodeIncident& a, const NodeIncident& b) { return a.ago_ns < b.ago_ns; });
+                   [](const v1::Incident& a, const v1::Incident& b) { return a.ago_ns() < b.ago_ns(); });
 }
 
 }  // namespace hedgerow::node

@@ -20,8 +20,8 @@ std::vector<std::string> Told(const Incidents& incidents, uint64_t now_ns) {
   NodeStatus status;
   incidents.AddTo(now_ns, status);
   std::vector<std::string> lines;
-  for (const NodeIncident& incident : status.incidents)
-    lines.push_back(absl::StrCat(incident.ago_ns / kMs, " ms ago: ", incident.what));
+  for (const v1::Incident& incident : status.incidents)
+    lines.push_back(absl::StrCat(incident.ago_ns() / kMs, " ms ago: ", incident.what()));
   return lines;
 }
 

@@ -118,11 +118,11 @@ void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
   if (status.memcached.has_value()) {
     gauge("memcached_items",
           "Items that memcached's clients have stored, ended ones that are not freed included.",
-          static_cast<double>(status.memcached->items));
+          static_cast<double>(status.memcached->items()));
     gauge("memcached_item_bytes", "What the items take; memcached.memory_mib bounds it.",
-          static_cast<double>(status.memcached->item_bytes));
+          static_cast<double>(status.memcached->item_bytes()));
     gauge("memcached_window_requests", "Requests that would be known again; memcached.window_max bounds it.",
-          static_cast<double>(status.memcached->window_requests));
+          static_cast<double>(status.memcached->window_requests()));
   }
   MetricFamily info = Family("build_info", "Always 1; the labels say what runs.", MetricType::Gauge);
   AddGauge(info,
@@ -168,7 +168,7 @@ void Members(const NodeStatus& status, Families& out) {
   AddGauge(committed, {}, status.committed_epoch);
   MetricFamily members = Family("members", "Members of the cluster by role.", MetricType::Gauge);
   std::map<std::string, uint64_t> by_role = {{"voter", 0}, {"learner", 0}};
-  for (const MemberStatus& member : status.members) ++by_role[member.role];
+  for (const v1::Member& member : status.members) ++by_role[member.role()];
   for (const auto& [role, count] : by_role) AddGauge(members, {{"role", role}}, static_cast<double>(count));
   out.push_back(std::move(epoch));
   out.push_back(std::move(committed));
@@ -180,11 +180,11 @@ void Offloads(const NodeStatus& status, Families& out) {
   MetricFamily family = Family("offload_on", "1 while the kernel does this for the node.", MetricType::Gauge);
   MetricFamily off =
       Family("offload_off_info", "Always 1: why the kernel does not do this for the node.", MetricType::Gauge);
-  for (const OffloadStatus& offload : status.offloads) {
-    AddGauge(family, {{"offload", offload.name}}, offload.on ? 1 : 0);
+  for (const v1::Offload& offload : status.offloads) {
+    AddGauge(family, {{"offload", offload.name()}}, offload.on() ? 1 : 0);
     // The verifier's log stays in the status.
-    const std::string reason = offload.detail.substr(0, offload.detail.find('\n'));
-    if (!offload.on) AddGauge(off, {{"offload", offload.name}, {"reason", reason}}, 1);
+    const std::string reason = offload.detail().substr(0, offload.detail().find('\n'));
+    if (!offload.on()) AddGauge(off, {{"offload", offload.name()}, {"reason", reason}}, 1);
   }
   out.push_back(std::move(family));
   if (!off.metric.empty()) out.push_back(std::move(off));

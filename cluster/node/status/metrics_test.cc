@@ -102,8 +102,10 @@ TEST(NodeMetrics, TheMemcachedFrontEndIsShownWhereThereIsOne) {
   FakeNodeControl control;
   const auto server = Serve(control);
   EXPECT_FALSE(ParsePage(HttpGet(server->address(), "/metrics")).contains("hedgerow_node_memcached_items"));
-  status.memcached = {
-      .listen = {}, .rate_per_s = 5, .items = 7, .item_bytes = 900, .window_requests = 3, .clients = 1};
+  v1::Memcached& memcached = status.memcached.emplace();
+  memcached.set_items(7);
+  memcached.set_item_bytes(900);
+  memcached.set_window_requests(3);
   control.Set(status);
   auto samples = ParsePage(HttpGet(server->address(), "/metrics"));
   EXPECT_EQ(samples["hedgerow_node_memcached_items"], 7);
@@ -114,8 +116,8 @@ TEST(NodeMetrics, TheMemcachedFrontEndIsShownWhereThereIsOne) {
 // Counters and histograms of the loop are documented by whoever adds them; these are the status's own.
 TEST(NodeMetrics, AnOffloadThatIsOffSaysWhyInOneLine) {
   NodeStatus status = FakeStatus();
-  status.offloads = {{.name = "vote", .on = false, .detail = "the kernel refused it\n0: (b7) r0 = 1"},
-                     {.name = "quorum", .on = true, .detail = "native XDP on eth0"}};
+  AddOffload(status, "vote", false, "the kernel refused it\n0: (b7) r0 = 1");
+  AddOffload(status, "quorum", true, "native XDP on eth0");
   size_t found = 0;
   for (const prometheus::MetricFamily& family : BuildFamilies(status, FakeFacts())) {
     if (family.name != "hedgerow_node_offload_off_info") continue;
@@ -135,7 +137,7 @@ TEST(NodeMetrics, EveryFamilyHasAGoodNameAndIsDocumented) {
   NodeStatus status = FakeStatus();
   status.counters.clear();
   status.histograms.clear();
-  status.memcached = MemcachedStatus{};
+  status.memcached.emplace();
   status.memory = {.limit_bytes = 100, .used = {.values = 99}, .resident_bytes = 1, .available_bytes = 1};
   std::set<std::string> names;
   for (const prometheus::MetricFamily& family : BuildFamilies(status, FakeFacts())) {

@@ -16,8 +16,8 @@ std::string Duration(uint64_t duration_ns) {
 }
 
 bool Decides(const NodeStatus& status, raft::NodeId id) {
-  return std::any_of(status.members.begin(), status.members.end(), [id](const MemberStatus& member) {
-    return member.id == id && member.role != "learner" && member.role != "left";
+  return std::any_of(status.members.begin(), status.members.end(), [id](const v1::Member& member) {
+    return member.id() == id.value() && member.role() != "learner" && member.role() != "left";
   });
 }
 

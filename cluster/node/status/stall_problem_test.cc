@@ -26,7 +26,7 @@ NodeStatus LeaderOfThree() {
   status.role = raft::Role::kLeader;
   status.last_index = raft::LogIndex(20);
   status.commit = raft::LogIndex(12);
-  for (const uint64_t id : {1, 2, 3}) status.members.push_back({.id = raft::NodeId(id), .role = "voter"});
+  for (const uint64_t id : {1, 2, 3}) AddMember(status, id, "voter");
   for (const uint64_t id : {2, 3}) {
     status.peers.push_back(
         {.id = raft::NodeId(id), .heard_ago_ns = kSecond / 100, .match = raft::LogIndex(id == 2 ? 12 : 20)});
@@ -137,7 +137,7 @@ const Cause kCauses[] = {
     {"it_is_yet_to_be_added",
      [](NodeStatus& status) {
        NobodyLeads(status);
-       status.members.clear();
+       status.members.Clear();
        status.peers.clear();
        status.joins = true;
      },

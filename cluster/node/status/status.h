@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "cluster/api/node.pb.h"
 #include "cluster/kv/memory.h"
 #include "cluster/kv/settings.h"
 #include "cluster/kv/sharded_map.h"
@@ -41,14 +42,6 @@ struct PeerStatus {
   // Which cluster keys it has, as it told within the last seconds: which one it seals with, and another one; by KeyId, 0: none.
   uint32_t sealing_key = 0;
   uint32_t other_key = 0;
-};
-
-// The keys that are valid on this node, by KeyId; 0: there is no such key.
-struct KeysStatus {
-  uint32_t cluster_seals = 0;
-  uint32_t cluster_other = 0;
-  uint32_t announce_seals = 0;
-  uint32_t announce_other = 0;
 };
 
 // Grows from the process's start. `name` is snake_case without unit prefix or "_total" ("hkv_requests"); where
@@ -78,13 +71,6 @@ struct NodeHistogram {
   size_t metrics_every = 1;  // of the bounds, from the first on, so many make one of the metrics
 };
 
-// One of the kernel offloads (docs/cluster.md).
-struct OffloadStatus {
-  std::string name{};  // "heartbeat", "vote", ...: as in the configuration
-  bool on = false;
-  std::string detail{};  // on: how ("native XDP on eth0"); off: why
-};
-
 // A snapshot on its way between this node and another.
 struct TransferStatus {
   raft::NodeId peer{};
@@ -109,16 +95,6 @@ struct SnapshotStatus {
   std::vector<TransferStatus> transfers{};
 };
 
-// The memcached front end and what stands behind it, on this node.
-struct MemcachedStatus {
-  NetAddress listen{};
-  uint64_t rate_per_s = 0;
-  uint64_t items = 0;
-  uint64_t item_bytes = 0;
-  uint64_t window_requests = 0;  // that would be known again
-  uint64_t clients = 0;          // that sent lately
-};
-
 // Of the replicated store, and of this process.
 struct MemoryStatus {
   uint64_t limit_bytes = 0;
@@ -129,31 +105,11 @@ struct MemoryStatus {
   bool full() const { return kv::IsNearlyFull(used.total(), limit_bytes); }
 };
 
-// One of the cluster's nodes, as this node's log has it (docs/cluster.md).
-struct MemberStatus {
-  raft::NodeId id{};
-  std::string address{};
-  std::string
-      role{};  // "voter", "learner", "joining" or "leaving" (the voters that a change ends with), "left"
-  bool caught_up = false;  // as its leader sees it: fit to be promoted
-};
-
-// One of the cluster's settings, as this node has applied it.
-struct SettingStatus {
-  std::string name{};
-  std::string value{};
-  std::string range{};
-  std::string meaning{};
-  std::string in_file{};  // what this node's file says, where that is another value; it has no effect
-};
-
-// Something out of the ordinary that happened to this node, as a sentence.
-struct NodeIncident {
-  uint64_t ago_ns = 0;
-  std::string what{};
-};
-
+// What is shown as it is found is the message's own part (cluster/api/node.proto).
 struct NodeStatus {
+  template <typename Message>
+  using List = google::protobuf::RepeatedPtrField<Message>;
+
   raft::NodeId node{};
   raft::Role role = raft::Role::kFollower;
   raft::Term term{};
@@ -185,22 +141,22 @@ struct NodeStatus {
   std::vector<std::string> full{};  // sentences: a limit of the cluster is reached, and writes are refused for it
 
   std::vector<PeerStatus> peers{};  // the other members
-  std::vector<OffloadStatus> offloads{};
+  List<v1::Offload> offloads{};
   std::vector<NodeCounter> counters{};
   std::vector<NodeHistogram> histograms{};
-  std::vector<NodeIncident> incidents{};  // the latest, newest first
+  List<v1::Incident> incidents{};  // the latest, newest first
   SnapshotStatus snapshots{};
-  KeysStatus keys{};
-  std::optional<MemcachedStatus> memcached{};  // if it is on
+  v1::Keys keys{};
+  std::optional<v1::Memcached> memcached{};  // if it is on
   MemoryStatus memory{};
 
-  std::vector<SettingStatus> settings{};
+  List<v1::Setting> settings{};
   std::string diverged{};            // a sentence: whose state is not the majority's; empty: none is known
   bool outside_majority = false;     // this node's is not: it answers no client until it is mended
   uint64_t settings_version = 0;     // grows with each change; 0: the cluster has not set them yet
   std::vector<std::string> notes{};  // sentences about what an operator may want to know; nothing is wrong
 
-  std::vector<MemberStatus> members{};  // with this node, if it is one
+  List<v1::Member> members{};           // with this node, if it is one
   uint32_t config_epoch = 0;            // grows with each change of membership
   uint32_t committed_epoch = 0;         // less: a change is under way
   bool joint = false;                   // two configurations decide together
@@ -263,7 +219,7 @@ class NodeControl {
   virtual absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues values) = 0;
   // Reads the key files again and goes by them from now on. InvalidArgument: a file holds no keys. FailedPrecondition, unless
   // `force`: a member would not be understood, or would not understand this node (node_keys.h); nothing has changed then.
-  virtual absl::StatusOr<KeysStatus> ReloadKeys(bool force) = 0;
+  virtual absl::StatusOr<v1::Keys> ReloadKeys(bool force) = 0;
   // Proposes to delete some hundreds of the keys with this prefix, from `walk` on, which it moves. Done once Status() has
   // applied `index`. NotLeading if this node does not lead, Aborted if earlier ones wait to be proposed.
   struct Purged {

@@ -142,12 +142,14 @@ absl::string_view RoleWord(raft::Role role) {
   return "unknown";
 }
 
+std::string KeyIdText(uint32_t id) { return id == 0 ? "" : wire::FormatKeyId(id); }
+
 std::string WhyClusterLost(const NodeStatus& status, size_t members) {
   // A learner decides nothing, lost or not. A node that does not know the members' roles takes all of them for
   // voters.
   const auto decides = [&status](raft::NodeId id) {
-    for (const MemberStatus& member : status.members) {
-      if (member.id == id) return member.role == "voter" || member.role == "leaving";
+    for (const v1::Member& member : status.members) {
+      if (member.id() == id.value()) return member.role() == "voter" || member.role() == "leaving";
     }
     return status.members.empty();
   };
@@ -161,16 +163,6 @@ std::string WhyClusterLost(const NodeStatus& status, size_t members) {
       "of ", members, " nodes, ", lost.size(), " have lost what they promised (", absl::StrJoin(lost, ", "),
       "): the cluster cannot go on by itself. `hedgerow cluster recover` makes a cluster of what is left "
       "(docs/cluster.md, \"After a bad day\")");
-}
-
-v1::Keys ToMessage(const KeysStatus& keys) {
-  const auto text = [](uint32_t id) { return id == 0 ? std::string() : wire::FormatKeyId(id); };
-  v1::Keys out;
-  out.set_cluster_seals(text(keys.cluster_seals));
-  out.set_cluster_other(text(keys.cluster_other));
-  out.set_announce_seals(text(keys.announce_seals));
-  out.set_announce_other(text(keys.announce_other));
-  return out;
 }
 
 v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
@@ -221,28 +213,16 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
     message.set_match_index(peer.match.value_or(raft::LogIndex()).value());
     message.set_build(peer.build);
     message.set_lost(peer.lost);
-    const v1::Keys keys = ToMessage(KeysStatus{.cluster_seals = peer.sealing_key, .cluster_other = peer.other_key});
-    message.set_sealing_key(keys.cluster_seals());
-    message.set_other_key(keys.cluster_other());
+    message.set_sealing_key(KeyIdText(peer.sealing_key));
+    message.set_other_key(KeyIdText(peer.other_key));
     if (const std::string problem = PeerProblem(status, peer); !problem.empty()) out.add_problems(problem);
   }
-  *out.mutable_keys() = ToMessage(status.keys);
-  for (const MemberStatus& member : status.members) {
-    v1::Member& message = *out.add_members();
-    message.set_id(member.id.value());
-    message.set_address(member.address);
-    message.set_role(member.role);
-    message.set_caught_up(member.caught_up);
-  }
+  *out.mutable_keys() = status.keys;
+  *out.mutable_members() = status.members;
   out.set_config_epoch(status.config_epoch);
   out.set_committed_epoch(status.committed_epoch);
   out.set_joint(status.joint);
-  for (const OffloadStatus& offload : status.offloads) {
-    v1::Offload& message = *out.add_offloads();
-    message.set_name(offload.name);
-    message.set_on(offload.on);
-    message.set_detail(offload.detail);
-  }
+  *out.mutable_offloads() = status.offloads;
   for (const NodeHistogram& histogram : status.histograms) {
     v1::Histogram& message = *out.add_histograms();
     message.set_name(histogram.name);
@@ -257,31 +237,12 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
   }
   AddSnapshots(status.snapshots, out);
   AddMemory(status.memory, out);
-  if (status.memcached.has_value()) {
-    v1::Memcached& message = *out.mutable_memcached();
-    message.set_listen(status.memcached->listen.ToString());
-    message.set_rate_per_s(status.memcached->rate_per_s);
-    message.set_items(status.memcached->items);
-    message.set_item_bytes(status.memcached->item_bytes);
-    message.set_window_requests(status.memcached->window_requests);
-    message.set_clients(status.memcached->clients);
-  }
-  for (const SettingStatus& setting : status.settings) {
-    v1::Setting& message = *out.add_settings();
-    message.set_name(setting.name);
-    message.set_value(setting.value);
-    message.set_range(setting.range);
-    message.set_meaning(setting.meaning);
-    message.set_in_file(setting.in_file);
-  }
+  if (status.memcached.has_value()) *out.mutable_memcached() = *status.memcached;
+  *out.mutable_settings() = status.settings;
   out.set_settings_version(status.settings_version);
   for (const std::string& note : status.notes) out.add_notes(note);
   if (const std::string note = BuildsNote(status); !note.empty()) out.add_notes(note);
-  for (const NodeIncident& incident : status.incidents) {
-    v1::Incident& message = *out.add_incidents();
-    message.set_ago_ns(incident.ago_ns);
-    message.set_what(incident.what);
-  }
+  *out.mutable_incidents() = status.incidents;
   for (const NodeCounter& counter : status.counters)
     (*out.mutable_counters())[CounterKey(counter)] = counter.value;
   return out;

@@ -27,7 +27,8 @@ NodeFacts FactsOf(const NodeConfig& config);
 
 v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts);
 
-v1::Keys ToMessage(const KeysStatus& keys);
+// Of a wire::KeyId; 0, no key: empty.
+std::string KeyIdText(uint32_t id);
 
 // Why so many of `members` say that they are lost that no majority can come back; empty: they are not so many.
 std::string WhyClusterLost(const NodeStatus& status, size_t members);

@@ -184,7 +184,7 @@ TEST(StatusText, NotesAreNoProblems) {
 
 TEST(StatusText, SaysWhatIsInTheFileAndDoesNotHold) {
   NodeStatus status = FakeStatus();
-  status.settings[1].in_file = "6";
+  status.settings[1].set_in_file("6");
   const std::string text = SettingsText(ToMessage(status, FakeFacts()));
   EXPECT_THAT(text, HasSubstr("  sessions.max           100000     1 to 1000000       sessions at a time"));
   EXPECT_THAT(text, HasSubstr("the file of this node says 6, which only seeds a new cluster\n"));
@@ -225,9 +225,9 @@ TEST(StatusText, OfANodeWithoutALeader) {
 
 TEST(StatusText, SaysWhatTheKernelDoesAndWhyNot) {
   NodeStatus status = FakeStatus();
-  status.offloads = {{.name = "heartbeat", .on = true, .detail = "native XDP on eth0"},
-                     {.name = "vote", .on = true, .detail = "native XDP on eth0"},
-                     {.name = "append", .on = false, .detail = "durability is disk"}};
+  AddOffload(status, "heartbeat", true, "native XDP on eth0");
+  AddOffload(status, "vote", true, "native XDP on eth0");
+  AddOffload(status, "append", false, "durability is disk");
   EXPECT_THAT(StatusText(ToMessage(status, FakeFacts())),
               HasSubstr("  offloads     append off: durability is disk\n"
                         "               heartbeat, vote on: native XDP on eth0\n"));
@@ -236,8 +236,13 @@ TEST(StatusText, SaysWhatTheKernelDoesAndWhyNot) {
 TEST(StatusText, SaysWhatHappenedLately) {
   NodeStatus status = FakeStatus();
   EXPECT_THAT(StatusText(ToMessage(status, FakeFacts())), Not(HasSubstr("lately")));
-  status.incidents = {{.ago_ns = 12'000'000'000, .what = "its loop stood still for 12.0ms"},
-                      {.ago_ns = 65'000'000'000, .what = "wanted to lead in term 4: node 2 resigned"}};
+  const auto add = [&status](uint64_t ago_ns, const char* what) {
+    v1::Incident& incident = *status.incidents.Add();
+    incident.set_ago_ns(ago_ns);
+    incident.set_what(what);
+  };
+  add(12'000'000'000, "its loop stood still for 12.0ms");
+  add(65'000'000'000, "wanted to lead in term 4: node 2 resigned");
   EXPECT_THAT(StatusText(ToMessage(status, FakeFacts())),
               HasSubstr("  lately       12s ago: its loop stood still for 12.0ms\n"
                         "               1m 5s ago: wanted to lead in term 4: node 2 resigned\n"));
@@ -247,12 +252,13 @@ TEST(StatusText, SaysWhatHappenedLately) {
 TEST(StatusText, SaysWhatMemcachedsClientsHave) {
   NodeStatus status = FakeStatus();
   EXPECT_FALSE(ToMessage(status, FakeFacts()).has_memcached());
-  status.memcached = {.listen = *NetAddress::Parse("10.0.0.1:11211"),
-                      .rate_per_s = 3120,
-                      .items = 7,
-                      .item_bytes = 900,
-                      .window_requests = 3,
-                      .clients = 1};
+  v1::Memcached& memcached = status.memcached.emplace();
+  memcached.set_listen("10.0.0.1:11211");
+  memcached.set_rate_per_s(3120);
+  memcached.set_items(7);
+  memcached.set_item_bytes(900);
+  memcached.set_window_requests(3);
+  memcached.set_clients(1);
   EXPECT_THAT(
       StatusText(ToMessage(status, FakeFacts())),
       HasSubstr("  memcached    10.0.0.1:11211, 7 items (900 bytes), 3 requests in the window, 1 clients, "

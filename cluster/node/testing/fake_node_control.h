@@ -17,6 +17,20 @@
 
 namespace hedgerow::node {
 
+inline v1::Member& AddMember(NodeStatus& status, uint64_t id, const char* role) {
+  v1::Member& member = *status.members.Add();
+  member.set_id(id);
+  member.set_role(role);
+  return member;
+}
+
+inline void AddOffload(NodeStatus& status, const char* name, bool on, const char* detail) {
+  v1::Offload& offload = *status.offloads.Add();
+  offload.set_name(name);
+  offload.set_on(on);
+  offload.set_detail(detail);
+}
+
 // Node 1 of three, leading since a while; node 3 has never been heard.
 inline NodeStatus FakeStatus() {
   NodeStatus status;
@@ -42,18 +56,19 @@ inline NodeStatus FakeStatus() {
                           .build = "0.2.0"});
   status.peers.push_back({.id = raft::NodeId(3), .address = *NetAddress::Parse("10.0.0.3:4802")});
   for (const uint64_t id : {1, 2, 3})
-    status.members.push_back(
-        {.id = raft::NodeId(id), .address = absl::StrCat("10.0.0.", id, ":4802"), .role = "voter"});
-  status.keys = {.cluster_seals = 0x1f00ab2c, .cluster_other = 0x00c0ffee, .announce_seals = 0x5eed5eed};
+    AddMember(status, id, "voter").set_address(absl::StrCat("10.0.0.", id, ":4802"));
+  status.keys.set_cluster_seals("1f00ab2c");
+  status.keys.set_cluster_other("00c0ffee");
+  status.keys.set_announce_seals("5eed5eed");
   status.peers[0].sealing_key = 0x00c0ffee;
   status.peers[0].other_key = 0x1f00ab2c;
   status.settings_version = 1;
   for (const kv::SettingInfo& info : kv::AllSettings()) {
-    SettingStatus& setting = status.settings.emplace_back();
-    setting.name = info.name;
-    setting.value = FormatSetting(info, kv::Get(kv::Settings(), info.setting));
-    setting.range = RangeOf(info);
-    setting.meaning = info.meaning;
+    v1::Setting& setting = *status.settings.Add();
+    setting.set_name(info.name);
+    setting.set_value(FormatSetting(info, kv::Get(kv::Settings(), info.setting)));
+    setting.set_range(RangeOf(info));
+    setting.set_meaning(info.meaning);
   }
   status.counters.emplace_back("hkv_requests", 1234);
   status.counters.emplace_back("peer_dropped", 5, "replayed");
@@ -125,8 +140,8 @@ class FakeNodeControl final : public NodeControl {
     if (stays_) return before;
     for (const kv::SettingValue& value : values) {
       const kv::SettingInfo& info = kv::InfoOf(value.setting);
-      for (SettingStatus& setting : status_->settings) {
-        if (setting.name == info.name) setting.value = FormatSetting(info, value.value);
+      for (v1::Setting& setting : status_->settings) {
+        if (setting.name() == info.name) setting.set_value(FormatSetting(info, value.value));
       }
     }
     ++status_->settings_version;
@@ -134,7 +149,7 @@ class FakeNodeControl final : public NodeControl {
   }
 
   // As it stands in the status.
-  absl::StatusOr<KeysStatus> ReloadKeys(bool force) override {
+  absl::StatusOr<v1::Keys> ReloadKeys(bool force) override {
     absl::MutexLock lock(&mutex_);
     if (!change_.ok() && !force) return change_;
     if (!status_.ok()) return status_.status();
@@ -215,13 +230,12 @@ class FakeNodeControl final : public NodeControl {
   static void Apply(const raft::MemberChange& change, NodeStatus& status) {
     using Kind = raft::MemberChange::Kind;
     if (change.kind == Kind::kAddLearner)
-      status.members.push_back(
-          {.id = change.node, .address = change.address, .role = "learner", .caught_up = true});
-    for (MemberStatus& member : status.members) {
-      if (member.id != change.node) continue;
-      if (change.kind == Kind::kPromote) member.role = "voter";
-      if (change.kind == Kind::kRemove) member.role = "left";
-      if (change.kind == Kind::kMove) member.address = change.address;
+      AddMember(status, change.node.value(), "learner").set_caught_up(true);
+    for (v1::Member& member : status.members) {
+      if (member.id() != change.node.value()) continue;
+      if (change.kind == Kind::kPromote) member.set_role("voter");
+      if (change.kind == Kind::kRemove) member.set_role("left");
+      if (change.kind == Kind::kMove || change.kind == Kind::kAddLearner) member.set_address(change.address);
     }
   }
 
