@@ -38,19 +38,12 @@ class WaitingNode final : public NodeControl {
     status.storage = why_;
     return status;
   }
-  absl::Status Transfer(raft::NodeId) override { return Unavailable(); }
-  absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange>) override { return Unavailable(); }
-  absl::StatusOr<raft::LogIndex> TakeSnapshot() override { return Unavailable(); }
-  absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues) override { return Unavailable(); }
-  absl::StatusOr<v1::Keys> ReloadKeys(bool) override { return Unavailable(); }
-  absl::StatusOr<Purged> PurgeSome(const std::string&, const kv::MapWalk&) override { return Unavailable(); }
-
- private:
-  absl::Status Unavailable() {
+  absl::Status Refusal() override {
     const absl::MutexLock lock(&mutex_);
     return absl::FailedPreconditionError(why_);
   }
 
+ private:
   const raft::NodeId self_;
   const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
   absl::Mutex mutex_;

@@ -158,13 +158,6 @@ class SlowControl final : public NodeControl {
     return FakeStatus();
   }
   absl::Status Transfer(raft::NodeId) override { return absl::OkStatus(); }
-  absl::StatusOr<raft::LogIndex> TakeSnapshot() override { return raft::LogIndex(1); }
-  absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange>) override { return uint32_t{1}; }
-  absl::StatusOr<Purged> PurgeSome(const std::string&, const kv::MapWalk&) override {
-    return absl::UnimplementedError("");
-  }
-  absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues) override { return uint64_t{1}; }
-  absl::StatusOr<v1::Keys> ReloadKeys(bool) override { return absl::UnimplementedError(""); }
   absl::Notification released;
 };
 

@@ -45,18 +45,7 @@ class LostNode final : public NodeControl {
 
   // NodeControl: any thread.
   absl::StatusOr<NodeStatus> Status() override;
-  absl::Status Transfer(raft::NodeId) override { return absl::FailedPreconditionError(why_); }
-  absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange>) override {
-    return absl::FailedPreconditionError(why_);
-  }
-  absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues) override {
-    return absl::FailedPreconditionError(why_);
-  }
-  absl::StatusOr<v1::Keys> ReloadKeys(bool) override { return absl::FailedPreconditionError(why_); }
-  absl::StatusOr<Purged> PurgeSome(const std::string&, const kv::MapWalk&) override {
-    return absl::FailedPreconditionError(why_);
-  }
-  absl::StatusOr<raft::LogIndex> TakeSnapshot() override { return absl::FailedPreconditionError(why_); }
+  absl::Status Refusal() override { return absl::FailedPreconditionError(why_); }
 
  private:
   struct Left;

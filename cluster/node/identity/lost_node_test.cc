@@ -231,7 +231,7 @@ TEST_P(LostNodeTest, SaysSoAndTellsTheOthersAndDoesNothing) {
   EXPECT_FALSE(own->ready);
   EXPECT_EQ(ToMessage(*own, {}).role(), "lost");
   EXPECT_TRUE(absl::IsFailedPrecondition(lost[0]->Transfer(raft::NodeId(1))));
-  EXPECT_TRUE(absl::IsUnimplemented(lost[0]->OpenBackup().status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(lost[0]->OpenBackup().status()));
 
   lose(second);
   EXPECT_TRUE(Eventually([&] { return reported_by(leader, second); }));

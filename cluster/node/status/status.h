@@ -196,30 +196,30 @@ class NodeControl {
   // Of one moment. DeadlineExceeded if the loop does not answer in time.
   virtual absl::StatusOr<NodeStatus> Status() = 0;
 
-  // Begins to hand leadership to `target`, or to the most advanced member if that is not set; Ok does not mean
+  // What a node answers to the rest that takes part in nothing: why.
+  virtual absl::Status Refusal() { return absl::UnimplementedError("this node does not do that"); }
+
+  // Begins to hand leadership to this member, or to the most advanced member if that is not set; Ok does not mean
   // that it has come to pass: Status() will tell. NotLeading if this node does not lead,
   // InvalidArgument if the target is no other member.
-  virtual absl::Status Transfer(raft::NodeId target) = 0;
+  virtual absl::Status Transfer(raft::NodeId) { return Refusal(); }
 
   // The last snapshot as a file to recover a cluster from (docs/adr/0019). FailedPrecondition: there is none
   // yet.
-  virtual absl::StatusOr<BackupPieces> OpenBackup() {
-    return absl::UnimplementedError("this node gives no backups");
-  }
-
+  virtual absl::StatusOr<BackupPieces> OpenBackup() { return Refusal(); }
   // Begins to take a snapshot, unless one is being taken. Done once Status() shows one at this index or a later
   // one, which it does at once if nothing was applied since the last.
-  virtual absl::StatusOr<raft::LogIndex> TakeSnapshot() = 0;
+  virtual absl::StatusOr<raft::LogIndex> TakeSnapshot() { return Refusal(); }
   // Begins a change of membership, all of it in one step. It is done once Status() tells of a committed epoch
   // that is the returned one or later. NotLeading if this node does not lead, FailedPrecondition if what came
   // before is not done, InvalidArgument if the change makes no sense.
-  virtual absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange> changes) = 0;
+  virtual absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange>) { return Refusal(); }
   // Proposes other values for some of the cluster's settings. Done once Status() has them and a later version than
   // the returned one. NotLeading if this node does not lead, Aborted if earlier ones wait to be proposed.
-  virtual absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues values) = 0;
+  virtual absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues) { return Refusal(); }
   // Reads the key files again and goes by them from now on. InvalidArgument: a file holds no keys. FailedPrecondition, unless
   // `force`: a member would not be understood, or would not understand this node (node_keys.h); nothing has changed then.
-  virtual absl::StatusOr<v1::Keys> ReloadKeys(bool force) = 0;
+  virtual absl::StatusOr<v1::Keys> ReloadKeys(bool /*force*/) { return Refusal(); }
   // Proposes to delete some hundreds of the keys with this prefix, from `walk` on, which it moves. Done once Status() has
   // applied `index`. NotLeading if this node does not lead, Aborted if earlier ones wait to be proposed.
   struct Purged {
@@ -228,7 +228,7 @@ class NodeControl {
     kv::MapWalk walk{};
     raft::LogIndex index{};
   };
-  virtual absl::StatusOr<Purged> PurgeSome(const std::string& prefix, const kv::MapWalk& walk) = 0;
+  virtual absl::StatusOr<Purged> PurgeSome(const std::string& /*prefix*/, const kv::MapWalk& /*walk*/) { return Refusal(); }
 };
 
 // Decides NodeStatus::ready. Fed by the loop whenever it looks at its

@@ -88,6 +88,7 @@ inline NodeFacts FakeFacts() {
 
 class FakeNodeControl final : public NodeControl {
  public:
+  absl::Status Refusal() override { return absl::UnimplementedError("this node gives no backups"); }
   absl::StatusOr<NodeStatus> Status() override {
     absl::MutexLock lock(&mutex_);
     if (absl::Status late = TakeLate(); !late.ok()) return late;
