@@ -27,10 +27,23 @@ TestFolder::~TestFolder() {
   if (!kept_) std::filesystem::remove_all(path_);
 }
 
-std::vector<FoundSegment> FilesOf(const TestFolder& folder) {
+namespace {
+
+absl::StatusOr<ReadLog> SegmentsOf(const TestFolder& folder) {
   const auto header = ReadLogHeader(folder.log(), {.cluster_id = kTestCluster, .node = kTestNode});
   HEDGEROW_CHECK(header.ok() && header->has_value());
-  absl::StatusOr<ReadLog> log = ReadSegments(folder.log(), (*header)->copy_id);
+  return ReadSegments(folder.log(), (*header)->copy_id);
+}
+
+}  // namespace
+
+bool IsWhole(const TestFolder& folder) {
+  const absl::StatusOr<ReadLog> log = SegmentsOf(folder);
+  return log.ok() && log->damage.empty();
+}
+
+std::vector<FoundSegment> FilesOf(const TestFolder& folder) {
+  absl::StatusOr<ReadLog> log = SegmentsOf(folder);
   HEDGEROW_CHECK(log.ok() && log->damage.empty());
   return std::move(log->files);
 }

@@ -37,6 +37,8 @@ class TestFolder {
   bool kept_ = false;
 };
 
+// Whether the log in the folder can be read to its end.
+bool IsWhole(const TestFolder& folder);
 // The files that the log in the folder stands in. Ends the test if it is none.
 std::vector<FoundSegment> FilesOf(const TestFolder& folder);
 
