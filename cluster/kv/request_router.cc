@@ -78,8 +78,7 @@ void RequestRouter::Receive(uint64_t now_ns, uint64_t arrived_ns, Request reques
   waiting.request = std::move(request);
   if (waiting.request.is_read()) {
     waiting.placed = true;
-    const bool told = !waiting.request.item_keys.empty() && !leader_.IsSet();  // as a write would be
-    EndAt(tag, told ? waiting.hold_until_ns : end_ns);
+    EndAt(tag, leader_.IsSet() ? end_ns : waiting.hold_until_ns);  // without a leader it is told so, as a write would be
     actions.push_back(StartRead{.tag = tag, .deadline_ns = end_ns});
     return;
   }
@@ -390,8 +389,9 @@ void RequestRouter::Tick(uint64_t now_ns, std::vector<Action>& actions) {
       continue;
     }
     // A memcached client has said nothing of its timeout, so silence tells it nothing.
-    if (waiting_.at(tag).placed && waiting_.at(tag).request.item_keys.empty()) {
-      CameToNothing(waiting_.at(tag).request);
+    const PendingRequest& waiting = waiting_.at(tag);
+    if (waiting.placed && waiting.request.item_keys.empty() && End_ns(waiting) <= now_ns) {
+      CameToNothing(waiting.request);
       Remove(tag);  // its client has given up
     } else {
       Refuse(tag, actions);

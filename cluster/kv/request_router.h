@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a node does with a client's request, whatever its role, which is what makes a copy sent to a standby
-// worth anything: a read is confirmed through the leader and answered here; a write is answered from the tables
+// worth anything: a read is confirmed through the leader and answered here, if one comes in time; a write is answered from the tables
 // if it was applied already, else proposed, else forwarded to the leader with its age and one hop at most, else
 // held for a while until there is a leader. NOT_LEADER is said only when none of these can be done. Like the
 // Raft core it is a function of events; the node's loop carries out its actions.

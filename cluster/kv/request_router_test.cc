@@ -492,17 +492,32 @@ TEST_F(RequestRouterTest, ItemsAreReadTogetherAndEndedOnesAreMissing) {
   EXPECT_EQ(Only<Answer>()->items[1].first, "k1");
 }
 
-TEST_F(RequestRouterTest, AReadOfItemsWithoutALeaderIsRefusedAndNotForgotten) {
+TEST_F(RequestRouterTest, AReadWithoutALeaderIsRefusedAndNotForgotten) {
+  Request items, key;
+  items.item_keys = {"k"};
+  key.read_key = "k";
+  for (Request& read : std::array{items, key}) {
+    read.timeout_ns = 2000 * kMillisecond;
+    router_.Receive(0, 0, read, actions_);
+    Take();
+    router_.Tick(999 * kMillisecond, actions_);
+    EXPECT_TRUE(actions_.empty());
+    router_.Tick(1000 * kMillisecond, actions_);
+    ASSERT_NE(Only<Answer>(), nullptr);
+    EXPECT_EQ(Only<Answer>()->kind, Answer::Kind::kNotLeader);
+    EXPECT_EQ(router_.waiting(), 0u);
+    Take();
+  }
+}
+
+TEST_F(RequestRouterTest, AReadWhoseClientHasGivenUpIsForgotten) {
   Request read;
-  read.item_keys = {"k"};
-  read.timeout_ns = 2000 * kMillisecond;
+  read.read_key = "k";
+  read.timeout_ns = 500 * kMillisecond;
   router_.Receive(0, 0, read, actions_);
   Take();
-  router_.Tick(999 * kMillisecond, actions_);
+  router_.Tick(500 * kMillisecond, actions_);
   EXPECT_TRUE(actions_.empty());
-  router_.Tick(1000 * kMillisecond, actions_);
-  ASSERT_NE(Only<Answer>(), nullptr);
-  EXPECT_EQ(Only<Answer>()->kind, Answer::Kind::kNotLeader);
   EXPECT_EQ(router_.waiting(), 0u);
 }
 

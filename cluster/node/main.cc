@@ -33,9 +33,12 @@
 #include "net/bpffs.h"
 #include "net/capabilities.h"
 #include "operate/file_confinement.h"
+#include "operate/file_limit.h"
 
 namespace hedgerow::node {
 namespace {
+
+constexpr uint64_t kFiles = 256;
 
 // For the signal handler; at most one of the two is set. When a node learns that it is LOST, the other kind
 // takes its place; a signal that comes in between is kept.
@@ -191,6 +194,8 @@ int Run(const std::string& config_file) {
     fprintf(stderr, "%s\n", std::string(config.status().message()).c_str());
     return kExitUsage;
   }
+  if (const absl::Status limit = operate::EnsureFileLimit(kFiles); !limit.ok())
+    fprintf(stderr, "hedgerow-node: %s\n", std::string(limit.message()).c_str());
   if (const absl::Status given = GiveSessionOwnNice(); !given.ok()) {
     fprintf(stderr, "hedgerow-node: its nice value counts among its own threads only: %s\n",
             std::string(given.message()).c_str());

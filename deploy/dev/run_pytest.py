@@ -35,9 +35,10 @@ LONGEST = ("chaos", "adoption", "page", "bench_commands", "reload", "flood", "fa
            "sharing_the_machine")
 # No test of theirs asks how long something took but with a bound of seconds, and all of them pass on a machine that is busy. The
 # longest first, as well.
-BESIDE = ("packages", OTHERS, "recovery", "power_cut", "peer_tls", "members_and_proxies", "prometheus", "snapshots", "recipes", "dns_clients",
-          "sysdump", "tutorial", "kubernetes", "lab", "checkers", "store_bounds", "hashicorp_raft", "large_entries", "hostile_configs",
-          "metrics_access", "images", "client_access", "session_owners")
+BESIDE = ("packages", OTHERS, "recovery", "power_cut", "lab_clusters", "steer_run", "peer_tls", "members_and_proxies", "prometheus", "snapshots",
+          "steer_daemons", "memcached_cluster", "recipes", "top", "dns_clients", "sysdump", "tutorial", "kubernetes", "lab", "checkers",
+          "store_bounds", "hashicorp_raft", "large_entries", "full_disk_start", "hostile_configs", "metrics_access", "images", "client_access",
+          "session_owners")
 BESIDE_NICE = 10
 
 Group = tuple[str, list[str]]

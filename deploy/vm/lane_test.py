@@ -127,8 +127,23 @@ def test_replay_must_repeat_and_seeds_must_differ(run, monkeypatch, outputs, com
     ended = {name: machine.Outcome(0, output, output, 1.0, False)
              for name, output in zip(("stalls-1-again", "stalls-1", "stalls-2"), outputs, strict=True)}
     monkeypatch.setattr(lane.Run, "boot", lambda self, part, archive, seed=1, name="": (ended[name], Path()))
+    run.kernel = kernels.Kernel("6.12", run.folder)
     trouble = lane._stalls(run, lane.PARTS[-1], Path("image"))
     assert complaint in trouble and bool(complaint) == bool(trouble)
+
+
+@pytest.mark.parametrize("smoke, boots", [(True, 1), (False, 11)])
+def test_of_the_short_part_one_kernel_repeats_a_seed(run, monkeypatch, smoke, boots):
+    booted = []
+
+    def boot(_self, _part, _archive, seed=1, _name=""):
+        booted.append(seed)
+        return machine.Outcome(0, f"stopped at {seed} us\n", f"{seed}", 1.0, False), Path()
+
+    monkeypatch.setattr(lane.Run, "boot", boot)
+    run.smoke = smoke
+    assert lane._stalls(run, lane.PARTS[-1], Path("image")) == ""
+    assert len(booted) == boots
 
 
 @pytest.mark.parametrize("consoles, boots, status", [

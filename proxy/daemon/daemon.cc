@@ -26,6 +26,7 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "operate/file_confinement.h"
+#include "operate/file_limit.h"
 #include "operate/version.h"
 #include "proxy/admin/server.h"
 #include "proxy/config/diff.h"
@@ -53,6 +54,7 @@ namespace hedgerow {
 namespace {
 
 constexpr int64_t kNsPerSecond = 1'000'000'000;
+constexpr uint64_t kFiles = 256;  // twice what a small configuration has open, most of it maps and programs
 
 // Blocked before any thread starts, so that every thread inherits it and signals arrive at the descriptor only.
 net::UniqueFd BlockSignals() {
@@ -526,6 +528,7 @@ class Daemon {
 }  // namespace
 
 int RunDaemon(const v1::Config& config, const std::string& config_file, Readiness& readiness) {
+  if (const absl::Status limit = operate::EnsureFileLimit(kFiles); !limit.ok()) LogWarning(std::string(limit.message()));
   const net::UniqueFd signals = BlockSignals();
   std::string rules = RulesToLookAt(config);  // before the confinement, in which nothing runs a program
   Confine(config, config_file);

@@ -92,6 +92,7 @@ TEST_F(StartFaults, WhateverTheDescriptorLimitNothingIsLeft) {
       failed = true;
       EXPECT_THAT(out, HasSubstr("exit=1")) << out;
       EXPECT_THAT(out, HasSubstr(" error ")) << out;
+      EXPECT_THAT(out, HasSubstr(absl::StrCat("only ", limit, " files may be open in this process"))) << out;
     }
   }
   EXPECT_TRUE(failed);
