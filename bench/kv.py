@@ -2,7 +2,7 @@
 """How fast the replicated store is, beside etcd and a store on hashicorp/raft (in memory only): put and get by 1, 16 and
 64 clients that each wait for an answer before they ask again, 3, 5 and 7 replicas, logs in memory and on disk. Values have 64
 bytes; puts of 256 and 1,000 bytes are measured in the first size. Clients
-talk to the leader directly; rows of `hedgerow-proxy` go through the proxy. Systems take turns within each round.
+talk to the leader directly; rows of `hedgerow-proxy` go through the proxy, and those of `hedgerow-named` prove each request (ADR 39). Systems take turns within each round.
 
 Run by `./dev bench kv`; writes results/kv/ and exits 1 when something it must show is missed.
 """
@@ -27,9 +27,10 @@ from deploy.lab.servers.hedgerow_node import SERVE_PORT
 NAME = "kv"
 TAG = "benchkv"
 # As chaos names them; hashicorp-raft is none of its systems.
-SYSTEMS = {"hedgerow": "noproxy-noretry", "etcd": "etcd-default", "hedgerow-proxy": "hedgerow",
+SYSTEMS = {"hedgerow": "noproxy-noretry", "etcd": "etcd-default", "hedgerow-proxy": "hedgerow", "hedgerow-named": "noproxy-noretry",
            hashicorp_raft.SYSTEM: None}
-_OURS = ("hedgerow", "hedgerow-proxy")
+_OURS = ("hedgerow", "hedgerow-proxy", "hedgerow-named")
+_CLIENT = ("load", "000102030405060708090a0b0c0d0e0f")  # of `hedgerow-named`: a name, and its key
 REPLICAS, MODES, CLIENTS, OPERATIONS = ("3", "5", "7"), ("memory", "disk"), ("1", "16", "64"), ("put", "get")
 VALUES = ("64", "256", "1000")
 _VALUE_BYTES = 64  # of all rows that say nothing else
@@ -71,8 +72,22 @@ def must_show(rows: list[dict]) -> list[Check]:
                     "us"),
             at_least("memory, 3 replicas, 64 clients: put", ours, 18_000, "/s"),
             at_least("memory, 3 replicas, 64 clients: put, times etcd's", ours / etcd if ours and etcd else None, 2.5),
+            *_proof_costs(rows),
             at_most("ours: requests without an answer or with an error", sum(row["failed"] + row["lost"] for row in own),
                     0)]
+
+
+def _proof_costs(rows: list[dict]) -> list[Check]:
+    """Of each operation with the most clients that were measured with and without proof."""
+    def rates(system: str) -> dict[tuple, float]:
+        return {(row["replicas"], row["mode"], row["clients"], row["operation"]): row["ops_per_s"] for row in rows
+                if row["system"] == system and row["value_bytes"] == _VALUE_BYTES}
+
+    plain, named = rates("hedgerow"), rates("hedgerow-named")
+    most = max((key[2] for key in plain.keys() & named.keys()), default=0)
+    return [at_least(f"{mode}, {replicas} replicas, {clients} clients: {operation} that is proved, of those that are not",
+                     named[replicas, mode, clients, operation] / plain[replicas, mode, clients, operation], 0.9)
+            for replicas, mode, clients, operation in sorted(plain.keys() & named.keys()) if clients == most]
 
 
 def figures(report: dict, others_us: int) -> dict:
@@ -90,6 +105,8 @@ def load_command(cell: Cell, server: str, arguments: argparse.Namespace) -> list
     command = [str(binary(program)), f"--server={server}", f"--clients={cell.clients}",
                f"--operation={cell.operation}", f"--keys={KEYS}", f"--value_bytes={cell.value_bytes}", f"--warm_up={arguments.warm_up:g}s",
                f"--measured={arguments.seconds:g}s"]
+    if cell.system == "hedgerow-named":
+        command += [f"--client={_CLIENT[0]}", f"--key={_CLIENT[1]}"]
     return command + ([f"--connections={arguments.etcd_connections}"] if cell.system == "etcd" else [])
 
 
@@ -113,15 +130,16 @@ def measure_cell(lab: Lab, cluster: Cluster, cell: Cell, arguments: argparse.Nam
 
 
 def cells_of(arguments: argparse.Namespace) -> list[Cell]:
-    """Through the proxy: puts, and only in the first mode and size that were asked for. hashicorp-raft: in memory. Larger values:
-    puts in the first size, and not through the proxy."""
+    """Through the proxy: puts, and only in the first mode and size that were asked for; with proof: there as well. hashicorp-raft: in
+    memory. Larger values: puts in the first size, of others than these."""
     first = (int(arguments.replicas[0]), arguments.modes[0])
     return [Cell(replicas, mode, system, clients, operation, value_bytes)
             for replicas in map(int, arguments.replicas) for mode in arguments.modes for system in arguments.systems
             for clients in map(int, arguments.clients) for operation in OPERATIONS for value_bytes in map(int, arguments.values)
             if (system != "hedgerow-proxy" or ((replicas, mode) == first and operation == "put"))
+            and (system != "hedgerow-named" or (replicas, mode) == first)
             and (system != hashicorp_raft.SYSTEM or mode in hashicorp_raft.MODES)
-            and (value_bytes == _VALUE_BYTES or (replicas == first[0] and operation == "put" and system != "hedgerow-proxy"))]
+            and (value_bytes == _VALUE_BYTES or (replicas == first[0] and operation == "put" and system not in ("hedgerow-proxy", "hedgerow-named")))]
 
 
 def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
@@ -168,7 +186,8 @@ def store_of(cell: Cell, lab: Lab, arguments: argparse.Namespace) -> Iterator[Ru
             yield up
         return
     with (DataDirs(TAG, cell.mode) as data,
-          running(SYSTEMS[cell.system], lab, data.path, Settings(cell.mode, cell.replicas)) as up):
+          running(SYSTEMS[cell.system], lab, data.path,
+                  Settings(cell.mode, cell.replicas, named_client=_CLIENT if cell.system == "hedgerow-named" else None)) as up):
         yield up
 
 

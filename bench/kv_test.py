@@ -113,3 +113,17 @@ def test_larger_values_are_put_in_the_first_size_and_not_through_the_proxy():
 def test_limits_are_about_values_of_64_bytes():
     larger = kv.row_of(kv.Cell(3, "memory", "hedgerow", 64, "put", 1000), [_run(9_000.0)] * 10)
     assert _missed([larger, *_rows(18_000, 7_200)]) == []
+
+
+def test_proof_costs_a_tenth_at_most_of_each_operation_with_the_most_clients():
+    def rows(**rates: float) -> list[dict]:
+        cells = {(system, clients): rate for system, rate in rates.items() for clients in (16, 64)}
+        return [kv.row_of(kv.Cell(3, "memory", f"hedgerow{'-named' if system == 'named' else ''}", clients, "get"), [_run(rate)] * 10)
+                for (system, clients), rate in cells.items()]
+
+    def missed(**rates: float) -> list[str]:
+        return [name for name in _missed(rows(**rates)) if "proved" in name]
+
+    assert missed(plain=1000.0, named=900.0) == []
+    assert missed(plain=1000.0, named=899.0) == ["memory, 3 replicas, 64 clients: get that is proved, of those that are not"]
+    assert missed(plain=1000.0) == []

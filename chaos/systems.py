@@ -46,6 +46,7 @@ class Settings:
     key_files: bool = False  # keys stand in files, where they can be changed meanwhile
     election: tuple[str, str] | None = None  # floor, cap; None: the nodes' own defaults
     idle_copies: str = "0%"  # of the proxy: load up to which two copies leave at once
+    named_client: tuple[str, str] | None = None  # name and key of the one client that nodes serve; the caller's load proves it
 
 
 @dataclasses.dataclass
@@ -80,7 +81,8 @@ def running(system: str, lab: Lab, data: Path, settings: Settings) -> Iterator[R
             proxies = ((PROXY_NAME, lab.client.ipv4),) if system == "hedgerow" else ()
             of_nodes = NodeSettings(durability=settings.mode, proxies=proxies, ballast_bytes=settings.ballast_bytes,
                                     own_clock=settings.own_clocks, offloads=() if settings.offloads else NO_OFFLOADS,
-                                    snapshots=_SHORT_LOGS if settings.short_logs else (), key_files=settings.key_files, election=settings.election)
+                                    snapshots=_SHORT_LOGS if settings.short_logs else (), key_files=settings.key_files, election=settings.election,
+                                    named_client=settings.named_client)
             cluster = stack.enter_context(hedgerow_cluster(lab, data, of_nodes, settings.joining))
             joining = joining_nodes(lab, data, of_nodes, settings.joining)
             program, mode = "hr-kv-chaos", system
@@ -126,7 +128,7 @@ def _wait_until_announced(proxy: product.Product) -> None:
 def _config(system: str, cluster: Cluster, load: list[str], proxy: product.Product | None,
             settings: Settings) -> dict:
     """Without paths that differ from run to run, and without keys."""
-    volatile = {"data_dir", "admin_socket", "cluster_key", "announce_key", "cluster_key_file", "announce_key_file"}
+    volatile = {"data_dir", "admin_socket", "cluster_key", "announce_key", "cluster_key_file", "announce_key_file", "named_clients"}
     node = cluster.nodes[0]
     if is_etcd(system):
         described = {"timing_ms": _ETCD_TIMING_MS[system], "options": "as packaged"}

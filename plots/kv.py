@@ -15,6 +15,7 @@ from plots.style import plt
 SYSTEMS = {  # system: (label, colour, marker)
     "hedgerow": ("Hedgerow's store", "#009E73", "D"),
     "hedgerow-proxy": ("the same through the proxy (puts only)", "#0072B2", "s"),
+    "hedgerow-named": ("the same, each request proved", "#56B4E9", "v"),
     "etcd": ("etcd, defaults", "#666666", "o"),
     "hashicorp-raft": ("hashicorp/raft (in memory)", "#D55E00", "^"),
 }
@@ -45,7 +46,7 @@ def draw(folder: Path) -> Path:
 
 def _panel(axis, runs: list[dict], key: str) -> None:
     clients = sorted({run["clients"] for run in runs})
-    for side, (system, (label, colour, marker)) in zip((-0.09, -0.03, 0.03, 0.09), SYSTEMS.items(), strict=True):
+    for side, (system, (label, colour, marker)) in zip((-0.12, -0.06, 0, 0.06, 0.12), SYSTEMS.items(), strict=True):
         points = []
         for place, count in enumerate(clients):
             values = [run[key] for run in runs if (run["system"], run["clients"]) == (system, count)]

@@ -71,7 +71,8 @@ class Loop {
 absl::Status Loop::Connect() {
   if (epoll_ < 0) return absl::ErrnoToStatus(errno, "epoll_create1");
   for (size_t i = 0; i < options_.clients; ++i) {
-    absl::StatusOr<std::unique_ptr<client::HkvClient>> client = client::HkvClient::Connect(options_.server);
+    absl::StatusOr<std::unique_ptr<client::HkvClient>> client =
+        client::HkvClient::Connect(options_.server, /*outstanding_max=*/1024, options_.credentials);
     if (!client.ok()) return client.status();
     if (absl::Status opened = (*client)->Open(absl::Seconds(10)); !opened.ok()) return opened;
     epoll_event event{};

@@ -9,11 +9,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "bench/load/histogram.h"
+#include "cluster/client/hkv_client.h"
 
 namespace hedgerow::bench {
 
@@ -29,6 +31,7 @@ struct ClosedLoopOptions {
   absl::Duration measured = absl::Seconds(5);
   absl::Duration timeout = absl::Seconds(1);
   double rate_per_s = 0;  // of all clients together; 0: a closed loop
+  std::optional<client::Credentials> credentials{};  // which all clients prove
 };
 
 struct ClosedLoopReport {

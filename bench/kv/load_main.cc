@@ -20,6 +20,8 @@ ABSL_FLAG(absl::Duration, measured, absl::Seconds(5), "measured; at most 10 minu
 ABSL_FLAG(
     double, rate, 0,
     "requests per second of all clients together, at fixed times; 0: each client asks when it has its answer");
+ABSL_FLAG(std::string, client, "", "the name that the clients prove, with --key; empty: none");
+ABSL_FLAG(std::string, key, "", "the name's key, in hexadecimal");
 
 namespace hedgerow::bench {
 namespace {
@@ -47,6 +49,11 @@ absl::StatusOr<ClosedLoopOptions> OptionsFromFlags() {
   options.value_bytes = absl::GetFlag(FLAGS_value_bytes);
   options.warm_up = absl::GetFlag(FLAGS_warm_up);
   options.measured = absl::GetFlag(FLAGS_measured);
+  if (const std::string name = absl::GetFlag(FLAGS_client); !name.empty()) {
+    const absl::StatusOr<wire::Key> key = wire::ParseKey(absl::GetFlag(FLAGS_key));
+    if (!key.ok()) return key.status();
+    options.credentials = client::Credentials{.client = name, .key = *key};
+  }
   const std::string operation = absl::GetFlag(FLAGS_operation);
   if (operation != "put" && operation != "get") {
     return absl::InvalidArgumentError(absl::StrCat("--operation is put or get, not '", operation, "'"));

@@ -41,6 +41,7 @@ class NodeSettings:
     ballast_bytes: int = 0  # resident memory of the first node beyond what it needs: it dies as slowly as a large process
     own_clock: bool = False  # each node has a wall clock of its own, which can jump
     key_files: bool = False  # the keys stand in files, where they can be changed while the node runs
+    named_client: tuple[str, str] | None = None  # name and key of the one client that is served, which must prove itself
 
     @property
     def uses_native_xdp(self) -> bool:
@@ -61,6 +62,10 @@ class HedgerowNode(StoreNode):
         self.config = self._config(members, settings) | ({"join": "on"} if join else {})
         if settings.key_files:
             self._move_keys_to_files()
+        if settings.named_client:
+            name, key = settings.named_client
+            self.config |= {"anonymous": "off",
+                            "named_clients": [{"name": name, "key_file": self._key_file(name, key), "read": [""], "write": [""]}]}
         self.ballast_bytes = settings.ballast_bytes if number == 1 else 0
         self.refused = settings.refused
         self.clock = OwnClock(self.folder / "clock") if settings.own_clock else None
@@ -96,10 +101,13 @@ class HedgerowNode(StoreNode):
         for name in ("cluster_key", "announce_key"):
             if (key := self.config.pop(name, None)) is None:
                 continue
-            file = self.folder / f"{name}.key"
-            file.touch(mode=0o600)
-            file.write_text(f"{key}\n", encoding="ascii")
-            self.config[f"{name}_file"] = str(file)
+            self.config[f"{name}_file"] = self._key_file(name, key)
+
+    def _key_file(self, name: str, key: str) -> str:
+        file = self.folder / f"{name}.key"
+        file.touch(mode=0o600)
+        file.write_text(f"{key}\n", encoding="ascii")
+        return str(file)
 
     def write_config(self) -> None:
         self.file.touch(mode=0o600)  # it holds keys, and the node refuses a file that others may read
