@@ -3,6 +3,7 @@
 configuration is edited.
 """
 
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -118,7 +119,7 @@ def _end(node: StoreNode) -> None:
 
 def _named(leader: StoreNode, node: StoreNode) -> bool:
     """A problem of the leader names the node and what differs."""
-    return any(said.startswith(f"node {node.number} ") and "`durability: " in said
+    return any(re.search(rf"\bnode {node.number}\b", said) and "`durability: " in said
                for said in (leader.status() or {}).get("problems", []))
 
 
