@@ -34,7 +34,7 @@ HR_HASH(clusters, 2 * HR_MAX_SERVICES, __u64, struct hr_cluster);
 /* VIP address alone. */
 HR_HASH(vip_addresses, HR_MAX_SERVICES, struct hr_address, struct hr_vip);
 
-/* This host's addresses, while the route to a VIP leads by an uplink. A packet from a further one is known by its socket alone. */
+/* This host's addresses, by which packets are its own (docs/adr/0056). A packet from a further one is known by its socket alone. */
 HR_HASH(own_addresses, HR_MAX_OWN_ADDRESSES, struct hr_address, __u32);
 
 /* ---- Written by the control and the reply program (announcements), under its lock --------------------------------- */

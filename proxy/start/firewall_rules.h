@@ -2,7 +2,7 @@
 //
 // This host's firewall rules, as text, and which of them do not see what they were written for: in rules a proxied packet carries a
 // VIP, and passes by the interface that the VIP's route leads by. Used by the daemon and by doctor. The functions on text are
-// pure; FirewallRules() runs nft and iptables-legacy-save.
+// pure; FirewallRules() runs nft and iptables-legacy-save, and MayForwardTo() reads a setting of the kernel.
 
 #pragma once
 

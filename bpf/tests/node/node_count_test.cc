@@ -59,7 +59,7 @@ TEST_P(NodeCountTest, R6_ALearnerIsCountedAndNeverDecides) {
   EXPECT_EQ(node().Shared().quorum_index, 30u);
 }
 
-// The map of members may still say where somebody was who has left, and the slot may be another's by now.
+// The map of members may still have the address of a member that has left, and the slot may be another's by now.
 TEST_P(NodeCountTest, R0_TheStateNamesTheNodeOfEachPosition) {
   Lead();
   Change1([](auto& shared) {
