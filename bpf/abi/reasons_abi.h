@@ -100,7 +100,7 @@
     "a packet that the proxy did not send, on a link of its own: the clock's, or the far end of the proxy interface", \
     "find out what sends there: a process that binds to the device, or a route") \
   X(43, HR_REASON_NOT_A_CLIENT, not_a_client, dropped, \
-    "a packet that this host would have forwarded to a VIP, from none of the service's `clients`", \
+    "a packet that this host would have forwarded to a VIP, from none of the service's `clients` and not under an IPv4 address of this host", \
     "list the network that the packets have when they leave this host ([config.md](config.md#who-may-use-a-vip)), or find out what sends them") \
   X(44, HR_REASON_HEDGE_TEST, hedge_test, dropped, \
     "the first datagram of a request by which `hedgerow check` tests the hedge", "nothing") \
