@@ -54,10 +54,8 @@ absl::Status WhyLost(const NodeConfig& config, const IdentityKeeper& identity, a
            : "the kernel held entries that this node has acknowledged, and its maps are gone; it";
   return storage::AsLost(absl::DataLossError(absl::StrCat(
       what, " must not come back as itself (", identity.path(), " says so). ",
-      left ? "" : "Do not empty its folder. ",
-      "Let it come back under an id that was never used (`hedgerow cluster members rejoin` at the leader): the "
-      "others go on while they are a majority, and once they are not, `hedgerow cluster recover` makes a "
-      "cluster of the member that has the most")));
+      left ? "So " : "Do not empty its folder; ", storage::kLetItComeBack,
+      ", and once they are not, `hedgerow cluster recover` makes a cluster of the member that has the most")));
 }
 
 absl::Status OutOfReach(const absl::Status& why) {

@@ -42,9 +42,8 @@ absl::Status MemoryLostError(const std::string& path) {
   return AsLost(absl::FailedPreconditionError(absl::StrCat(
       "the log in ", path,
       " was written in memory mode and this host has restarted since: votes and entries that were acknowledged "
-      "may be gone. This node must not go on under its identity; the others go on while they are a majority. "
-      "Do not empty the folder: once a majority is lost, `hedgerow cluster recover` makes a cluster of the "
-      "member that has the most")));
+      "may be gone. This node must not go on under its identity. Do not empty the folder; ",
+      kLetItComeBack, ", and once they are not, `hedgerow cluster recover` makes a cluster of the member that has the most")));
 }
 
 }  // namespace

@@ -18,6 +18,11 @@ namespace hedgerow::storage {
 absl::Status AsLost(absl::Status status);
 bool IsLost(const absl::Status& status);
 
+// What to do with such a node, for those errors: the end of a sentence, without its point.
+inline constexpr char kLetItComeBack[] =
+    "let it come back under an id that was never used (`hedgerow cluster members rejoin` at the leader): the others go on "
+    "while they are a majority";
+
 absl::Status DamagedError(const std::string& path, const std::string& what);
 absl::Status FullDiskError(const std::string& path, const std::string& what);
 // `doing`: "open", "write".

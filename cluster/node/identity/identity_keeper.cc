@@ -18,15 +18,12 @@ namespace {
 // Of a write in the background that failed: a disk that is full may have room by then.
 constexpr absl::Duration kRetry = absl::Seconds(1);
 
-constexpr char kComeBack[] =
-    "If the folder of before is there still, stop the node and put it back. Otherwise let it come back under an id that "
-    "was never used (`hedgerow cluster members rejoin` at the leader); the others go on while they are a majority";
-
 absl::Status Lost(const std::string& folder, absl::string_view why) {
   return storage::AsLost(absl::FailedPreconditionError(
       absl::StrCat("the log in ", folder, " is not the one that this member had: ", why,
                    ", so what this node voted for and acknowledged is forgotten, and it must not go on under its id. ",
-                   kComeBack)));
+                   "If the folder of before is there still, stop the node and put it back. Otherwise ",
+                   storage::kLetItComeBack)));
 }
 
 // What an operator keeps beside it (a socket, a configuration file, backups) is no log.

@@ -28,16 +28,10 @@ void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t c
     Remember(peer.id, now_ns);
     for (const PeerState& known : before) {
       if (known.id != peer.id) continue;
-      peer.heard_ns = known.heard_ns;
-      peer.lost_ns = known.lost_ns;
-      peer.incompatible_ns = known.incompatible_ns;
-      peer.incompatible = known.incompatible;
-      peer.features = known.features;
-      peer.build = known.build;
-      peer.sealing_key = known.sealing_key;
-      peer.other_key = known.other_key;
-      peer.told_keys_ns = known.told_keys_ns;
-      peer.went_back_incarnation = known.went_back_incarnation;
+      const PeerState configured = std::exchange(peer, known);
+      peer.slot = configured.slot;
+      peer.address = configured.address;
+      peer.answers_at = peer.seen_at = NetAddress();
       // It is where it was until it is heard elsewhere. A member without an address has lost its place to another
       // one, and is not to be reached at all.
       if (peer.address.port == 0 || peer.address == known.reached_at()) continue;
