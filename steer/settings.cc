@@ -8,13 +8,14 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <fstream>
+#include <iostream>
 #include <set>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "net/networks.h"
+#include "steer/line_file.h"
 
 namespace hedgerow::steer {
 namespace {
@@ -83,14 +84,16 @@ std::vector<Transport> Settings::transports() const {
 std::string TransportText(Transport transport) { return transport == Transport::kUdp ? "udp" : "tcp"; }
 
 absl::StatusOr<std::vector<Device>> ReadDevices(const std::string& file) {
-  std::ifstream in(file);
-  if (!in) return absl::InvalidArgumentError(absl::StrCat("--devices: cannot read ", file, ": ", strerror(errno)));
+  absl::StatusOr<LineFile> lines = LineFile::Open(file, std::cerr);
+  if (!lines.ok()) return absl::InvalidArgumentError(absl::StrCat("--devices: ", lines.status().message()));
   std::vector<Device> devices;
   std::set<std::array<uint64_t, 4>> known;
-  int number = 0;
-  for (std::string line; std::getline(in, line);) {
-    ++number;
-    const absl::string_view text = absl::StripAsciiWhitespace(absl::string_view(line).substr(0, line.find('#')));
+  while (true) {
+    const absl::StatusOr<std::optional<std::string>> line = lines->Next();
+    if (!line.ok()) return absl::InvalidArgumentError(absl::StrCat("--devices: ", line.status().message()));
+    if (!line->has_value()) return devices;
+    const uint64_t number = lines->lines();
+    const absl::string_view text = absl::StripAsciiWhitespace(absl::string_view(**line).substr(0, (*line)->find('#')));
     if (text.empty()) continue;
     auto device = ParseDevice(text);
     if (!device.ok()) return absl::InvalidArgumentError(absl::StrCat(file, ":", number, ": ", device.status().message()));
@@ -103,9 +106,6 @@ absl::StatusOr<std::vector<Device>> ReadDevices(const std::string& file) {
       return absl::InvalidArgumentError(absl::StrCat(file, ": more than ", HR_STEER_DEVICES, " networks"));
     }
   }
-  // A folder can be opened, and has no lines.
-  if (in.bad()) return absl::InvalidArgumentError(absl::StrCat("--devices: cannot read ", file, ": it is no file of lines"));
-  return devices;
 }
 
 absl::StatusOr<WorkerUser> FindWorkerUser(const std::string& user, const std::string& group) {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <fstream>
-#include <iostream>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -19,6 +19,7 @@
 #include "steer/change.h"
 #include "steer/cli/commands.h"
 #include "steer/cli/text.h"
+#include "steer/line_file.h"
 #include "steer/process.h"
 #include "steer/record.h"
 #include "steer/sock_diag.h"
@@ -26,6 +27,9 @@
 
 namespace hedgerow::steer::cli {
 namespace {
+
+// So many lines that are no address, and none that is: more would not make it a file of addresses.
+constexpr uint64_t kUnreadableMax = 100'000;
 
 constexpr std::array kNeeded = {net::Capability::kBpf};
 
@@ -125,15 +129,19 @@ void Judge(const View& view, v1::Simulation& simulation) {
   simulation.set_chi_square_99(ChiSquare99(slots - 1));
 }
 
-absl::StatusOr<v1::Simulation> Simulate(std::istream& in, const View& view, const View* changed) {
+absl::StatusOr<v1::Simulation> Simulate(LineFile& lines, const View& view, const View* changed) {
   v1::Simulation simulation;
   for (int slot = 0; slot < HR_STEER_SLOTS; ++slot) simulation.add_slots(0);
-  for (std::string line; std::getline(in, line);) {
-    const absl::string_view text = absl::StripAsciiWhitespace(absl::string_view(line).substr(0, line.find('#')));
+  while (true) {
+    const absl::StatusOr<std::optional<std::string>> line = lines.Next();
+    if (!line.ok()) return line.status();
+    if (!line->has_value()) break;
+    const absl::string_view text = absl::StripAsciiWhitespace(absl::string_view(**line).substr(0, (*line)->find('#')));
     if (text.empty()) continue;
     const auto address = net::IpAddress::Parse(text);
     if (!address.ok()) {
       simulation.set_unreadable_lines(simulation.unreadable_lines() + 1);
+      if (simulation.addresses() == 0 && simulation.unreadable_lines() == kUnreadableMax) break;
       continue;
     }
     const Choice choice = view.ChoiceOf(*address, {});
@@ -141,7 +149,6 @@ absl::StatusOr<v1::Simulation> Simulate(std::istream& in, const View& view, cons
     simulation.set_slots(choice.slot, simulation.slots(choice.slot) + 1);
     if (changed != nullptr && changed->ChoiceOf(*address, {}).slot != choice.slot) simulation.set_moved(simulation.moved() + 1);
   }
-  if (in.bad()) return absl::InvalidArgumentError("the file cannot be read: it is no file of lines");  // a folder
   if (simulation.addresses() == 0) return absl::InvalidArgumentError("the file has no address; it wants one a line");
   simulation.set_with_change(changed != nullptr);
   Judge(view, simulation);
@@ -209,14 +216,11 @@ int RunSimulate(const Call& call) {
   if (!to.ok()) return call.Fail(to.status());
   const auto view = *workers > 0 ? NewView(static_cast<uint32_t>(*workers)) : OpenView(call.arguments);
   if (!view.ok()) return call.Fail(view.status());
-  std::ifstream file;
-  if (words[1] != "-") {
-    file.open(words[1]);
-    if (!file) return call.Fail(kExitUsage, absl::StrCat("cannot read ", words[1], ": ", strerror(errno)));
-  }
+  auto lines = LineFile::Open(words[1], call.err);
+  if (!lines.ok()) return call.Fail(lines.status());
   const auto changed = *to > 0 ? Resized(*view, *to) : *view;
   if (!changed.ok()) return call.Fail(changed.status());
-  const auto simulation = Simulate(words[1] == "-" ? std::cin : file, *view, *to > 0 ? &*changed : nullptr);
+  const auto simulation = Simulate(*lines, *view, *to > 0 ? &*changed : nullptr);
   return simulation.ok() ? call.Print(*simulation, SimulationText(*simulation)) : call.Fail(simulation.status());
 }
 
