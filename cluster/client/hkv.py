@@ -303,25 +303,25 @@ class Credentials:
 class Client:
     def __init__(self, host: str, port: int = 4801, timeout_s: float = 1.0, sock: socket.socket | None = None,
                  credentials: Credentials | None = None):
-        """`sock`: a UDP socket to use instead of an own one, for instance from another network namespace. A client with
+        """Of a name's addresses the first one that the kernel has a route to is asked; one that refuses, before it has answered
+        anything, is left for the next one. `sock`: a UDP socket to use instead of an own one, for instance from another network namespace. A client with
         such a socket cannot be used after a fork."""
         self.timeout_s = timeout_s
         self._credentials = credentials
         self._wants_session = False
         if sock is None:
-            self._address = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)[0]
+            self._addresses = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
         else:
-            self._address = None
+            self._addresses = []
             sock.connect((host, port))
         self._start(sock)
 
     def _start(self, sock: socket.socket | None) -> None:
         """As new, in the process that calls it."""
-        if sock is None:
-            family, kind, protocol, _, address = self._address
-            sock = socket.socket(family, kind, protocol)
-            sock.connect(address)
-        self._socket = sock
+        self._at = -1  # in _addresses
+        self._untried = len(self._addresses)  # may be tried for what is asked
+        self._heard = False  # the present one has answered
+        self._socket = sock if sock is not None else self._connect_next()
         self.session, self.token = NO_SESSION, 0
         self.unpaired = 0  # datagrams that were no answer to what was asked: late, duplicate, foreign
         self.unproven = 0  # answers without the right tag, to a client with credentials
@@ -330,10 +330,39 @@ class Client:
         self._padded = 0  # bytes of a GET, as the longest answer so far has wanted
         self._forked = _forks
 
+    def _connect_next(self) -> socket.socket:
+        """To the next address that the kernel has a route to. Raises the last one's error."""
+        while True:
+            self._untried -= 1
+            self._at = (self._at + 1) % len(self._addresses)
+            family, kind, protocol, _, address = self._addresses[self._at]
+            sock = None
+            try:
+                sock = socket.socket(family, kind, protocol)
+                sock.connect(address)
+                return sock
+            except OSError:
+                if sock is not None:
+                    sock.close()
+                if self._untried <= 0:
+                    raise
+
+    def _try_next_address(self) -> bool:
+        """The present one has refused. One that has answered before is the server's, which will be back there."""
+        if self._heard or self._untried <= 0:
+            return False
+        try:
+            moved = self._connect_next()
+        except OSError:
+            return False
+        self._socket.close()
+        self._socket = moved
+        return True
+
     def _be_of_this_process(self) -> None:
         if self._forked == _forks:
             return
-        if self._address is None:
+        if not self._addresses:
             raise RuntimeError("this process was forked, and the client's socket is its parent's as well: "
                                "make a client with a socket of its own")
         self._socket.close()  # this process's descriptor; the parent has its own
@@ -416,6 +445,7 @@ class Client:
         settle_by = deadline - timeout_s + settle_s
         refused, left_s, asked = 0, timeout_s, {kind}
         self._last_unproven = None
+        self._untried = max(len(self._addresses) - 1, 0)
         while True:
             timeout_us = max(1, min(int(left_s * 1e6), 2**32 - 1))
             self._send(encode_request(kind, timeout_us, client_id, seq, operations=operations, **body))
@@ -464,6 +494,8 @@ class Client:
             except OSError as error:
                 if error.errno not in _REFUSALS:
                     raise
+                if self._try_next_address():
+                    self._send(self._asked)
                 continue  # an ICMP error does not mean that no other server answers
             answer = parse_answer(datagram)
             if answer is None or (answer.client_id, answer.seq) != (client_id, seq) or not (
@@ -473,10 +505,12 @@ class Client:
                 self.unproven += 1
                 self._last_unproven = answer
             else:
+                self._heard = True
                 return answer
         return None
 
     def _send(self, datagram: bytes) -> None:
+        self._asked = datagram
         if self._credentials is not None:
             datagram = self._credentials.seal(datagram)
         try:
@@ -484,4 +518,5 @@ class Client:
         except OSError as error:
             if error.errno not in _REFUSALS:
                 raise
+            self._try_next_address()
             self._socket.send(datagram)  # the error was an earlier datagram's, and this one has not left

@@ -60,22 +60,20 @@ int CountForks() {
   return error;
 }
 
-std::string TextOf(const sockaddr_storage& address, socklen_t bytes) {
+std::string TextOf(const HkvClient::Address& of) {
+  const sockaddr_storage& address = of.socket_address;
   char host[NI_MAXHOST];
   char port[NI_MAXSERV];
-  if (getnameinfo(reinterpret_cast<const sockaddr*>(&address), bytes, host, sizeof(host), port, sizeof(port),
+  if (getnameinfo(reinterpret_cast<const sockaddr*>(&address), of.bytes, host, sizeof(host), port, sizeof(port),
                   NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
     return "the server";
   }
   return address.ss_family == AF_INET6 ? absl::StrCat("[", host, "]:", port) : absl::StrCat(host, ":", port);
 }
 
-struct Server {
-  sockaddr_storage address{};
-  socklen_t bytes = 0;
-};
+}  // namespace
 
-absl::StatusOr<Server> Resolve(absl::string_view server) {
+absl::StatusOr<std::vector<HkvClient::Address>> HkvClient::AddressesOf(absl::string_view server) {
   const size_t colon = server.rfind(':');
   if (colon == absl::string_view::npos || colon + 1 == server.size()) return BadServer(server, "has no port");
   absl::string_view host = server.substr(0, colon);
@@ -96,12 +94,17 @@ absl::StatusOr<Server> Resolve(absl::string_view server) {
   if (const int error = getaddrinfo(std::string(host).c_str(), port.c_str(), &hints, &found); error != 0) {
     return BadServer(server, absl::StrCat("cannot be resolved: ", gai_strerror(error)));
   }
-  Server resolved;
-  std::memcpy(&resolved.address, found->ai_addr, found->ai_addrlen);
-  resolved.bytes = found->ai_addrlen;
+  std::vector<Address> addresses;
+  for (const addrinfo* each = found; each != nullptr; each = each->ai_next) {
+    Address& address = addresses.emplace_back();
+    std::memcpy(&address.socket_address, each->ai_addr, each->ai_addrlen);
+    address.bytes = each->ai_addrlen;
+  }
   freeaddrinfo(found);
-  return resolved;
+  return addresses;
 }
+
+namespace {
 
 std::string WhyDenied(const wire::HkvAnswer& answer) {
   switch (answer.denial) {
@@ -169,26 +172,28 @@ absl::Status ToStatus(const wire::HkvAnswer& answer) {
 absl::StatusOr<std::unique_ptr<HkvClient>> HkvClient::Connect(absl::string_view server,
                                                               size_t outstanding_max,
                                                               std::optional<Credentials> credentials) {
+  absl::StatusOr<std::vector<Address>> addresses = AddressesOf(server);
+  if (!addresses.ok()) return addresses.status();
+  absl::StatusOr<std::unique_ptr<HkvClient>> client = ConnectTo(*std::move(addresses), outstanding_max, std::move(credentials));
+  if (client.ok() || absl::IsInvalidArgument(client.status())) return client;
+  return absl::Status(client.status().code(), absl::StrCat("cannot connect to ", server, ": ", client.status().message()));
+}
+
+absl::StatusOr<std::unique_ptr<HkvClient>> HkvClient::ConnectTo(std::vector<Address> addresses, size_t outstanding_max,
+                                                                std::optional<Credentials> credentials) {
+  if (addresses.empty()) return absl::InvalidArgumentError("the server has no address");
   if (credentials.has_value() && (credentials->client.empty() || credentials->client.size() > wire::kHkvClientNameMax_bytes)) {
     return absl::InvalidArgumentError(
         absl::StrCat("a client's name has 1 to ", wire::kHkvClientNameMax_bytes, " bytes"));
   }
   if (const int error = CountForks(); error != 0) return absl::ErrnoToStatus(error, "pthread_atfork");
-  const absl::StatusOr<Server> resolved = Resolve(server);
-  if (!resolved.ok()) return resolved.status();
-  std::unique_ptr<HkvClient> client(new HkvClient(resolved->address, resolved->bytes, outstanding_max, std::move(credentials)));
-  if (absl::Status started = client->Start(); !started.ok()) {
-    return absl::Status(started.code(), absl::StrCat("cannot connect to ", server, ": ", started.message()));
-  }
+  std::unique_ptr<HkvClient> client(new HkvClient(std::move(addresses), outstanding_max, std::move(credentials)));
+  if (absl::Status started = client->Start(); !started.ok()) return started;
   return client;
 }
 
-HkvClient::HkvClient(const sockaddr_storage& server, socklen_t server_bytes, size_t outstanding_max,
-                     std::optional<Credentials> credentials)
-    : server_(server),
-      server_bytes_(server_bytes),
-      outstanding_max_(outstanding_max),
-      credentials_(std::move(credentials)) {}
+HkvClient::HkvClient(std::vector<Address> addresses, size_t outstanding_max, std::optional<Credentials> credentials)
+    : addresses_(std::move(addresses)), outstanding_max_(outstanding_max), credentials_(std::move(credentials)) {}
 
 HkvClient::~HkvClient() {
   if (fd_ >= 0) close(fd_);
@@ -198,12 +203,13 @@ HkvClient::~HkvClient() {
 absl::Status HkvClient::Start() {
   kv::SessionName secret;
   if (getrandom(&secret, sizeof(secret), 0) != sizeof(secret)) return absl::ErrnoToStatus(errno, "getrandom");
-  if (fd_ >= 0) close(fd_);  // this process's descriptor; the parent has its own
-  fd_ = socket(server_.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd_ < 0 || connect(fd_, reinterpret_cast<const sockaddr*>(&server_), server_bytes_) != 0) {
-    return absl::ErrnoToStatus(errno, "socket");
+  address_ = 0;
+  absl::Status connected = ConnectSocket();
+  while (!connected.ok() && address_ + 1 < addresses_.size()) {
+    ++address_;
+    connected = ConnectSocket();
   }
-  setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &kReceiveBuffer_bytes, sizeof(kReceiveBuffer_bytes));
+  if (!connected.ok()) return connected;
   const size_t trailer_bytes =
       credentials_.has_value() ? credentials_->client.size() + wire::kHkvRequestTrailerFixed_bytes : 0;
   requests_ = PendingRequests(secret, outstanding_max_, OnOverload::kSettle, trailer_bytes);
@@ -211,6 +217,36 @@ absl::Status HkvClient::Start() {
   counters_ = {};
   forks_ = forks.load();
   return absl::OkStatus();
+}
+
+// To the present address. Closes the former socket: after a fork that is this process's descriptor, and the parent has its own.
+absl::Status HkvClient::ConnectSocket() {
+  if (fd_ >= 0) close(fd_);
+  const Address& to = addresses_[address_];
+  fd_ = socket(to.socket_address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd_ < 0) return absl::ErrnoToStatus(errno, "socket");
+  if (connect(fd_, reinterpret_cast<const sockaddr*>(&to.socket_address), to.bytes) != 0) return absl::ErrnoToStatus(errno, TextOf(to));
+  setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &kReceiveBuffer_bytes, sizeof(kReceiveBuffer_bytes));
+  heard_ = false;
+  return absl::OkStatus();
+}
+
+// The present one has refused. One that has answered before is the server's, which will be back there.
+void HkvClient::TryNextAddress() {
+  if (heard_ || untried_ == 0) return;
+  const size_t refused = address_;
+  absl::Status connected = absl::UnknownError("");
+  while (untried_ > 0 && !connected.ok()) {
+    --untried_;
+    address_ = (address_ + 1) % addresses_.size();
+    connected = ConnectSocket();
+  }
+  if (!connected.ok()) {
+    address_ = refused;
+    (void)ConnectSocket();  // it could be connected to before
+    return;
+  }
+  requests_.RepeatAll(Now_ns());
 }
 
 bool HkvClient::IsOfThisProcess() const { return forks_ == forks.load(std::memory_order_relaxed); }
@@ -247,6 +283,7 @@ absl::StatusOr<uint64_t> HkvClient::SendWrite(std::vector<kv::Operation> operati
 absl::StatusOr<uint64_t> HkvClient::Send(absl::StatusOr<Draft> draft) {
   if (!draft.ok()) return draft.status();
   ++counters_.sent;
+  untried_ = addresses_.size() - 1;
   Send(draft->datagram);
   return draft->request.seq;
 }
@@ -262,13 +299,14 @@ void HkvClient::Send(std::string datagram) {
   }
   if (sent >= 0) return;
   ++counters_.send_failed;
-  why_silent_ = absl::StrCat("sending to ", TextOf(server_, server_bytes_), " failed: ", strerror(errno));
+  why_silent_ = absl::StrCat("sending to ", TextOf(addresses_[address_]), " failed: ", strerror(errno));
 }
 
 void HkvClient::Refused(int error) {
   ++counters_.refused;
-  why_silent_ = absl::StrCat(TextOf(server_, server_bytes_),
+  why_silent_ = absl::StrCat(TextOf(addresses_[address_]),
                              error == ECONNREFUSED ? " refuses it: nothing listens there" : absl::StrCat(" refuses it: ", strerror(error)));
+  TryNextAddress();
 }
 
 // With credentials nothing counts that the server has not proved.
@@ -282,6 +320,7 @@ std::optional<wire::HkvAnswer> HkvClient::TakeAnswer(std::string_view datagram) 
     unproven_ = status.ok() ? std::string(Name(answer->status)) : std::string(status.message());
     return std::nullopt;
   }
+  if (answer.has_value()) heard_ = true;
   return answer;
 }
 

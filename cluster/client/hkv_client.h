@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A client of the store, as an application would have it: one UDP socket, connected to one address. Silence it leaves
+// A client of the store, as an application would have it: one UDP socket, connected to one address. Of a name's addresses
+// that is the first one that the kernel has a route to; one that refuses, before it has answered anything, is left for the
+// next one, which what has no answer is sent to as well. Silence it leaves
 // alone; a write that is answered OVERLOADED it sends again until it knows what became of it (PendingRequests).
 // What it does not have is the point: it knows no leader, no second server and no proxy; put one in front and
 // it lives through an election as it is. Requests go out at once (Send...) and their ends are collected by
@@ -53,10 +55,20 @@ class HkvClient {
     uint64_t send_failed = 0;  // the kernel would not take it; such a request runs into its timeout
   };
 
+  struct Address {
+    sockaddr_storage socket_address{};
+    socklen_t bytes = 0;
+  };
+
   // "10.0.0.1:4801", "[fd00::1]:4801", "name:4801". Nothing is sent yet. `outstanding_max`: see PendingRequests.
   static absl::StatusOr<std::unique_ptr<HkvClient>> Connect(absl::string_view server,
                                                             size_t outstanding_max = 1024,
                                                             std::optional<Credentials> credentials = std::nullopt);
+  // To one of several addresses of one server, in the order in which they are tried.
+  static absl::StatusOr<std::unique_ptr<HkvClient>> ConnectTo(std::vector<Address> addresses, size_t outstanding_max = 1024,
+                                                              std::optional<Credentials> credentials = std::nullopt);
+  // The addresses of a server, as Connect takes it.
+  static absl::StatusOr<std::vector<Address>> AddressesOf(absl::string_view server);
   ~HkvClient();
   HkvClient(const HkvClient&) = delete;
   HkvClient& operator=(const HkvClient&) = delete;
@@ -91,14 +103,16 @@ class HkvClient {
                                                  absl::Duration timeout);
 
   uint64_t session() const { return IsOfThisProcess() ? requests_.session() : 0; }
-  int fd() const { return fd_; }  // readable: Poll has something; after a fork another one, from the next call on
+  int fd() const { return fd_; }  // readable: Poll has something; after a fork another one, from the next call on, and after
+                                 // a refusal that makes it try another address
   const Counters& counters() const { return counters_; }
 
  private:
-  HkvClient(const sockaddr_storage& server, socklen_t server_bytes, size_t outstanding_max,
-            std::optional<Credentials> credentials);
+  HkvClient(std::vector<Address> addresses, size_t outstanding_max, std::optional<Credentials> credentials);
 
   absl::Status Start();
+  absl::Status ConnectSocket();
+  void TryNextAddress();
   bool IsOfThisProcess() const;
   absl::Status BeOfThisProcess();
   bool LacksSession() const { return had_session_ && requests_.session() == 0; }
@@ -109,8 +123,10 @@ class HkvClient {
   void Collect(uint64_t now_ns, std::vector<Outcome>& outcomes);
   absl::StatusOr<wire::HkvAnswer> Wait(absl::StatusOr<uint64_t> seq);
 
-  sockaddr_storage server_;
-  socklen_t server_bytes_;
+  std::vector<Address> addresses_;
+  size_t address_ = 0;    // the one that fd_ is connected to
+  size_t untried_ = 0;    // how many others may be tried for what waits
+  bool heard_ = false;    // it has answered
   size_t outstanding_max_;
   std::optional<Credentials> credentials_;
   std::string unproven_{};    // the status of the last such answer

@@ -305,6 +305,71 @@ TEST_F(HkvClientTest, ATimeoutSaysThatNothingListens) {
             absl::StrCat("no answer in time; ", address, " refuses it: nothing listens there"));
 }
 
+// As a name whose first address is of the other family, on a host where the server listens on the second one only.
+class HkvClientOfANameTest : public HkvClientTest {
+ protected:
+  static HkvClient::Address AddressOf(const std::string& text) { return HkvClient::AddressesOf(text)->front(); }
+  std::string Port() const { return server_->address().substr(server_->address().rfind(':')); }
+  void Connect(const std::vector<std::string>& addresses) {
+    std::vector<HkvClient::Address> all;
+    for (const std::string& address : addresses) all.push_back(AddressOf(address));
+    auto client = HkvClient::ConnectTo(std::move(all));
+    ASSERT_TRUE(client.ok()) << client.status();
+    client_ = *std::move(client);
+  }
+};
+
+TEST_F(HkvClientOfANameTest, AnAddressThatRefusesIsLeftForTheNextOne) {
+  Start();
+  Connect({"[::1]" + Port(), "127.91.4.1" + Port(), server_->address()});
+  ASSERT_TRUE(client_->Open(kTimeout).ok());
+  ASSERT_TRUE(client_->Put("a", "x", kTimeout).ok());
+  EXPECT_EQ(client_->Increment("n", 1, kTimeout).value(), 1);
+  EXPECT_EQ(client_->Get("a", kTimeout).value(), "x");
+  EXPECT_GE(client_->counters().refused, 1u);
+  EXPECT_LE(client_->counters().refused, 2u) << "once for each that refuses, and never again";
+}
+
+TEST_F(HkvClientOfANameTest, WhatWasUnderWayIsSentToTheNextOneAndDoneOnce) {
+  Start();
+  Connect({"127.91.4.1" + Port(), server_->address()});
+  for (int i = 0; i < 50; ++i)
+    ASSERT_TRUE(client_->SendWrite({{.kind = kv::OperationKind::kIncrement, .key = "n", .delta = 1}}, kTimeout).ok());
+  size_t done = 0;
+  while (done < 50) {
+    const std::vector<Outcome> outcomes = client_->Poll(kTimeout);
+    ASSERT_FALSE(outcomes.empty());
+    for (const Outcome& outcome : outcomes) {
+      ASSERT_TRUE(outcome.answer.has_value());
+      EXPECT_EQ(outcome.answer->status, wire::HkvStatus::kOk);
+    }
+    done += outcomes.size();
+  }
+  EXPECT_EQ(client_->Get("n", kTimeout).value(), "50");
+}
+
+TEST_F(HkvClientOfANameTest, WhereNoneAnswersTheRequestEndsAndEachWasTriedOnce) {
+  Start();
+  const std::string port = Port();
+  server_.reset();
+  Connect({"127.91.4.1" + port, "127.91.4.2" + port, "127.91.4.3" + port});
+  EXPECT_EQ(client_->Get("a", kShort).status().message(),
+            absl::StrCat("no answer in time; 127.91.4.3", port, " refuses it: nothing listens there"));
+  EXPECT_EQ(client_->counters().refused, 3u);
+}
+
+TEST_F(HkvClientOfANameTest, TheAddressThatHasAnsweredIsKept) {
+  Start();
+  FakeServer& other = *server_;
+  auto second = FakeServer::Start(store_);
+  ASSERT_TRUE(second.ok());
+  Connect({other.address(), (*second)->address()});
+  ASSERT_TRUE(client_->Put("a", "x", kTimeout).ok());
+  server_.reset();
+  EXPECT_FALSE(client_->Get("a", kShort).ok()) << "a server that restarts is back where it was";
+  EXPECT_EQ((*second)->requests(), 0u);
+}
+
 TEST(HkvClientAddressTest, BadAddressesAreNamed) {
   for (const char* server : {"10.0.0.1", "10.0.0.1:", ":4801", "fd00::1:4801", "10.0.0.1:http", "10.0.0.1:0", "10.0.0.1:70337", "10.0.0.1:-1"}) {
     const absl::Status status = HkvClient::Connect(server).status();

@@ -323,6 +323,52 @@ def test_after_a_fork_a_socket_that_the_caller_gave_is_an_error_in_the_child_alo
         assert client.incr(b"n") == 1
 
 
+def name_of(monkeypatch, *addresses: tuple[str, int]) -> None:
+    """From now on a name has these addresses."""
+    families = {True: socket.AF_INET6, False: socket.AF_INET}
+    monkeypatch.setattr(socket, "getaddrinfo", lambda host, port, type=0: [
+        (families[":" in address], type, 0, "", (address, number)) for address, number in addresses])
+
+
+def test_an_address_that_refuses_is_left_for_the_next_one(monkeypatch):
+    with FakeServer(counting_store()) as server:
+        name_of(monkeypatch, ("::1", server.port), ("127.91.4.1", server.port), ("127.0.0.1", server.port))
+        with hkv.Client("store.example", server.port, 20) as client:
+            client.open()
+            assert client.incr(b"n") == 1
+            assert client.get(b"n") == b"1"
+        assert len(server.requests) == 3, "nothing is sent twice to the one that answers"
+
+
+def test_an_address_without_a_route_is_left_for_the_next_one(monkeypatch):
+    with FakeServer(counting_store()) as server:
+        name_of(monkeypatch, ("255.255.255.255", server.port), ("127.0.0.1", server.port))  # connect(2) is refused
+        with hkv.Client("store.example", server.port, 20) as client:
+            assert client.incr(b"n") == 1
+
+
+def test_where_no_address_answers_the_request_ends(monkeypatch):
+    with FakeServer(counting_store()) as server:
+        port = server.port
+    name_of(monkeypatch, ("127.91.4.1", port), ("127.91.4.2", port))
+    with hkv.Client("store.example", port, 0.2) as client, pytest.raises(hkv.NoAnswer):
+        client.get(b"n")
+
+
+def test_the_address_that_has_answered_is_kept(monkeypatch):
+    with FakeServer(counting_store()) as first, FakeServer(counting_store()) as second:
+        name_of(monkeypatch, ("127.0.0.1", first.port), ("127.0.0.1", second.port))
+        with hkv.Client("store.example", first.port, 20) as client:
+            assert client.incr(b"n") == 1
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as sock:
+                sock.sendto(b"end", ("127.0.0.1", first.port))
+            first.join()
+            first.socket.close()
+            with pytest.raises(hkv.NoAnswer):
+                client.get(b"n", timeout_s=0.2)
+            assert second.requests == []
+
+
 def test_statuses_are_errors_but_for_those_that_are_results():
     statuses = iter([1, 0, 2, 7])
     replies = lambda datagram: [reply_to(datagram, status := next(statuses), hint=5 if status == 7 else 0,

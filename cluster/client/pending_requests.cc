@@ -86,7 +86,7 @@ absl::StatusOr<Draft> PendingRequests::Note(wire::HkvRequest request, uint64_t n
   }
   Pending pending{.kind = draft.request.kind, .sent_ns = now_ns, .deadline_ns = now_ns + timeout_ns};
   const bool write = pending.kind == wire::HkvKind::kWrite;
-  if (pending.kind == wire::HkvKind::kGet) pending.request = draft.request;
+  if (!write) pending.request = draft.request;
   if (write && on_overload_ == OnOverload::kSettle) {
     pending.request = draft.request;
     const bool nonce = id.first == wire::kHkvNoSession;
@@ -166,6 +166,15 @@ bool PendingRequests::IsToBePadded(const Id& id, Pending& pending, const wire::H
   pending.repeat_ns = now_ns;
   by_repeat_.emplace(now_ns, id);
   return true;
+}
+
+void PendingRequests::RepeatAll(uint64_t now_ns) {
+  for (auto& [id, pending] : pending_) {
+    if (pending.settle_by_ns != 0 && now_ns >= pending.settle_by_ns) continue;  // it stays in doubt
+    if (pending.repeat_ns != 0) by_repeat_.erase({pending.repeat_ns, id});
+    pending.repeat_ns = now_ns;
+    by_repeat_.emplace(now_ns, id);
+  }
 }
 
 std::optional<Draft> PendingRequests::Repeat(uint64_t now_ns) {

@@ -73,7 +73,10 @@ class PendingRequests {
   // OPEN with OK makes its session the one of later requests. Nothing as well if it will be sent again: `to_be_repeated` counts these.
   std::optional<Outcome> Answer(wire::HkvAnswer answer, uint64_t now_ns);
 
-  // The next write that is to be sent again at `now_ns`, with the timeout that it has left.
+  // What has no answer is sent again, by Repeat, as soon as that is asked: where it was sent no process listens. Needs OnOverload::kSettle.
+  void RepeatAll(uint64_t now_ns);
+
+  // The next request that is to be sent again at `now_ns`, with the timeout that it has left.
   std::optional<Draft> Repeat(uint64_t now_ns);
 
   // The next request whose timeout has passed at `now_ns`, over now.
@@ -97,7 +100,7 @@ class PendingRequests {
     wire::HkvKind kind;
     uint64_t sent_ns;
     uint64_t deadline_ns;
-    wire::HkvRequest request{};  // of what may have to be sent again: a write, a GET
+    wire::HkvRequest request{};  // of what may have to be sent again
     uint32_t overloaded = 0;     // answers
     uint64_t repeat_ns = 0;      // 0: not to be sent again
     uint64_t take_back_ns = 0;   // from then on its CANCEL is sent in its place
