@@ -27,7 +27,7 @@
 #include "cluster/node/node.h"
 #include "cluster/node/identity/rejoin.h"
 #include "cluster/node/host/scheduling.h"
-#include "cluster/node/waiting_node.h"
+#include "cluster/node/starting_node.h"
 #include "cluster/storage/errors.h"
 #include "cluster/storage/folder.h"
 #include "net/bpffs.h"
@@ -92,12 +92,31 @@ absl::StatusOr<OperatorService> ServeOperator(const NodeConfig& config, NodeCont
   return service;
 }
 
+// What stands between an operator and the node from the start on: it answers before the node is there, and passes on what it is
+// asked from then on.
+struct FrontDoor {
+  explicit FrontDoor(const NodeConfig& config) : control(config) {}
+
+  // Before what answers behind it ends.
+  void Close() { service = OperatorService(); }
+
+  StartingNode control;
+  OperatorService service;
+};
+
+absl::StatusOr<std::unique_ptr<FrontDoor>> OpenFrontDoor(const NodeConfig& config) {
+  auto door = std::make_unique<FrontDoor>(config);
+  absl::StatusOr<OperatorService> service = ServeOperator(config, door->control);
+  if (!service.ok()) return service.status();
+  door->service = *std::move(service);
+  return door;
+}
+
 // Stays up for status requests, since no restart brings back what is lost. Returns the id under which the node
 // comes back; nothing if it was stopped.
-absl::StatusOr<std::optional<Rejoin>> RunLost(const NodeConfig& config, const absl::Status& why) {
-  LostNode node(config, std::string(why.message()));
-  const absl::StatusOr<OperatorService> service = ServeOperator(config, node);
-  if (!service.ok()) return service.status();
+std::optional<Rejoin> RunLost(const NodeConfig& config, const absl::Status& why, FrontDoor& door) {
+  LostNode node(config, std::string(why.message()), &door.control.progress());
+  door.control.Become(node);
   lost_node = &node;
   StopOnSignals();
   if (stop_asked) node.RequestStop();
@@ -107,13 +126,13 @@ absl::StatusOr<std::optional<Rejoin>> RunLost(const NodeConfig& config, const ab
           static_cast<unsigned long long>(config.cluster_id), std::string(why.message()).c_str());
   node.Run();
   lost_node = nullptr;
+  door.Close();
   return node.rejoin();
 }
 
 // Its sockets and its log are free again when this returns.
-absl::Status Serve(const NodeConfig& config, std::unique_ptr<Node> node) {
-  const absl::StatusOr<OperatorService> service = ServeOperator(config, *node);
-  if (!service.ok()) return service.status();
+absl::Status Serve(const NodeConfig& config, std::unique_ptr<Node> node, FrontDoor& door) {
+  door.control.Become(*node);
   if (const absl::Status shortened = ShortenSlices(); !shortened.ok()) {
     fprintf(stderr, "hedgerow-node: its loop waits longer for busy processors than it would have to: %s\n",
             std::string(shortened.message()).c_str());
@@ -126,28 +145,27 @@ absl::Status Serve(const NodeConfig& config, std::unique_ptr<Node> node) {
           static_cast<unsigned long long>(config.cluster_id), config.serve.ToString().c_str());
   const absl::Status status = node->Run();
   running_node = nullptr;
+  door.Close();
   return status;
 }
 
 // On a full disk the log may not open. A node that ended would need an operator besides room on the disk, so it
 // waits, and its status says so. Cancelled: it was stopped meanwhile.
-absl::StatusOr<std::unique_ptr<Node>> CreateOnceThereIsRoom(const NodeConfig& config) {
+absl::StatusOr<std::unique_ptr<Node>> CreateOnceThereIsRoom(const NodeConfig& config, StartingNode& start) {
   constexpr absl::Duration kRetry = absl::Seconds(1);
   constexpr absl::Duration kStopCheck = absl::Milliseconds(50);
-  absl::StatusOr<std::unique_ptr<Node>> node = Node::Create(config);
+  absl::StatusOr<std::unique_ptr<Node>> node = Node::Create(config, &start.progress());
   if (!absl::IsResourceExhausted(node.status())) return node;
-  WaitingNode waiting(config, std::string(node.status().message()));
-  const absl::StatusOr<OperatorService> service = ServeOperator(config, waiting);
-  if (!service.ok()) return service.status();
+  start.SetWaitsForRoom(std::string(node.status().message()));
   StopOnSignals();
   fprintf(stderr, "hedgerow-node: waits for room on the disk: %s\n", std::string(node.status().message()).c_str());
   Deadline retry(kRetry);
   while (!stop_asked) {
     absl::SleepFor(kStopCheck);
     if (!retry.passed()) continue;
-    node = Node::Create(config);
+    node = Node::Create(config, &start.progress());
     if (!absl::IsResourceExhausted(node.status())) return node;
-    waiting.SetWhy(std::string(node.status().message()));
+    start.SetWaitsForRoom(std::string(node.status().message()));
     retry = Deadline(kRetry);
   }
   return absl::CancelledError("stopped while the disk was full");
@@ -157,18 +175,23 @@ absl::StatusOr<std::unique_ptr<Node>> CreateOnceThereIsRoom(const NodeConfig& co
 absl::Status RunAs(const NodeConfig& of_the_file) {
   while (true) {
     NodeConfig config = of_the_file;
+    absl::StatusOr<std::unique_ptr<FrontDoor>> door = OpenFrontDoor(config);  // before anything in the folder is read
+    if (!door.ok()) return door.status();
     if (absl::Status followed = FollowRejoin(config); !followed.ok()) return followed;
-    absl::StatusOr<std::unique_ptr<Node>> node = CreateOnceThereIsRoom(config);
+    (*door)->control.SetNode(config.self);
+    absl::StatusOr<std::unique_ptr<Node>> node = CreateOnceThereIsRoom(config, (*door)->control);
     if (absl::IsCancelled(node.status())) return absl::OkStatus();
-    const absl::Status status = node.ok() ? Serve(config, *std::move(node)) : node.status();
+    const bool ran = node.ok();
+    const absl::Status status = ran ? Serve(config, *std::move(node), **door) : node.status();
     if (!storage::IsLost(status)) return status;
-    const absl::StatusOr<std::optional<Rejoin>> rejoin = RunLost(config, status);
-    if (!rejoin.ok()) return rejoin.status();
-    if (!rejoin->has_value()) return absl::OkStatus();
-    if (absl::Status begun = BeginRejoin(config, of_the_file.self, **rejoin); !begun.ok()) return begun;
+    if (ran) door = OpenFrontDoor(config);
+    if (!door.ok()) return door.status();
+    const std::optional<Rejoin> rejoin = RunLost(config, status, **door);
+    if (!rejoin.has_value()) return absl::OkStatus();
+    if (absl::Status begun = BeginRejoin(config, of_the_file.self, *rejoin); !begun.ok()) return begun;
     fprintf(stderr, "hedgerow-node: what was node %llu is node %llu from now on\n",
             static_cast<unsigned long long>(config.self.value()),
-            static_cast<unsigned long long>((*rejoin)->as.value()));
+            static_cast<unsigned long long>(rejoin->as.value()));
   }
 }
 

@@ -121,7 +121,7 @@ void Watch(int epoll, int fd) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
+absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config, storage::LoadProgress* progress) {
   absl::StatusOr<std::unique_ptr<IdentityKeeper>> identity = IdentityKeeper::Open(config);
   if (!identity.ok()) return identity.status();
   if (absl::Status left = Offloads::CheckLeft(config, **identity); !left.ok()) return left;
@@ -130,6 +130,7 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config) {
   stored.sync = config.durability == Durability::kDisk;
   stored.begins_with = config.Initial();
   stored.generation = {.epoch = config.cluster_epoch, .nonce = config.recovery_nonce};  // of one that joins
+  stored.progress = progress;
   std::unique_ptr<kv::StateMachine> state;
   const auto load = [&state](storage::SnapshotReader& snapshot) {
     auto loaded = transfer::LoadState(snapshot);

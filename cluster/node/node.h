@@ -46,6 +46,7 @@
 #include "cluster/node/status/status.h"
 #include "cluster/node/turn/turn.h"
 #include "cluster/node/net/udp_socket.h"
+#include "cluster/storage/load_progress.h"
 #include "cluster/storage/log_storage.h"
 
 namespace hedgerow::node {
@@ -53,7 +54,8 @@ namespace hedgerow::node {
 class Node final : public NodeControl, private kv::ReplicaHost, private PeerReceiver, private TurnHost {
  public:
   // Opens the storage and the sockets. Nothing is sent before Run.
-  static absl::StatusOr<std::unique_ptr<Node>> Create(NodeConfig config);
+  // `progress`: where it says how far it is; null: nowhere.
+  static absl::StatusOr<std::unique_ptr<Node>> Create(NodeConfig config, storage::LoadProgress* progress = nullptr);
   ~Node() override;
 
   // Until RequestStop: then hands leadership on if it has it, and returns. An error is one that a restart may

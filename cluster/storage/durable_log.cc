@@ -99,7 +99,7 @@ absl::Status DurableLog::Begin() {
 }
 
 absl::Status DurableLog::Restore(const Watermark::Value& mark) {
-  absl::StatusOr<ReadLog> found = ReadSegments(options_.path, header_.copy_id);
+  absl::StatusOr<ReadLog> found = ReadSegments(options_.path, header_.copy_id, options_.progress);
   if (!found.ok()) return found.status();
   if (!found->damage.empty()) return DamagedError(options_.path, found->damage);
   if (found->state.batch == 0 && mark.batch > 0) return NothingLeftError(options_.path, mark.batch);
@@ -111,7 +111,8 @@ absl::Status DurableLog::Restore(const Watermark::Value& mark) {
       Segments::Open({.log_path = options_.path,
                       .copy_id = header_.copy_id,
                       .file_bytes = options_.segment_bytes,
-                      .sync = options_.sync},
+                      .sync = options_.sync,
+                      .progress = options_.progress},
                      *found, mark.unsynced ? 0 : mark.batch + 1);
   if (!segments.ok()) return segments.status();
   segments_ = *std::move(segments);

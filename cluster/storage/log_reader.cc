@@ -107,8 +107,11 @@ struct Piece {
 };
 using Run = std::vector<Piece>;  // without a gap between them
 
-absl::StatusOr<std::string> ReadRun(const Run& run, ReadLog& log) {
+absl::StatusOr<std::string> ReadRun(const Run& run, ReadLog& log, LoadProgress* progress) {
   Replay replay;
+  uint64_t total_bytes = 0;
+  for (const Piece& piece : run) total_bytes += piece.file->bytes;
+  if (progress != nullptr) progress->Begin(LoadProgress::Stage::kReplaying, total_bytes);
   for (const Piece& piece : run) {
     const absl::StatusOr<std::string> bytes = ReadSegment(piece.file->path);
     if (!bytes.ok()) return bytes.status();
@@ -121,8 +124,20 @@ absl::StatusOr<std::string> ReadRun(const Run& run, ReadLog& log) {
       if (!wrong.empty()) return absl::StrCat("batch ", number, ": ", wrong);
       rest.remove_prefix(size);
     }
+    if (progress != nullptr) progress->Add(bytes->size());
   }
   return replay.Finish(log);
+}
+
+// Of the files in a folder; what cannot be asked counts nothing.
+uint64_t BytesIn(const std::string& folder) {
+  uint64_t bytes = 0;
+  std::error_code error;
+  for (const std::filesystem::directory_entry& entry : std::filesystem::directory_iterator(folder, error)) {
+    const uint64_t size = entry.file_size(error);
+    if (!error) bytes += size;
+  }
+  return bytes;
 }
 
 std::vector<Run> RunsOf(std::vector<Piece> pieces) {
@@ -173,16 +188,18 @@ absl::StatusOr<std::optional<LogHeader>> ReadLogHeader(const std::string& log_pa
 // The newest records hold if the log is whole with nothing but what stands in the files that they follow each
 // other in: then what is missing before them is what a snapshot has made superfluous. Where a file has
 // something broken in its midst they do not begin with a file.
-absl::StatusOr<ReadLog> ReadSegments(const std::string& log_path, uint64_t copy_id) {
+absl::StatusOr<ReadLog> ReadSegments(const std::string& log_path, uint64_t copy_id, LoadProgress* progress) {
   const std::string folder = SegmentFolderOf(log_path);
   std::deque<FoundSegment> files;
   std::vector<Piece> pieces;
   ReadLog log;
+  if (progress != nullptr) progress->Begin(LoadProgress::Stage::kChecking, BytesIn(folder));
   std::error_code error;
   for (const std::filesystem::directory_entry& entry : std::filesystem::directory_iterator(folder, error)) {
     const absl::StatusOr<std::string> bytes = ReadSegment(entry.path().native());
     if (!bytes.ok()) return bytes.status();
     const SegmentContents contents = LookInto(*bytes, copy_id);
+    if (progress != nullptr) progress->Add(bytes->size());
     const FoundSegment& file = files.emplace_back(
         FoundSegment{.path = entry.path().native(), .bytes = bytes->size(), .salt = contents.salt});
     for (const RecordRange& range : contents.ranges) {
@@ -198,7 +215,7 @@ absl::StatusOr<ReadLog> ReadSegments(const std::string& log_path, uint64_t copy_
     const RecordRange& first = chosen->front().records;
     absl::StatusOr<std::string> wrong = absl::StrCat("what stands before batch ", first.first_batch,
                                                      " in its file is not what was written there");
-    if (first.begins_file()) wrong = ReadRun(*chosen, log);
+    if (first.begins_file()) wrong = ReadRun(*chosen, log, progress);
     if (!wrong.ok()) return wrong.status();
     if (wrong->empty()) break;
     if (!log.damage.empty()) continue;

@@ -16,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "cluster/raft/types.h"
+#include "cluster/storage/load_progress.h"
 #include "cluster/storage/records.h"
 #include "cluster/storage/segment_file.h"
 #include "cluster/storage/storage_options.h"
@@ -44,6 +45,6 @@ std::string LogHeaderOf(const std::string& log_path);
 absl::StatusOr<std::optional<LogHeader>> ReadLogHeader(const std::string& log_path,
                                                        const StoredIdentity& expected);
 // Of the log with this id. Batch 0 in `state`: not even a beginning can be read. Internal: a file cannot be read.
-absl::StatusOr<ReadLog> ReadSegments(const std::string& log_path, uint64_t copy_id);
+absl::StatusOr<ReadLog> ReadSegments(const std::string& log_path, uint64_t copy_id, LoadProgress* progress = nullptr);
 
 }  // namespace hedgerow::storage

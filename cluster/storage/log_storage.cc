@@ -46,10 +46,11 @@ absl::StatusOr<std::unique_ptr<LogStorage>> LogStorage::Open(const StorageOption
   std::unique_ptr<LogStorage> storage(
       new LogStorage(options, *std::move(log), *std::move(snapshots), std::move(event)));
   absl::StatusOr<std::string> trouble =
-      ChooseSnapshot(storage->snapshots_, options.path, expected, load, storage->restored_);
+      ChooseSnapshot(storage->snapshots_, options.path, expected, load, storage->restored_, options.progress);
   if (!trouble.ok()) return trouble.status();
   storage->snapshot_trouble_ = *std::move(trouble);
   storage->compactor_.Clean(storage->restored_.start.index, storage->restored_.snapshot.last.index);
+  if (options.progress != nullptr) options.progress->Begin(LoadProgress::Stage::kOpened);
   return storage;
 }
 

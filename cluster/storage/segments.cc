@@ -39,8 +39,13 @@ absl::StatusOr<std::unique_ptr<Segments>> Segments::Open(Options options, const 
   std::unique_ptr<Segments> segments(new Segments(std::move(options)));
   const std::string folder = SegmentFolderOf(segments->options_.log_path);
   uint64_t last_name = 0;
+  LoadProgress* const progress = segments->options_.progress;
+  uint64_t total_bytes = 0;
+  for (const FoundSegment& file : found.files) total_bytes += file.bytes;
+  if (progress != nullptr) progress->Begin(LoadProgress::Stage::kSyncing, total_bytes);
   for (const FoundSegment& file : found.files) {
     if (absl::Status status = segments->TakeOver(file, unsynced_from); !status.ok()) return status;
+    if (progress != nullptr) progress->Add(file.bytes);
     last_name = std::max(last_name, NumberOf(file.path));
   }
   if (absl::Status status = SyncFolder(folder); !status.ok()) return status;

@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "cluster/raft/types.h"
+#include "cluster/storage/load_progress.h"
 #include "net/unique_fd.h"
 #include "cluster/storage/log_reader.h"
 #include "cluster/storage/segment_file.h"
@@ -36,6 +37,7 @@ class Segments {
     uint64_t copy_id = 0;
     size_t file_bytes = 0;
     bool sync = false;  // an append is durable when it returns
+    LoadProgress* progress = nullptr;  // of Open
   };
 
   // Of a log that was read and is whole. What it holds is on the disk when this returns, and is written to it

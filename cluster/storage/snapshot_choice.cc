@@ -17,7 +17,7 @@ bool IsPartOf(const raft::RestoredState& log, const raft::EntryId& last) {
 }
 
 absl::StatusOr<raft::Snapshot> Use(const SnapshotFolder& folder, const raft::EntryId& last,
-                                   const StoredIdentity& identity, const LoadSnapshot& load) {
+                                   const StoredIdentity& identity, const LoadSnapshot& load, LoadProgress* progress) {
   const absl::StatusOr<std::unique_ptr<SnapshotReader>> reader = SnapshotReader::Open(folder.PathOf(last));
   if (!reader.ok()) return reader.status();
   const SnapshotHeader& header = (*reader)->header();
@@ -31,6 +31,7 @@ absl::StatusOr<raft::Snapshot> Use(const SnapshotFolder& folder, const raft::Ent
                                                       header.cluster_id, ", and this is a node of cluster ",
                                                       identity.cluster_id));
   }
+  if (progress != nullptr) (*reader)->ReportTo(*progress);
   if (absl::Status status = load(**reader); !status.ok()) return status;
   return header.snapshot;
 }
@@ -47,11 +48,11 @@ absl::Status ReadThrough(SnapshotReader& snapshot) {
 
 absl::StatusOr<std::string> ChooseSnapshot(const SnapshotFolder& folder, const std::string& log_path,
                                            const StoredIdentity& identity, const LoadSnapshot& load,
-                                           raft::RestoredState& restored) {
+                                           raft::RestoredState& restored, LoadProgress* progress) {
   std::string trouble;
   for (const raft::EntryId& last : folder.List()) {
     if (!IsPartOf(restored, last)) continue;
-    absl::StatusOr<raft::Snapshot> snapshot = Use(folder, last, identity, load);
+    absl::StatusOr<raft::Snapshot> snapshot = Use(folder, last, identity, load, progress);
     if (snapshot.ok()) {
       restored.snapshot = *std::move(snapshot);
       break;

@@ -28,6 +28,6 @@ absl::Status ReadThrough(SnapshotReader& snapshot);
 // were damaged. DataLoss: there is none that would do.
 absl::StatusOr<std::string> ChooseSnapshot(const SnapshotFolder& folder, const std::string& log_path,
                                            const StoredIdentity& identity, const LoadSnapshot& load,
-                                           raft::RestoredState& restored);
+                                           raft::RestoredState& restored, LoadProgress* progress = nullptr);
 
 }  // namespace hedgerow::storage

@@ -2,6 +2,7 @@
 #include "cluster/storage/snapshot_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -141,6 +142,13 @@ absl::StatusOr<std::unique_ptr<SnapshotReader>> SnapshotReader::Open(const std::
   return reader;
 }
 
+void SnapshotReader::ReportTo(LoadProgress& progress) {
+  struct stat file {};
+  const bool known = fstat(file_.get(), &file) == 0;
+  progress.Begin(LoadProgress::Stage::kSnapshot, known ? static_cast<uint64_t>(file.st_size) : 0);
+  progress_ = &progress;
+}
+
 absl::Status SnapshotReader::Damaged(const std::string& what) const {
   return absl::DataLossError(absl::StrCat("the snapshot ", path_, " is damaged: ", what));
 }
@@ -222,6 +230,7 @@ absl::StatusOr<std::string> SnapshotReader::Read(size_t bytes) {
     if (got < 0) return FromErrno(path_, "read", errno);
     if (got == 0) return Damaged("it is cut short");
     have += static_cast<size_t>(got);
+    if (progress_ != nullptr) progress_->Add(static_cast<uint64_t>(got));
   }
   return result;
 }

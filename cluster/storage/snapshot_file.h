@@ -21,6 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "cluster/raft/types.h"
+#include "cluster/storage/load_progress.h"
 #include "net/unique_fd.h"
 
 namespace hedgerow::storage {
@@ -78,6 +79,8 @@ class SnapshotReader {
   static absl::StatusOr<std::unique_ptr<SnapshotReader>> Open(const std::string& path, uint64_t offset = 0);
 
   const SnapshotHeader& header() const { return header_; }
+  // What is read from now on is reported there.
+  void ReportTo(LoadProgress& progress);
   // The next chunk; nothing once all were given and the end has said that they are all. DataLoss: it is
   // damaged.
   absl::StatusOr<std::optional<std::string>> Next();
@@ -96,6 +99,7 @@ class SnapshotReader {
   uint64_t chunks_ = 0;
   uint64_t chunk_bytes_ = 0;
   bool ended_ = false;
+  LoadProgress* progress_ = nullptr;
 };
 
 }  // namespace hedgerow::storage

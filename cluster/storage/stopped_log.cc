@@ -76,7 +76,7 @@ absl::StatusOr<StoppedLog> ReadStoppedLog(const StorageOptions& options, const S
         "it was written in memory mode and this host has restarted since: what was not on its disk by then is "
         "gone");
   }
-  absl::StatusOr<ReadLog> found = ReadSegments(options.path, header->copy_id);
+  absl::StatusOr<ReadLog> found = ReadSegments(options.path, header->copy_id, options.progress);
   if (!found.ok()) return found.status();
   if (!found->damage.empty()) log.doubts.push_back(absl::StrCat("its newest part is damaged: ", found->damage));
   const uint64_t written = std::max(mark.batch, found->last_batch_seen);

@@ -12,6 +12,7 @@
 
 #include "absl/time/time.h"
 #include "cluster/raft/types.h"
+#include "cluster/storage/load_progress.h"
 
 namespace hedgerow::storage {
 
@@ -47,6 +48,8 @@ struct StorageOptions {
   std::string boot_id;
   // What a log says of itself that is made anew. One that is there keeps its own.
   RecoveryGeneration generation{};
+  // Where the opening of the log says how far it is; it must outlive that. Null: nowhere.
+  LoadProgress* progress = nullptr;
 };
 
 // A log that is not this one's is refused.

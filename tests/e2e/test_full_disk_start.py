@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Disks that are full or go away: a node that starts on a full disk waits for room and then serves by itself; one whose folder is
-removed while it runs ends; an answer that cannot be written is no success."""
+"""Disks that are full, slow or go away: a node that starts on a full disk waits for room and then serves by itself; one that reads its
+log answers meanwhile; one whose folder is removed while it runs ends; an answer that cannot be written is no success."""
 
 import contextlib
 import json
@@ -9,6 +9,9 @@ import shutil
 import signal
 import subprocess
 import time
+import urllib.request
+
+import pytest
 
 from bench.manifest import binary
 
@@ -19,7 +22,7 @@ cluster_key: 0123456789abcdef0123456789abcdef
 node: 1
 data_dir: {folder}/disk/log
 admin_socket: {folder}/admin.sock
-metrics_listen: ""
+metrics_listen: "{host}:4803"
 members:
   - {{id: 1, peer: "{host}:4802", serve: "{host}:4801"}}
 """
@@ -118,3 +121,66 @@ def test_a_node_that_starts_on_a_full_disk_waits_for_room(tmp_path):
         finally:
             node.send_signal(signal.SIGTERM)
             assert node.wait(timeout=20) == 0
+
+
+def ask(folder, *words):
+    return subprocess.run([binary("hedgerow-node"), *words, "--socket", folder / "admin.sock"], capture_output=True, text=True, check=False,
+                          timeout=20)
+
+
+def metric(name):
+    with urllib.request.urlopen(f"http://{HOST}:4803/metrics", timeout=5) as page:
+        return next(float(line.split()[-1]) for line in page.read().decode().splitlines() if line.startswith(name + " "))
+
+
+# A pipe among the files that the start reads holds it there, as a log of many GiB or a disk that hangs does.
+@pytest.mark.parametrize("held, doing", [("segments/ffff", "checks the log in"), ("identity", "opens")])
+def test_a_node_that_reads_its_log_answers_and_is_not_ready(tmp_path, held, doing):
+    (tmp_path / "disk").mkdir()
+    with node_of(tmp_path) as node:
+        wait_for("it serves", lambda: (now := status(tmp_path)) is not None and now["ready"])
+        assert hkv("put", "colour", "green").returncode == 0
+        node.send_signal(signal.SIGTERM)
+        assert node.wait(timeout=20) == 0
+    pipe, contents = tmp_path / "disk/log" / held, b""
+    if pipe.exists():
+        contents = pipe.read_bytes()
+        pipe.unlink()
+    os.mkfifo(pipe, 0o600)
+    with node_of(tmp_path) as node:
+        wait_for("it answers", lambda: (now := status(tmp_path)) is not None and doing in now["starting"])
+        now = status(tmp_path)
+        assert (now["role"], now["ready"], now["problems"]) == ("starting", False, [])
+        assert ask(tmp_path, "status", "--ready").returncode == 1
+        assert f"starting     {doing}" in ask(tmp_path, "status").stdout
+        assert (metric("hedgerow_node_starting"), metric("hedgerow_node_ready")) == (1, 0)
+        for words in (["snapshot"], ["members"], ["settings"], ["settings", "set", "sessions.max=20000"], ["keys"], ["transfer"],
+                      ["backup", "--out", tmp_path / "backup"], ["purge", "--prefix", "a"], ["members", "add", "2", "10.0.0.2:4800"],
+                      ["members", "rejoin", "1", "2"]):
+            refused = ask(tmp_path, *words)
+            assert refused.returncode == 1 and "the node is starting" in refused.stderr and doing in refused.stderr, (words, refused)
+        assert node.poll() is None
+        with open(pipe, "wb", buffering=0) as held_here:  # the start reads what is written here; later readers find the file
+            (tmp_path / "put back").write_bytes(contents)
+            os.replace(tmp_path / "put back", pipe)
+            held_here.write(contents)
+        wait_for("it serves", lambda: (now := status(tmp_path)) is not None and now["ready"])
+        assert (status(tmp_path)["role"], status(tmp_path)["starting"], metric("hedgerow_node_starting")) == ("leader", "", 0)
+        assert hkv("get", "colour").stdout == "green\n"
+
+
+def test_a_node_that_reads_its_log_is_stopped_at_once(tmp_path):
+    (tmp_path / "disk").mkdir()
+    with node_of(tmp_path) as node:
+        wait_for("it serves", lambda: (now := status(tmp_path)) is not None and now["ready"])
+        node.send_signal(signal.SIGTERM)
+        assert node.wait(timeout=20) == 0
+    os.mkfifo(tmp_path / "disk/log/segments/ffff", 0o600)
+    with node_of(tmp_path) as node:
+        wait_for("it answers", lambda: (now := status(tmp_path)) is not None and now["role"] == "starting")
+        node.send_signal(signal.SIGTERM)
+        assert node.wait(timeout=20) == -signal.SIGTERM
+        assert ask(tmp_path, "status").returncode == 3
+        os.remove(tmp_path / "disk/log/segments/ffff")
+    with node_of(tmp_path):
+        wait_for("it serves", lambda: (now := status(tmp_path)) is not None and now["ready"])

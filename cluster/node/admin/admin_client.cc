@@ -8,6 +8,7 @@
 
 #include "absl/time/clock.h"
 #include "cluster/api/node.grpc.pb.h"
+#include "cluster/node/status/status.h"
 #include "operate/admin_socket.h"
 #include "operate/grpc_status.h"
 
@@ -88,6 +89,12 @@ class GrpcClient final : public AdminClient {
 };
 
 }  // namespace
+
+absl::StatusOr<v1::NodeStatus> AdminClient::GetStatusOfStarted() {
+  absl::StatusOr<v1::NodeStatus> status = GetStatus();
+  if (status.ok() && !status->starting().empty()) return StartingError(status->starting());
+  return status;
+}
 
 absl::StatusOr<v1::NodeStatus> AdminClient::Await(const Deadline& deadline, const Judge& judge, absl::string_view late,
                                                   absl::Duration poll) {

@@ -31,6 +31,8 @@ class AdminClient {
 
   // Errors are those of NodeControl.
   virtual absl::StatusOr<v1::NodeStatus> GetStatus() = 0;
+  // For commands that show or change what a node has only once it is there: StartingError before.
+  absl::StatusOr<v1::NodeStatus> GetStatusOfStarted();
   virtual absl::Status Transfer(raft::NodeId target) = 0;
   // `take` gets the file's bytes in order; what it returns ends it. Takes as long as it takes.
   virtual absl::Status ReadBackup(const std::function<absl::Status(const std::string&)>& take) = 0;

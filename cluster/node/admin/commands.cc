@@ -205,7 +205,7 @@ int RunTransfer(const Call& call, absl::Duration timeout) {
   }
   const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());
-  const auto before = (*client)->GetStatus();
+  const auto before = (*client)->GetStatusOfStarted();
   if (!before.ok()) return call.Fail(before.status());
   const absl::Status begun = (*client)->Transfer(raft::NodeId(target));
   if (!begun.ok()) return call.Fail(begun);
@@ -229,7 +229,7 @@ absl::StatusOr<v1::NodeStatus> SnapshotNow(AdminClient& client, absl::Duration t
     const auto found = status.counters().find("snapshots.failed");
     return found == status.counters().end() ? 0 : found->second;
   };
-  const auto before = client.GetStatus();  // else one that fails at once would not be seen to
+  const auto before = client.GetStatusOfStarted();  // else one that fails at once would not be seen to
   if (!before.ok()) return before;
   const auto index = client.TakeSnapshot();
   if (!index.ok()) return index.status();

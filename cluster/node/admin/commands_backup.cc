@@ -120,7 +120,7 @@ int RunBackup(const Call& call) {
   if (access(path.c_str(), F_OK) == 0) return call.Fail(kExitFailure, absl::StrCat(path, " is there already"));
   const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());
-  const auto before = (*client)->GetStatus();
+  const auto before = (*client)->GetStatusOfStarted();
   if (!before.ok()) return call.Fail(before.status());
   std::string doubt = Doubt(*before);
   const auto warn = [&] {

@@ -52,7 +52,7 @@ std::string TextOf(const v1::KeysReport& report) {
 }
 
 int Show(const Call& call, AdminClient& client) {
-  const absl::StatusOr<v1::NodeStatus> status = client.GetStatus();
+  const absl::StatusOr<v1::NodeStatus> status = client.GetStatusOfStarted();
   if (!status.ok()) return call.Fail(status.status());
   const v1::KeysReport report = ReportOf(*status);
   return call.Print(report, TextOf(report));

@@ -138,7 +138,7 @@ absl::StatusOr<v1::NodeStatus> AddAtItsAddress(AdminClient& client, const v1::No
 
 // Three changes that belong together. It can be asked for again, from wherever it was cut short.
 absl::StatusOr<v1::NodeStatus> Rejoin(AdminClient& client, uint64_t was, uint64_t as, absl::Duration timeout) {
-  absl::StatusOr<v1::NodeStatus> status = client.GetStatus();
+  absl::StatusOr<v1::NodeStatus> status = client.GetStatusOfStarted();
   if (status.ok() && Find(*status, as) == nullptr) status = AddAtItsAddress(client, *status, was, as, timeout);
   if (!status.ok()) return status;
   const absl::Duration catches_up = std::max(timeout, kRejoinTimeout);
@@ -192,7 +192,7 @@ int RunMembers(const Call& call, absl::Duration timeout) {
   if (!client.ok()) return call.Fail(client.status());
   const absl::StatusOr<v1::NodeStatus> status = rejoins   ? Rejoin(**client, was, as, timeout)
                                                 : changes ? Change(**client, request, timeout)
-                                                          : (*client)->GetStatus();
+                                                          : (*client)->GetStatusOfStarted();
   if (!status.ok()) return call.Fail(status.status());
   return call.Print(ReportOf(*status), MembersText(*status));
 }

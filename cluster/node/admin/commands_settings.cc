@@ -76,7 +76,7 @@ int RunSettings(const Call& call, absl::Duration timeout) {
   const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());
   const absl::StatusOr<v1::NodeStatus> status =
-      changes ? Change(**client, request, timeout) : (*client)->GetStatus();
+      changes ? Change(**client, request, timeout) : (*client)->GetStatusOfStarted();
   if (!status.ok()) return call.Fail(status.status());
   return call.Print(ReportOf(*status), SettingsText(*status));
 }

@@ -53,10 +53,11 @@ struct LostNode::Left {
 
 // What the others go by: they believe no key but that of the cluster's recovery generation, and may be others
 // by now than those of the file.
-LostNode::Left LostNode::WhatIsLeft(const NodeConfig& config) {
+LostNode::Left LostNode::WhatIsLeft(const NodeConfig& config, storage::LoadProgress* progress) {
   const storage::StoredIdentity identity = {.cluster_id = config.cluster_id, .node = config.self};
   storage::StorageOptions options;
   options.path = config.data_dir;
+  options.progress = progress;
   Left left{.generation = {.epoch = config.cluster_epoch, .nonce = config.recovery_nonce},
             .configuration = config.Initial()};
   // The state in the snapshot is not needed here.
@@ -70,7 +71,8 @@ LostNode::Left LostNode::WhatIsLeft(const NodeConfig& config) {
   return left;
 }
 
-LostNode::LostNode(NodeConfig config, std::string why) : LostNode(config, std::move(why), WhatIsLeft(config)) {}
+LostNode::LostNode(NodeConfig config, std::string why, storage::LoadProgress* progress)
+    : LostNode(config, std::move(why), WhatIsLeft(config, progress)) {}
 
 LostNode::LostNode(NodeConfig config, std::string why, Left left)
     : config_([&config, &left] {

@@ -27,15 +27,16 @@
 #include "cluster/node/status/status.h"
 #include "cluster/node/net/udp_socket.h"
 #include "cluster/raft/types.h"
+#include "cluster/storage/load_progress.h"
 #include "cluster/wire/peer.h"
 
 namespace hedgerow::node {
 
 class LostNode final : public NodeControl {
  public:
-  // `why`: what Node::Create said (storage::IsLost). Without its peer socket it cannot report itself, and says
-  // so.
-  LostNode(NodeConfig config, std::string why);
+  // `why`: what Node::Create said (storage::IsLost). Reads what is left of its log first, and says to `progress` how far
+  // it is. Without its peer socket it cannot report itself, and says so.
+  LostNode(NodeConfig config, std::string why, storage::LoadProgress* progress = nullptr);
 
   // Until RequestStop, or until it knows the id under which it comes back.
   void Run();
@@ -57,7 +58,7 @@ class LostNode final : public NodeControl {
   };
 
   LostNode(NodeConfig config, std::string why, Left left);
-  static Left WhatIsLeft(const NodeConfig& config);
+  static Left WhatIsLeft(const NodeConfig& config, storage::LoadProgress* progress);
   void Tell();
   void Listen(uint64_t now_ns);
   std::vector<PeerState>::iterator FindOrMeet(raft::NodeId id, const NetAddress& address)

@@ -66,7 +66,7 @@ void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
   MetricFamily role = Family("role", "1 for the role the node is in.", MetricType::Gauge);
   for (const raft::Role word :
        {raft::Role::kFollower, raft::Role::kPreCandidate, raft::Role::kCandidate, raft::Role::kLeader}) {
-    const bool takes_part = status.lost.empty() && status.removed.empty();
+    const bool takes_part = status.lost.empty() && status.removed.empty() && status.starting.empty();
     AddGauge(role, {{"role", std::string(RoleWord(word))}}, takes_part && status.role == word ? 1 : 0);
   }
   out.push_back(std::move(role));
@@ -99,6 +99,8 @@ void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
         "1 when what this node promised is gone: it takes part in nothing. `hedgerow-node status` says what to "
         "do.",
         status.lost.empty() ? 0 : 1);
+  gauge("starting", "1 while the node opens its log, or waits for room on the disk for that; `hedgerow-node status` says how far it is.",
+        status.starting.empty() ? 0 : 1);
   gauge("removed", "1 when the cluster has removed this node, which goes on running: stop it for good.",
         status.removed.empty() ? 0 : 1);
   gauge("failing_writes",

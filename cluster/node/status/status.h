@@ -167,6 +167,8 @@ struct NodeStatus {
   // cluster cannot go on by itself.
   std::string lost{};
   std::string cluster_lost{};
+  std::string starting{};       // "reads the log in ...": it is not there yet, and this is what its start does; empty: it is
+  std::string start_stalled{};  // a sentence; empty: the start goes on
   std::string removed{};  // a sentence: this node is no member any more; empty: it is, or it has never been one
 };
 
@@ -184,6 +186,12 @@ using BackupPieces = std::function<absl::StatusOr<std::string>()>;
 inline absl::Status NotLeading(raft::NodeId leader) {
   if (!leader.IsSet()) return absl::AbortedError("no node leads now; ask again");
   return absl::FailedPreconditionError(absl::StrCat("node ", leader.value(), " leads; ask it"));
+}
+
+// Why a node refuses what only a node that is there does. `starting`: NodeStatus::starting.
+inline absl::Status StartingError(absl::string_view starting) {
+  return absl::FailedPreconditionError(absl::StrCat("the node is starting, and does not do that yet: it ", starting,
+                                                    ". `hedgerow-node status` shows how far it is"));
 }
 
 // Implemented by the loop; by a fake in tests. All functions may be called from any thread but the loop's own,

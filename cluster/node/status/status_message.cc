@@ -172,6 +172,7 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
   out.set_node(status.node.value());
   out.set_role(!status.lost.empty()      ? "lost"
                : !status.removed.empty() ? "removed"
+               : !status.starting.empty() ? "starting"
                                          : std::string(RoleWord(status.role)));
   out.set_ready(status.ready && status.removed.empty());
   out.set_cluster_epoch(status.cluster_epoch);
@@ -179,6 +180,8 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
   out.set_lost(status.lost);
   out.set_cluster_lost(status.cluster_lost);
   if (!status.lost.empty()) out.add_problems(absl::StrCat("LOST: ", status.lost));
+  out.set_starting(status.starting);
+  if (!status.start_stalled.empty()) out.add_problems(status.start_stalled);
   out.set_removed(status.removed);
   if (!status.removed.empty()) out.add_problems(absl::StrCat("REMOVED: ", status.removed));
   if (!status.cluster_lost.empty()) out.add_problems(absl::StrCat("LOST: ", status.cluster_lost));

@@ -163,6 +163,11 @@ std::string StatusText(const v1::NodeStatus& status) {
   }
   for (const std::string& problem : status.problems()) absl::StrAppend(&out, "  PROBLEM: ", problem, "\n");
   for (const std::string& note : status.notes()) absl::StrAppend(&out, "  note: ", note, "\n");
+  if (!status.starting().empty()) {
+    absl::StrAppend(&out, "  starting     ", status.starting(), "\n");
+    if (!status.metrics().empty()) absl::StrAppend(&out, "  metrics      ", operate::PageText(status.metrics(), "/metrics"), "\n");
+    return out;
+  }
   absl::StrAppend(&out, "  term         ", status.term(), ", ", LeaderText(status), ", election timeout ",
                   config::RoundedDurationNs(status.election_timeout_ns()), "\n");
   absl::StrAppend(&out, "  log          last ", status.last_index(), ", durable here ", status.durable_index(),

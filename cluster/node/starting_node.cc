@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster/node/starting_node.h"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "config/scalar.h"
+
+namespace hedgerow::node {
+namespace {
+
+using Stage = storage::LoadProgress::Stage;
+
+uint64_t Monotonic_ns() {
+  return static_cast<uint64_t>(std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
+}
+
+std::string DoingText(Stage stage, const std::string& data_dir) {
+  switch (stage) {
+    case Stage::kFolder:
+      return absl::StrCat("opens ", data_dir);
+    case Stage::kChecking:
+      return absl::StrCat("checks the log in ", data_dir);
+    case Stage::kReplaying:
+      return absl::StrCat("reads the log in ", data_dir);
+    case Stage::kSyncing:
+      return absl::StrCat("syncs the log in ", data_dir);
+    case Stage::kSnapshot:
+      return absl::StrCat("reads the snapshot in ", data_dir);
+    case Stage::kOpened:
+      return "has read its log, and opens its sockets";
+  }
+  return "starts";
+}
+
+}  // namespace
+
+std::string StartText(const storage::LoadProgress& progress, const std::string& data_dir) {
+  constexpr uint64_t kMiB = 1024 * 1024;
+  std::string text = DoingText(progress.stage(), data_dir);
+  const uint64_t total_bytes = progress.total_bytes();
+  if (total_bytes != 0) {
+    // A file may have grown since it was counted.
+    const uint64_t done_bytes = std::min(progress.done_bytes(), total_bytes);
+    absl::StrAppend(&text, ", ", done_bytes / kMiB, " of ", (total_bytes + kMiB - 1) / kMiB, " MiB");
+  }
+  return text;
+}
+
+StartingNode::StartingNode(const NodeConfig& config, std::function<uint64_t()> now_ns)
+    : data_dir_(config.data_dir),
+      now_ns_(now_ns ? std::move(now_ns) : Monotonic_ns),
+      started_ns_(now_ns_()),
+      self_(config.self),
+      moved_ns_(started_ns_) {}
+
+void StartingNode::SetNode(raft::NodeId self) {
+  const absl::MutexLock lock(&mutex_);
+  self_ = self;
+}
+
+void StartingNode::SetWaitsForRoom(std::string why) {
+  const absl::MutexLock lock(&mutex_);
+  waits_for_room_ = std::move(why);
+}
+
+uint64_t StartingNode::StandsStill_ns(uint64_t now_ns) {
+  const Stage stage = progress_.stage();
+  const uint64_t bytes = progress_.done_bytes();
+  if (stage != seen_stage_ || bytes != seen_bytes_) moved_ns_ = now_ns;
+  seen_stage_ = stage;
+  seen_bytes_ = bytes;
+  return now_ns - moved_ns_;
+}
+
+absl::StatusOr<NodeStatus> StartingNode::Status() {
+  if (NodeControl* const node = this->node()) return node->Status();
+  const uint64_t now_ns = now_ns_();
+  NodeStatus status;
+  status.uptime_ns = now_ns - started_ns_;
+  const absl::MutexLock lock(&mutex_);
+  status.node = self_;
+  const uint64_t stands_still_ns = StandsStill_ns(now_ns);
+  status.storage = waits_for_room_;
+  status.starting = waits_for_room_.empty() ? StartText(progress_, data_dir_) : "waits for room on the disk";
+  if (waits_for_room_.empty() && stands_still_ns >= kStandsStill_ns) {
+    status.start_stalled = absl::StrCat("the start has stood still for ", config::RoundedDurationNs(static_cast<int64_t>(stands_still_ns)),
+                                        ": the node ", status.starting, ". A disk that hangs, or a file system whose server does not answer (dmesg)?");
+  }
+  return status;
+}
+
+absl::Status StartingNode::Refusal() {
+  if (NodeControl* const node = this->node()) return node->Refusal();
+  const absl::MutexLock lock(&mutex_);
+  return StartingError(waits_for_room_.empty() ? StartText(progress_, data_dir_)
+                                               : absl::StrCat("waits for room on the disk (", waits_for_room_, ")"));
+}
+
+absl::Status StartingNode::Transfer(raft::NodeId target) {
+  return node() != nullptr ? node()->Transfer(target) : Refusal();
+}
+
+absl::StatusOr<BackupPieces> StartingNode::OpenBackup() {
+  if (node() == nullptr) return Refusal();
+  return node()->OpenBackup();
+}
+
+absl::StatusOr<raft::LogIndex> StartingNode::TakeSnapshot() {
+  if (node() == nullptr) return Refusal();
+  return node()->TakeSnapshot();
+}
+
+absl::StatusOr<uint32_t> StartingNode::ChangeMembers(std::vector<raft::MemberChange> changes) {
+  if (node() == nullptr) return Refusal();
+  return node()->ChangeMembers(std::move(changes));
+}
+
+absl::StatusOr<uint64_t> StartingNode::ChangeSettings(kv::SettingValues values) {
+  if (node() == nullptr) return Refusal();
+  return node()->ChangeSettings(std::move(values));
+}
+
+absl::StatusOr<v1::Keys> StartingNode::ReloadKeys(bool force) {
+  if (node() == nullptr) return Refusal();
+  return node()->ReloadKeys(force);
+}
+
+absl::StatusOr<NodeControl::Purged> StartingNode::PurgeSome(const std::string& prefix, const kv::MapWalk& walk) {
+  if (node() == nullptr) return Refusal();
+  return node()->PurgeSome(prefix, walk);
+}
+
+}  // namespace hedgerow::node
