@@ -58,7 +58,7 @@ absl::StatusOr<Arguments> ParseArguments(const std::vector<std::string>& argv,
       arguments.options["help"] = "";
       continue;
     }
-    if (!absl::StartsWith(argument, "-")) {
+    if (argument == "-" || !absl::StartsWith(argument, "-")) {  // "-" names standard input
       arguments.words.push_back(argument);
       continue;
     }

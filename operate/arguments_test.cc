@@ -68,6 +68,13 @@ TEST(ParseArguments, KnowsTheFlagsThatItIsGiven) {
             "unknown option --onec, did you mean --once?");
 }
 
+TEST(ParseArguments, ALoneDashIsAWord) {
+  const auto arguments = Parse({"simulate", "-", "--config", "-"});
+  ASSERT_TRUE(arguments.ok()) << arguments.status();
+  EXPECT_THAT(arguments->words, testing::ElementsAre("simulate", "-"));
+  EXPECT_EQ(arguments->Get("config"), "-");
+}
+
 TEST(ParseArguments, SaysWhatItRefuses) {
   for (const auto& [argv, message] : std::vector<std::pair<std::vector<std::string>, std::string>>{
            {{"up", "--confg", "f"}, "unknown option --confg, did you mean --config?"},

@@ -519,3 +519,16 @@ def test_a_simulation_is_even_and_tells_what_a_resize_would_move(group):
     assert simulation["unreadable_lines"] == 1
     assert simulation["chi_square"] < 2 * simulation["chi_square_99"]
     assert 0.15 < simulation["moved"] / 10_000 < 0.25
+    piped = subprocess.run(group._words(("simulate", "-", "-n", "4", "--json")), input=addresses, capture_output=True, text=True, check=True)
+    assert json.loads(piped.stdout)["addresses"] == 10_000
+
+
+@pytest.mark.parametrize("lines, error", [("10.0.0.1\n" * 1_000_000, "has more than 10000000 lines: does it end?"), ("no address\n" * 100_000, "has no address")],
+                         ids=["of addresses", "of other lines"])
+def test_a_simulation_of_what_does_not_end_ends(group, lines, error):
+    with subprocess.Popen(group._words(("simulate", "-", "-n", "4")), stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as simulates:
+        with contextlib.suppress(BrokenPipeError):
+            while simulates.poll() is None:
+                simulates.stdin.write(lines)
+        assert error in simulates.stderr.read()
+        assert simulates.wait() == 2
