@@ -322,7 +322,7 @@ void Node::TakeFromClients() {
   for (int i = 0; i < kBatchesPerTurn; ++i) {
     const std::vector<Datagram>& batch = client_socket_->Receive(now_ns_);
     for (const Datagram& datagram : batch) {
-      if (std::optional<kv::Request> request = front_end_.Take(datagram)) {
+      if (std::optional<kv::Request> request = front_end_.Take(datagram, now_ns_)) {
         TakeFromClient(datagram.arrived_ns, std::move(*request));
       }
     }

@@ -86,9 +86,10 @@ void AddStorage(NodeStatus& status, const storage::StorageStatistics& statistics
   status.histograms.push_back(std::move(sync));
 }
 
-void AddMemcached(NodeStatus& status, const MemcachedFrontEnd& front_end, const kv::MemcachedState& state) {
+void AddMemcached(NodeStatus& status, const MemcachedFrontEnd& front_end, const kv::MemcachedState& state, uint64_t now_ns) {
   const MemcachedFrontEnd::Counters& counters = front_end.counters();
   status.memcached = front_end.StatusOf(state);
+  front_end.refused_lately().Report(now_ns, status.notes, status.refused);
   AddReasons<memcached::Verb>(status, "memcached_requests", counters.requests, 1);
   AddReasons<memcached::Outcome>(status, "memcached_answers", counters.answers, 1);
   status.counters.emplace_back("memcached_unwanted_answers", counters.no_reply);
@@ -183,6 +184,7 @@ NodeStatus Node::StatusNow() {
   status.counters.emplace_back("stalls_heard", stalls_heard_);
   status.counters.emplace_back("loop_turns", turns_);
   status.counters.emplace_back("announcements_sent", announcer_.sent());
+  front_end_.refused_lately().Report(now_ns_, status.notes, status.refused);
   status.counters.emplace_back("hkv_requests", front_end_.counters().requests);
   AddReasons<wire::HkvDrop>(status, "hkv_dropped", front_end_.counters().drops, 1);
   AddReasons<wire::HkvStatus>(status, "hkv_answers", front_end_.counters().answers, 0);
@@ -194,7 +196,7 @@ NodeStatus Node::StatusNow() {
   AddCounts(status, "sources_limited",
             {{"bytes", sources_->counters().bytes_over}, {"opens", sources_->counters().opens_over},
              {"table_full", sources_->counters().table_full}});
-  if (memcached_ != nullptr) AddMemcached(status, *memcached_, replica_.state().memcached());
+  if (memcached_ != nullptr) AddMemcached(status, *memcached_, replica_.state().memcached(), now_ns_);
   AddReasons<wire::DropReason>(status, "peer_dropped", peers_.counters().drops, 1);
   status.counters.emplace_back("peer_unsealable", peers_.counters().too_large);
   status.counters.emplace_back("peer_nowhere", peers_.counters().nowhere);

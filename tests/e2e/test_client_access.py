@@ -68,6 +68,7 @@ def test_what_no_list_names_gets_no_answer_and_is_counted(lab: Lab, cluster: Clu
         with client(lab, node, credentials, timeout_s=0.3) as stranger, pytest.raises(hkv.NoAnswer):
             stranger.get(b"x")
     wait_until(lambda: counter(node, "hkv_dropped.source") == dropped + 2, what="the count")
+    assert any("none of the networks of `clients`" in note for note in node.status()["notes"]), "an operator is told why a client hears nothing"
     with client(lab, node, OPS, host=lab.replica("b")) as listed:
         assert listed.get(b"nothing") is None
 
@@ -116,6 +117,11 @@ def test_a_replayed_request_does_nothing_new_and_soon_nothing(lab, cluster):
     assert [send(recorded).values for _ in range(3)] == [[b"1"]] * 3
     old = send(WEB.seal(request, sent_ms=time.time_ns() // 10**6 - 21_000))
     assert (old.status, old.denial) == (hkv.DENIED, 3)
+    assert any("clocks and this node's differ" in problem for problem in node.status()["problems"]), "as if the node's clock had jumped"
+    with client(lab, node, WEB) as web:
+        assert web.get(b"app/web/once") == b"1"
+    assert not any("clocks" in problem for problem in node.status()["problems"]), "one client's clock is its own affair"
+    assert any("clocks" in note for note in node.status()["notes"])
 
 
 def command(lab: Lab, *words: object, **environment: str) -> subprocess.CompletedProcess:

@@ -51,8 +51,10 @@ std::pair<NetAddress, NetAddress> EndsOf(const kv::ReplyTo& reply_to) {
   return {local, client};
 }
 
-std::optional<kv::Request> FrontEnd::Take(const Datagram& datagram) {
+std::optional<kv::Request> FrontEnd::Take(const Datagram& datagram, uint64_t now_ns) {
+  now_ns_ = now_ns;
   if (!clients_.Contains(datagram.from.bytes)) {
+    refused_lately_.Note(RefusedLately::Why::kNotListed, datagram.from, now_ns_);
     ++counters_.drops[static_cast<size_t>(wire::HkvDrop::kSource)];
     return std::nullopt;
   }
@@ -87,7 +89,10 @@ std::optional<wire::HkvDrop> FrontEnd::WhyNotServed(const Datagram& datagram, co
     if (IsServerPort(datagram.from.port)) return wire::HkvDrop::kServerPort;
     return std::nullopt;
   }
-  if (parsed.request->kind == wire::HkvKind::kOpen && !sources_.MayOpen(datagram)) return wire::HkvDrop::kOpens;
+  if (parsed.request->kind == wire::HkvKind::kOpen && !sources_.MayOpen(datagram)) {
+    refused_lately_.Note(RefusedLately::Why::kOpens, datagram.from, now_ns_);
+    return wire::HkvDrop::kOpens;
+  }
   return std::nullopt;
 }
 
@@ -97,7 +102,11 @@ bool FrontEnd::MayAsk(const Datagram& datagram, const wire::HkvRequest& asked, s
   const ClientAccess::Verdict verdict = access_->Judge(datagram.bytes, asked, UnixNow_ms());
   proved_by = verdict.proved_by;
   counters_.authenticated += proved_by != 0;
-  if (!verdict.denied) return true;
+  if (!verdict.denied) {
+    if (proved_by != 0) refused_lately_.NoteAccepted();
+    return true;
+  }
+  refused_lately_.Note(verdict.why, datagram.from, now_ns_);
   ++counters_.denied[static_cast<size_t>(verdict.why)];
   Send(datagram.to, datagram.from,
        {.kind = asked.kind,
@@ -168,7 +177,10 @@ void FrontEnd::Send(const NetAddress& from, const NetAddress& to, const wire::Hk
     datagram = encoded(too_short);
   }
   if (is_too_long()) return Drop(wire::HkvDrop::kTooLong);
-  if (!sources_.MaySend(to, datagram.size(), room_bytes)) return Drop(wire::HkvDrop::kBytes);
+  if (!sources_.MaySend(to, datagram.size(), room_bytes)) {
+    refused_lately_.Note(RefusedLately::Why::kBytes, to, now_ns_);
+    return Drop(wire::HkvDrop::kBytes);
+  }
   ++counters_.answers[static_cast<size_t>(status)];
   socket_.SendFrom(from, to, std::move(datagram));
 }

@@ -15,6 +15,7 @@
 
 #include "cluster/kv/request_router.h"
 #include "cluster/node/front_end/client_access.h"
+#include "cluster/node/front_end/refused_lately.h"
 #include "cluster/node/front_end/source_limits.h"
 #include "cluster/node/net/udp_socket.h"
 #include "cluster/raft/types.h"
@@ -45,11 +46,12 @@ class FrontEnd {
   // From now on; what waits for an answer gets it under the key that has proved it.
   void SetNamedClients(bool anonymous, std::vector<NamedClient> named);
 
-  std::optional<kv::Request> Take(const Datagram& datagram);
+  std::optional<kv::Request> Take(const Datagram& datagram, uint64_t now_ns);
   // `pushback` is what else it says (Pushback); OVERLOADED asks for no hedge by itself.
   void Answer(const kv::Answer& answer, uint32_t pushback = 0);
 
   const Counters& counters() const { return counters_; }
+  const RefusedLately& refused_lately() const { return refused_lately_; }
 
  private:
   std::optional<wire::HkvDrop> WhyNotServed(const Datagram& datagram, const wire::HkvParse& parsed);
@@ -64,6 +66,8 @@ class FrontEnd {
   std::unique_ptr<const ClientAccess> access_before_;
   SourceLimits& sources_;
   Counters counters_;
+  RefusedLately refused_lately_{"clients"};
+  uint64_t now_ns_ = 0;  // when the last datagram was taken
 };
 
 // What a ReplyTo keeps of a client's datagram: both of its addresses and the client's port, which is the low 16 bits of

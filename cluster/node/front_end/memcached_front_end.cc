@@ -138,6 +138,7 @@ bool MemcachedFrontEnd::WithinRate(const Datagram& datagram, uint64_t now_ns) {
 std::optional<kv::Request> MemcachedFrontEnd::Take(const Datagram& datagram, uint64_t now_ns,
                                                    const kv::MemcachedState& state) {
   if (!config_.clients.Contains(datagram.from.bytes)) {
+    refused_lately_.Note(RefusedLately::Why::kNotListed, datagram.from, now_ns);
     Drop(memcached::Drop::kSource);
     return std::nullopt;
   }
@@ -222,7 +223,9 @@ void MemcachedFrontEnd::SendReply(uint64_t now_ns, const Way& way, const memcach
   }
   if (way.room_bytes != 0) {
     for (const std::string& datagram : datagrams) {
-      if (!sources_.MaySend(way.client, datagram.size(), way.room_bytes)) return Drop(memcached::Drop::kBytes);
+      if (sources_.MaySend(way.client, datagram.size(), way.room_bytes)) continue;
+      refused_lately_.Note(RefusedLately::Why::kBytes, way.client, now_ns);
+      return Drop(memcached::Drop::kBytes);
     }
   }
   if (!paced_.Answer(now_ns, way.local, way.client, datagrams, Sender())) {

@@ -21,6 +21,7 @@
 #include "cluster/memcached/request.h"
 #include "cluster/node/config/config.h"
 #include "cluster/node/front_end/paced_answers.h"
+#include "cluster/node/front_end/refused_lately.h"
 #include "cluster/node/front_end/source_limits.h"
 #include "cluster/node/status/status.h"
 #include "cluster/node/net/udp_socket.h"
@@ -62,6 +63,7 @@ class MemcachedFrontEnd {
   uint64_t next_deadline_ns() const { return paced_.next_ns(); }
 
   const Counters& counters() const { return counters_; }
+  const RefusedLately& refused_lately() const { return refused_lately_; }
   const PacedAnswers::Counters& paced_counters() const { return paced_.counters(); }
   const UdpSocket::Counters& socket_counters() const { return socket_->counters(); }
   v1::Memcached StatusOf(const kv::MemcachedState& state) const;
@@ -97,6 +99,7 @@ class MemcachedFrontEnd {
   memcached::Rate rate_;
   uint64_t opened_ns_ = 0;  // when it first received
   Counters counters_;
+  RefusedLately refused_lately_{"memcached.clients"};
 };
 
 // Whether an answer is this front end's to give; the other's ReplyTo has other marks (front_end.h).

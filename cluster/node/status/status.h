@@ -154,6 +154,7 @@ struct NodeStatus {
   std::string diverged{};            // a sentence: whose state is not the majority's; empty: none is known
   bool outside_majority = false;     // this node's is not: it answers no client until it is mended
   uint64_t settings_version = 0;     // grows with each change; 0: the cluster has not set them yet
+  std::vector<std::string> refused{};  // sentences: clients are refused, and it may be this node's fault
   std::vector<std::string> notes{};  // sentences about what an operator may want to know; nothing is wrong
 
   List<v1::Member> members{};           // with this node, if it is one

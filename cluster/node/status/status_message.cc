@@ -190,6 +190,7 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
   if (!status.diverged.empty()) out.add_problems(absl::StrCat("DIVERGED: ", status.diverged));
   if (!status.storage.empty()) out.add_problems(absl::StrCat("storage: ", status.storage));
   for (const std::string& problem : StallProblems(status)) out.add_problems(problem);
+  for (const std::string& problem : status.refused) out.add_problems(problem);
   out.set_leaderless_ns(static_cast<int64_t>(status.leaderless_ns));
   out.set_commit_stalled_ns(static_cast<int64_t>(status.commit_stalled_ns));
   out.set_disk_stalled_ns(static_cast<int64_t>(status.disk_stalled_ns));
