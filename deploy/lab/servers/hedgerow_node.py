@@ -209,8 +209,9 @@ class HedgerowNode(StoreNode):
         return "" if done.returncode == 0 else done.stderr.strip() or f"exit status {done.returncode}"
 
     def state(self) -> NodeState | None:
+        """None as well while it starts: it has no log yet."""
         status = self.status() if self.running else None
-        if status is None:
+        if status is None or status["role"] == "starting":
             return None
         return NodeState(leads=status["role"] == "leader", ready=bool(status["ready"]), leader=int(status["leader"]),
                          term=int(status["term"]))
