@@ -4,6 +4,7 @@
 
 #include "cluster/storage/log_reader.h"
 
+#include <filesystem>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -88,6 +89,15 @@ TEST_F(LogReaderTest, AWholeLogIsRestored) {
   EXPECT_EQ(log.raft.entries.size(), 4u);
   EXPECT_EQ(log.raft.hard_state.term, raft::Term(3));
   EXPECT_EQ(log.state.batch, 4u);
+}
+
+TEST_F(LogReaderTest, SaysHowFarItIsAndThatItIsThroughAtItsEnd) {
+  PutFour();
+  LoadProgress progress;
+  ASSERT_TRUE(ReadSegments(folder_.log(), kCopyId, &progress).ok());
+  EXPECT_EQ(progress.stage(), LoadProgress::Stage::kReplaying);
+  EXPECT_EQ(progress.total_bytes(), std::filesystem::file_size(path_));
+  EXPECT_EQ(progress.done_bytes(), progress.total_bytes());
 }
 
 TEST_F(LogReaderTest, ABatchReplacesWhatStoodInItsPlace) {

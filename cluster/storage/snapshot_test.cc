@@ -71,6 +71,20 @@ class SnapshotFileTest : public ::testing::Test {
   TestFolder folder_;
 };
 
+TEST_F(SnapshotFileTest, SaysHowMuchOfItWasRead) {
+  WriteSnapshot(path(), At(100, 7), {"one", std::string(5'000'000, 'x')});
+  LoadProgress progress;
+  const auto reader = SnapshotReader::Open(path());
+  ASSERT_TRUE(reader.ok()) << reader.status();
+  (*reader)->ReportTo(progress);
+  EXPECT_EQ(progress.stage(), LoadProgress::Stage::kSnapshot);
+  const uint64_t before_bytes = progress.done_bytes();
+  ASSERT_TRUE(ReadThrough(**reader).ok());
+  EXPECT_EQ(progress.total_bytes(), std::filesystem::file_size(path()));
+  EXPECT_GT(progress.done_bytes(), before_bytes + 5'000'000);
+  EXPECT_LE(progress.done_bytes(), progress.total_bytes());
+}
+
 TEST_F(SnapshotFileTest, ComesBackAsItWasWritten) {
   const std::vector<std::string> chunks = {"one", std::string(5'000'000, 'x'), std::string(1, '\0')};
   WriteSnapshot(path(), At(100, 7), chunks);
