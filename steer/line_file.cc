@@ -60,6 +60,7 @@ absl::StatusOr<bool> LineFile::Fill() {
       if (silent) return Error("no process writes to it");
       return false;
     }
+    if (error == EISDIR) return Error("it is no file of lines");
     if (error != EAGAIN && error != EINTR) return Error(strerror(error));
   }
 }
