@@ -33,15 +33,23 @@ function(hedgerow_cc_binary name)
   endif()
 endfunction()
 
-# hedgerow_cc_test_program(NAME SRCS a_test.cc... [DEPS target...]) -> build/<preset>/bin/NAME
-# A gtest binary that ctest does not know of; the caller adds it.
+# hedgerow_cc_test_program(NAME [OPTIMISED] SRCS a_test.cc... [DEPS target...]) -> build/<preset>/bin/NAME
+# A gtest binary that ctest does not know of; the caller adds it. OPTIMISED: its own sources are compiled as what ships. Of an inline
+# function that the test and a library use the linker keeps one, the test's: where the cases compute for long, all of them run through it.
 function(hedgerow_cc_test_program name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SRCS;HDRS;DEPS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "OPTIMISED" "" "SRCS;HDRS;DEPS")
   hedgerow_reject_unparsed(hedgerow_cc_test_program ${name} ${arg_UNPARSED_ARGUMENTS})
   add_executable(${name} ${arg_SRCS} ${arg_HDRS} ${HEDGEROW_SANITIZER_SOURCES})
-  target_link_libraries(${name} PRIVATE hedgerow_rules hedgerow_pch_tests ${arg_DEPS} GTest::gmock GTest::gtest GTest::gtest_main
+  if(arg_OPTIMISED)
+    set(headers hedgerow_pch_shipped)
+    set(options ${HEDGEROW_SHIPPED_OPTIONS})
+  else()
+    set(headers hedgerow_pch_tests)
+    set(options ${HEDGEROW_TEST_OPTIONS})
+  endif()
+  target_link_libraries(${name} PRIVATE hedgerow_rules ${headers} ${arg_DEPS} GTest::gmock GTest::gtest GTest::gtest_main
                                         Threads::Threads ${CMAKE_DL_LIBS})
-  target_compile_options(${name} PRIVATE ${HEDGEROW_TEST_OPTIONS})
+  target_compile_options(${name} PRIVATE ${options})
   target_include_directories(${name} PRIVATE "${HEDGEROW_PATHS_DIR}")
 endfunction()
 
@@ -50,13 +58,17 @@ endfunction()
 # One gtest binary. It runs in the project's root and finds the build tree in HEDGEROW_BUILD_DIR. The label `root` says that
 # the cases need root and the kernel: they make links and measure times, and programs with it run one at a time. Beside it,
 # `packets` says that they only run programs on packets of their own: one at a time as well, but not waiting for the others;
-# `disk`, that root is for mounting only: they wait for no other. `patient` stands alone: no case looks at a clock, and
-# `./dev test` runs them at idle priority beside what does.
+# `disk`, that root is for mounting only: they wait for no other. `patient` stands alone: no case looks at a clock, all of them
+# compute (their sources are optimised), and `./dev test` runs them at idle priority beside what does.
 # DATA names targets (BPF objects, other binaries) that must be built before the test runs.
 function(hedgerow_cc_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT;SHARDS" "SRCS;HDRS;DEPS;DATA;LABELS")
   hedgerow_reject_unparsed(hedgerow_cc_test ${name} ${arg_UNPARSED_ARGUMENTS})
-  hedgerow_cc_test_program(${name} SRCS ${arg_SRCS} HDRS ${arg_HDRS} DEPS ${arg_DEPS})
+  set(optimised "")
+  if("patient" IN_LIST arg_LABELS)
+    set(optimised OPTIMISED)
+  endif()
+  hedgerow_cc_test_program(${name} ${optimised} SRCS ${arg_SRCS} HDRS ${arg_HDRS} DEPS ${arg_DEPS})
   if(arg_DATA)
     add_dependencies(${name} ${arg_DATA})
   endif()
