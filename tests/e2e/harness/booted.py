@@ -114,6 +114,8 @@ def layered_root() -> Iterator[tuple[Path, Path]]:
         # An identity of its own, and packages may start what they bring.
         (base / "root/etc/machine-id").write_text("", encoding="ascii")
         (base / "root/usr/sbin/policy-rc.d").unlink(missing_ok=True)
+        # man-db indexes every manual page of this machine when a package with some comes or goes: seconds, each time.
+        (base / "root/var/lib/man-db/auto-update").unlink(missing_ok=True)
         for folder in ("etc/hedgerow", "etc/hedgerow-node", "var/lib/hedgerow-node"):
             subprocess.run(["rm", "-rf", base / "root" / folder], check=True, timeout=30)
         yield base / "root", base / "layer"
