@@ -67,7 +67,7 @@ def test_election(tmp_path, modes, causes):
 
 
 def test_heartbeat(tmp_path):
-    status = heartbeat.main(["--rounds=1", "--questions=500", "--quiet-wait=0", f"--into={tmp_path}"])
+    status = heartbeat.main(["--rounds=1", "--questions=500", "--interval-us=200", "--quiet-wait=0", f"--into={tmp_path}"])
     assert status == 1  # one round is never enough
     rows = {(row["server"], row["load"]): row for row in summary_of(tmp_path, "heartbeat")["rows"]}
     assert set(rows) == {(server, load) for server in ("xdp", "process", "echo") for load in ("idle", "stress")}
