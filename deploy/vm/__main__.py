@@ -158,6 +158,8 @@ def main(argv: list[str]) -> int:
         arguments, rest = parser().parse_known_args(argv)
     if unknown := [word for word in rest if word.startswith("-") or not hasattr(arguments, "words")]:
         parser().error(f"unrecognized arguments: {' '.join(unknown)}")
+    if getattr(arguments, "smoke", False) and arguments.only:
+        parser().error("--smoke is one part: --only names parts of the whole lane")
     if hasattr(arguments, "words"):
         _take_script(arguments, arguments.words + rest)
     if getattr(arguments, "out", None):

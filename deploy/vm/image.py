@@ -37,7 +37,9 @@ _SEARCH = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
 _KMOD_NAMES = ("modprobe", "insmod", "rmmod", "lsmod", "depmod", "modinfo")
 _PYTHON_PACKAGES = ("pyroute2", "pytest", "_pytest", "pytest_timeout.py", "pluggy", "iniconfig", "packaging", "attr",
                     "attrs", "py", "yaml", "pkg_resources", "exceptiongroup", "tomli")
-_LEFT_OUT = {"test", "idlelib", "tkinter", "lib2to3", "ensurepip", "turtledemo", "pydoc_data", "__pycache__"}
+# Of Python: what no program in a machine runs, what C is compiled with, and modules of this host's that bring large libraries with them.
+_LEFT_OUT = {"test", "idlelib", "tkinter", "lib2to3", "ensurepip", "turtledemo", "pydoc_data", "__pycache__", "numpy"}
+_LEFT_OUT_PREFIXES = ("config-3.", "_tkinter.")
 # Everything that the project, its lab and its tests may ask the kernel for; what a kernel has built in is no module.
 _MODULES = (
     "veth", "dummy", "ifb", "bridge", "br_netfilter", "netkit", "af_packet", "unix", "ipv6",
@@ -65,10 +67,10 @@ def build(kernel: Kernel, script: Path | None, arguments: Iterable[str], build_d
     return image
 
 
-def project_archive(build_dir: Path, into: Path) -> Path:
-    """Everything of the project that a machine may need."""
+def project_archive(build_dir: Path, into: Path, programs: Iterable[str] = ()) -> Path:
+    """Everything of the project that a machine may need; of its programs those that are named, if any are."""
     with tempfile.TemporaryDirectory(prefix="hedgerow-vm-") as scratch:
-        _put_project(Path(scratch), build_dir, _base_sources())
+        _put_project(Path(scratch), build_dir, _base_sources(), programs)
         with (into / "project.cpio").open("wb") as out:
             archive_of(Path(scratch), out)
     return into / "project.cpio"
@@ -142,8 +144,8 @@ def _python_files() -> set[Path]:
 def _files_below(folder: Path) -> list[Path]:
     found = []
     for here, folders, names in os.walk(folder):
-        folders[:] = [name for name in folders if name not in _LEFT_OUT]
-        found += [Path(here) / name for name in names]
+        folders[:] = [name for name in folders if name not in _LEFT_OUT and not name.startswith(_LEFT_OUT_PREFIXES)]
+        found += [Path(here) / name for name in names if not name.startswith(_LEFT_OUT_PREFIXES)]
     return found
 
 
@@ -256,12 +258,15 @@ def finish_system(root: Path) -> None:
     (root / "init").chmod(0o755)
 
 
-def _put_project(root: Path, build_dir: Path, base: set[Path]) -> None:
+def _put_project(root: Path, build_dir: Path, base: set[Path], names: Iterable[str]) -> None:
     """The project's programs with the libraries that the base lacks, its kernel objects, and everything in Python."""
     project = root / GUEST_PROJECT.relative_to("/")
     programs = [path for path in (build_dir / "bin").glob("*") if path.is_file() and os.access(path, os.X_OK)]
     if not programs:
         raise Broken(f"{build_dir}/bin holds no programs: run ./dev build first")
+    if missing := set(names) - {path.name for path in programs}:
+        raise Broken(f"{', '.join(sorted(missing))}: not built (./dev build)")
+    programs = [path for path in programs if not names or path.name in names]
     copy_files(libraries_of(programs) - base, root)
     target = project / "build" / "release"
     for program in programs:

@@ -30,7 +30,9 @@ VERIFIED = table.VERIFIED
 # Growth of a program's verified instructions that needs somebody's word (--record).
 _GROWTH = 1.10
 _REPLAY_SEEDS = 10
-_SMOKE_REPLAYS = "6.12"  # of the short part: a machine in virtual time takes a minute, and the others run one seed once
+_SHORT_REPLAYS = "6.12"  # of the short part: a machine takes half a minute of a processor, and the others run one seed once
+_SHORT_PROGRAMS = ("hedgerow", "hedgerowd", "hr-echo-server", "hr-load", "hr-verified-instructions")
+_SHORT_SEED = 2
 _CPUS = os.cpu_count() or 1
 # In virtual time: what an engine may add to the delay at p99, and what an exact clock may be late by.
 _ENGINE_LATE_MS = 0.5
@@ -63,14 +65,20 @@ class Part:
     mode: str
     timeout_s: float
     arguments: tuple[str, ...] = ()
-    smoke: bool = False
 
 
-PARTS = (Part("objects", "mt", 300, smoke=True), Part("packets", "det", 600), Part("races", "mt", 300),
+_STALLS = Part("stalls", "det", 600)
+PARTS = (Part("objects", "mt", 300), Part("packets", "det", 600), Part("races", "mt", 300),
          Part("node", "mt", 600), Part("kernel_interfaces", "mt", 600), Part("dying_leader", "det", 600),
          Part("late_leader", "mt", 300),
-         Part("end_to_end", "mt", 900, _E2E), Part("stalls", "det", 600, smoke=True),
+         Part("end_to_end", "mt", 900, _E2E), _STALLS,
          Part("engines", "det", 600))
+
+
+def short_part(series: str) -> Part:
+    """What `./dev test` has: `objects` and `stalls` in one machine. Where `stalls` is replayed, in machines of its own, this one
+    only draws."""
+    return Part("short", "det", 600, ("--plan",) if series == _SHORT_REPLAYS else ())
 
 
 @dataclasses.dataclass
@@ -96,7 +104,7 @@ class Run:
     def image_of(self, part: Part) -> Path:
         into = self.scratch / f"{self.kernel.series}-{part.name}"
         into.mkdir()
-        self.project = self.project or image.project_archive(self.build_dir, self.scratch)
+        self.project = self.project or image.project_archive(self.build_dir, self.scratch, _SHORT_PROGRAMS if self.smoke else ())
         script = image.PARTS / f"{part.name}.sh"
         return image.build(self.kernel, script, part.arguments, self.build_dir, into, self.project)
 
@@ -111,6 +119,11 @@ class Run:
                 outcome = machine.run(self.kernel, archive, settings, files)
         (files / "console.txt").write_text(outcome.console, encoding="utf-8")
         return outcome, files
+
+    def boot_seeds(self, part: Part, archive: Path, seeds: list[int], names: list[str]) -> list[machine.Outcome]:
+        """A machine for each seed, at once."""
+        with concurrent.futures.ThreadPoolExecutor(len(seeds)) as pool:
+            return list(pool.map(lambda seed, name: self.boot(part, archive, seed, name)[0], seeds, names))
 
 
 def test(series: Iterable[str], *, smoke: bool, record: bool, only: list[str] | None, reports: Path | None,
@@ -149,7 +162,7 @@ def test(series: Iterable[str], *, smoke: bool, record: bool, only: list[str] | 
 
 
 def _run_parts(run: Run, only: list[str] | None) -> None:
-    parts = [part for part in PARTS if (part.smoke or not run.smoke) and (not only or part.name in only)]
+    parts = [short_part(run.kernel.series)] if run.smoke else [part for part in PARTS if not only or part.name in only]
     # Images first: two parts must not make the same base at once.
     archives = {part.name: run.image_of(part) for part in parts}
     det = [part for part in parts if part.mode == "det"]
@@ -189,8 +202,10 @@ def _ended_well(outcome: machine.Outcome) -> str:
 def _objects(run: Run, part: Part, archive: Path) -> str:
     """Every program loads, and none has grown for the verifier by more than a tenth without a word."""
     outcome, files = run.boot(part, archive)
-    if trouble := _ended_well(outcome):
-        return trouble
+    return _ended_well(outcome) or _compare_verified(run, files)
+
+
+def _compare_verified(run: Run, files: Path) -> str:
     counts = table.counts_of(files / "verified.tsv")
     run.figures["verified_instructions"] = counts
     recorded = VERIFIED / f"{run.kernel.series}.tsv"
@@ -217,21 +232,38 @@ def _compiler() -> str:
 
 def _stalls(run: Run, part: Part, archive: Path) -> str:
     """One seed twice: the same bytes. Other seeds: other histories. Every one of them healthy."""
-    if run.smoke and run.kernel.series != _SMOKE_REPLAYS:
-        return _plain(run, part, archive)
-    seeds = [1, 1, 2] if run.smoke else [1, *range(1, _REPLAY_SEEDS + 1)]
-    names = ["stalls-1-again", *(f"stalls-{seed}" for seed in seeds[1:])]
-    with concurrent.futures.ThreadPoolExecutor(len(seeds)) as pool:
-        outcomes = list(pool.map(lambda seed, name: run.boot(part, archive, seed, name)[0], seeds, names))
-    wrong = [f"seed {seed}: {trouble}" for seed, outcome in zip(seeds, outcomes, strict=True)
-             if (trouble := _ended_well(outcome))]
-    if not wrong and outcomes[0].console != outcomes[1].console:
-        wrong.append(f"two runs of seed 1 differ:\n{outcomes[0].console}\n---\n{outcomes[1].console}")
+    seeds = [1, *range(1, _REPLAY_SEEDS + 1)]
+    outcomes = run.boot_seeds(part, archive, seeds, ["stalls-1-again", *(f"stalls-{seed}" for seed in seeds[1:])])
+    wrong = _replay_trouble(seeds, outcomes)
     histories = [_fault_times(outcome.output) for outcome in outcomes[1:]]
     if not wrong and len(set(histories)) != len(histories):
         wrong.append(f"{len(histories)} seeds gave only {len(set(histories))} different fault timings")
     run.figures["stalls"] = {seed: outcome.output.splitlines()[-2:] for seed, outcome in
                              zip(seeds[1:], outcomes[1:], strict=True)}
+    return "\n".join(wrong)
+
+
+def _replay_trouble(seeds: list[int], outcomes: list[machine.Outcome]) -> list[str]:
+    """The first two are of one seed."""
+    wrong = [f"seed {seed}: {trouble}" for seed, outcome in zip(seeds, outcomes, strict=True)
+             if (trouble := _ended_well(outcome))]
+    if not wrong and outcomes[0].console != outcomes[1].console:
+        wrong.append(f"two runs of seed {seeds[0]} differ:\n{outcomes[0].console}\n---\n{outcomes[1].console}")
+    return wrong
+
+
+def _short(run: Run, part: Part, archive: Path) -> str:
+    """Every program loads, and a whole system is healthy. On one kernel a seed is run twice, and another one draws other faults."""
+    outcome, files = run.boot(part, archive, _SHORT_SEED)
+    if trouble := _ended_well(outcome) or _compare_verified(run, files):
+        return trouble
+    if run.kernel.series != _SHORT_REPLAYS:
+        return ""
+    seeds = [1, 1]
+    replays = run.boot_seeds(_STALLS, run.image_of(_STALLS), seeds, ["stalls-1-again", "stalls-1"])
+    wrong = _replay_trouble(seeds, replays)
+    if not wrong and (not _drawn(outcome.output) or _drawn(outcome.output) == _drawn(replays[1].output)):
+        wrong.append(f"seeds 1 and {_SHORT_SEED} draw the same faults, or none: {_drawn(outcome.output)}")
     return "\n".join(wrong)
 
 
@@ -264,7 +296,11 @@ def _fault_times(output: str) -> str:
     return "\n".join(line for line in output.splitlines() if line.startswith("stopped at"))
 
 
-_CHECKS: dict[str, Callable[[Run, Part, Path], str]] = {"objects": _objects, "stalls": _stalls, "engines": _engines}
+def _drawn(output: str) -> str:
+    return next((line for line in output.splitlines() if line.startswith("drawn: ")), "")
+
+
+_CHECKS: dict[str, Callable[[Run, Part, Path], str]] = {"objects": _objects, "stalls": _stalls, "engines": _engines, "short": _short}
 
 
 def report(file: Path, name: str, state: str, text: str) -> None:

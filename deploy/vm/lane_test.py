@@ -127,23 +127,50 @@ def test_replay_must_repeat_and_seeds_must_differ(run, monkeypatch, outputs, com
     ended = {name: machine.Outcome(0, output, output, 1.0, False)
              for name, output in zip(("stalls-1-again", "stalls-1", "stalls-2"), outputs, strict=True)}
     monkeypatch.setattr(lane.Run, "boot", lambda self, part, archive, seed=1, name="": (ended[name], Path()))
-    run.kernel = kernels.Kernel("6.12", run.folder)
-    trouble = lane._stalls(run, lane.PARTS[-1], Path("image"))
+    monkeypatch.setattr(lane, "_REPLAY_SEEDS", 2)
+    trouble = lane._stalls(run, lane._STALLS, Path("image"))
     assert complaint in trouble and bool(complaint) == bool(trouble)
 
 
-@pytest.mark.parametrize("smoke, boots", [(True, 1), (False, 11)])
-def test_of_the_short_part_one_kernel_repeats_a_seed(run, monkeypatch, smoke, boots):
-    booted = []
+@pytest.fixture
+def short_run(run, tmp_path, monkeypatch):
+    """A run of the short part on the kernel that replays; `texts` is what its machines print, in the order of their start."""
+    (tmp_path / "6.12.tsv").write_text("# clang 14\nhr_clock\t1000\n", encoding="ascii")
+    (tmp_path / "verified.tsv").write_text("hr_clock\t1000\n", encoding="ascii")
+    run.kernel = kernels.Kernel("6.12", run.folder)
+    run.texts = {"short": "drawn: 2\n", "stalls-1-again": "drawn: 1\n", "stalls-1": "drawn: 1\n"}
+    run.booted = []
 
-    def boot(_self, _part, _archive, seed=1, _name=""):
-        booted.append(seed)
-        return machine.Outcome(0, f"stopped at {seed} us\n", f"{seed}", 1.0, False), Path()
+    def boot(_self, part, _archive, seed=1, name=""):
+        run.booted.append((name or part.name, seed))
+        text = run.texts[name or part.name]
+        return machine.Outcome(0, text, text, 1.0, False), tmp_path
 
     monkeypatch.setattr(lane.Run, "boot", boot)
-    run.smoke = smoke
-    assert lane._stalls(run, lane.PARTS[-1], Path("image")) == ""
-    assert len(booted) == boots
+    monkeypatch.setattr(lane.Run, "image_of", lambda _self, _part: Path("image"))
+    return run
+
+
+@pytest.mark.parametrize("series, boots", [("6.1", ["short"]), ("6.12", ["short", "stalls-1", "stalls-1-again"])])
+def test_of_the_short_part_one_kernel_repeats_a_seed(short_run, series, boots):
+    short_run.kernel = kernels.Kernel(series, short_run.folder)
+    assert lane._short(short_run, lane.short_part(series), Path("image")) == ""
+    assert sorted(name for name, _ in short_run.booted) == boots
+    assert lane.short_part(series).arguments == (("--plan",) if len(boots) > 1 else ()), "a machine beside which none runs the system"
+
+
+@pytest.mark.parametrize("changed, complaint", [
+    ({"stalls-1": "drawn: 1\nlate\n"}, "two runs of seed 1 differ"),
+    ({"short": "drawn: 1\n"}, "seeds 1 and 2 draw the same faults"),
+    ({"short": ""}, "or none")])
+def test_in_the_short_part_too_replay_must_repeat_and_seeds_must_differ(short_run, changed, complaint):
+    short_run.texts.update(changed)
+    assert complaint in lane._short(short_run, lane.short_part("6.12"), Path("image"))
+
+
+def test_the_short_part_compares_the_verified_instructions(short_run, tmp_path):
+    (tmp_path / "verified.tsv").write_text("hr_clock\t1101\n", encoding="ascii")
+    assert "hr_clock: 1101 verified instructions, 1000 recorded" in lane._short(short_run, lane.short_part("6.12"), Path("image"))
 
 
 @pytest.mark.parametrize("consoles, boots, status", [

@@ -2,7 +2,7 @@
 """Hedgerow in front of two replicas, one of which is stopped at random times for random whiles.
 
 Run in a `det` machine by parts/stalls.sh: the times come from the kernel's random numbers, and those from the machine's
-seed alone. So one seed gives one history, printed to the microsecond, and another seed another.
+seed alone. So one seed gives one history, printed to the microsecond, and another seed another. `--plan` only prints what is drawn.
 """
 
 import os
@@ -36,6 +36,9 @@ def stall(pid: int, plan: list[tuple[float, float]], started: float) -> None:
 def main() -> int:
     dice = random.Random(os.urandom(16))
     plan = sorted((dice.uniform(0.2, 3.8), dice.uniform(0.005, 0.12)) for _ in range(STALLS))
+    print("drawn: " + ", ".join(f"{at_s * 1e6:.0f} us for {while_s * 1e6:.0f} us" for at_s, while_s in plan), flush=True)
+    if sys.argv[1:] == ["--plan"]:
+        return 0
     with Lab("stalls", replicas=2) as lab:
         a, b = lab.replica("a"), lab.replica("b")
         to = Destinations(f"{a.ipv4}:{PORT}", f"{b.ipv4}:{PORT}", f"{VIP_RAW[0]}:{PORT}")
