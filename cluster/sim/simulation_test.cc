@@ -26,7 +26,7 @@ TEST(Simulation, TheSameSeedGivesTheSameRun) {
   EXPECT_NE(first.digest, Simulate({.seed = 8, .seconds = 5, .trace = {}}).digest);
 }
 
-// A thousand, unless HR_SIM_SEEDS says how many: `./dev test` half of them; a sanitizer makes each take ten times as long.
+// A thousand, unless HR_SIM_SEEDS says how many: `./dev test` 300 of them; a sanitizer makes each take ten times as long.
 uint64_t Seeds() {
   const char* const text = std::getenv("HR_SIM_SEEDS");
   return text == nullptr ? 1000 : std::max(1ul, std::strtoul(text, nullptr, 10));

@@ -33,7 +33,7 @@ cmd_test() {
     CTEST_LIMIT_S=3600 PYTEST_LIMIT_S=7200 PATIENT_LIMIT_S=7200
     build_previous
   else
-    export HR_SIM_SEEDS=500
+    export HR_SIM_SEEDS=300
   fi
   rm -f "$LOG_DIR"/*.xml "$LOG_DIR/pytest-cpu.tsv"
   rm -rf build/*/gtest "$LOG_DIR/packages"
