@@ -53,6 +53,20 @@ absl::StatusOr<Network> Network::Parse(absl::string_view text) {
 
 std::array<uint8_t, 16> Network::mask() const { return MaskOf(address.is_v4() ? kMappedPrefix_bits + bits : bits); }
 
+bool Network::Contains(const IpAddress& other) const {
+  const std::array<uint8_t, 16> kept = mask();
+  for (size_t i = 0; i < kept.size(); ++i)
+    if (((other.mapped()[i] ^ address.mapped()[i]) & kept[i]) != 0) return false;
+  return other.is_v4() == address.is_v4();
+}
+
+IpAddress Network::Host() const {
+  if (bits == address.prefix_bits()) return address;
+  std::array<uint8_t, 16> bytes = address.mapped();
+  bytes.back() |= 1;
+  return IpAddress::FromBytes(bytes).value_or(address);
+}
+
 std::string Network::ToString() const { return absl::StrCat(address.ToString(), "/", bits); }
 
 Networks::Networks(std::vector<Network> networks) : networks_(std::move(networks)) {

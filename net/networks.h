@@ -27,6 +27,9 @@ struct Network {
   static absl::StatusOr<Network> Parse(absl::string_view text);
   // The prefix's bits, of the 16 bytes of IpAddress::mapped.
   std::array<uint8_t, 16> mask() const;
+  bool Contains(const IpAddress& other) const;
+  // An address that a host may have: the second one, of a network of several.
+  IpAddress Host() const;
   // With its prefix, always.
   std::string ToString() const;
 

@@ -361,9 +361,15 @@ TEST_F(RouteTest, RulesForSomeSendersAreReadAndALookUpFollowsThem) {
         ASSERT_EQ(Shell(ip + "rule del pref 100"), 0);
       }
     }
-    ASSERT_EQ(Shell("ip rule add pref 100 from 10.0.0.0/8 lookup 9; ip rule add pref 101 not fwmark 5 lookup 9; "
-                    "ip rule add pref 102 iif eth1 uidrange 1-2 lookup 9"), 0);
+    ASSERT_EQ(Shell("ip rule add pref 101 not fwmark 5 lookup 9; ip rule add pref 102 iif eth1 uidrange 1-2 lookup 9"), 0);
     EXPECT_TRUE(ListSenderRules()->empty());
+    ASSERT_EQ(Shell("ip rule add pref 103 from 10.0.0.0/8 lookup 9; ip rule add pref 104 oif eth0 lookup 9"), 0);
+    const auto found = ListSenderRules();
+    ASSERT_EQ(found->size(), 2u);
+    EXPECT_EQ((*found)[0].from->ToString(), "10.0.0.0/8");
+    EXPECT_EQ((*found)[0].Describe(), "");
+    EXPECT_EQ((*found)[1].device, "eth0");
+    EXPECT_EQ((*found)[1].Describe(), "sockets bound to eth0");
   });
 }
 

@@ -44,11 +44,10 @@ std::string Selectors(const fib_rule_hdr& header, const netlink::Attributes& rul
 }
 
 std::optional<SenderRule> SenderOf(const fib_rule_hdr& header, const netlink::Attributes& rule) {
-  SenderRule found{.family = header.family, .source = AddressAttribute(rule, FRA_SRC)};
+  SenderRule found{.family = header.family, .device = rule.String(FRA_OIFNAME)};
+  if (const auto source = AddressAttribute(rule, FRA_SRC)) found.from = Network{.address = *source, .bits = header.src_len};
   const std::string in = rule.String(FRA_IIFNAME);
-  const bool of_some = (header.flags & FIB_RULE_INVERT) != 0 || (!in.empty() && in != "lo") || !rule.String(FRA_OIFNAME).empty() ||
-                       (found.source && header.src_len != found.source->prefix_bits());
-  if (of_some) return std::nullopt;
+  if ((header.flags & FIB_RULE_INVERT) != 0 || (!in.empty() && in != "lo")) return std::nullopt;
   found.sender.mark = rule.Value<uint32_t>(FRA_FWMARK).value_or(0);
   if (const auto users = rule.Value<fib_rule_uid_range>(FRA_UID_RANGE)) found.sender.user = users->start;
   found.sender.protocol = rule.Value<uint8_t>(FRA_IP_PROTO).value_or(0);
@@ -56,8 +55,8 @@ std::optional<SenderRule> SenderOf(const fib_rule_hdr& header, const netlink::At
   const auto ports = rule.Value<fib_rule_port_range>(FRA_DPORT_RANGE);
   if (ports) found.first_port = ports->start, found.last_port = ports->end;
   found.sender.tos = header.tos;
-  if (found.sender == Sender{} && !ports) return std::nullopt;
-  return found;
+  const bool of_all = found.sender == Sender{} && !ports && found.device.empty() && !found.from;
+  return of_all ? std::nullopt : std::optional<SenderRule>(found);
 }
 
 }  // namespace
@@ -69,6 +68,7 @@ std::string SenderRule::Describe() const {
   if (sender.tos != 0) parts.push_back(absl::StrCat("type of service ", Hex(sender.tos)));
   if (sender.protocol != 0) parts.push_back(absl::StrCat("protocol ", ProtocolName(sender.protocol)));
   if (sender.source_port != 0) parts.push_back(absl::StrCat("source port ", sender.source_port));
+  if (!device.empty()) parts.push_back(absl::StrCat("sockets bound to ", device));
   if (first_port != 0 || last_port != 0xffff) parts.push_back(absl::StrCat("port ", Range(first_port, last_port)));
   return absl::StrJoin(parts, ", ");
 }

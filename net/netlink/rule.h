@@ -17,21 +17,22 @@
 #include "net/ip_address.h"
 #include "net/netlink/netlink.h"
 #include "net/netlink/route.h"
+#include "net/networks.h"
 
 namespace hedgerow::net {
 
-// A rule for some of this host's senders only: by mark, user, protocol, ports or type of service.
+// A rule for some senders only: by mark, user, protocol, ports or type of service, by their network, or by the interface that they are bound to.
 struct SenderRule {
   int family = 0;
-  std::optional<IpAddress> source{};            // of those senders; empty: any
+  std::optional<Network> from{};                // of those senders; empty: any
+  std::string device{};                         // that they are bound to; empty: any, and none
   Sender sender{};                              // one of those senders; without a destination port
   uint16_t first_port = 0, last_port = 0xffff;  // destination ports that the rule is for
 
   // Such as "user 1000, mark 0x7".
   std::string Describe() const;
 };
-// Rules for what is forwarded, for sockets that are bound to an interface, for all senders but some, and for networks of sources
-// have no single sender and are left out.
+// Rules for what comes in by an interface, and for all senders but some, have no single sender and are left out.
 absl::StatusOr<std::vector<SenderRule>> ListSenderRules();
 
 // Every rule of a family.

@@ -258,8 +258,16 @@ std::vector<Packets> BySource(const NetworkView& network, const net::IpAddress& 
   return packets;
 }
 
-// One kind for each rule that is for some senders only, and for a port that a service of the VIP has.
-std::vector<Packets> BySender(const v1::Config& config, const NetworkView& network, const net::IpAddress& vip) {
+int IndexOf(const NetworkView& network, const std::string& device) {
+  for (const net::LinkInfo& link : network.links)
+    if (link.name == device) return link.ifindex;
+  return 0;
+}
+
+// One kind for each rule that is for some senders only, and for a port that a service of the VIP has. `bound`: see CheckVips. A socket that is bound to
+// another interface than those has left the VIP by its own choice, whatever the rules say.
+std::vector<Packets> BySender(const v1::Config& config, const NetworkView& network, const net::IpAddress& vip, int proxy_ifindex,
+                              const std::vector<net::VipRoute>& bound) {
   std::vector<Packets> packets;
   for (const net::SenderRule& rule : network.sender_rules) {
     const bool carried = rule.sender.protocol == 0 || rule.sender.protocol == IPPROTO_UDP || rule.sender.protocol == IPPROTO_TCP;
@@ -268,10 +276,53 @@ std::vector<Packets> BySender(const v1::Config& config, const NetworkView& netwo
       return address.ok() && *address == vip && rule.first_port <= service.port() && service.port() <= rule.last_port;
     });
     if (rule.family != vip.family() || !carried || asked == config.services().end() || packets.size() == kMaxSources) continue;
-    net::RouteQuery query{.destination = vip, .source = rule.source, .sender = rule.sender};
+    const std::string whose = rule.Describe();
+    if (whose.empty()) continue;  // for a network alone: BySource() and Forwarded()
+    net::RouteQuery query{.destination = vip, .out_ifindex = IndexOf(network, rule.device), .sender = rule.sender};
+    const bool bound_here = query.out_ifindex == proxy_ifindex || std::any_of(bound.begin(), bound.end(), [&](const net::VipRoute& each) {
+                              return each.vip == vip && each.ifindex == query.out_ifindex;
+                            });
+    if (!rule.device.empty() && !bound_here) continue;
+    if (rule.from) {
+      const auto own = std::find_if(network.addresses.begin(), network.addresses.end(),
+                                    [&](const net::AddressInfo& each) { return rule.from->Contains(each.address); });
+      if (own != network.addresses.end()) query.source = own->address;
+      else if (rule.from->bits == vip.prefix_bits()) query.source = rule.from->address;
+      else continue;
+    }
     query.sender.destination_port = static_cast<uint16_t>(asked->port());
     if (query.sender.protocol == 0) query.sender.protocol = IPPROTO_UDP;
-    packets.push_back({.whose = absl::StrCat("for packets of ", rule.Describe(), " "), .query = query, .of_some = true});
+    packets.push_back({.whose = absl::StrCat("for packets of ", whose, " "), .query = query, .of_some = true});
+  }
+  return packets;
+}
+
+// What this host forwards to the VIP: an address of each network that its services list, and of the part of one that a routing rule is for.
+// Where it would not forward the same packet to a backend either, it says nothing.
+std::vector<Packets> Forwarded(const v1::Config& config, const NetworkView& network, const net::IpAddress& vip) {
+  std::vector<Packets> packets;
+  for (const v1::Service& service : config.services()) {
+    const auto of = net::IpAddress::Parse(service.vip());
+    const auto backend = service.backends().empty() ? of : net::IpAddress::Parse(service.backends(0).address());
+    if (!of.ok() || *of != vip || !backend.ok()) continue;
+    for (const std::string& text : service.clients()) {
+      const auto listed = net::Network::Parse(text);
+      if (!listed.ok() || listed->address.family() != vip.family()) continue;
+      std::vector<net::Network> parts = {*listed};
+      for (const net::SenderRule& rule : network.sender_rules) {
+        if (rule.from && rule.from->bits > listed->bits && listed->Contains(rule.from->address)) parts.push_back(*rule.from);
+      }
+      for (const net::Network& part : parts) {
+        const net::IpAddress client = part.Host();
+        const auto way = network.look_up_route({.destination = client});
+        if (!way.ok() || way->reach != net::Reach::kRouted || packets.size() == kMaxSources) continue;
+        const auto control = network.look_up_route({.destination = *backend, .source = client, .in_ifindex = way->ifindex});
+        if (!control.ok() || control->reach != net::Reach::kRouted) continue;
+        packets.push_back({.whose = absl::StrCat("for packets that are forwarded from ", part.ToString(), " "),
+                           .query = {.destination = vip, .source = client, .in_ifindex = way->ifindex},
+                           .of_some = true});
+      }
+    }
   }
   return packets;
 }
@@ -281,7 +332,8 @@ void CheckVip(const v1::Config& config, const NetworkView& network, const v1::Se
               std::vector<Problem>& problems) {
   std::vector<Packets> kinds = BySource(network, vip, proxy_ifindex);
   if (proxy_ifindex != 0) {
-    for (Packets& each : BySender(config, network, vip)) kinds.push_back(std::move(each));
+    for (Packets& each : BySender(config, network, vip, proxy_ifindex, bound)) kinds.push_back(std::move(each));
+    for (Packets& each : Forwarded(config, network, vip)) kinds.push_back(std::move(each));
   }
   for (const Packets& packets : kinds) {
     const std::string why = Detour(config, network, packets.query, proxy_ifindex, packets.of_some ? bound : leading);

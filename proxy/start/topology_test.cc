@@ -280,6 +280,40 @@ TEST(CheckVips, AVipOfTwoServicesIsToldOnceAndNotWhereItIsKnown) {
 }
 
 TEST(CheckUplinks, NoCarrierIsAProblemOfAnUplinkInUseOnly) {
+TEST(CheckVips, ARuleForSocketsOfAnUplinkIsNamedAndNotOneForThoseOfAnotherInterface) {
+  FakeHost host;
+  host.AddLink(9, "hr0", 1500);
+  host.AddRoute("10.99.0.53", 9, "10.77.0.1");
+  host.AddRoute("fd99::1", 9, "fd77::1");
+  host.AddRoute("10.99.0.53 by eth0", 0, "10.77.0.1", net::Reach::kUnreachable);
+  host.sender_rules = {{.family = AF_INET, .device = "eth0"}};
+  const net::VipRoute bound{.vip = *net::IpAddress::Parse("10.99.0.53"), .ifindex = 2};
+  const auto problems = CheckVips(FakeConfig(), host.View(), 9, {}, {}, {bound});
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_THAT(problems[0].text, HasSubstr("for packets of sockets bound to eth0 the kernel has no route to it"));
+  EXPECT_THAT(CheckVips(FakeConfig(), host.View(), 9), IsEmpty()) << "no clients are bound to an interface without a route to the VIP";
+}
+
+TEST(CheckVips, ARuleForANetworkOfClientsIsNamed) {
+  FakeHost host;
+  host.AddLink(9, "hr0", 1500);
+  host.AddLink(4, "docker0", 1500);
+  host.AddRoute("10.99.0.53", 9, "10.77.0.1");
+  host.AddRoute("fd99::1", 9, "fd77::1");
+  for (const char* client : {"172.16.0.1", "172.20.0.1"}) host.AddRoute(client, 4, "172.20.0.1");
+  v1::Config config = FakeConfig();
+  config.mutable_services(0)->add_clients("172.16.0.0/12");
+  EXPECT_THAT(CheckVips(config, host.View(), 9), IsEmpty());
+  host.AddRoute("10.99.0.53 from 172.20.0.1", 3, "10.78.0.1");
+  EXPECT_THAT(CheckVips(config, host.View(), 9), IsEmpty()) << "no rule tells that address from others";
+  host.sender_rules = {{.family = AF_INET, .from = net::Network{.address = *net::IpAddress::Parse("172.20.0.0"), .bits = 16}}};
+  const auto problems = CheckVips(config, host.View(), 9);
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_THAT(problems[0].text, HasSubstr("for packets that are forwarded from 172.20.0.0/16 the kernel sends the VIP to "));
+  host.routes.erase("10.77.0.11");
+  EXPECT_THAT(CheckVips(config, host.View(), 9), IsEmpty()) << "nor would it forward them to a backend";
+}
+
   FakeHost host;
   host.links[2].flags = IFF_UP;
   host.links[3].flags = 0;

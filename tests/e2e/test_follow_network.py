@@ -5,6 +5,7 @@ same question asked of the backend itself, by the same host and at the same time
 
 import contextlib
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -12,7 +13,7 @@ import time
 import pytest
 
 from deploy.lab import names
-from harness.dns import dig, query, who_answers
+from harness.dns import UdpClient, dig, query, who_answers
 from harness.product import DNS4, DNS6, VIP4, VIP6, wait_until
 
 pytestmark = pytest.mark.own
@@ -308,6 +309,47 @@ def test_a_rule_for_some_senders_that_leads_by_the_uplink_takes_no_vip_away(lab,
         assert codes(product) == set()
         assert ask_as(lab.client, VIP4, user=65534) == "answered"
         product.down()
+
+
+@pytest.mark.lab(inner=True, nat=None)
+def test_a_rule_for_a_network_of_clients_is_named_where_it_takes_a_vip_away(lab, servers, vpn, product):
+    product.up(services=[product.service("dns4")])
+    assert who_answers(lab.inner, VIP4) == "a"
+    network = f"{lab.inner.ipv4}/32"
+    with vpn_rule(lab, f"from {network}", "10.99.0.0/16", vpn):
+        wait_until(lambda: codes(product) == {"vip_routed_elsewhere"}, timeout_s=_FOLLOWED_S, what="the problem in status")
+        assert f"forwarded from {network}" in product.status()["problems"][0]
+        assert who_answers(lab.inner, A4) == "a", "the control"
+        assert dig(lab.inner, VIP4, "www.example.test", "A", timeout_s=1).status != "NOERROR", "else there is no problem"
+        answers(lab)
+    wait_until(lambda: codes(product) == set(), timeout_s=_FOLLOWED_S, what="no problem")
+    assert who_answers(lab.inner, VIP4) == "a"
+    product.down()
+
+
+def test_a_rule_for_sockets_of_the_uplink_is_named_where_it_takes_a_vip_away(lab, servers, product):
+    """Only IPv6 heeds such a rule: to a socket that is bound to an interface IPv4 takes all that it has no route for as that interface's neighbours."""
+    product.up(services=[product.service("dns6")])
+
+    def ask_bound(address: str) -> bool:
+        with UdpClient(lab.client, address) as client:
+            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, b"eth0")
+            with contextlib.suppress(OSError):
+                return client.ask(1, "www.example.test", timeout_s=0.5) is not None
+        return False
+
+    wait_until(lambda: ask_bound(VIP6), what="the route of bound clients")
+    ip(lab.client, f"-6 rule add pref 50 oif eth0 to {VIP6} prohibit")
+    try:
+        wait_until(lambda: codes(product) == {"vip_routed_elsewhere"}, timeout_s=_FOLLOWED_S, what="the problem in status")
+        assert "sockets bound to eth0" in product.status()["problems"][0]
+        assert ask_bound(A6), "the control"
+        assert not ask_bound(VIP6), "else there is no problem"
+        assert dig(lab.client, VIP6, "www.example.test", "A").status == "NOERROR"
+    finally:
+        ip(lab.client, "-6 rule del pref 50")
+    wait_until(lambda: codes(product) == set(), timeout_s=_FOLLOWED_S, what="no problem")
+    product.down()
 
 
 def test_what_routing_explains_is_blamed_on_no_rule_of_a_firewall(lab, servers, vpn, product):
