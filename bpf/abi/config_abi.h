@@ -244,9 +244,15 @@ struct hr_service_policy {
   __u32 test_client;   /* hr_test_client() of the source address */
   __u16 test_port_be;
   __u16 pad0;
-  __u64 pad1;
+  /*
+   * The places to which the host has no route, in the low HR_UNROUTED_PLACES, and with them, in the rest of the word, until when (CLOCK_MONOTONIC)
+   * that is known. The daemon renews it, so that its word about the routes does not outlive it.
+   */
+  __u64 unrouted;
 };
 HR_STATIC_ASSERT(sizeof(struct hr_service_policy) == 64, "one cache line");
+#define HR_UNROUTED_PLACES 0xffull
+HR_STATIC_ASSERT(HR_MAX_BACKENDS_PER_SERVICE <= 8, "their mask is a byte");
 
 /* An address in 32 bits, for struct hr_service_policy. */
 HR_INLINE __u32 hr_test_client(const struct hr_address *address) {
@@ -283,8 +289,7 @@ HR_STATIC_ASSERT(sizeof(struct hr_backend) == 32, "hr_backend is 32 bytes");
 struct hr_vip {
   __u32 service;        /* whose clients may ping it as this host may */
   __u32 uplink_ifindex; /* by which its route leads; 0 = by the proxy interface */
-  __u32 anywhere;       /* with an uplink. Not 0: no filter of sources keeps an answer from going on where it came in, by whatever uplink */
-  __u32 pad;
+  __u64 pad;
 };
 HR_STATIC_ASSERT(sizeof(struct hr_vip) == 16, "hr_vip is 16 bytes");
 

@@ -71,5 +71,7 @@
     "packets of several datagrams (UDP_SEGMENT, UDP GRO) that were made single ones, so that each is judged for itself") \
   X(36, HR_IDLE_COPIES, idle_copies, hedging, \
     "second copies that left with the first, because both backends were idle (`idle_copies`). Paid by answers, not from the budget") \
-  X(37, HR_WOULD_COPY, would_copy, hedging, "dry runs: second copies that would have left with the first")
+  X(37, HR_WOULD_COPY, would_copy, hedging, "dry runs: second copies that would have left with the first") \
+  X(38, HR_UNROUTED, unrouted, outcome, \
+    "the host has no route to any backend: an ICMP \"unreachable\" told the client so at once, or at more than 1,000 a second nothing did")
 /* clang-format on */

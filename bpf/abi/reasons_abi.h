@@ -112,6 +112,9 @@
     "a copy around a backend that is not healthy had to be paid for like a hedge: 256 of those, or with half of that a client's 16, were of no " \
     "use, since they too were slow and that backend had answered others meanwhile, and are not paid by answers yet", \
     "the backend is slow rather than gone, perhaps overloaded: look there") \
+  X(47, HR_REASON_NO_ROUTE, no_route, dropped, \
+    "the host has no route to any backend, or none to the one that a TCP connection is with: an ICMP \"unreachable\" tells the client, or a reset where it opens a connection", \
+    "look at the problem `no_route` in `hedgerow status`") \
   X(48, HR_REASON_NO_FLOW, no_flow, untouched, \
     "sent by a backend, but to no client that asked through the proxy", \
     "nothing; if clients miss late replies, raise `limits.flows`, with TCP `limits.connections`") \

@@ -214,7 +214,7 @@ HR_GLOBAL int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
   if (attempts >= config->attempts) return 0;
   choice = hr_unpack_choice(hr_choose_next(attempt->config_id, attempt->request, HR_SENT_MASK(masks), now_ns));
   target = hr_open_hint(request, HR_SENT_MASK(masks));
-  if (target < HR_MAX_BACKENDS_PER_SERVICE && (nacked || !hr_is_drained(policy, target)))
+  if (target < HR_MAX_BACKENDS_PER_SERVICE && (nacked || !hr_is_drained(policy, target)) && !(hr_unrouted(policy, now_ns) >> target & 1))
     attempt->flags = HR_ATTEMPT_HINTED;
   else
     target = choice.first;

@@ -20,6 +20,13 @@
  */
 HR_PER_CPU(choice_views, 1, struct hr_choice_view);
 
+/*
+ * The places that requests may go to: those that can be reached, or all where none can. A dry run steers around nothing.
+ */
+HR_INLINE __u32 hr_open_places(const struct hr_service_config *config, const struct hr_service_policy *policy, __u64 now_ns) {
+  return hr_choice_narrow(config->present, hr_is_dry(policy) ? ~0u : ~hr_unrouted(policy, now_ns));
+}
+
 /* Is this comparison of backends one that explores? */
 HR_INLINE int hr_takes_least_heard(__u32 service_id) {
   struct hr_service_state *state = bpf_map_lookup_elem(&service_states, &service_id);
@@ -42,14 +49,14 @@ HR_GLOBAL __u32 hr_choose_now(__u32 config_id, __u32 exclude, __u32 explore_tick
 
   if (!config || !policy || !view) return HR_PACKED_CHOICE(HR_NO_BACKEND, HR_NO_BACKEND, HR_CHOSE_NONE, 0);
   __builtin_memset(view, 0, sizeof(*view));
-  open = config->present & ~exclude;
+  view->present = hr_open_places(config, policy, now_ns);
+  open = view->present & ~exclude;
   open &= open - 1; /* not 0: there are several to compare */
   view->least_heard = open && hr_takes_least_heard(service_id);
   view->explore_tick = explore_tick;
   view->exclude = exclude;
   view->leader = hr_leader_of(service_id);
   view->preferred = READ_ONCE(policy->preferred);
-  view->present = config->present;
   view->drained = READ_ONCE(policy->drained);
   view->spent = !exclude && !hr_debt_is_open(service_id, client, HR_DEBT_FAILOVERS);
   for (__u32 i = 0; i < HR_MAX_BACKENDS_PER_SERVICE; i++) {
@@ -220,9 +227,9 @@ HR_INLINE struct hr_choice hr_choose_first(__u32 config_id, const struct hr_serv
   __u32 service_id = HR_CONFIG_SERVICE(config_id);
   __u32 preferred = READ_ONCE(policy->preferred), drained = READ_ONCE(policy->drained);
   __u32 explore_tick = preferred ? hr_explore_tick(service_id) : 0;
-  __u32 leader = hr_choice_leader(hr_leader_of(service_id), config->present, drained);
-  __u32 target =
-      hr_choice_target(leader, preferred, config->present, explore_tick) & (HR_MAX_BACKENDS_PER_SERVICE - 1);
+  __u32 open = hr_open_places(config, policy, now_ns);
+  __u32 leader = hr_choice_leader(hr_leader_of(service_id), open, drained);
+  __u32 target = hr_choice_target(leader, preferred, open, explore_tick) & (HR_MAX_BACKENDS_PER_SERVICE - 1);
   __u32 packed = HR_PACKED_CHOICE(target, HR_NO_BACKEND, target == leader ? HR_CHOSE_LEADER : HR_CHOSE_PREFERRED, 0);
 
   if (hr_has_standby(config) &&

@@ -22,6 +22,13 @@ HR_INLINE int hr_is_present(const struct hr_service_config *config, __u32 place)
   return (config->present >> (place & (HR_MAX_BACKENDS_PER_SERVICE - 1))) & 1;
 }
 
+/* A mask of the places that cannot be reached, because the host has no route to them. */
+HR_INLINE __u32 hr_unrouted(const struct hr_service_policy *policy, __u64 now_ns) {
+  __u64 unrouted = READ_ONCE(policy->unrouted);
+
+  return unrouted > now_ns ? unrouted & HR_UNROUTED_PLACES : 0;
+}
+
 /* Is there a backend to hedge to? */
 HR_INLINE int hr_has_standby(const struct hr_service_config *config) { return (config->present & (config->present - 1)) != 0; }
 

@@ -14,6 +14,7 @@
 #define HR_ICMP4_PARAMETER_PROBLEM 12
 #define HR_ICMP4_PORT_UNREACHABLE 3
 #define HR_ICMP4_FRAGMENTATION_NEEDED 4
+#define HR_ICMP4_NET_UNKNOWN 6
 #define HR_ICMP6_LAST_ERROR 4 /* RFC 4443: 1 unreachable, 2 too big, 3 time exceeded, 4 parameter problem */
 #define HR_ICMP6_UNREACHABLE 1
 #define HR_ICMP6_PORT_UNREACHABLE 4

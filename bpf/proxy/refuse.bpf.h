@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What a host says about a port that nothing listens on, said for a VIP's ports without a service: a reset to TCP (RFC 9293
- * section 3.10.7.1), port unreachable to UDP (RFC 1122 section 4.1.3.1, RFC 4443 section 3.1). The client's own packet becomes the
- * answer, cut to the headers that an answer has. Called by the splitter, after the check of who may use the VIP.
+ * section 3.10.7.1), port unreachable to UDP (RFC 1122 section 4.1.3.1, RFC 4443 section 3.1). And what it says where no route leads to any
+ * backend. The client's own packet becomes the answer, cut to the headers that an answer has. Called by the splitter, after the check of who may use the VIP.
  *
  * Every checksum is complete. Where the packet's state says that a device is still to finish it (CHECKSUM_PARTIAL, what a
  * socket of this host or of a container sends), the answer goes back to where it came from, and such a receiver checks nothing.
@@ -97,8 +97,8 @@ struct hr_unreachable4 {
   __u8 quoted[HR_IPV4_HEADER_BYTES + HR_REFUSAL_QUOTES_BYTES];
 };
 
-HR_GLOBAL int hr_make_unreachable4(struct __sk_buff *skb, struct hr_packet *packet) {
-  struct hr_unreachable4 error = {.icmp = {.type = HR_ICMP4_UNREACHABLE, .code = HR_ICMP4_PORT_UNREACHABLE}};
+HR_GLOBAL int hr_make_unreachable4(struct __sk_buff *skb, struct hr_packet *packet, __u32 code) {
+  struct hr_unreachable4 error = {.icmp = {.type = HR_ICMP4_UNREACHABLE, .code = code}};
 
   if (!packet || bpf_skb_load_bytes(skb, packet->l3_offset, error.quoted, sizeof(error.quoted))) return -1;
   error.icmp.checksum = hr_fold(bpf_csum_diff(0, 0, (__be32 *)&error, sizeof(error), 0));
@@ -111,8 +111,8 @@ struct hr_unreachable6 {
   __u8 quoted[HR_IPV6_HEADER_BYTES + HR_REFUSAL_QUOTES_BYTES];
 };
 
-HR_GLOBAL int hr_make_unreachable6(struct __sk_buff *skb, struct hr_packet *packet) {
-  struct hr_unreachable6 error = {.icmp = {.type = HR_ICMP6_UNREACHABLE, .code = HR_ICMP6_PORT_UNREACHABLE}};
+HR_GLOBAL int hr_make_unreachable6(struct __sk_buff *skb, struct hr_packet *packet, __u32 code) {
+  struct hr_unreachable6 error = {.icmp = {.type = HR_ICMP6_UNREACHABLE, .code = code}};
 
   if (!packet || bpf_skb_load_bytes(skb, packet->l3_offset, error.quoted, sizeof(error.quoted))) return -1;
   error.icmp.checksum = hr_fold(bpf_csum_diff(0, 0, (__be32 *)&error, sizeof(error),
@@ -121,10 +121,26 @@ HR_GLOBAL int hr_make_unreachable6(struct __sk_buff *skb, struct hr_packet *pack
   return bpf_skb_store_bytes(skb, packet->l4_offset, &error, sizeof(error), 0) ? -1 : 0;
 }
 
+/* Makes a packet the ICMP error about itself. -1: it gets none. */
+HR_INLINE int hr_make_unreachable(struct __sk_buff *skb, struct hr_packet *packet, __u32 code4, __u32 code6) {
+  if (packet->fragment == HR_LATER_FRAGMENT || !packet->plain || !hr_may_send_unreachable()) return -1;
+  return packet->version == 4 ? hr_make_unreachable4(skb, packet, code4) : hr_make_unreachable6(skb, packet, code6);
+}
+
+/*
+ * Makes a packet that the host has no route for the answer to itself. A datagram gets ENETUNREACH, as from a socket that sends without a
+ * route; not by ICMP's code 0, which a connected socket hears only with IP_RECVERR. Of ICMPv6's codes such a socket hears only "prohibited" and
+ * "port unreachable", and clients take the latter for what it is here: try elsewhere. What opens a connection is reset: its socket is
+ * still locked by the sender then, and the kernel drops an ICMP error for a locked one. A connection that stands lives on, as by any route that goes.
+ */
+HR_INLINE int hr_make_no_route(struct __sk_buff *skb, struct hr_packet *packet, int opens) {
+  if (opens && packet->fragment == HR_WHOLE && packet->plain) return hr_make_reset(skb, packet);
+  return hr_make_unreachable(skb, packet, HR_ICMP4_NET_UNKNOWN, HR_ICMP6_PORT_UNREACHABLE);
+}
+
 /* Makes a packet to no service the answer to itself. -1: it gets none. */
 HR_INLINE int hr_make_refusal(struct __sk_buff *skb, struct hr_packet *packet) {
   if (packet->fragment != HR_WHOLE || !packet->plain) return -1;
   if (packet->protocol == IPPROTO_TCP) return hr_make_reset(skb, packet);
-  if (!hr_may_send_unreachable()) return -1;
-  return packet->version == 4 ? hr_make_unreachable4(skb, packet) : hr_make_unreachable6(skb, packet);
+  return hr_make_unreachable(skb, packet, HR_ICMP4_PORT_UNREACHABLE, HR_ICMP6_PORT_UNREACHABLE);
 }

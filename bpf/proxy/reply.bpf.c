@@ -23,7 +23,6 @@
 #define HR_GOES_ON 100 /* no verdict of the kernel's: the rewritten packet goes on where it came in */
 
 #define HR_VLAN_ID 0x0fff /* of the tag control information, IEEE 802.1Q */
-#define HR_LOOPBACK_IFINDEX 1 /* in every network namespace; LOOPBACK_IFINDEX of the kernel */
 #define HR_IPV4_PROTOCOL 9    /* offsets of the protocol in an IP header */
 #define HR_IPV6_NEXT_HEADER 6
 
@@ -31,12 +30,14 @@
 HR_INLINE int hr_deliver(struct __sk_buff *skb, struct hr_packet *packet, const struct hr_service_config *config,
                          struct hr_stats *service_stats) {
   struct hr_address vip = config->vip;
+  __u32 entry;
   int verdict;
 
   if (!hr_rewrite_source(skb, packet, &vip, config->port_be)) {
-    if (hr_goes_on_here(skb, packet, &vip)) return HR_GOES_ON;
-    if (packet->way == HR_WAY_SOCKET) hr_assign_socket(skb, packet);
-    verdict = hr_give_to_client(skb);
+    entry = hr_entry_of(skb, packet, &vip);
+    if (entry == skb->ifindex) return HR_GOES_ON;
+    if (!entry && packet->way == HR_WAY_SOCKET) hr_assign_socket(skb, packet);
+    verdict = entry ? hr_give_at_uplink(skb, entry) : hr_give_to_client(skb);
     if (verdict >= 0) return verdict;
   }
   hr_reason(service_stats, HR_REASON_SEND_FAILED);
@@ -407,13 +408,14 @@ HR_INLINE int hr_handle_later_fragment(struct __sk_buff *skb, struct hr_packet *
 
 /*
  * What is not the proxy's goes on as it came. But a VIP is an address of this host alone, and the kernel's own check of sources
- * (rp_filter) is off on many hosts, so nothing may come from outside in a VIP's name: a client would take it for its answer.
+ * (rp_filter) is off on many hosts, so nothing may come from outside in a VIP's name: a client would take it for its answer. Only what
+ * the proxy itself gives to this uplink may.
  */
-HR_INLINE int hr_pass_foreign(const struct hr_packet *packet) {
+HR_INLINE int hr_pass_foreign(struct __sk_buff *skb, const struct hr_packet *packet) {
   struct hr_address source = packet->source;
 
   if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_forget(packet);
-  if (!bpf_map_lookup_elem(&vip_addresses, &source)) return TC_ACT_UNSPEC;
+  if (!bpf_map_lookup_elem(&vip_addresses, &source) || !hr_let_in(skb)) return TC_ACT_UNSPEC;
   hr_host_reason(HR_REASON_FORGED_VIP);
   return TC_ACT_SHOT;
 }
@@ -453,13 +455,13 @@ HR_INLINE int hr_handle_layer4(struct __sk_buff *skb, struct hr_packet *packet, 
 /*
  * The loopback interface is where this host's kernel reports "host unreachable" when the neighbour entry of a backend, or of its
  * gateway, fails while a packet of ours waits for it; and where a backend on this host answers. Without such a backend only ICMP is
- * looked at there.
+ * looked at there, and what the splitter gives to a client with the address ::1.
  */
 HR_INLINE int hr_is_for_us(struct __sk_buff *skb) {
   struct hr_wheel *wheel = hr_the_wheel();
   __u8 protocol;
 
-  if (wheel && READ_ONCE(wheel->backends_here)) return 1;
+  if ((wheel && READ_ONCE(wheel->backends_here)) || hr_has_tag(skb)) return 1;
   if (skb->protocol == bpf_htons(ETH_P_IP))
     return !bpf_skb_load_bytes(skb, ETH_HLEN + HR_IPV4_PROTOCOL, &protocol, 1) && protocol == IPPROTO_ICMP;
   return skb->protocol == bpf_htons(ETH_P_IPV6) && !bpf_skb_load_bytes(skb, ETH_HLEN + HR_IPV6_NEXT_HEADER, &protocol, 1) &&
@@ -479,7 +481,7 @@ int hr_reply(struct __sk_buff *skb) {
   verdict = packet.fragment == HR_LATER_FRAGMENT ? hr_handle_later_fragment(skb, &packet)
                                                  : hr_handle_layer4(skb, &packet, &reply);
   if (verdict == HR_GOES_ON) return TC_ACT_UNSPEC;
-  return verdict == TC_ACT_UNSPEC ? hr_pass_foreign(&packet) : verdict;
+  return verdict == TC_ACT_UNSPEC ? hr_pass_foreign(skb, &packet) : verdict;
 }
 
 char hr_license[] SEC("license") = "Dual BSD/GPL";

@@ -96,7 +96,9 @@ HR_INLINE __u32 hr_place_of_flow(const struct hr_packet *packet, __u32 config_id
   flow = hr_flow_find(&key, config->flow_timeout_ns, now_ns);
   if (flow) {
     held = hr_place_of_backend(config, flow->id);
-    if (held != HR_NO_BACKEND && hr_health_of(config_id, flow->id, client, now_ns) != HR_DOWN) return held;
+    if (held != HR_NO_BACKEND && !(hr_unrouted(policy, now_ns) >> held & 1) &&
+        hr_health_of(config_id, flow->id, client, now_ns) != HR_DOWN)
+      return held;
   }
   choice = hr_choose_first(config_id, config, policy, client, now_ns);
   if (choice.why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
@@ -113,6 +115,37 @@ HR_INLINE __u32 hr_place_of_flow(const struct hr_packet *packet, __u32 config_id
   }
   if (hr_choice_goes_around(&choice)) hr_count(service_stats, HR_FAILOVER_SENDS);
   return place;
+}
+
+/*
+ * An answer of the proxy's own, which the packet has become: to where answers to such a packet come in (way.bpf.h). A host without any IPv6
+ * address but ::1 sends from that one, to which the kernel lets packets in by lo alone. Global: rare, with a stack of its own.
+ */
+HR_GLOBAL int hr_give_back(struct __sk_buff *skb, struct hr_packet *packet) {
+  int verdict;
+
+  if (!packet) return TC_ACT_SHOT;
+  if (!packet->source.halves[0] && packet->source.halves[1] == bpf_cpu_to_be64(1))
+    verdict = hr_give_at_uplink(skb, HR_LOOPBACK_IFINDEX);
+  else if (hr_stays_in_place(packet->way) || hr_is_routed_here(skb, packet))
+    verdict = hr_give_at_uplink(skb, skb->ifindex);
+  else
+    verdict = hr_give_to_client(skb);
+  return verdict < 0 ? TC_ACT_SHOT : verdict;
+}
+
+/* The host has no route to the packet's backend. */
+HR_INLINE int hr_say_unrouted(struct __sk_buff *skb, struct hr_packet *packet, struct hr_stats *service_stats, int opens) {
+  hr_reason(service_stats, HR_REASON_NO_ROUTE);
+  return hr_make_no_route(skb, packet, opens) ? TC_ACT_SHOT : hr_give_back(skb, packet);
+}
+
+/* Has the host no route to a backend? A global function: rare. */
+HR_GLOBAL int hr_is_unrouted(__u32 backend_id, __u64 now_ns) {
+  struct hr_backend *backend = bpf_map_lookup_elem(&backends, &backend_id);
+  struct hr_service_policy *policy = backend ? hr_policy_of(backend->service) : 0;
+
+  return policy && hr_unrouted(policy, now_ns) >> (backend->index & (HR_MAX_BACKENDS_PER_SERVICE - 1)) & 1;
 }
 
 /* The place of a one-way datagram. Nothing reports that a probe was lost, so there are none. */
@@ -174,6 +207,10 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
     if (READ_ONCE(policy->test_until_ns) && hr_take_hedge_test(service_id, packet, now_ns)) choice.why = HR_CHOSE_TEST;
     hr_budget_earn(config, service_id, client);
     if (choice.why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
+  }
+  if (READ_ONCE(policy->unrouted) && hr_is_unrouted(hr_backend_id(config, choice.first), now_ns)) {
+    hr_count(service_stats, HR_UNROUTED);
+    return hr_say_unrouted(skb, packet, service_stats, /*opens=*/0);
   }
   if (hr_tracing()) hr_trace_match(skb, packet, config_id, now_ns);
   if (!tracking.reason) tracking = hr_track(skb, packet, config_id, config, policy, &choice, client, service_stats, now_ns);
@@ -251,6 +288,7 @@ HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u3
     hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION, service_id, backend_id,
                  event | HR_FLOW_BY(packet->way), HR_NO_CLIENT, now_ns);
   }
+  if (READ_ONCE(policy->unrouted) && hr_is_unrouted(backend_id, now_ns)) return hr_say_unrouted(skb, packet, service_stats, event == HR_FLOW_OPENING);
   hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_REPLY, backend_id, service_id,
                event | HR_FLOW_BY(packet->way), HR_NO_CLIENT, now_ns);
   if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, backend_id, now_ns);
@@ -286,11 +324,9 @@ HR_INLINE int hr_may_be_answered(struct __sk_buff *skb, const struct hr_packet *
   return TC_ACT_OK;
 }
 
-HR_INLINE int hr_give_answer(struct __sk_buff *skb, enum hr_counter counter) {
-  int verdict = hr_give_to_client(skb);
-
+HR_INLINE int hr_give_answer(struct __sk_buff *skb, struct hr_packet *packet, enum hr_counter counter) {
   hr_count(hr_stats_of(HR_MAX_SERVICES), counter);
-  return verdict < 0 ? TC_ACT_SHOT : verdict;
+  return hr_give_back(skb, packet);
 }
 
 /* The proxy answers for the VIP: a backend's ports are not a VIP's. */
@@ -298,7 +334,7 @@ HR_INLINE int hr_refuse(struct __sk_buff *skb, struct hr_packet *packet) {
   int verdict = hr_may_be_answered(skb, packet);
 
   if (verdict != TC_ACT_OK) return verdict;
-  return hr_stays_in_place(packet->way) || hr_make_refusal(skb, packet) ? TC_ACT_UNSPEC : hr_give_answer(skb, HR_REFUSALS);
+  return hr_make_refusal(skb, packet) ? TC_ACT_UNSPEC : hr_give_answer(skb, packet, HR_REFUSALS);
 }
 
 /* And a backend's reachability is not a VIP's. */
@@ -325,7 +361,7 @@ HR_INLINE int hr_answer_ping(struct __sk_buff *skb, struct hr_packet *packet) {
     bpf_skb_store_bytes(skb, packet->l3_offset + 8, &vip, 16, 0);
     bpf_skb_store_bytes(skb, packet->l3_offset + 24, &client, 16, 0);
   }
-  return hr_give_answer(skb, HR_PINGS);
+  return hr_give_answer(skb, packet, HR_PINGS);
 }
 
 /* Asked of every packet that leaves by an uplink, the proxy's own included, so before anything else is read. */

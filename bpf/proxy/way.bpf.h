@@ -8,15 +8,19 @@
  * nowhere else; where the socket is bound to the uplink, it would not be found from there, and is assigned here. An answer to
  * anything else goes on where it came in, under the VIP's name: to the child, or to the VRF that the uplink belongs to.
  *
- * Where the route to the VIP leads by the uplink itself (docs/adr/0055), all packets to it come that way, and every answer that
- * comes in there goes on there. One that comes in by another uplink does so too where no strict filter of sources is in its way, and
- * else enters by the proxy interface, whose filter is loose then.
- * Called by the splitter and the reply program.
+ * Where the route to the VIP leads by the uplink itself (docs/adr/0055), all packets to it come that way, and every answer
+ * enters there, whatever uplink it comes in by: a strict filter of sources finds the route there, and rules for the uplink hold. So do the proxy's own
+ * answers: pings, refusals. Called by the splitter and the reply program.
  */
 #pragma once
 
 #include "bpf/proxy/direct.bpf.h"
 #include "bpf/proxy/maps.bpf.h"
+#include "bpf/proxy/wheel.bpf.h"
+
+#include <linux/if_packet.h>
+
+#define HR_LOOPBACK_IFINDEX 1 /* in every network namespace; LOOPBACK_IFINDEX of the kernel */
 
 enum hr_way {
   HR_WAY_PROXY = 0,   /* by the proxy interface */
@@ -39,16 +43,42 @@ HR_GLOBAL int hr_is_routed_here(struct __sk_buff *skb, const struct hr_packet *p
   return vip && READ_ONCE(vip->uplink_ifindex) == skb->ifindex;
 }
 
-/* Does an answer, which came in at this interface, go on there in the VIP's name? Else it enters by the proxy interface. */
-HR_INLINE int hr_goes_on_here(const struct __sk_buff *skb, const struct hr_packet *packet, const struct hr_address *vip_address) {
+/*
+ * The uplink by which an answer, which came in at this interface, enters in the VIP's name: this one, where it goes on as it is, or the one
+ * by which the VIP's route leads. 0: it enters by the proxy interface.
+ */
+HR_INLINE __u32 hr_entry_of(const struct __sk_buff *skb, const struct hr_packet *packet, const struct hr_address *vip_address) {
   struct hr_vip *vip;
+  __u32 uplink;
 
   if (packet->way == HR_WAY_PROXY) return 0;
-  if (hr_stays_in_place(packet->way)) return 1;
+  if (hr_stays_in_place(packet->way)) return skb->ifindex;
   vip = bpf_map_lookup_elem(&vip_addresses, vip_address);
-  if (vip && READ_ONCE(vip->uplink_ifindex)) return vip->anywhere || vip->uplink_ifindex == skb->ifindex;
+  uplink = vip ? READ_ONCE(vip->uplink_ifindex) : 0;
+  if (uplink) return uplink;
   /* Reassembly forgets the socket that a fragment was assigned to; IPv6 has no reverse-path filtering to be let in by. */
-  return packet->fragment != HR_WHOLE && packet->version == 6;
+  return packet->fragment != HR_WHOLE && packet->version == 6 ? skb->ifindex : 0;
+}
+
+/*
+ * Gives an answer in a VIP's name to an uplink, as if it had come in there. The tag says to the reply program there that it is the
+ * proxy's (hr_let_in).
+ */
+HR_INLINE int hr_give_at_uplink(struct __sk_buff *skb, __u32 ifindex) {
+  if (hr_put_tag(skb)) return -1;
+  return bpf_redirect(ifindex, BPF_F_INGRESS);
+}
+
+/*
+ * An answer in a VIP's name at an uplink: 0 where another program of the proxy gave it here. The tag stood for the destination. The
+ * frame goes to where it came from: that is the client's own address where the client is a child of the uplink, or this host's.
+ */
+HR_GLOBAL int hr_let_in(struct __sk_buff *skb) {
+  __u8 mac[ETH_ALEN];
+
+  if (!hr_has_tag(skb) || bpf_skb_load_bytes(skb, ETH_ALEN, mac, sizeof(mac)) || bpf_skb_store_bytes(skb, 0, mac, sizeof(mac), 0)) return -1;
+  bpf_skb_change_type(skb, PACKET_HOST);
+  return 0;
 }
 
 HR_INLINE int hr_has_own_source(const struct hr_packet *packet) {

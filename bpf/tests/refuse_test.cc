@@ -78,6 +78,64 @@ TEST_F(RefuseTest, ASegmentOfAConnectionIsResetInItsWindow) {
                       {.gso_segs = 2, .gso_size = 1200}), kDns4, kClient4);
 }
 
+// ---- No route to a backend ----------------------------------------------------------------------------------------------
+
+constexpr uint64_t kAllPlaces = 0xff;
+
+class UnroutedTest : public RefuseTest {
+ protected:
+  void SetUp() override {
+    RefuseTest::SetUp();
+    Unroute(kAllPlaces);
+  }
+  void Unroute(uint64_t places, int64_t for_ns = 60'000'000'000) {
+    const uint64_t until_ns = static_cast<uint64_t>(static_cast<int64_t>(NowNs()) + for_ns);
+    for (const auto service : {kDns4Service, kDns6Service}) ServicePolicy(service).unrouted = (until_ns & ~HR_UNROUTED_PLACES) | places;
+  }
+  static Bytes Query(bool ipv6, uint16_t id) {
+    return From(ipv6).Udp(kClientPort, kDnsPort, DnsQuery(id, "www.example.org")).Build();
+  }
+};
+
+TEST_F(UnroutedTest, ADatagramIsToldSoInAWayThatConnectedSocketsHear) {
+  for (const bool ipv6 : {false, true}) {
+    const Bytes sent = Query(ipv6, 1);
+    const RunResult run = Split(sent);
+    EXPECT_EQ(run.verdict, kRedirected);
+    const std::string service = ipv6 ? "dns6" : "dns4";
+    EXPECT_THAT(run.changes, UnorderedElementsAre(Pair(service + ".requests", 1), Pair(service + ".unrouted", 1), Pair(service + ":no_route", 1)));
+    const PacketView view = Read(run.packet);
+    EXPECT_EQ(view.source, ipv6 ? kDns6 : kDns4);
+    EXPECT_EQ(view.icmp_type, ipv6 ? 1 : 3);
+    EXPECT_EQ(view.icmp_code, ipv6 ? 4 : 6);
+    EXPECT_EQ(ChecksumFault(run.packet), "");
+    const Bytes whole = Layer3(sent);
+    EXPECT_EQ(view.payload, Bytes(whole.begin(), whole.begin() + (ipv6 ? 48 : 28)));
+  }
+}
+
+TEST_F(UnroutedTest, AConnectionThatOpensIsResetAndOneThatStandsIsNot) {
+  for (const bool ipv6 : {false, true}) {
+    const RunResult opens = Split(From(ipv6).Tcp(kClientPort, kDnsPort, kTcpSyn).Build());
+    EXPECT_EQ(opens.verdict, kRedirected);
+    EXPECT_TRUE(TcpOf(opens.packet, ipv6).rst);
+    const RunResult stands = Split(From(ipv6).Tcp(kClientPort, kDnsPort, kTcpAck, Text("data")).Build());
+    EXPECT_EQ(stands.verdict, kRedirected);
+    EXPECT_EQ(Read(stands.packet).icmp_type, ipv6 ? 1 : 3);
+  }
+}
+
+TEST_F(UnroutedTest, WhileThereIsARouteToAnotherBackendItGoesThere) {
+  Unroute(0b001);
+  for (uint16_t id = 1; id <= 200; ++id) EXPECT_EQ(Read(Split(Query(false, id)).packet).destination, kB4);
+  EXPECT_EQ(Read(Split(From(false).Tcp(kClientPort, kDnsPort, kTcpSyn).Build()).packet).destination, kB4);
+}
+
+TEST_F(UnroutedTest, TheDaemonsWordEnds) {
+  Unroute(kAllPlaces, /*for_ns=*/-1'000'000);
+  EXPECT_EQ(Read(Split(Query(false, 1)).packet).destination, kA4);
+}
+
 TEST_F(RefuseTest, AResetGetsNoAnswer) {
   for (const uint8_t flags : {kTcpRst, static_cast<uint8_t>(kTcpRst | kTcpAck), static_cast<uint8_t>(kTcpRst | kTcpFin)}) {
     const RunResult run = Split(From(false).Tcp(kClientPort, kClosedPort, flags).Build());

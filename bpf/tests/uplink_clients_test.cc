@@ -121,12 +121,12 @@ class RoutedByUplinkTest : public UplinkClientsTest {
     ASSERT_TRUE(plane().config().SetOwnAddresses({kClient4, kClient6}).ok());
   }
   void TearDown() override {
-    ASSERT_TRUE(plane().config().RouteVip(kDns4, 0, false).ok());
+    ASSERT_TRUE(plane().config().RouteVip(kDns4, 0).ok());
     ASSERT_TRUE(plane().config().SetOwnAddresses({}).ok());
     UplinkClientsTest::TearDown();
   }
-  void RouteBy(int ifindex, bool anywhere = false) {
-    ASSERT_TRUE(plane().config().RouteVip(kDns4, static_cast<uint32_t>(ifindex), anywhere).ok());
+  void RouteBy(int ifindex) {
+    ASSERT_TRUE(plane().config().RouteVip(kDns4, static_cast<uint32_t>(ifindex)).ok());
   }
   static Bytes OwnQuery(uint16_t id) {
     return PacketBuilder(kClient4, kDns4).Udp(kClientPort, kDnsPort, DnsQuery(id, "www.example.org")).Build();
@@ -158,13 +158,20 @@ TEST_F(RoutedByUplinkTest, AnotherSourceIsAStrangersThereToo) {
   EXPECT_EQ(Reply(Answer(kA4, 2)).verdict, kUntouched);
 }
 
-TEST_F(RoutedByUplinkTest, AnAnswerByAnotherUplinkEntersByTheProxyInterfaceUnlessNoFilterIsInItsWay) {
-  const int other = TestLinks::Get().proxy.ifindex + 1000;
-  for (const uint16_t id : {1, 2}) EXPECT_EQ(SplitAtUplink(OwnQuery(id)).verdict, kRedirected);
-  RouteBy(other);
-  EXPECT_EQ(Reply(AnswerToOwn(kA4, 1)).verdict, kRedirected);
-  RouteBy(other, /*anywhere=*/true);
-  EXPECT_EQ(Reply(AnswerToOwn(kA4, 2)).verdict, kUntouched);
+// With a tag that only the proxy knows; the reply program there lets nothing else in under a VIP's name.
+TEST_F(RoutedByUplinkTest, AnAnswerByAnotherUplinkEntersByTheOneThatLeads) {
+  EXPECT_EQ(SplitAtUplink(OwnQuery(1)).verdict, kRedirected);
+  RouteBy(TestLinks::Get().proxy.ifindex + 1000);
+  const RunResult given = Reply(AnswerToOwn(kA4, 1));
+  EXPECT_EQ(given.verdict, kRedirected);
+  EXPECT_EQ(Read(given.packet).source, kDns4);
+  const RunResult entered = Reply(given.packet);
+  EXPECT_EQ(entered.verdict, kUntouched);
+  EXPECT_THAT(entered.changes, IsEmpty());
+  EXPECT_NE(Bytes(entered.packet.begin(), entered.packet.begin() + 6), Bytes(given.packet.begin(), given.packet.begin() + 6)) << "the tag";
+  Bytes forged = given.packet;
+  forged[0] ^= 1;
+  EXPECT_EQ(Reply(forged).verdict, kDropped);
 }
 
 // It is found there alone.
@@ -184,9 +191,14 @@ TEST_F(RoutedByUplinkTest, PortsWithoutAServiceAndPingsAreAnswered) {
   const RunResult refused = SplitAtUplink(PacketBuilder(kClient4, kDns4).Tcp(kClientPort, 853, kTcpSyn).Build());
   EXPECT_EQ(refused.verdict, kRedirected);
   EXPECT_EQ(refused.changes.at("host.refusals"), 1);
+  EXPECT_EQ(Reply(refused.packet).verdict, kUntouched) << "it enters by the uplink";
   ListChild();
-  EXPECT_EQ(SplitAtUplink(PacketBuilder(kChild4, kDns4).Tcp(kClientPort, 853, kTcpSyn).Build()).verdict, kUntouched)
-      << "the proxy interface does not lead to a child";
+  const Bytes from_child = PacketBuilder(kChild4, kDns4).Tcp(kClientPort, 853, kTcpSyn).Build();
+  const RunResult childs = SplitAtUplink(from_child);
+  EXPECT_EQ(childs.verdict, kRedirected);
+  const RunResult entered = Reply(childs.packet);
+  EXPECT_EQ(entered.verdict, kUntouched);
+  EXPECT_TRUE(std::equal(entered.packet.begin(), entered.packet.begin() + 6, from_child.begin() + 6)) << "to the child's own address";
 }
 
 TEST_F(RoutedByUplinkTest, SeveralDatagramsInOnePacketComeBackToTheUplink) {

@@ -32,7 +32,8 @@ absl::StatusOr<std::vector<TableRoute>> ListHostRoutes(int family, int ifindex, 
                      .ifindex = static_cast<int>(attributes.Value<uint32_t>(RTA_OIF).value_or(0)),
                      .protocol = route.rtm_protocol,
                      .metric = attributes.Value<uint32_t>(RTA_PRIORITY).value_or(0),
-                     .source = AddressAttribute(attributes, RTA_PREFSRC)};
+                     .source = AddressAttribute(attributes, RTA_PREFSRC),
+                     .mtu_bytes = attributes.Nested(RTA_METRICS).Value<uint32_t>(RTAX_MTU).value_or(0)};
     if (ifindex != 0 && found.ifindex != ifindex) return;
     if (protocol != RTPROT_UNSPEC && found.protocol != protocol) return;
     routes.push_back(found);
@@ -55,6 +56,11 @@ netlink::Request HostRouteRequest(uint16_t type, uint16_t flags, const VipRoute&
   request.Put(RTA_DST, route.vip.wire());
   request.PutU32(RTA_OIF, static_cast<uint32_t>(route.ifindex));
   if (metric != 0) request.PutU32(RTA_PRIORITY, metric);
+  if (route.mtu_bytes != 0 && type != RTM_DELROUTE) {
+    const size_t metrics = request.Begin(RTA_METRICS);
+    request.PutU32(RTAX_MTU, route.mtu_bytes);
+    request.End(metrics);
+  }
   return request;
 }
 

@@ -21,6 +21,7 @@ struct TableRoute {
   uint8_t protocol = 0;
   uint32_t metric = 0;
   std::optional<IpAddress> source;
+  uint32_t mtu_bytes = 0;
 };
 
 // An attribute that is an address; empty where it is absent or none.
@@ -30,7 +31,7 @@ std::optional<IpAddress> AddressAttribute(const netlink::Attributes& attributes,
 // only matching ones travel.
 absl::StatusOr<std::vector<TableRoute>> ListHostRoutes(int family, int ifindex, uint8_t protocol);
 
-// A request about one route of ours; its source is not part of it. `metric` 0: the kernel's own choice.
+// A request about one route of ours; its source is not part of it, and its MTU only of one that is added. `metric` 0: the kernel's own choice.
 netlink::Request HostRouteRequest(uint16_t type, uint16_t flags, const VipRoute& route, uint32_t metric = 0);
 
 }  // namespace hedgerow::net

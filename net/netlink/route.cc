@@ -64,8 +64,8 @@ absl::StatusOr<bool> CheckVip(const VipRoute& route) {
   for (const TableRoute& existing : *routes) {
     const bool ours = existing.protocol == kRouteProtocol && existing.ifindex == route.ifindex;
     if (existing.destination != route.vip || IsByUplink(existing)) continue;
-    if (ours && existing.source == route.source && existing.metric == kVipRouteMetric) return true;
-    if (ours) continue;  // Ours with an older source: replaced by the caller.
+    if (ours && existing.source == route.source && existing.metric == kVipRouteMetric && existing.mtu_bytes == route.mtu_bytes) return true;
+    if (ours) continue;  // Ours with an older source or MTU: replaced by the caller.
     return absl::AlreadyExistsError(
         absl::StrCat("the VIP ", route.vip.ToString(), "/", route.vip.prefix_bits(), " is routed already: dev ",
                      InterfaceName(existing.ifindex), " proto ", static_cast<int>(existing.protocol),
@@ -285,7 +285,8 @@ absl::StatusOr<std::vector<VipRoute>> ListVipRoutes(int ifindex) {
     const auto found = ListHostRoutes(family, ifindex, kRouteProtocol);
     if (!found.ok()) return found.status();
     for (const TableRoute& route : *found) {
-      if (!IsByUplink(route)) routes.push_back({.vip = route.destination, .ifindex = route.ifindex, .source = route.source});
+      if (!IsByUplink(route))
+        routes.push_back({.vip = route.destination, .ifindex = route.ifindex, .source = route.source, .mtu_bytes = route.mtu_bytes});
     }
   }
   return routes;

@@ -86,6 +86,7 @@ struct VipRoute {
   int ifindex = 0;  // the proxy interface; in uplink_route.h an uplink
   // `src`: the uplink's address, which clients on this host will use; same family as the VIP. Empty: the route has none.
   std::optional<IpAddress> source{};
+  uint32_t mtu_bytes = 0;  // of packets to the VIP; 0: the interface's
 
   friend bool operator==(const VipRoute&, const VipRoute&) = default;
 };
@@ -95,7 +96,7 @@ struct VipRoute {
 // of this host, or a routing rule sends it elsewhere although the route is in place (the route is taken back
 // then). A leading route by an uplink stays before it.
 absl::Status AddVipRoute(const VipRoute& route);
-// Gives a route that is ours another source, in one step: packets to the VIP never miss it.
+// Gives a route that is ours another source or MTU, in one step: packets to the VIP never miss it.
 absl::Status ReplaceVipRoute(const VipRoute& route);
 // OK when there is none. Removes only a route of our protocol on this interface.
 absl::Status DeleteVipRoute(const VipRoute& route);

@@ -22,7 +22,8 @@ absl::StatusOr<std::vector<VipRoute>> ListOfMetric(uint32_t metric) {
     const auto found = ListHostRoutes(family, /*ifindex=*/0, kRouteProtocol);
     if (!found.ok()) return found.status();
     for (const TableRoute& route : *found) {
-      if (route.metric == metric) routes.push_back({.vip = route.destination, .ifindex = route.ifindex, .source = route.source});
+      if (route.metric == metric)
+        routes.push_back({.vip = route.destination, .ifindex = route.ifindex, .source = route.source, .mtu_bytes = route.mtu_bytes});
     }
   }
   return routes;

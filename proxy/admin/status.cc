@@ -199,7 +199,9 @@ size_t RequestsTo(const ServiceSnapshot& snapshot) {
   if (snapshot.leader.leader >= backends) return snapshot.leader.leader;
   view.leader = snapshot.leader.leader;
   view.preferred = static_cast<uint8_t>(snapshot.preferred);
-  view.present = static_cast<uint8_t>((1u << backends) - 1);
+  uint32_t routed = 0;
+  for (size_t i = 0; i < backends; ++i) routed |= snapshot.dry_run || !snapshot.backends[i].unrouted ? 1u << i : 0u;
+  view.present = static_cast<uint8_t>(hr_choice_narrow((1u << backends) - 1, routed));
   view.spent = snapshot.failovers_spent ? 1 : 0;
   for (size_t i = 0; i < backends; ++i) {
     const BackendSnapshot& backend = snapshot.backends[i];

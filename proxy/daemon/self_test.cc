@@ -153,7 +153,7 @@ Problem SelfTest::WhatIsWrong(const Sent& sent, const Counts& before, const Coun
                 : absl::StrCat(service.name, ": answers that come in by ", uplink, " do not reach the reply program")};
   }
   return {ProblemCode::kRulesIn, absl::StrCat(service.name, ": answers of ", service.vip, " port ", service.port, " come in by ",
-                                              instance_.EntryOf(vip, static_cast<int>(sent.way.uplink)), " and reach no socket: a firewall rule or a filter of sources ends them")};
+                                              way, " and reach no socket: a firewall rule or a filter of sources ends them")};
 }
 
 // True: a VIP's route leads another way now.

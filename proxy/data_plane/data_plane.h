@@ -159,6 +159,7 @@ struct BackendSnapshot {
   uint32_t load = 0;             // hr_load() of both, as of the snapshot
   uint64_t unanswered = 0;  // first sends that got no answer while they were waited for
   bool drained = false;
+  bool unrouted = false;   // the host has no route to it
   bool retry_due = false;  // it is down, and may be probed again
   Histogram answer_times;
   // Those that no pause held back, and each pause itself as one: what the suspicion timeout is learned from.
@@ -231,6 +232,9 @@ class LivePolicy {
   virtual absl::Status SetPreferred(const std::string& service, std::optional<size_t> backend) = 0;
   // As of a snapshot: requests that go elsewhere probe those of them that are down.
   virtual absl::Status SetUnhealthy(const std::string& service, const std::vector<size_t>& backends) = 0;
+  // The host has no route to them, as known until this time of CLOCK_MONOTONIC: requests go to the others, and where there is none an ICMP error
+  // answers.
+  virtual absl::Status SetUnrouted(const std::string& service, const std::vector<size_t>& backends, uint64_t until_ns) = 0;
   // The service's next request from this address and port (host order) is tracked and its first datagram dropped, until this time of
   // CLOCK_MONOTONIC: what the client gets then comes by a hedge. One test of a service at a time; the last one counts.
   virtual absl::Status TestHedge(const std::string& service, const hr_address& client, uint16_t port, uint64_t until_ns) = 0;

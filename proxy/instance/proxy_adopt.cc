@@ -237,17 +237,13 @@ absl::Status ProxyInstance::AdoptRoutes() {
   const int ifindex = links_.proxy.link.ifindex;
   const auto present = net::ListVipRoutes(ifindex);
   if (!present.ok()) return Annotate(present.status(), "listing our routes");
-  for (size_t i = 0; i < topology_.services.size(); ++i) {
-    const auto vip = net::IpAddress::Parse(config_.services(static_cast<int>(i)).vip());
-    const auto& source = topology_.services[i].source;
-    if (!vip.ok()) continue;
+  for (const WantedRoute& wanted : WantedRoutes(config_, topology_)) {
     for (const net::VipRoute& route : *present) {
-      const bool known = std::any_of(routes_.begin(), routes_.end(),
-                                     [&](const net::VipRoute& each) { return each.vip == *vip; });
-      if (known || !(route.vip == *vip) || route.source == source) continue;
-      // The uplink has got another address since, or a reload was cut short: AddRoutes replaces it, without a gap.
+      if (route.vip != wanted.route.vip || route == wanted.route) continue;
+      // The uplink has got another address or MTU since, or a reload was cut short: AddRoutes replaces it, without a gap.
       routes_.push_back(route);
       PushUndoOfRoute(route);
+      break;
     }
   }
   AdoptRetiredRoutes(*present);

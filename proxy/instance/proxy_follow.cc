@@ -24,6 +24,11 @@ namespace {
 // An address that a host gives up may be another one's soon: a second is the time in which everything is followed.
 constexpr int64_t kFormerSourceNs = 400'000'000;
 
+// A route that is replaced in two steps is gone for so long at most.
+constexpr int64_t kRouteMadeAnewNs = 300'000'000;
+// While there is a problem a look follows each second. The daemon's word about routes ends soon after the daemon.
+constexpr int64_t kUnroutedLastsNs = 3'000'000'000;
+
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
 
 // Backends that `next` has behind this interface stay where they were.
@@ -60,13 +65,32 @@ ProxyInstance::Followed ProxyInstance::Follow(const NetworkView& network, Topolo
       out.moved = true;
     }
   }
+  TellUnrouted(next, out);
   for (const Problem& problem : CheckUplinks(next)) out.problems.push_back(problem);
   topology = std::move(next);  // which is topology_, too
   NoteFacts(topology, facts);
   return out;
 }
 
-// As they were made (up, without ARP, with the MAC address that the programs know), with the smallest MTU of the uplinks.
+// At once a backend without a route may be one whose route is just being made anew, and one that has got its route back is told so at once.
+void ProxyInstance::TellUnrouted(const Topology& next, Followed& out) {
+  const int64_t now_ns = MonotonicNs();
+  std::erase_if(unrouted_, [&](const auto& each) { return !next.unrouted.contains(each.first); });
+  for (const v1::Service& service : config_.services()) {
+    std::vector<size_t> places;
+    for (int i = 0; i < service.backends_size(); ++i) {
+      const std::pair<std::string, std::string> backend(service.name(), service.backends(i).name());
+      if (!next.unrouted.contains(backend)) continue;
+      const int64_t since_ns = unrouted_.try_emplace(backend, now_ns).first->second;
+      if (now_ns - since_ns >= kRouteMadeAnewNs) places.push_back(static_cast<size_t>(i));
+      else out.soon = true;
+    }
+    const absl::Status told = data_plane_->policy().SetUnrouted(service.name(), places, static_cast<uint64_t>(now_ns + kUnroutedLastsNs));
+    if (!told.ok()) out.problems.push_back({ProblemCode::kDataPlane, absl::StrCat("telling which backends have no route: ", Text(told))});
+  }
+}
+
+// As they were made (up, without ARP, with the MAC address that the programs know), with the largest MTU that a VIP has.
 void ProxyInstance::KeepOwnLinks(const NetworkView& network, const Topology& next, Followed& out) {
   const auto keep = [&out](const absl::Status& status, absl::string_view what) {
     if (!status.ok()) out.problems.push_back({ProblemCode::kOwnLink, absl::StrCat(what, ": ", Text(status))});

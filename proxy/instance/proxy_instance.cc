@@ -294,12 +294,13 @@ std::vector<ProxyInstance::WantedRoute> ProxyInstance::WantedRoutes(const v1::Co
     const bool again = vip.ok() && std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.route.vip == *vip; });
     if (!vip.ok() || again) continue;
     all.push_back({config.services(i).name(),
-                   {*vip, links_.proxy.link.ifindex, topology.services.at(static_cast<size_t>(i)).source}});
+                   {*vip, links_.proxy.link.ifindex, topology.services.at(static_cast<size_t>(i)).source,
+                    topology.RouteMtu(*vip, topology.mtu_bytes)}});
   }
   return all;
 }
 
-// The route to a service's VIP. One that stands with another source is replaced without a gap.
+// The route to a service's VIP. One that stands with another source or MTU is replaced without a gap.
 absl::Status ProxyInstance::PutRoute(const WantedRoute& wanted, uint32_t rule_priority) {
   const net::VipRoute& route = wanted.route;
   const auto known =

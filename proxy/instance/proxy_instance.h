@@ -79,8 +79,6 @@ class ProxyInstance {
   bool MayChooseRoute() const { return config_.vip_route() == v1::VIP_ROUTE_AUTO; }
   // The name of the interface by which a VIP's packets leave this host's routing, and its answers enter.
   std::string RouteOf(const net::IpAddress& vip) const;
-  // The name of the interface by which an answer that came in by `uplink` enters.
-  std::string EntryOf(const net::IpAddress& vip, int uplink) const;
   void NoteRoutes(DaemonFacts& facts) const;
   // The routes that lead by uplinks.
   std::vector<net::VipRoute> LeadingRoutes() const;
@@ -164,12 +162,12 @@ class ProxyInstance {
   void ReleaseSources(const NetworkView& network, Topology& next, Followed& out);
   void KeepRoutes(const NetworkView& network, const Topology& next, Followed& out);
   void RestoreRoutes(const NetworkView& network, Followed& out);
+  void TellUnrouted(const Topology& next, Followed& out);
   absl::Status KnowUplinkRoutes();
   bool AnyBackendHere(const net::IpAddress& vip) const;
   int UplinkToLeadBy(const net::IpAddress& vip) const;
   absl::Status KeepLeadingRoutes();
   absl::Status KeepOwnAddresses();
-  bool AnswersGoOnAnywhere(const net::IpAddress& vip) const;
   absl::Status LeaveUplinks();
   net::Attachment* AttachmentOn(int ifindex, absl::string_view role) const;
   ProgramInfo ProgramNamed(absl::string_view name) const;
@@ -232,13 +230,10 @@ class ProxyInstance {
   std::vector<BoundRoute> bound_;  // what stands by uplinks, for clients that are bound to them
   bool knows_uplink_routes_ = false;
   std::set<net::IpAddress> by_uplink_;  // with `auto`
-  struct Lead {
-    net::VipRoute route;  // ifindex 0: by the proxy interface
-    bool anywhere = false;
-    bool operator==(const Lead&) const = default;
-  };
-  std::map<net::IpAddress, Lead> leads_;  // as the kernel programs know them
-  std::set<std::string> own_addresses_;   // likewise
+  std::map<net::IpAddress, net::VipRoute> leads_;  // as the kernel programs know them; ifindex 0: by the proxy interface
+  std::set<std::string> own_addresses_;            // likewise
+  // Backends without a route, by service and name, and since when (CLOCK_MONOTONIC).
+  std::map<std::pair<std::string, std::string>, int64_t> unrouted_;
   std::vector<net::UniqueFd> reserve_;
   UndoStack undo_;  // last member: unwinds before what it refers to goes
 };

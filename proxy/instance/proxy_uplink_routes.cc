@@ -60,7 +60,8 @@ std::vector<Problem> ProxyInstance::KeepUplinkRoutes() {
     }
     for (const net::VipRoute& route : routes_) {
       if (AnyBackendHere(route.vip)) continue;  // its answers come by lo, where no socket that is bound to an uplink is found
-      const BoundRoute one = {{.vip = route.vip, .ifindex = ifindex, .source = route.source}, now->mac};
+      const BoundRoute one = {
+          {.vip = route.vip, .ifindex = ifindex, .source = route.source, .mtu_bytes = topology_.RouteMtu(route.vip, now->mtu_bytes)}, now->mac};
       // A new MAC address has taken the neighbour entry along, and left the route.
       const bool stands = std::find(present->begin(), present->end(), one.route) != present->end() &&
                           std::find(bound_.begin(), bound_.end(), one) != bound_.end();
@@ -105,16 +106,12 @@ std::vector<Problem> ProxyInstance::RouteByUplink(const std::set<net::IpAddress>
 
 bool ProxyInstance::IsLedByUplink(const net::IpAddress& vip) const {
   const auto lead = leads_.find(vip);
-  return lead != leads_.end() && lead->second.route.ifindex != 0;
+  return lead != leads_.end() && lead->second.ifindex != 0;
 }
 
 std::string ProxyInstance::RouteOf(const net::IpAddress& vip) const {
-  return IsLedByUplink(vip) ? EntryOf(vip, leads_.at(vip).route.ifindex) : links_.proxy.link.name;
-}
-
-std::string ProxyInstance::EntryOf(const net::IpAddress& vip, int uplink) const {
-  const bool goes_on = IsLedByUplink(vip) && (leads_.at(vip).anywhere || leads_.at(vip).route.ifindex == uplink);
-  if (!goes_on) return links_.proxy.link.name;
+  if (!IsLedByUplink(vip)) return links_.proxy.link.name;
+  const int uplink = leads_.at(vip).ifindex;
   const auto link = net::FindLink(uplink);
   return link.ok() ? link->name : absl::StrCat("interface number ", uplink);
 }
@@ -131,7 +128,7 @@ void ProxyInstance::NoteRoutes(DaemonFacts& facts) const {
 std::vector<net::VipRoute> ProxyInstance::LeadingRoutes() const {
   std::vector<net::VipRoute> routes;
   for (const auto& [vip, lead] : leads_)
-    if (lead.route.ifindex != 0) routes.push_back(lead.route);
+    if (lead.ifindex != 0) routes.push_back(lead);
   return routes;
 }
 
@@ -141,7 +138,7 @@ int ProxyInstance::UplinkToLeadBy(const net::IpAddress& vip) const {
   const auto has_route = [&](int ifindex) {
     return std::any_of(bound_.begin(), bound_.end(), [&](const auto& each) { return each.route.vip == vip && each.route.ifindex == ifindex; });
   };
-  if (!Vips().contains(vip)) return IsLedByUplink(vip) && has_route(leads_.at(vip).route.ifindex) ? leads_.at(vip).route.ifindex : 0;
+  if (!Vips().contains(vip)) return IsLedByUplink(vip) && has_route(leads_.at(vip).ifindex) ? leads_.at(vip).ifindex : 0;
   if (config_.vip_route() == v1::VIP_ROUTE_INTERFACE) return 0;
   if (config_.vip_route() == v1::VIP_ROUTE_AUTO && !by_uplink_.contains(vip)) return 0;
   for (size_t i = 0; i < topology_.services.size(); ++i) {
@@ -155,14 +152,6 @@ int ProxyInstance::UplinkToLeadBy(const net::IpAddress& vip) const {
     }
   }
   return 0;
-}
-
-// IPv6 has no filter of sources. A strict one of IPv4 lets answers in at the leading uplink alone.
-bool ProxyInstance::AnswersGoOnAnywhere(const net::IpAddress& vip) const {
-  constexpr int kStrict = 1;
-  return !vip.is_v4() || std::none_of(topology_.uplinks.begin(), topology_.uplinks.end(), [](const auto& uplink) {
-    return uplink.first != net::kLoopbackIfindex && net::ReversePathFilterOf(uplink.second.name) == kStrict;
-  });
 }
 
 // By which the kernel part knows what is this host's (docs/adr/0056), and known before a route leads by an uplink. The copies on interfaces of proxies are addresses of uplinks, too.
@@ -189,29 +178,32 @@ absl::Status ProxyInstance::KeepLeadingRoutes() {
     if (first.ok()) first = status;
     return status.ok();
   };
-  std::map<net::IpAddress, Lead> wanted;
+  std::map<net::IpAddress, net::VipRoute> wanted;
   for (const net::VipRoute& route : routes_) {
     const int uplink = UplinkToLeadBy(route.vip);
-    wanted[route.vip] = {.route = {.vip = route.vip, .ifindex = uplink, .source = uplink == 0 ? std::nullopt : route.source},
-                         .anywhere = uplink != 0 && AnswersGoOnAnywhere(route.vip)};
+    const auto bound = std::find_if(bound_.begin(), bound_.end(), [&](const BoundRoute& each) {
+      return each.route.vip == route.vip && each.route.ifindex == uplink;
+    });
+    // UplinkToLeadBy() names one of those with a route for bound clients, which the leading one is like.
+    wanted[route.vip] = bound == bound_.end() ? net::VipRoute{.vip = route.vip} : bound->route;
   }
-  const bool any = std::any_of(wanted.begin(), wanted.end(), [](const auto& each) { return each.second.route.ifindex != 0; });
+  const bool any = std::any_of(wanted.begin(), wanted.end(), [](const auto& each) { return each.second.ifindex != 0; });
   if (!note(KeepOwnAddresses())) return first;
   if (any && net::ReversePathFilterOf(links_.proxy.link.name) != kLoose && !note(net::LoosenReversePathFilter(links_.proxy.link.ifindex)))
     return first;
   for (const auto& [vip, lead] : wanted) {
-    const bool stands = std::find(present->begin(), present->end(), lead.route) != present->end();
-    if (lead.route.ifindex != 0 && !stands && !note(net::AddLeadingRoute(lead.route))) continue;
+    const bool stands = std::find(present->begin(), present->end(), lead) != present->end();
+    if (lead.ifindex != 0 && !stands && !note(net::AddLeadingRoute(lead))) continue;
     const auto known = leads_.find(vip);
     if (known != leads_.end() && known->second == lead) continue;
-    const absl::Status told = data_plane_->config().RouteVip(vip.ToString(), static_cast<uint32_t>(lead.route.ifindex), lead.anywhere);
+    const absl::Status told = data_plane_->config().RouteVip(vip.ToString(), static_cast<uint32_t>(lead.ifindex));
     // The kernel part has forgotten a service that is gone, and with it the route.
     if (told.ok() || absl::IsNotFound(told)) leads_[vip] = lead;
     if (!absl::IsNotFound(told)) note(told);
   }
   for (const net::VipRoute& former : *present) {
     const auto lead = leads_.find(former.vip);
-    if (lead != leads_.end() && lead->second.route.ifindex != former.ifindex) note(net::DeleteLeadingRoute(former));
+    if (lead != leads_.end() && lead->second.ifindex != former.ifindex) note(net::DeleteLeadingRoute(former));
   }
   std::erase_if(leads_, [&](const auto& each) { return !wanted.contains(each.first); });
   return first;

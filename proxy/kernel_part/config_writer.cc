@@ -63,7 +63,7 @@ absl::Status ConfigWriter::Reconfigure(const DataPlaneSpec& next, const std::fun
   return status.ok() ? status : absl::InternalError(status.message());
 }
 
-absl::Status ConfigWriter::RouteVip(const std::string& vip, uint32_t uplink_ifindex, bool anywhere) {
+absl::Status ConfigWriter::RouteVip(const std::string& vip, uint32_t uplink_ifindex) {
   bpf_map* map = object_.skeleton()->maps.vip_addresses;
   const auto key = ParseEndpoint(vip, /*port=*/0);
   if (!key.ok()) return key.status();
@@ -71,7 +71,6 @@ absl::Status ConfigWriter::RouteVip(const std::string& vip, uint32_t uplink_ifin
   if (bpf_map_lookup_elem(bpf_map__fd(map), &key->address, &entry) != 0)
     return absl::NotFoundError(absl::StrCat("the kernel part knows no VIP ", vip));
   entry.uplink_ifindex = uplink_ifindex;
-  entry.anywhere = anywhere ? 1 : 0;
   return Put(map, &key->address, &entry);
 }
 

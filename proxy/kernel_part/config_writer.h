@@ -34,9 +34,9 @@ class ConfigWriter {
   // The spec's backends as they are, reached by other interfaces: one store for each. Requests that wait and were sent
   // before go to the leader once more, where it is among them. `now_ns`: CLOCK_MONOTONIC.
   absl::Status MoveBackends(const DataPlaneSpec& next, int64_t now_ns);
-  // By which uplink the route to a VIP leads; 0: by the proxy interface. `anywhere`: answers go on at any uplink (hr_vip). NotFound: no
+  // By which uplink the route to a VIP leads; 0: by the proxy interface. NotFound: no
   // service has this VIP.
-  absl::Status RouteVip(const std::string& vip, uint32_t uplink_ifindex, bool anywhere);
+  absl::Status RouteVip(const std::string& vip, uint32_t uplink_ifindex);
   // The first HR_MAX_OWN_ADDRESSES of them.
   absl::Status SetOwnAddresses(const std::set<std::string>& addresses);
   // Does a request still refer to these places (a mask) of a service?

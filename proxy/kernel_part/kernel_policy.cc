@@ -15,6 +15,14 @@ absl::StatusOr<const BackendSpec*> FindBackend(const ServiceSpec& service, const
   return absl::NotFoundError(absl::StrCat("service ", service.name, " has no backend named \"", name, "\""));
 }
 
+// A mask of places.
+uint64_t Places(const ServiceSpec& service, const std::vector<size_t>& backends) {
+  uint64_t places = 0;
+  for (const size_t backend : backends)
+    if (backend < service.backends.size()) places |= uint64_t{1} << service.backends[backend].slot;
+  return places;
+}
+
 }  // namespace
 
 absl::StatusOr<const ServiceSpec*> KernelPolicy::FindService(const std::string& name) const {
@@ -108,11 +116,19 @@ absl::Status KernelPolicy::SetBackendLoad(const std::string& service, size_t bac
 absl::Status KernelPolicy::SetUnhealthy(const std::string& service, const std::vector<size_t>& backends) {
   const auto found = FindService(service);
   if (!found.ok()) return found.status();
-  uint64_t places = 0;
-  for (const size_t backend : backends)
-    if (backend < (*found)->backends.size()) places |= uint64_t{1} << (*found)->backends[backend].slot;
+  const uint64_t places = Places(**found, backends);
   volatile hr_service_policy& policy = memory_.Policy((*found)->id);
   if (policy.unhealthy != places) policy.unhealthy = places;
+  return absl::OkStatus();
+}
+
+absl::Status KernelPolicy::SetUnrouted(const std::string& service, const std::vector<size_t>& backends, uint64_t until_ns) {
+  const auto found = FindService(service);
+  if (!found.ok()) return found.status();
+  const uint64_t places = Places(**found, backends);
+  const uint64_t word = places == 0 ? 0 : (until_ns & ~HR_UNROUTED_PLACES) | places;
+  volatile hr_service_policy& policy = memory_.Policy((*found)->id);
+  if (policy.unrouted != word) policy.unrouted = word;
   return absl::OkStatus();
 }
 

@@ -29,6 +29,7 @@ class KernelPolicy final : public LivePolicy {
   absl::Status SetDelay(const std::string& service, uint64_t delay_ns) override;
   absl::Status SetPreferred(const std::string& service, std::optional<size_t> backend) override;
   absl::Status SetUnhealthy(const std::string& service, const std::vector<size_t>& backends) override;
+  absl::Status SetUnrouted(const std::string& service, const std::vector<size_t>& backends, uint64_t until_ns) override;
   absl::Status TestHedge(const std::string& service, const hr_address& client, uint16_t port, uint64_t until_ns) override;
   absl::Status SetBackendP95(const std::string& service, size_t backend, uint64_t p95_ns) override;
   absl::Status SetBackendLoad(const std::string& service, size_t backend, const LearnedLoad& learned) override;

@@ -137,6 +137,8 @@ absl::StatusOr<BackendSnapshot> KernelReader::ReadBackend(const ServiceSpec& ser
   backend.wins = counts->wins;
   backend.unanswered = counts->unanswered;
   backend.drained = (memory_.Policy(service.id).drained & (1u << spec.slot)) != 0;
+  const uint64_t unrouted = memory_.Policy(service.id).unrouted;
+  backend.unrouted = unrouted > NowNs() && (unrouted & (1u << spec.slot)) != 0;
   backend.health = static_cast<hr_health>(state->health);
   backend.answer_ewma_ns = state->answer_ewma_ns;
   backend.last_receive_ns = state->last_receive_ns;

@@ -26,6 +26,7 @@ class Resolver {
 
   Topology Run() {
     for (const v1::Service& service : config_.services()) topology_.services.push_back(Path(service));
+    for (const auto& [vip, mtu_bytes] : topology_.vip_mtu_bytes) topology_.mtu_bytes = std::max(topology_.mtu_bytes, mtu_bytes);
     for (int i = 0; i < config_.services_size(); ++i) Settle(config_.services(i), topology_.services[static_cast<size_t>(i)]);
     return std::move(topology_);
   }
@@ -100,6 +101,7 @@ class Resolver {
       return std::nullopt;
     }
     if (route->reach == net::Reach::kUnreachable) {
+      topology_.unrouted.emplace(service.name(), backend.name());
       Unreachable(service, subject, *address, route->reason);
       return std::nullopt;
     }
@@ -195,16 +197,13 @@ class Resolver {
       return false;
     }
     topology_.uplinks.emplace(route.ifindex, *link);
-    // The proxy interface is of both families, and IPv6 ends on one of less than its least. Where a path takes less than the interface,
-    // a router's error reaches the client.
-    const bool ipv6 = std::any_of(config_.services().begin(), config_.services().end(), [](const v1::Service& each) {
-      const auto vip = net::IpAddress::Parse(each.vip());
-      return vip.ok() && !vip->is_v4();
-    });
-    const uint32_t path_mtu_bytes = ipv6 && route.mtu_bytes != 0 ? std::max(route.mtu_bytes, kIpv6LeastMtuBytes) : route.mtu_bytes;
-    for (const uint32_t mtu_bytes : {link->mtu_bytes, path_mtu_bytes}) {
-      if (mtu_bytes != 0 && (topology_.mtu_bytes == 0 || mtu_bytes < topology_.mtu_bytes)) topology_.mtu_bytes = mtu_bytes;
-    }
+    const auto vip = net::IpAddress::Parse(service.vip());
+    if (!vip.ok()) return true;
+    // IPv6 ends on an interface of less than its least. Where a path takes less than the route, a router's error reaches the client.
+    const uint32_t path_mtu_bytes = !vip->is_v4() && route.mtu_bytes != 0 ? std::max(route.mtu_bytes, kIpv6LeastMtuBytes) : route.mtu_bytes;
+    uint32_t& of_vip = topology_.vip_mtu_bytes[*vip];
+    for (const uint32_t mtu_bytes : {link->mtu_bytes, path_mtu_bytes})
+      if (mtu_bytes != 0 && (of_vip == 0 || mtu_bytes < of_vip)) of_vip = mtu_bytes;
     return true;
   }
 
@@ -370,6 +369,11 @@ const BackendPath* Topology::Find(const std::string& service, const std::string&
   return nullptr;
 }
 
+uint32_t Topology::RouteMtu(const net::IpAddress& vip, uint32_t interface_mtu_bytes) const {
+  const auto found = vip_mtu_bytes.find(vip);
+  return found != vip_mtu_bytes.end() && found->second < interface_mtu_bytes ? found->second : 0;
+}
+
 bool Topology::IsUplink(int ifindex) const {
   return std::any_of(services.begin(), services.end(), [ifindex](const ServicePath& path) {
     return std::any_of(path.backends.begin(), path.backends.end(),
@@ -479,7 +483,10 @@ Topology Succeed(const Topology& before, Topology found, const NetworkView& netw
       if (old.name == service.name && !service.source.has_value()) service.source = old.source;
     }
   }
-  if (found.mtu_bytes == 0) found.mtu_bytes = before.mtu_bytes;
+  // A VIP none of whose backends can be reached now keeps what it had.
+  for (const auto& [vip, mtu_bytes] : before.vip_mtu_bytes) {
+    if (found.vip_mtu_bytes.try_emplace(vip, mtu_bytes).second) found.mtu_bytes = std::max(found.mtu_bytes, mtu_bytes);
+  }
   return found;
 }
 

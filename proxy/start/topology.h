@@ -13,6 +13,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -46,11 +47,16 @@ struct Topology {
   };
   std::vector<ServicePath> services;     // in the configuration's order
   std::map<int, net::LinkInfo> uplinks;  // by ifindex: all that replies may come by and that exist
-  uint32_t mtu_bytes = 0;                // the smallest of the uplinks and routes; 0: there is none
+  std::set<std::pair<std::string, std::string>> unrouted;  // service and backend: the host has no route there now
+  // By VIP, the smallest of the uplinks and routes to its backends. The proxy interface has the largest of them: `mtu_bytes`, 0 where there is none.
+  std::map<net::IpAddress, uint32_t> vip_mtu_bytes;
+  uint32_t mtu_bytes = 0;
   std::vector<Problem> problems;         // empty means that it can work
 
   bool IsUplink(int ifindex) const;  // of a backend, now
   const BackendPath* Find(const std::string& service, const std::string& backend) const;  // null: there is none
+  // Of a route to the VIP by an interface of this MTU; 0: the interface's own is right.
+  uint32_t RouteMtu(const net::IpAddress& vip, uint32_t interface_mtu_bytes) const;
   absl::Status ToStatus() const;     // FailedPrecondition with every problem
 };
 

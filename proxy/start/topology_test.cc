@@ -99,7 +99,7 @@ std::vector<int> Uplinks(const Topology& topology, size_t service) {
   return uplinks;
 }
 
-TEST(Resolve, FindsUplinksSourcesAndTheSmallestMtu) {
+TEST(Resolve, FindsUplinksSourcesAndMtus) {
   FakeHost host;
   host.AddRoute("fd77::b", 3, "fd78::1");
   const Topology topology = Resolve(FakeConfig(), host.View());
@@ -111,7 +111,9 @@ TEST(Resolve, FindsUplinksSourcesAndTheSmallestMtu) {
   EXPECT_EQ(topology.services[0].source->ToString(), "10.77.0.1");  // towards the primary, a
   EXPECT_EQ(topology.services[1].source->ToString(), "fd78::1");
   EXPECT_EQ(topology.uplinks.size(), 2u);
-  EXPECT_EQ(topology.mtu_bytes, 1400u);
+  EXPECT_EQ(topology.mtu_bytes, 1500u);
+  EXPECT_EQ(topology.RouteMtu(*net::IpAddress::Parse("10.99.0.53"), 1500), 0u) << "the proxy interface's own";
+  EXPECT_EQ(topology.RouteMtu(*net::IpAddress::Parse("fd99::1"), 1500), 1400u);
 }
 
 TEST(Resolve, ABackendBehindAnotherUplinkThanTheSourceIsAnsweredByEither) {
@@ -209,16 +211,34 @@ TEST(Resolve, AnAddressThatProxiesAloneStillHaveIsNoBackendHere) {
   EXPECT_THAT(Texts(Resolve(FakeConfig(), host.View())), IsEmpty());
 }
 
-TEST(Resolve, ASmallPathOfIpv4LeavesTheProxyInterfaceLargeEnoughForIpv6) {
+TEST(Resolve, ASmallPathIsItsOwnVipsAlone) {
+  const net::IpAddress four = *net::IpAddress::Parse("10.99.0.53"), six = *net::IpAddress::Parse("fd99::1");
   FakeHost host;
   host.routes["10.77.0.11"].mtu_bytes = 600;
-  EXPECT_EQ(Resolve(FakeConfig(), host.View()).mtu_bytes, 1280u);
-  host.routes["10.77.0.11"].mtu_bytes = 1300;
-  EXPECT_EQ(Resolve(FakeConfig(), host.View()).mtu_bytes, 1300u);
+  Topology topology = Resolve(FakeConfig(), host.View());
+  EXPECT_EQ(topology.mtu_bytes, 1500u);
+  EXPECT_EQ(topology.RouteMtu(four, topology.mtu_bytes), 600u);
+  EXPECT_EQ(topology.RouteMtu(six, topology.mtu_bytes), 0u);
+  host.routes["fd77::b"].mtu_bytes = 600;
+  topology = Resolve(FakeConfig(), host.View());
+  EXPECT_EQ(topology.mtu_bytes, 1280u) << "the least of IPv6";
+  EXPECT_EQ(topology.RouteMtu(four, topology.mtu_bytes), 600u);
   v1::Config ipv4 = FakeConfig();
   ipv4.mutable_services()->RemoveLast();
-  host.routes["10.77.0.11"].mtu_bytes = 600;
-  EXPECT_EQ(Resolve(ipv4, host.View()).mtu_bytes, 600u);
+  topology = Resolve(ipv4, host.View());
+  EXPECT_EQ(topology.mtu_bytes, 600u);
+  EXPECT_EQ(topology.RouteMtu(four, topology.mtu_bytes), 0u);
+}
+
+TEST(Resolve, AVipWithoutAWayKeepsItsMtu) {
+  FakeHost host;
+  const net::IpAddress six = *net::IpAddress::Parse("fd99::1");
+  host.AddRoute("fd77::b", 3, "fd78::1");
+  const Topology before = Resolve(FakeConfig(), host.View());
+  host.AddRoute("fd77::b", 0, "fd78::1", net::Reach::kUnreachable);
+  const Topology after = Succeed(before, Resolve(FakeConfig(), host.View()), host.View());
+  EXPECT_EQ(after.RouteMtu(six, after.mtu_bytes), 1400u);
+  EXPECT_EQ(after.unrouted.size(), 1u);
 }
 
 TEST(CheckVips, ASourceThatAnotherTableTakesIsNamed) {
@@ -260,26 +280,6 @@ TEST(CheckVips, ARuleForSomeSendersIsNamedWhereAServicesPortIsMeantAndRefusesNoS
   EXPECT_THAT(CheckVips(config, host.View(), 9), IsEmpty());
 }
 
-TEST(CheckVips, AVipOfTwoServicesIsToldOnceAndNotWhereItIsKnown) {
-  FakeHost host;
-  host.AddLink(9, "hr0", 1500);
-  host.AddRoute("fd99::1", 9, "fd77::1");
-  host.AddRoute("10.99.0.53", 3, "10.78.0.1");
-  host.AddRoute("10.99.0.54", 3, "10.78.0.1");
-  v1::Config config = FakeConfig();
-  v1::Service& again = *config.add_services();
-  again = config.services(0);
-  again.set_name("again");
-  again.set_port(54);
-  EXPECT_THAT(CheckVips(config, host.View(), 9), testing::SizeIs(1));
-  EXPECT_THAT(CheckVips(config, host.View(), 9, {*net::IpAddress::Parse("10.99.0.53")}), IsEmpty());
-  again.set_vip("10.99.0.54");
-  const auto other = CheckVips(config, host.View(), 9, {*net::IpAddress::Parse("10.99.0.53")});
-  ASSERT_EQ(other.size(), 1u);
-  EXPECT_THAT(other[0].text, HasSubstr("service again"));
-}
-
-TEST(CheckUplinks, NoCarrierIsAProblemOfAnUplinkInUseOnly) {
 TEST(CheckVips, ARuleForSocketsOfAnUplinkIsNamedAndNotOneForThoseOfAnotherInterface) {
   FakeHost host;
   host.AddLink(9, "hr0", 1500);
@@ -314,6 +314,26 @@ TEST(CheckVips, ARuleForANetworkOfClientsIsNamed) {
   EXPECT_THAT(CheckVips(config, host.View(), 9), IsEmpty()) << "nor would it forward them to a backend";
 }
 
+TEST(CheckVips, AVipOfTwoServicesIsToldOnceAndNotWhereItIsKnown) {
+  FakeHost host;
+  host.AddLink(9, "hr0", 1500);
+  host.AddRoute("fd99::1", 9, "fd77::1");
+  host.AddRoute("10.99.0.53", 3, "10.78.0.1");
+  host.AddRoute("10.99.0.54", 3, "10.78.0.1");
+  v1::Config config = FakeConfig();
+  v1::Service& again = *config.add_services();
+  again = config.services(0);
+  again.set_name("again");
+  again.set_port(54);
+  EXPECT_THAT(CheckVips(config, host.View(), 9), testing::SizeIs(1));
+  EXPECT_THAT(CheckVips(config, host.View(), 9, {*net::IpAddress::Parse("10.99.0.53")}), IsEmpty());
+  again.set_vip("10.99.0.54");
+  const auto other = CheckVips(config, host.View(), 9, {*net::IpAddress::Parse("10.99.0.53")});
+  ASSERT_EQ(other.size(), 1u);
+  EXPECT_THAT(other[0].text, HasSubstr("service again"));
+}
+
+TEST(CheckUplinks, NoCarrierIsAProblemOfAnUplinkInUseOnly) {
   FakeHost host;
   host.links[2].flags = IFF_UP;
   host.links[3].flags = 0;

@@ -440,16 +440,35 @@ def test_mtu_and_mac_of_the_proxy_interface_are_kept_right(lab, servers, product
     answers(lab)
 
 
-def test_a_small_path_of_ipv4_takes_no_ipv6_vip_away(lab, servers, product):
-    product.up()
-    ip(lab.client, f"route add {A4}/32 dev eth0 mtu 600")
-    wait_until(lambda: "mtu 1280" in ip(lab.client, "link show hr0"), timeout_s=_FOLLOWED_S, what="the proxy interface's MTU")
-    for vip, backend in ((VIP6, A6), (VIP4, A4)):
-        assert dig(lab.client, backend, "www.example.test", "A").status == "NOERROR", "the control"
-        assert dig(lab.client, vip, "www.example.test", "A").status == "NOERROR"
+def mtu_seen(lab, address: str) -> int:
+    """Of a socket that is connected there."""
+    six = ":" in address
+    with lab.client.socket(socket.AF_INET6 if six else socket.AF_INET) as client:
+        client.connect((address, 53))
+        return client.getsockopt(*((socket.IPPROTO_IPV6, 24) if six else (socket.IPPROTO_IP, 14)))  # IPV6_MTU, IP_MTU
+
+
+@pytest.mark.parametrize("way", ["interface", "uplink"])
+def test_clients_of_each_vip_see_the_mtu_of_its_own_backends_paths(lab, servers, product, way):
+    """A small path of one family takes nothing from the other, whose least may be more than it."""
+    product.up(vip_route=way)
+    assert mtu_seen(lab, VIP4) == mtu_seen(lab, VIP6) == 1500
+    for small in (1400, 600):
+        ip(lab.client, f"route replace {A4}/32 dev eth0 mtu {small}")
+        assert mtu_seen(lab, A4) == small, "the control"
+        wait_until(lambda mtu=small: mtu_seen(lab, VIP4) == mtu, timeout_s=_FOLLOWED_S, what=f"the MTU of {small}")
+        assert mtu_seen(lab, VIP6) == mtu_seen(lab, A6) == 1500
+        for vip, backend in ((VIP6, A6), (VIP4, A4)):
+            assert dig(lab.client, backend, "www.example.test", "A").status == "NOERROR", "the control"
+            assert dig(lab.client, vip, "www.example.test", "A").status == "NOERROR"
     assert codes(product) == set()
     ip(lab.client, f"route del {A4}/32 dev eth0")
-    wait_until(lambda: "mtu 1500" in ip(lab.client, "link show hr0"), timeout_s=_FOLLOWED_S, what="the proxy interface's MTU")
+    wait_until(lambda: mtu_seen(lab, VIP4) == 1500, timeout_s=_FOLLOWED_S, what="the uplink's MTU")
+    ip(lab.client, f"-6 route add {A6}/128 dev eth0 mtu 1300")
+    wait_until(lambda: mtu_seen(lab, VIP6) == 1300, timeout_s=_FOLLOWED_S, what="the path's MTU")
+    assert mtu_seen(lab, VIP4) == 1500
+    ip(lab.client, f"-6 route del {A6}/128 dev eth0")
+    wait_until(lambda: mtu_seen(lab, VIP6) == 1500, timeout_s=_FOLLOWED_S, what="the uplink's MTU")
 
 
 def test_a_backends_new_mac_is_followed_by_the_kernels_neighbours(lab, servers, product):
