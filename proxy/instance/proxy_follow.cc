@@ -72,7 +72,7 @@ ProxyInstance::Followed ProxyInstance::Follow(const NetworkView& network, Topolo
   return out;
 }
 
-// At once a backend without a route may be one whose route is just being made anew, and one that has got its route back is told so at once.
+// A route that has just gone may be one that is being replaced, so the kernel programs are told after kRouteMadeAnewNs. That a route is back they are told at once.
 void ProxyInstance::TellUnrouted(const Topology& next, Followed& out) {
   const int64_t now_ns = MonotonicNs();
   std::erase_if(unrouted_, [&](const auto& each) { return !next.unrouted.contains(each.first); });
