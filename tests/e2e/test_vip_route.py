@@ -93,6 +93,52 @@ def test_rules_that_name_the_uplink_alone_hold_for_vips(lab, servers, product, t
 
 
 @pytest.mark.own
+def test_pings_and_refusals_enter_by_the_uplink_too(lab, servers, product):
+    """As the answers of a backend behind it, under the same rules: an echo, a reset, port unreachable."""
+    text = IN.replace("meta l4proto ipv6-icmp accept", "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert } accept").replace(
+        "established accept", "{ established, related } accept")
+    with rules(lab.client, text):
+        product.up()
+        for vip, service in ((VIP4, DNS4), (VIP6, DNS6)):
+            assert route_of(product, service) == UPLINK
+            for address in (direct(lab, vip), vip):  # the first is the control
+                assert lab.client.run(["ping", "-c1", "-W1", address], check=False).returncode == 0, address
+                with UdpClient(lab.client, address, 99) as client, pytest.raises(ConnectionRefusedError):
+                    client.ask(1, "www.example.test")
+                with lab.client.socket(socket.AF_INET6 if ":" in vip else socket.AF_INET, socket.SOCK_STREAM) as tcp:
+                    tcp.settimeout(2)
+                    with pytest.raises(ConnectionRefusedError):
+                        tcp.connect((address, 99))
+        product.finish()
+
+
+@pytest.mark.own
+def test_answers_of_a_second_uplink_enter_by_the_one_that_leads(lab, servers, product):
+    """Strict filters of sources on both, and input rules for these alone: by the proxy interface nothing comes in."""
+    lab.add_second_uplink("10.76.0.1")
+    b, host = "10.76.0.12", lab.replica("b")
+    host.run(["ip", "addr", "add", f"{b}/24", "dev", "eth0"])
+    host.run(["ip", "route", "add", f"{lab.client.ipv4}/32", "via", "10.76.0.1"])
+    host.run(["nft", "-f", "-"], stdin=f"table ip own {{\n chain pre {{ type nat hook prerouting priority -100;\n ip daddr {b} dnat to {host.ipv4}\n }}\n}}")
+    for name in ("all", UPLINK, "eth1"):
+        lab.client.sysctl(f"net/ipv4/conf/{name}/rp_filter", 1)
+    with rules(lab.client, IN.replace(f'iifname "{UPLINK}"', f'iifname {{ "{UPLINK}", "eth1" }}')):
+        backends = [{"name": "a", "address": lab.replica("a").ipv4, "port": 53}, {"name": "b", "address": b, "port": 53}]
+        product.up(services=[product.service("dns4", backends=backends)])
+        assert route_of(product) == UPLINK and ask(lab.client, b), "the control"
+        assert ask(lab.client, VIP4)
+        servers["a"].stall()
+        assert all(ask(lab.client, VIP4, number) for number in range(20, 40))
+        servers["a"].resume()
+        assert product.won(DNS4)["b"] == 20
+        product.admin("leader", "set", "dns4", "b")
+        assert all(ask(lab.client, VIP4, number) for number in range(40, 50)) and who_answers(lab.client, VIP4, "+tcp") == "b"
+        assert len(dig(lab.client, VIP4, "big.example.test", "TXT", "+bufsize=4096", "+ignore").records) == 12, "of several fragments"
+        assert not product.status()["problems"]
+        product.finish()
+
+
+@pytest.mark.own
 @pytest.mark.parametrize("text", [OUT, IN], ids=["out", "in"])
 def test_rules_that_come_later_move_the_routes_within_seconds(lab, servers, product, text):
     product.up()
