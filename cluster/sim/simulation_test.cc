@@ -68,7 +68,8 @@ TEST(Simulation, AThousandSeedsOfThirtySecondsViolateNothing) {
          static_cast<unsigned long long>(totals.sealed_pieces), static_cast<unsigned long long>(totals.sealed_drops));
   printf("%llu sessions ended for others, %llu forged requests\n", static_cast<unsigned long long>(totals.sessions_evicted),
          static_cast<unsigned long long>(totals.forged));
-  // Faults that stop everything would violate nothing, and show nothing.
+  // Faults that stop everything would violate nothing, and show nothing. A few runs need not have every kind of event.
+  if (totals.runs < 100) return;
   EXPECT_GT(totals.answers, totals.operations / 2);
   EXPECT_GT(totals.kernel_appends, totals.runs * 50);
   EXPECT_GT(totals.kernel_votes, totals.runs);
