@@ -21,12 +21,13 @@
 #include <linux/pkt_cls.h>
 
 /*
- * The announcement in hand, out of its packet, and what it publishes: on the stack they would not fit beside the reply
+ * The announcement in hand, out of its packet, what it publishes, and the backend that it names: on the stack they would not fit beside the reply
  * program's own frame. A program is not interrupted by another on its CPU.
  */
 struct hr_announcement_in_hand {
   struct hr_announcement announcement;
   struct hr_publication news;
+  struct hr_endpoint leader;
 };
 HR_PER_CPU(announcements, 1, struct hr_announcement_in_hand);
 
@@ -73,12 +74,15 @@ HR_INLINE __u32 hr_open_announcement(struct __sk_buff *skb, __u32 offset, __u32 
 }
 
 /* The backend that an announcement names, if its service belongs to the announcing cluster. */
-HR_INLINE struct hr_backend *hr_announced_backend(const struct hr_announcement *announcement, __u32 *backend_id) {
-  struct hr_endpoint endpoint = {.address = announcement->leader_address, .port_be = announcement->leader_port_be};
-  __u32 *found = bpf_map_lookup_elem(&backend_ids, &endpoint);
+HR_INLINE struct hr_backend *hr_announced_backend(struct hr_announcement_in_hand *in, __u32 *backend_id) {
+  const struct hr_announcement *announcement = &in->announcement;
   struct hr_backend *backend;
   struct hr_service_config *config;
+  __u32 *found;
 
+  in->leader.address = announcement->leader_address;
+  in->leader.port_be = announcement->leader_port_be;
+  found = bpf_map_lookup_elem(&backend_ids, &in->leader); /* its padding is never written: zero */
   if (!found) return 0;
   *backend_id = *found;
   backend = bpf_map_lookup_elem(&backends, backend_id);
@@ -109,7 +113,7 @@ HR_INLINE __u32 hr_take_announcement(struct __sk_buff *skb, struct hr_announceme
   const struct hr_announcement *announcement = &in->announcement;
   struct hr_publication *news = &in->news;
   __u32 backend_id = 0;
-  struct hr_backend *backend = hr_announced_backend(announcement, &backend_id);
+  struct hr_backend *backend = hr_announced_backend(in, &backend_id);
   struct hr_leader *leader;
   __u32 changed;
 
