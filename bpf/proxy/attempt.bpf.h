@@ -297,11 +297,17 @@ HR_GLOBAL int hr_send_attempt(struct __sk_buff *skb, struct hr_attempt *attempt)
   return hr_settle(attempt, hr_clone_to_uplink(skb, attempt) ? HR_OUTCOME_FAILED : HR_OUTCOME_SENT);
 }
 
-/* Sends the probe that an attempt asks for beside itself, if it is still due. */
-HR_INLINE void hr_send_probe(struct __sk_buff *skb, const struct hr_attempt *beside, __u64 now_ns) {
-  struct hr_attempt probe = hr_attempt_of(beside->request, beside->word, beside->config_id, HR_TRACE_COPY);
+/* Sends the probe that an attempt asks for, if it is still due. A global function: rare, and with a stack of its own. */
+HR_GLOBAL int hr_send_probe_beside(struct __sk_buff *skb, struct hr_attempt *beside, __u64 now_ns) {
+  struct hr_attempt probe;
 
-  if (beside->probe == HR_NO_BACKEND) return;
+  if (!beside) return 0;
+  probe = hr_attempt_of(beside->request, beside->word, beside->config_id, HR_TRACE_COPY);
   hr_claim_beside(&probe, HR_PACKED_CHOICE(HR_NO_BACKEND, beside->probe, HR_CHOSE_STANDBY, 1), now_ns);
   if (probe.index != HR_NO_BACKEND) hr_send_attempt(skb, &probe);
+  return 0;
+}
+
+HR_INLINE void hr_send_probe(struct __sk_buff *skb, struct hr_attempt *beside, __u64 now_ns) {
+  if (beside->probe != HR_NO_BACKEND) hr_send_probe_beside(skb, beside, now_ns);
 }
