@@ -64,6 +64,12 @@ target_compile_definitions(hedgerow_rules INTERFACE _GLIBCXX_ASSERTIONS)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 15)
   target_compile_options(hedgerow_rules INTERFACE -Werror)
 endif()
+# What an initializer with names leaves out is zero, and means it. Older clangs take that for granted.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 19)
+  target_compile_options(hedgerow_rules INTERFACE -Wno-missing-designated-field-initializers)
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 18)
+  target_compile_options(hedgerow_rules INTERFACE -Wno-missing-field-initializers)
+endif()
 # Generated code (protobuf) takes everything but the warnings and the sanitizers.
 add_library(hedgerow_generated_rules INTERFACE)
 target_include_directories(hedgerow_generated_rules INTERFACE "${CMAKE_SOURCE_DIR}")

@@ -32,13 +32,13 @@
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/status/status.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "bench/flood/frame.h"
 #include "bench/load/pacing.h"
 #include "bench/load/udp_socket.h"
 #include "bench/serve/server_loop.h"
+#include "operate/hex.h"
 
 ABSL_FLAG(std::string, interface, "", "out of which frames go");
 ABSL_FLAG(std::string, destination_mac, "", "whom they are for on that link");
@@ -92,7 +92,7 @@ absl::StatusOr<FrameSpec> SpecFromFlags() {
   spec.source = *source;
   spec.destination = *destination;
   spec.sources = absl::GetFlag(FLAGS_sources);
-  const std::string payload = absl::HexStringToBytes(absl::GetFlag(FLAGS_payload));
+  const std::string payload = operate::BytesOfHex(absl::GetFlag(FLAGS_payload));
   spec.payload.assign(payload.begin(), payload.end());
   spec.vary_offset = absl::GetFlag(FLAGS_vary_offset);
   spec.vary_bytes = absl::GetFlag(FLAGS_vary_bytes);

@@ -23,6 +23,7 @@
 #include "cluster/storage/records.h"
 #include "cluster/storage/stopped_log.h"
 #include "cluster/storage/testing/storage_story.h"
+#include "operate/hex.h"
 
 namespace hedgerow::storage {
 namespace {
@@ -57,7 +58,7 @@ class LogFormatTest : public ::testing::Test {
     for (std::string bytes; lines >> name >> place >> bytes;) {
       std::string& file = files[name];
       file.resize(place);
-      file += absl::HexStringToBytes(bytes);
+      file += operate::BytesOfHex(bytes);
     }
     EXPECT_EQ(files.size(), 3u);
     return files;

@@ -11,10 +11,10 @@
 
 #include <gtest/gtest.h>
 
-#include "absl/strings/escaping.h"
 #include "build_paths.h"
 #include "cluster/raft/bytes.h"
 #include "cluster/wire/peer_body.h"
+#include "operate/hex.h"
 
 namespace hedgerow::wire {
 namespace {
@@ -100,7 +100,7 @@ std::vector<std::string> OfVersion(int version) {
   std::vector<std::string> datagrams;
   std::ifstream file(HEDGEROW_SOURCE_DIR "/cluster/wire/testdata/peer-" + std::to_string(version));
   std::string kind, bytes;
-  while (file >> kind >> bytes) datagrams.push_back(absl::HexStringToBytes(bytes));
+  while (file >> kind >> bytes) datagrams.push_back(operate::BytesOfHex(bytes));
   return datagrams;
 }
 

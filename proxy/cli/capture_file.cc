@@ -10,12 +10,12 @@
 #include <cstring>
 
 #include "absl/status/status.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "config/address.h"
 #include "config/scalar.h"
 #include "net/ip_address.h"
 #include "net/unique_fd.h"
+#include "operate/hex.h"
 #include "operate/version.h"
 #include "proxy/cli/trace_text.h"
 
@@ -122,7 +122,7 @@ Frame FrameOf(const v1::TraceEvent& event, const v1::ServiceStatus* service) {
   if (!address.ok() || address->is_v4() != client.is_v4()) return mark;
   const Place near = {client, event.client_port()}, far = {*address, backend->port()};
   // A reply's own length is not traced: the request's stands there, or readers would take a reply of 2 bytes for invalid.
-  return MakeFrame(out ? near : far, out ? far : near, absl::HexStringToBytes(event.key()), event.bytes(), out ? kOutbound : kInbound);
+  return MakeFrame(out ? near : far, out ? far : near, operate::BytesOfHex(event.key()), event.bytes(), out ? kOutbound : kInbound);
 }
 
 // "dns 10.99.0.53:53: hedge to b; 10.1ms after the splitter saw it; client 10.77.0.1:40000, key 2a01, request 5.1, event 3"

@@ -10,12 +10,12 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "config/address.h"
 #include "config/format.h"
 #include "config/scalar.h"
+#include "operate/hex.h"
 #include "proxy/admin/client.h"
 #include "proxy/cli/check_report.h"
 #include "proxy/cli/command.h"
@@ -40,7 +40,7 @@ absl::StatusOr<Wanted> ParseWanted(const Arguments& arguments) {
     if (!digits.has_value())
       return absl::InvalidArgumentError(absl::StrCat("--payload: got \"", arguments.Get("payload"), "\", expected 1 to ",
                                                      config::kMaxPayloadBytes, " bytes, as two hexadecimal digits each"));
-    wanted.payload = absl::HexStringToBytes(*digits);
+    wanted.payload = operate::BytesOfHex(*digits);
   }
   if (arguments.Has("timeout")) {
     const auto ns = config::ParseDurationNs(arguments.Get("timeout"));

@@ -12,9 +12,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "absl/strings/escaping.h"
 #include "net/socket_address.h"
 #include "net/unique_fd.h"
+#include "operate/hex.h"
 #include "proxy/config/built_in_profiles.h"
 
 namespace hedgerow::cli {
@@ -30,7 +30,7 @@ const v1::Profile& Named(const std::string& name) {
 }
 
 ProbeResult Reply(absl::string_view digits) {
-  return {.kind = Kind::kReply, .elapsed_ns = 310'000, .reply = absl::HexStringToBytes(digits)};
+  return {.kind = Kind::kReply, .elapsed_ns = 310'000, .reply = operate::BytesOfHex(digits)};
 }
 const ProbeResult kSilent{};
 const ProbeResult kRefused{.kind = Kind::kError, .error = ECONNREFUSED, .elapsed_ns = 200'000};
@@ -125,7 +125,7 @@ TEST(CheckReport, TellsAStandbyThatNamesTheLeaderFromAClusterWithoutOne) {
   const v1::Profile& hkv = Named("hkv");
   const std::string query = *QueryOf(hkv, std::string(kQueryRandomBytes, '\0'));
   std::string reply(32, '\0');
-  reply.replace(0, 4, absl::HexStringToBytes("48028307"));
+  reply.replace(0, 4, operate::BytesOfHex("48028307"));
   const ProbeResult names{.kind = Kind::kReply, .elapsed_ns = 1000, .reply = reply};
   EXPECT_TRUE(JudgeProbe(ProbedPlace::kBackend, hkv, query, names).ok());
   EXPECT_FALSE(JudgeProbe(ProbedPlace::kVip, hkv, query, names).ok());

@@ -9,8 +9,8 @@
 #include <cstring>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/string_view.h"
+#include "operate/hex.h"
 #include "proxy/config/built_in_profiles.h"
 
 namespace hedgerow {
@@ -33,7 +33,7 @@ hr_field MakeField(uint32_t offset, uint32_t length, const std::string& mask = "
   hr_field field{};
   field.offset = static_cast<uint16_t>(offset);
   field.length = static_cast<uint16_t>(length);
-  std::string full = mask.empty() ? Ones(length) : absl::HexStringToBytes(mask);
+  std::string full = mask.empty() ? Ones(length) : operate::BytesOfHex(mask);
   full.resize(HR_CORRELATION_BYTES, '\0');
   std::memcpy(field.mask, full.data(), sizeof(field.mask));
   return field;
@@ -98,11 +98,11 @@ void AddPlaces(const v1::Profile& words, hr_profile& profile) {
 }
 
 hr_match MakeMatch(const v1::Match& words) {
-  const std::string bytes = words.text().empty() ? absl::HexStringToBytes(words.bytes()) : words.text();
+  const std::string bytes = words.text().empty() ? operate::BytesOfHex(words.bytes()) : words.text();
   hr_match match{};
   match.offset = static_cast<uint16_t>(words.offset());
   match.bytes = static_cast<uint8_t>(bytes.size());
-  match.mask = Word(words.mask().empty() ? Ones(bytes.size()) : absl::HexStringToBytes(words.mask()));
+  match.mask = Word(words.mask().empty() ? Ones(bytes.size()) : operate::BytesOfHex(words.mask()));
   match.value = Word(bytes) & match.mask;
   match.flags = static_cast<uint8_t>((words.negated() ? HR_MATCH_NOT : 0) | (words.after() > 0 ? HR_MATCH_AT_MARK : 0));
   return match;

@@ -3,7 +3,8 @@
 
 #include <algorithm>
 
-#include "absl/strings/escaping.h"
+#include "operate/hex.h"
+
 
 namespace hedgerow {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 using Matches = google::protobuf::RepeatedPtrField<v1::Match>;
 
 bool Masked(absl::string_view left, absl::string_view right, const std::string& mask) {
-  const std::string bits = absl::HexStringToBytes(mask);
+  const std::string bits = operate::BytesOfHex(mask);
   for (size_t i = 0; i < left.size(); ++i) {
     const auto wanted = static_cast<uint8_t>(i < bits.size() ? bits[i] : '\xff');
     if (((static_cast<uint8_t>(left[i]) ^ static_cast<uint8_t>(right[i])) & wanted) != 0) return false;
@@ -21,7 +22,7 @@ bool Masked(absl::string_view left, absl::string_view right, const std::string& 
 
 // A payload that ends before the bytes do does not match.
 bool Holds(const v1::Match& match, absl::string_view payload) {
-  const std::string bytes = match.text().empty() ? absl::HexStringToBytes(match.bytes()) : match.text();
+  const std::string bytes = match.text().empty() ? operate::BytesOfHex(match.bytes()) : match.text();
   const bool there = payload.size() >= match.offset() + bytes.size() &&
                      Masked(bytes, payload.substr(match.offset(), bytes.size()), match.mask());
   return there != match.negated();
@@ -52,11 +53,11 @@ bool Lists(const Names& names, const std::string& name) {
 
 std::optional<std::string> QueryOf(const v1::Profile& profile, absl::string_view random) {
   if (!profile.has_check()) return std::nullopt;
-  std::string query = absl::HexStringToBytes(profile.check().bytes());
+  std::string query = operate::BytesOfHex(profile.check().bytes());
   const size_t end = profile.request_offset() + profile.request_length();
   query.resize(std::max({query.size(), size_t{profile.min_bytes()}, HasFixedPlaces(profile) ? end : 0}), '\0');
   if (!HasFixedPlaces(profile)) return query;
-  const std::string mask = absl::HexStringToBytes(profile.mask());
+  const std::string mask = operate::BytesOfHex(profile.mask());
   for (size_t i = 0; i < std::min<size_t>(profile.request_length(), random.size()); ++i) {
     const char bits = i < mask.size() ? mask[i] : '\xff';
     char& byte = query[profile.request_offset() + i];

@@ -10,12 +10,13 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "operate/hex.h"
 #include "proxy/config/built_in_profiles.h"
 
 namespace hedgerow {
 namespace {
 
-const std::string kRandom = absl::HexStringToBytes("a1a2a3a4a5a6a7a8b1b2b3b4b5b6b7b8");
+const std::string kRandom = operate::BytesOfHex("a1a2a3a4a5a6a7a8b1b2b3b4b5b6b7b8");
 
 const v1::Profile& Named(const std::string& name) {
   v1::Service service;
@@ -34,7 +35,7 @@ std::string Query(const std::string& name) { return absl::BytesToHexString(Query
 
 ReplyKind Judge(const std::string& name, absl::string_view reply) {
   const v1::Profile& profile = Named(name);
-  return JudgeReply(profile, *QueryOf(profile, kRandom), absl::HexStringToBytes(reply)).kind;
+  return JudgeReply(profile, *QueryOf(profile, kRandom), operate::BytesOfHex(reply)).kind;
 }
 
 TEST(Query, HasThisFormInEachBuiltInProfile) {
@@ -70,7 +71,7 @@ TEST(JudgedReply, OfADnsServer) {
   EXPECT_EQ(Judge("dns", "a1a201800001000d00000000"), ReplyKind::kNoReply);     // a query
   EXPECT_EQ(Judge("dns", "a1a28180"), ReplyKind::kNoReply);                     // cut off
   const v1::Profile& dns = Named("dns");
-  EXPECT_EQ(JudgeReply(dns, *QueryOf(dns, kRandom), absl::HexStringToBytes("a1a281020001000000000000")).name, "servfail");
+  EXPECT_EQ(JudgeReply(dns, *QueryOf(dns, kRandom), operate::BytesOfHex("a1a281020001000000000000")).name, "servfail");
 }
 
 TEST(JudgedReply, OfAStandbyOfACluster) {

@@ -3,9 +3,9 @@
 
 #include <cstring>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_split.h"
 #include "config/address.h"
+#include "operate/hex.h"
 #include "operate/key_file.h"
 #include "proxy/start/roster.h"
 #include "proxy/profiles/profile.h"
@@ -16,7 +16,7 @@ namespace {
 // 16 key bytes, as hexadecimal digits, are k0 and k1, little-endian.
 hr_siphash_key MakeKey(absl::string_view digits) {
   hr_siphash_key key{};
-  const std::string bytes = absl::HexStringToBytes(digits);
+  const std::string bytes = operate::BytesOfHex(digits);
   const auto* first = reinterpret_cast<const unsigned char*>(bytes.data());
   key.k0 = hr_siphash_load(first);
   key.k1 = hr_siphash_load(first + sizeof(key.k0));

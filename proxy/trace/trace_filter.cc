@@ -10,11 +10,11 @@
 #include <string>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "config/scalar.h"
 #include "config/suggest.h"
+#include "operate/hex.h"
 #include "proxy/data_plane/endpoint.h"
 
 namespace hedgerow {
@@ -80,7 +80,7 @@ absl::Status FillKey(const std::string& digits, hr_trace_filter& filter) {
                                                    HR_CORRELATION_BYTES,
                                                    " bytes as two hexadecimal digits each"));
   }
-  const std::string bytes = absl::HexStringToBytes(digits);
+  const std::string bytes = operate::BytesOfHex(digits);
   memcpy(filter.key, bytes.data(), bytes.size());
   memset(filter.key_mask, 0xff, bytes.size());
   return absl::OkStatus();

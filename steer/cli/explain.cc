@@ -10,12 +10,12 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "net/bpffs.h"
 #include "net/capabilities.h"
 #include "net/ip_address.h"
+#include "operate/hex.h"
 #include "steer/change.h"
 #include "steer/cli/commands.h"
 #include "steer/cli/text.h"
@@ -187,7 +187,7 @@ int RunExplain(const Call& call) {
   }
   const auto view = OpenView(call.arguments);
   if (!view.ok()) return call.Fail(view.status());
-  const std::string payload = absl::HexStringToBytes(hex);
+  const std::string payload = operate::BytesOfHex(hex);
   const Choice choice = view->ChoiceOf(*address, {reinterpret_cast<const uint8_t*>(payload.data()), payload.size()});
   v1::Explanation explanation;
   explanation.set_address(address->ToString());
