@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+from deploy.lab.unit_confinement import allowed_calls
 from deploy.lab.unit_file import UNITS, UnitFile
 
 STEER = "hedgerow-steer@"
@@ -32,6 +33,12 @@ def test_a_unit_has_a_user_of_its_own_and_no_capability_that_it_is_not_given(nam
     users = UNITS / f"sysusers.d/{'hedgerow' if name == 'hedgerowd' else name}.conf"
     made = re.findall(r"^[ug] +(\S+)", users.read_text(encoding="utf-8"), re.MULTILINE)
     assert {unit.last("User"), unit.last("Group"), *unit.words("SupplementaryGroups")} <= set(made) - {"root"}
+
+
+@pytest.mark.parametrize("name", HIGHEST_EXPOSURE)
+def test_a_unit_lets_every_libbpf_load_kernel_programs(name):
+    """The packages are built with the distribution's. From 1.4 on (Debian 13) it calls memfd_create, which systemd counts among @ipc."""
+    assert {"bpf", "memfd_create"} <= allowed_calls(UnitFile(UNITS / f"{name}.service").all("SystemCallFilter"))
 
 
 def test_the_users_and_folders_can_be_made_and_are_closed_to_others(tmp_path):
