@@ -7,6 +7,7 @@ fresh /sys over the machine's and hide bpffs from the programs under test.
 
 import contextlib
 import ctypes
+import ipaddress
 import os
 import time
 from collections.abc import Iterator
@@ -39,7 +40,9 @@ def remove(name: str) -> None:
 
 def add_addresses(route: IPRoute, index: int, ipv4: str, ipv6: str) -> None:
     """One of each family, with the lab's prefixes, of an interface that is up; IPv6 without duplicate address detection."""
-    route.addr("add", index=index, address=ipv4, prefixlen=names.PREFIX_IPV4)
+    # Real hosts have a broadcast address. libcoap 4.3.4 takes an address without one for a broadcast address and serves nothing there.
+    broadcast = ipaddress.ip_interface(f"{ipv4}/{names.PREFIX_IPV4}").network.broadcast_address
+    route.addr("add", index=index, address=ipv4, prefixlen=names.PREFIX_IPV4, broadcast=str(broadcast))
     route.addr("add", index=index, address=ipv6, prefixlen=names.PREFIX_IPV6, flags=_IFA_F_NODAD)
     wait_for_own_route(route, ipv6)
 
