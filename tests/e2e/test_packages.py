@@ -252,17 +252,14 @@ def test_a_node_is_there_again_with_what_it_stored_after_a_reboot(packages, root
         booted.end()
 
 
-@pytest.mark.long
-@pytest.mark.timeout(1200)
-def test_a_bare_debian_12_answers_through_the_vip_within_five_minutes(packages, tmp_path):
-    """No compiler, nothing of this machine: debootstrap, the packages and what they need from the distribution's archive."""
-    if "bookworm" not in Path("/etc/os-release").read_text(encoding="utf-8"):
-        pytest.skip("the packages of this build are for another distribution")
+def seconds_in_a_bare(suite: str, folder: Path) -> float:
+    """No compiler, nothing of this machine: debootstrap, the packages of `folder` and what they need from the distribution's archive. From
+    apt to the first answer."""
     page = typed_in("install.md")
     install = page["packages"].replace("apt install", "apt-get install -y --no-install-recommends")
-    archive = subprocess.run(["tar", "-C", packages["hedgerow"].parent, "-c", "."], capture_output=True, check=True, timeout=30).stdout
+    archive = subprocess.run(["tar", "-C", folder, "-c", "."], capture_output=True, check=True, timeout=30).stdout
     done = subprocess.run(
-        [ROOT / "deploy/dev/chroot_trial.sh", "--suite", "bookworm", "--keep", "sh", "-euc",
+        [ROOT / "deploy/dev/chroot_trial.sh", "--suite", suite, "--keep", "sh", "-euc",
          "mkdir /root/packages; tar -x -C /root/packages; export DEBIAN_FRONTEND=noninteractive; apt-get update; "
          "apt-get install -y --no-install-recommends systemd systemd-sysv dbus iproute2 dnsmasq-base bind9-dnsutils; "
          f"cd /root/packages; date +begun=%s; {install} date +done=%s; ! command -v cc gcc clang make"],
@@ -278,14 +275,23 @@ def test_a_bare_debian_12_answers_through_the_vip_within_five_minutes(packages, 
             started = time.monotonic()
             booted.run(page["configure"])
             assert booted.run(page["serve"]).startswith("192.0.2.1\n")
-            took = installed - begun + time.monotonic() - started
+            return installed - begun + time.monotonic() - started
         finally:
             booted.end()
-        print(f"from apt to the first answer: {took:.0f} s")
-        assert took < 300
     finally:
         if kept:
             subprocess.run(["rm", "-rf", "--one-file-system", kept[1]], check=True, timeout=120)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1200)
+def test_a_bare_system_of_this_distribution_answers_through_the_vip_within_five_minutes(packages):
+    suite = re.search(r"^VERSION_CODENAME=(\w+)$", Path("/etc/os-release").read_text(encoding="utf-8"), re.MULTILINE)
+    if suite is None or suite[1] not in ("bookworm", "trixie", "noble"):
+        pytest.skip("the packages of this build are for another distribution")
+    took = seconds_in_a_bare(suite[1], packages["hedgerow"].parent)
+    print(f"from apt to the first answer: {took:.0f} s")
+    assert took < 300
 
 
 KILLED = """
