@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Daemons of the distribution as they are steered, and what speaks to them: softflowd (IPFIX) and gobgpd (BMP). Each is started
+"""Daemons of the distribution as they are steered, and what speaks to them: softflowd (NetFlow 9) and gobgpd (BMP). Each is started
 in the network namespace of a test and ends with it."""
 
 import contextlib
@@ -88,13 +88,14 @@ class Daemons:
                             "src", source], check=True)
 
     def export(self, source: str, port: int = PORT) -> None:
-        """IPFIX with FLOWS flows, of a capture file. softflowd reads it to its end, and exports."""
+        """NetFlow 9 with FLOWS flows, of a capture file. softflowd reads it to its end, and exports. Not IPFIX, in which softflowd 1.1.1
+        names an exporter "::" that nfacctd believes."""
         capture = self.folder / "flows.pcap"
         if not capture.exists():
             capture.write_bytes(capture_of(FLOWS))
         self.speaks_as(source)
         with self.net.entered():
-            subprocess.run(["/usr/sbin/softflowd", "-r", capture.name, "-n", f"{ADDRESS}:{port}", "-v", "10"], cwd=self.folder, check=True,
+            subprocess.run(["/usr/sbin/softflowd", "-r", capture.name, "-n", f"{ADDRESS}:{port}", "-v", "9"], cwd=self.folder, check=True,
                            capture_output=True, timeout=10)
 
     def speak_bmp(self, source: str, port: int) -> subprocess.Popen:
@@ -132,6 +133,11 @@ stream {{
   server {{ {listen}{extra}; return "$pid"; }}
 }}
 """)]
+
+    @staticmethod
+    def nsd_version() -> tuple[int, ...]:
+        said = subprocess.run(["/usr/sbin/nsd", "-v"], capture_output=True, text=True, check=True, timeout=10)
+        return tuple(map(int, re.search(r"version (\d+)\.(\d+)", said.stdout + said.stderr).groups()))
 
     def nsd(self, workers: int, *, reuseport: bool) -> list[str]:
         self.path("zone", zone.master_file("steered"))
