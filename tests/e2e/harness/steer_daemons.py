@@ -66,14 +66,14 @@ class Daemons:
             child.wait(5)
         self._children.clear()
 
-    def wait_sockets(self, count: int, kind: str = "u", port: int = PORT) -> None:
-        """Until so many sockets of the port are there. `kind` as ss(8) has it: u or t."""
-        def there() -> bool:
-            with self.net.entered():
-                listed = subprocess.run(["ss", f"-Hanl{kind}", f"sport = :{port}"], capture_output=True, text=True, check=True)
-            return len(listed.stdout.splitlines()) == count
+    def sockets(self, kind: str, port: int = PORT) -> int:
+        """How many sockets of the port are there. `kind` as ss(8) has it: u or t."""
+        with self.net.entered():
+            listed = subprocess.run(["ss", f"-Hanl{kind}", f"sport = :{port}"], capture_output=True, text=True, check=True)
+        return len(listed.stdout.splitlines())
 
-        wait_until(there, 10, f"{count} sockets of port {port} ({kind})")
+    def wait_sockets(self, count: int, kind: str = "u", port: int = PORT) -> None:
+        wait_until(lambda: self.sockets(kind, port) == count, 10, f"{count} sockets of port {port} ({kind})")
 
     def wait_said(self, program: str, text: str, times: int) -> None:
         log = self.folder / f"{program}.log"
@@ -133,11 +133,6 @@ stream {{
   server {{ {listen}{extra}; return "$pid"; }}
 }}
 """)]
-
-    @staticmethod
-    def nsd_version() -> tuple[int, ...]:
-        said = subprocess.run(["/usr/sbin/nsd", "-v"], capture_output=True, text=True, check=True, timeout=10)
-        return tuple(map(int, re.search(r"version (\d+)\.(\d+)", said.stdout + said.stderr).groups()))
 
     def nsd(self, workers: int, *, reuseport: bool) -> list[str]:
         self.path("zone", zone.master_file("steered"))
