@@ -122,6 +122,7 @@ HR_GLOBAL int hr_load_note(__u32 backend_id, __u64 took_ns) {
   if (!load || !tuning) return 0;
   in_hand = hr_in_hand(load, tuning);
   level = hr_load_level(in_hand < 1 ? 1 : in_hand);
+  HR_KEEP_BOUND(level);
   if (level >= HR_LOAD_LEVELS) return 0;
   samples = load->samples[level];
   load->median[level] = hr_next_median(load->median[level], samples, took_ns >> 42 ? ~0u : (__u32)(took_ns >> 10));
