@@ -4,7 +4,9 @@
 #include "proxy/data_plane/map_sizes.h"
 
 #include <bpf/libbpf.h>
+#include <sys/utsname.h>
 
+#include <cstdio>
 #include <fstream>
 #include <map>
 
@@ -22,6 +24,13 @@ uint64_t KernelBytes(int fd) {
   while (info >> key)
     if (key == "memlock:" && info >> value) return value;
   return 0;
+}
+
+// Before 6.4 the kernel says what keys and values take, without what it keeps beside each.
+bool SaysAllMemory() {
+  utsname kernel{};
+  int major = 0, minor = 0;
+  return uname(&kernel) == 0 && sscanf(kernel.release, "%d.%d", &major, &minor) == 2 && (major > 6 || (major == 6 && minor >= 4));
 }
 
 class MapSizesTest : public PacketTest {};
@@ -51,10 +60,10 @@ TEST_F(MapSizesTest, ThePlanIsWhatTheKernelHas) {
     kernel_bytes += bytes;
     if (bytes < 1'000'000) continue;  // small ones are mostly what the kernel keeps beside them
     EXPECT_GE(size.bytes, bytes * 4 / 5);
-    EXPECT_LE(size.bytes, bytes * 5 / 4);
+    if (SaysAllMemory()) EXPECT_LE(size.bytes, bytes * 5 / 4);
   }
   EXPECT_GE(planned_bytes, kernel_bytes * 9 / 10);
-  EXPECT_LE(planned_bytes, kernel_bytes * 11 / 10);
+  if (SaysAllMemory()) EXPECT_LE(planned_bytes, kernel_bytes * 11 / 10);
 }
 
 }  // namespace

@@ -308,7 +308,7 @@ TEST_F(ConnectionsTest, AConnectionEndsTwoMinutesAfterItsFinOrRst) {
 // The map of flows forgets the least recently used when it is full, which one user's many ports can bring about.
 TEST_F(StrangersTest, AnAnswerFindsItsRequestWhenItsFlowIsForgotten) {
   Split(DnsRequest4(1));
-  AgeFlow(kClient4, kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kDns4A, 1000 * kSecond);
+  AgeFlow(kClient4, kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kDns4A, 120 * kSecond);
   const RunResult run = Reply(DnsReply4(1, kA4));
   EXPECT_EQ(run.verdict, kRedirected);
   EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4.won_by_first", 1), Pair("dns4.replies", 1)));

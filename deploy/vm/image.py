@@ -30,7 +30,7 @@ GUEST_PROJECT = Path("/hedgerow")
 _PROGRAMS = {
     "busybox": True, "dash": True, "ip": True, "tc": True, "bpftool": True, "ethtool": True, "kmod": True,
     "ping": True, "nft": True, "iptables": True, "ip6tables": True, "nsenter": True, "unshare": True, "setpriv": True,
-    "prlimit": True, "nstat": True, "ss": True,
+    "prlimit": True, "nstat": True, "ss": True, "env": True,
     "python3": True, "dig": True, "dnsperf": True, "nsd": True, "knotd": True, "unbound": True, "dnsmasq": True,
     "tcpdump": False}
 _SEARCH = ("/usr/sbin", "/usr/bin", "/sbin", "/bin")
@@ -45,7 +45,8 @@ _MODULES = (
     "veth", "dummy", "ifb", "bridge", "br_netfilter", "netkit", "af_packet", "unix", "ipv6",
     "sch_netem", "sch_fq", "sch_htb", "sch_tbf", "sch_prio", "sch_ingress", "cls_bpf", "cls_matchall", "cls_u32",
     "act_bpf", "act_mirred", "nf_conntrack", "nf_nat", "nf_tables", "nft_masq", "nft_chain_nat", "nft_compat",
-    "xt_MASQUERADE", "ip_tables", "iptable_nat", "ip6_tables", "ip6table_nat", "libcrc32c", "crc32c_generic")
+    "xt_MASQUERADE", "ip_tables", "iptable_nat", "ip6_tables", "ip6table_nat", "libcrc32c", "crc32c_generic",
+    "xfrm_user")
 _PROJECT_SUFFIXES = (".py", ".yaml", ".toml", ".txt", ".sh", "")
 # 2026-01-01, as the machine's own clock begins: any fixed time does.
 _TIME = 1767225600
