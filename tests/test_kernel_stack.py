@@ -24,6 +24,11 @@ PROGRAMS = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "bpf").rglob("
 COMPILER = next(name for name in ("clang-19", "clang") if shutil.which(name))
 
 
+def test_one_of_the_newer_compilers_is_tried():
+    version = subprocess.run([COMPILER, "--version"], check=True, capture_output=True, text=True, timeout=30).stdout
+    assert int(re.search(r"clang version (\d+)", version)[1]) >= 18, f"install clang-19 (`./dev test` does): {version}"
+
+
 def frames_of(usage: str) -> dict[str, int]:
     """Bytes by function, of a file that -fstack-usage wrote."""
     return {name: int(size) for name, size in re.findall(r":(\w+)\t(\d+)\t", usage)}

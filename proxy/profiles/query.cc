@@ -5,7 +5,6 @@
 
 #include "operate/hex.h"
 
-
 namespace hedgerow {
 namespace {
 

@@ -7,8 +7,8 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "cluster/node/net/net_address.h"
