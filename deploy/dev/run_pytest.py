@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs the Python tests in three workers, a process for each file of end-to-end tests and one for all the others.
+"""Runs the Python tests in four workers, a process for each file of end-to-end tests and one for all the others.
 
 Called by test.sh. A process has mounts of its own, and an empty bpffs where the machine has one, so that what a test finds
 left behind on bpffs is its own; its labs carry its pid. The longest come first, so that none is alone at the end. Each writes a JUnit
 report, REPORTS/pytest-NAME.xml, and its output goes to REPORTS/pytest-NAME.log, of which each test's line is shown. The processor time
 that each took, with all that its tests started, is in REPORTS/pytest-cpu.tsv.
 
-A file's tests wait more than they compute: a worker uses a third of a processor. With a third worker for all files, tests with a time to
-keep fail now and then. So it takes those of BESIDE only, at a lower priority.
+A file's tests wait more than they compute: a worker uses a third of a processor. Two workers take the files that have a time to keep
+(TIMED), which fail now and then where there are more of them at once. Two more take the other files, at a lower priority. Where nothing is
+left to the first two, they help.
 
 Not pytest-xdist: its workers of Debian 12 run a test in the main thread only by chance, and signals need that.
 """
@@ -30,27 +31,24 @@ OWN_MOUNTS = ("unshare", "--mount", "--propagation", "private", "sh", "-c",
               "[ -z \"$0\" ] || echo $$ >\"$0/cgroup.procs\"; if mountpoint -q /sys/fs/bpf; then mount -t bpf bpf /sys/fs/bpf; fi; exec \"$@\"")
 NO_TEST_RAN = 5
 OTHERS = "others"
-# Most of a minute each. Of the rest a file's size tells well enough.
-LONGEST = ("chaos", "adoption", "page", "bench_commands", "reload", "flood", "faults", "follow_network", "beside_programs", "failing_replicas",
-           "sharing_the_machine")
-# No test of theirs asks how long something took but with a bound of seconds, and all of them pass on a machine that is busy. The
-# longest first, as well.
-BESIDE = ("packages", OTHERS, "recovery", "power_cut", "lab_clusters", "steer_run", "peer_tls", "members_and_proxies", "prometheus", "snapshots",
-          "steer_daemons", "memcached_cluster", "recipes", "top", "dns_clients", "sysdump", "tutorial", "kubernetes", "lab", "checkers",
-          "store_bounds", "hashicorp_raft", "large_entries", "full_disk_start", "hostile_configs", "metrics_access", "images", "client_access",
-          "session_owners")
-BESIDE_NICE = 10
+# What these say of a short time, of a share or of the processors holds on a machine that is not busy. The longest first.
+TIMED = ("chaos", "flood", "bench_commands", "client_faults", "failing_replicas", "sharing_the_machine", "offloads", "steer_runs", "faults",
+         "stalling_replicas", "membership", "policy", "profiles", "offload_faults", "beside_segments", "limits", "clock_kinds", "strangers",
+         "engines")
+# All others pass on a machine that is busy. These of them take half a minute or more; of the rest a file's size tells well enough.
+LONGEST = ("page", "adoption", "follow_network", "packages", "vip_route", "reload", "beside_programs", "recovery", "no_route", OTHERS, "power_cut")
+OTHERS_NICE = 10
 
 Group = tuple[str, list[str]]
 
 
 def groups(folders: list[str]) -> tuple[list[Group], list[Group]]:
-    """A name, and what pytest is given: for the workers, and for the one beside them."""
+    """A name, and what pytest is given: of the files with a time to keep, and of all others."""
     files = {path.stem.removeprefix("test_"): path for path in END_TO_END.glob("test_*.py")}
     by_size = sorted(files, key=lambda name: files[name].stat().st_size, reverse=True)
     found = {name: [str(files[name].relative_to(PROJECT))] for name in by_size} | {OTHERS: [*folders, "tests", "--ignore=tests/e2e"]}
-    beside = [(name, found.pop(name)) for name in BESIDE]
-    return [(name, found.pop(name)) for name in LONGEST] + list(found.items()), beside
+    timed = [(name, found.pop(name)) for name in TIMED]
+    return timed, [(name, found.pop(name)) for name in LONGEST] + list(found.items())
 
 
 class Runner:
@@ -102,21 +100,23 @@ class Runner:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--reports", type=Path, required=True, help="folder for JUnit reports and logs")
-    parser.add_argument("--workers", type=int, default=2, help="beside which there is one more")
+    parser.add_argument("--workers", type=int, default=2, help="of each of the two kinds")
     parser.add_argument("folders", nargs="*", help="folders with further tests, beside tests/")
     args = parser.parse_args()
     runner = Runner(args.reports)
     signal.signal(signal.SIGINT, runner.stop)
     signal.signal(signal.SIGTERM, runner.stop)
-    files, beside = groups(args.folders)
-    queue, queue_beside = iter(files), iter(beside)
+    timed, others = groups(args.folders)
+    queue_timed, queue_others = iter(timed), iter(others)
 
-    def worker_of_all() -> None:
-        runner.work(queue, 0)
-        runner.work(queue_beside, 0)  # what is left
+    def work_timed() -> None:
+        runner.work(queue_timed, 0)
+        runner.work(queue_others, 0)  # what is left
 
-    workers = [threading.Thread(target=worker_of_all) for _ in range(args.workers)]
-    workers.append(threading.Thread(target=runner.work, args=(queue_beside, BESIDE_NICE)))
+    def work_others() -> None:
+        runner.work(queue_others, OTHERS_NICE)
+
+    workers = [threading.Thread(target=work) for work in (work_timed, work_others) for _ in range(args.workers)]
     for worker in workers:
         worker.start()
     for worker in workers:
