@@ -205,7 +205,6 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
     choice = hr_choose_first(config_id, config, policy, client, now_ns);
     /* Its backend does not get it, so no answer of that backend is missing. */
     if (READ_ONCE(policy->test_until_ns) && hr_take_hedge_test(service_id, packet, now_ns)) choice.why = HR_CHOSE_TEST;
-    hr_budget_earn(config, service_id, client);
     if (choice.why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
   }
   if (READ_ONCE(policy->unrouted) && hr_is_unrouted(hr_backend_id(config, choice.first), now_ns)) {
@@ -213,7 +212,10 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
     return hr_say_unrouted(skb, packet, service_stats, /*opens=*/0);
   }
   if (hr_tracing()) hr_trace_match(skb, packet, config_id, now_ns);
-  if (!tracking.reason) tracking = hr_track(skb, packet, config_id, config, policy, &choice, client, service_stats, now_ns);
+  if (!tracking.reason) {
+    hr_budget_earn(config, service_id, client);
+    tracking = hr_track(skb, packet, config_id, config, policy, &choice, client, service_stats, now_ns);
+  }
   if (packet->trace) hr_trace_begin(skb, packet, config_id, &tracking, &choice);
   if (!tracking.request) {
     __u32 to = hr_untracked_to(&choice, &tracking);

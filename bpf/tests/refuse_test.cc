@@ -131,6 +131,15 @@ TEST_F(UnroutedTest, WhileThereIsARouteToAnotherBackendItGoesThere) {
   EXPECT_EQ(Read(Split(From(false).Tcp(kClientPort, kDnsPort, kTcpSyn).Build()).packet).destination, kB4);
 }
 
+TEST_F(UnroutedTest, ARequestWithoutARouteEarnsNoHedge) {
+  ServiceState(kDns4Service).budget_micros = 0;
+  Split(Query(false, 1));
+  EXPECT_EQ(ServiceState(kDns4Service).budget_micros, 0);
+  Unroute(0);
+  Split(Query(false, 2));
+  EXPECT_GT(ServiceState(kDns4Service).budget_micros, 0);
+}
+
 TEST_F(UnroutedTest, TheDaemonsWordEnds) {
   Unroute(kAllPlaces, /*for_ns=*/-1'000'000);
   EXPECT_EQ(Read(Split(Query(false, 1)).packet).destination, kA4);
