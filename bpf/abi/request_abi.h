@@ -468,6 +468,17 @@ HR_STATIC_ASSERT(sizeof(struct hr_wheel) == 384 + 8 * HR_FINE_SLOTS + 4 * HR_COA
 #define HR_MARK_REQUEST(mark) ((mark) & (HR_MAX_REQUESTS - 1))
 
 /*
+ * The Ethernet source of a finished copy and of a consumed nack, until the neighbour entry sets it. The mark has no room for the
+ * generation, without which a request's entry that is used again meanwhile would be taken for that request's.
+ */
+struct hr_link_note {
+  __u32 due;        /* of a hedge: when it was due */
+  __u16 generation; /* its low bits */
+};
+#define HR_NOTE_DUE_SHIFT 4 /* 16 ns; 32 bits wrap after 68 s, which is longer than a deadline may be */
+#define HR_NOTE_DUE(time_ns) ((__u32)((time_ns) >> HR_NOTE_DUE_SHIFT))
+
+/*
  * The payload of a datagram that tests the proxy's own way: from the daemon's socket to a VIP, back at an uplink's ingress as if a
  * backend had sent it, and to the socket. `tag` (hr_load_config.self_test_tag) proves the sender; from the splitter to the reply
  * program the frame bears the clock's tag as its Ethernet destination, so that the host's stack takes it for another host's where that

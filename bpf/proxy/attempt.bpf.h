@@ -2,8 +2,8 @@
 /*
  * Sending a request once more, for any reason: a copy beside the first send, a hedge, a nack's release, a probe, a handover.
  * Each is claimed, sent and settled once, as sent, not needed or failed; budget, masks, attempts, flows, counters and trace
- * are touched nowhere else. The backend travels in skb->mark and the copy's due time in its Ethernet source address, so that
- * two sends of one request that are under way at once share no state. Called by the splitter and the clock.
+ * are touched nowhere else. The backend travels in skb->mark, the copy's due time and its request's generation in its Ethernet
+ * source address, so that two sends of one request that are under way at once share no state. Called by the splitter and the clock.
  */
 #pragma once
 
@@ -265,14 +265,14 @@ HR_GLOBAL int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
 
 /* ---- Send -------------------------------------------------------------------------------------------------------- */
 
-#define HR_DUE_MASK 0xffffffffffffull /* a due time, as far as it fits into an Ethernet address */
-
 /*
  * Sends a copy, which bears the tag, to the clock link's inner end, where a clone can be routed; its mark names the backend. The
- * neighbour entry sets both addresses when the clone leaves, so until then the source carries the due time.
+ * neighbour entry sets both addresses when the clone leaves.
  */
 HR_INLINE int hr_clone_to_uplink(struct __sk_buff *skb, const struct hr_attempt *attempt) {
-  if (attempt->due_ns && bpf_skb_store_bytes(skb, ETH_ALEN, &attempt->due_ns, ETH_ALEN, 0)) return -1;
+  struct hr_link_note note = {.due = HR_NOTE_DUE(attempt->due_ns), .generation = HR_WORD_GENERATION(attempt->word)};
+
+  if (bpf_skb_store_bytes(skb, ETH_ALEN, &note, ETH_ALEN, 0)) return -1;
   skb->mark = HR_MARK_OF_COPY(attempt->due_ns ? HR_MARK_HEDGE : HR_MARK_SEND, attempt->index, attempt->request);
   return bpf_clone_redirect(skb, load_config.clock_in_ifindex, BPF_F_INGRESS) ? -1 : 0;
 }

@@ -427,10 +427,15 @@ HR_INLINE int hr_lap(struct __sk_buff *skb, __u32 epoch) {
  * A carrier came under the tag's address, so the kernel takes it for another host's and would send no error about it (icmp_send()
  * in net/ipv4/icmp.c), as it does where the backend's neighbour entry fails.
  */
-HR_INLINE int hr_leave(struct __sk_buff *skb, const struct hr_request *request, const struct hr_backend *backend) {
+HR_INLINE int hr_leave(struct __sk_buff *skb, __u32 mark, const struct hr_backend *backend) {
   bpf_skb_change_type(skb, PACKET_HOST);
-  skb->mark = request->mark;
+  skb->mark = mark;
   return bpf_redirect_neigh(backend->uplink_ifindex, 0, 0, 0);
+}
+
+/* Is the packet, which bears this note, of the request that has this word? */
+HR_INLINE int hr_is_of(const struct hr_link_note *note, __u64 word) {
+  return note->generation == (__u16)HR_WORD_GENERATION(word);
 }
 
 /* A consumed nack becomes the next attempt of its request while that is PENDING. Global: it has a frame of its own. */
@@ -438,13 +443,14 @@ HR_GLOBAL int hr_release(struct __sk_buff *skb, __u32 index) {
   struct hr_request *request = hr_request_at(index);
   struct hr_attempt attempt = hr_attempt_of(index, 0, 0, HR_TRACE_RELEASE);
   struct hr_backend *backend;
+  struct hr_link_note note;
   __u64 now_ns = hr_now_ns();
-  __u32 backend_id;
+  __u32 backend_id, client_mark;
 
-  if (!request) return TC_ACT_SHOT;
+  if (!request || bpf_skb_load_bytes(skb, ETH_ALEN, &note, ETH_ALEN)) return TC_ACT_SHOT;
   attempt.config_id = hr_published_config(request->key.service);
   attempt.word = READ_ONCE(request->word);
-  if (HR_WORD_STATE(attempt.word) != HR_STATE_PENDING) return TC_ACT_SHOT;
+  if (HR_WORD_STATE(attempt.word) != HR_STATE_PENDING || !hr_is_of(&note, attempt.word)) return TC_ACT_SHOT;
   hr_claim_next(&attempt, now_ns);
   if (attempt.index == HR_NO_BACKEND) return TC_ACT_SHOT;
   /* Before the attempt itself, which takes the carrier away. */
@@ -455,29 +461,35 @@ HR_GLOBAL int hr_release(struct __sk_buff *skb, __u32 index) {
     hr_settle(&attempt, HR_OUTCOME_FAILED);
     return TC_ACT_SHOT;
   }
+  client_mark = READ_ONCE(request->mark);
   if (hr_settle(&attempt, hr_is_still_wanted(request, &attempt) ? HR_OUTCOME_SENT : HR_OUTCOME_NOT_NEEDED))
     return TC_ACT_SHOT;
-  return hr_leave(skb, request, backend);
+  return hr_leave(skb, client_mark, backend);
 }
 
-/* A finished copy on its second pass: a clone cannot take bpf_redirect_neigh, this packet can. */
+/*
+ * A finished copy on its second pass: a clone cannot take bpf_redirect_neigh, this packet can. Service and mark are read before the
+ * word, which says whose they were. A copy whose request is gone is dropped: no client waits for its answer any more.
+ */
 HR_INLINE int hr_send_finished(struct __sk_buff *skb, __u32 mark) {
   struct hr_request *request = hr_request_at(HR_MARK_REQUEST(mark));
   struct hr_service_config *config;
   struct hr_backend *backend;
-  __u32 service_id, backend_id;
-  __u64 due_ns = 0;
+  struct hr_link_note note;
+  __u32 service_id, backend_id, client_mark;
 
   if (!request) return TC_ACT_SHOT;
-  service_id = request->key.service;
+  service_id = READ_ONCE(request->key.service);
+  client_mark = READ_ONCE(request->mark);
+  if (bpf_skb_load_bytes(skb, ETH_ALEN, &note, ETH_ALEN) || !hr_is_of(&note, READ_ONCE(request->word))) return TC_ACT_SHOT;
   config = hr_config_of(hr_published_config(service_id));
   if (!config) return TC_ACT_SHOT;
   backend_id = hr_backend_id(config, HR_MARK_PLACE(mark));
   backend = bpf_map_lookup_elem(&backends, &backend_id);
   if (!backend) return TC_ACT_SHOT;
-  if (HR_MARK_KIND(mark) == HR_MARK_HEDGE && !bpf_skb_load_bytes(skb, ETH_ALEN, &due_ns, ETH_ALEN))
-    hr_record_service(service_id, HR_HISTOGRAM_FIRE_ERROR, (hr_now_ns() - due_ns) & HR_DUE_MASK);
-  return hr_leave(skb, request, backend);
+  if (HR_MARK_KIND(mark) == HR_MARK_HEDGE)
+    hr_record_service(service_id, HR_HISTOGRAM_FIRE_ERROR, (__u64)(HR_NOTE_DUE(hr_now_ns()) - note.due) << HR_NOTE_DUE_SHIFT);
+  return hr_leave(skb, client_mark, backend);
 }
 
 SEC("tc")

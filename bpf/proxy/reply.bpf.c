@@ -44,10 +44,16 @@ HR_INLINE int hr_deliver(struct __sk_buff *skb, struct hr_packet *packet, const 
   return TC_ACT_SHOT;
 }
 
-/* The consumed nack goes round the clock's link, where it becomes the request's next attempt. */
-HR_INLINE int hr_to_clock(struct __sk_buff *skb, __u32 request) {
-  if (hr_put_tag(skb)) return TC_ACT_SHOT; /* the clock's lap makes the attempt, when it is due */
-  skb->mark = HR_MARK_RELEASE | HR_MARK_VALUE(request);
+/*
+ * The consumed nack goes round the clock's link, where it becomes the request's next attempt. The generation is stored from where the
+ * reference has it, in its upper half: there is no stack left for a note.
+ */
+HR_INLINE int hr_to_clock(struct __sk_buff *skb, const struct hr_reply *reply) {
+  if (bpf_skb_store_bytes(skb, ETH_ALEN + __builtin_offsetof(struct hr_link_note, generation), (const __u8 *)&reply->reference + 4,
+                          sizeof(__u16), 0) ||
+      hr_put_tag(skb))
+    return TC_ACT_SHOT; /* the clock's lap makes the attempt, when it is due */
+  skb->mark = HR_MARK_RELEASE | HR_MARK_VALUE(HR_REFERENCE_REQUEST(reply->reference));
   skb->priority = hr_priority_unheld();
   return bpf_redirect(load_config.clock_out_ifindex, 0);
 }
@@ -78,7 +84,7 @@ HR_INLINE int hr_act(struct __sk_buff *skb, struct hr_packet *packet, const stru
                      reply->service_id, reply->now_ns);
   if (answer->verdict != HR_VERDICT_PASS) hr_reason(reply->service_stats, answer->reason);
   if (answer->verdict == HR_VERDICT_DROP) return TC_ACT_SHOT;
-  if (answer->verdict == HR_VERDICT_RELEASE) return hr_to_clock(skb, answer->request);
+  if (answer->verdict == HR_VERDICT_RELEASE) return hr_to_clock(skb, reply);
   hr_count(reply->service_stats, HR_REPLIES);
   if (!answer->request) hr_count(reply->service_stats, HR_REPLIES_UNTRACKED);
   return hr_deliver(skb, packet, reply->config, reply->service_stats);

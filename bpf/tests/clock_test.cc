@@ -51,6 +51,22 @@ TEST_F(ClockTest, ADueRequestIsHedged) {
   EXPECT_EQ(snapshot->services[kDns4Service].fire_error.Count(), 1u);
 }
 
+// The mark and the uplink would be the later request's.
+TEST_F(ClockTest, ACopyIsNotSentOnOnceItsEntryServesALaterRequest) {
+  Split(DnsRequest4(1), {.mark = 0x66});
+  const uint32_t request = FindDns(1);
+  FireNow(request);
+  Reply(DnsReply4(1, kA4));
+  EndRetention(request);
+  VisitAll();
+  Split(DnsRequest4(2), {.mark = 0x77});
+  ASSERT_EQ(FindDns(2), request) << "the entry is used again";
+  for (const Captured& copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_EQ(Clock(copy.packet, {.mark = copy.mark}).verdict, kDropped);
+  const auto snapshot = plane().reader().Read(true);
+  ASSERT_TRUE(snapshot.ok());
+  EXPECT_EQ(snapshot->services[kDns4Service].fire_error.Count(), 0u);
+}
+
 TEST_F(ClockTest, ARequestFallsDueByItself) {
   ServicePolicy(kDns4Service).delay_ns = 100 * kMillisecond;
   const uint32_t request = Ask(1);

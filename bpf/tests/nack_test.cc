@@ -151,6 +151,22 @@ TEST_F(NackTest, AReleaseForAnAnsweredRequestSendsNothing) {
   EXPECT_EQ(Release(nack).verdict, kDropped);
 }
 
+TEST_F(NackTest, AReleaseTakesNoAttemptOfALaterRequestInItsPlace) {
+  Split(DnsRequest4(1));
+  const uint32_t request = FindDns(1);
+  const RunResult nack = Reply(DnsReply4(1, kA4, kServFail));
+  Reply(DnsReply4(1, kA4));
+  EndRetention(request);
+  VisitAll();
+  Split(DnsRequest4(2));
+  ASSERT_EQ(FindDns(2), request) << "the entry is used again";
+  const RunResult late = Release(nack);
+  EXPECT_EQ(late.verdict, kDropped);
+  EXPECT_THAT(late.changes, IsEmpty());
+  EXPECT_EQ(SentTo(request), 0b01u);
+  EXPECT_EQ(Request(request).attempts, 1u);
+}
+
 TEST_F(NackTest, AReleaseThatFailsLeavesTheAttemptOpen) {
   Split(DnsRequest4(1));
   const uint32_t request = FindDns(1);
