@@ -187,8 +187,10 @@ HR_INLINE void hr_clock_wake(struct __sk_buff *skb, struct hr_wheel *wheel, __u6
 
 /*
  * Starts a lap at once, for work that no due time stands for, however long the clock packet is still held back. The old clock
- * packet then dies by its epoch, counted as clock_stale. A clock at rest has no request to look at, and needs no lap.
+ * packet then dies by its epoch, counted as clock_stale. A clock at rest has no request to look at, and needs no lap. Where the new
+ * packet cannot be sent, the old one may have died by the epoch that has gone back since: without a lap by then the next request, or
+ * the watchdog, sends another.
  */
 HR_INLINE void hr_clock_hurry(struct __sk_buff *skb, struct hr_wheel *wheel) {
-  if (READ_ONCE(wheel->running)) hr_clock_send(skb, wheel);
+  if (READ_ONCE(wheel->running) && hr_clock_send(skb, wheel)) WRITE_ONCE(wheel->last_lap_ns, 0);
 }

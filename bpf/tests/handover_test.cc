@@ -417,6 +417,20 @@ TEST_F(HandoverTest, AHedgeAndAHandoverInOneLapKeepApart) {
   EXPECT_GE(snapshot->services[kHkv4Service].fire_error.max_ns, 50 * kMillisecond) << "from when it was due";
 }
 
+// The clock packet may have come round meanwhile, and died by the epoch of the one that could not be sent.
+TEST_F(HandoverTest, AfterAHurryThatFailsTheNextRequestSendsAClockPacket) {
+  Ask(1);
+  Clones(HR_MARK_LAP, 1);
+  const uint32_t epoch = Wheel().epoch;
+  ASSERT_TRUE(net::SetLinkDown("hr0c0").ok());
+  AnnounceLeader(kC4, 5);
+  ASSERT_TRUE(net::SetLinkUp("hr0c0").ok());
+  Ask(2);
+  for (const Captured& lap : Clones(HR_MARK_LAP, 1)) EXPECT_EQ(HR_MARK_VALUE(lap.mark), epoch + 1);
+  Ask(3);
+  Clones(HR_MARK_LAP, 0);
+}
+
 TEST_F(HandoverTest, AHurryThatFailsLeavesTheClockRunning) {
   Ask(1);
   Clones(HR_MARK_LAP, 1);
