@@ -109,16 +109,17 @@ struct hr_request {
   __u8 in_flight;  /* mask of the backends at which it counts as in flight; changed by atomic and/or of its word (load.bpf.h) */
   __u32 masks; /* four masks of 8 bits, see below; changed by atomic and/or */
   __u32 outstanding; /* replies to older requests with this key that may still come, see below; changed by atomic and/or */
-  __u16 handed_tick; /* when the last handover was, in ticks of 2^20 ns; wraps after 69 s */
+  __u16 handed_tick; /* when the send was that `handed_to` names, in ticks of 2^21 ns; wraps after 137 s */
   __u8 hint; /* the leader that a nack named: service-local index + 1; 0 = none */
   __u8 put_off; /* 1 = its nack asked for a later hedge, not for one at once */
-  __u8 handed_to; /* the target of the last handover: service-local index + 1; 0 = none */
+  __u8 handed_to; /* the target of the last handover, or else of the last hedge (HR_HANDED_AS_HEDGE): service-local index + 1; 0 = none */
   __u8 sent_again; /* mask of the backends that handovers gave a second copy */
   __u8 trace;      /* the tracer that asked for it (hr_live.trace.session); 0 = none */
   __u8 trace_emitted; /* events of it so far */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_request) == 128, "hr_request is two cache lines");
 
+#define HR_HANDED_AS_HEDGE 0x80 /* in handed_to */
 #define HR_HANDED_TICK_SHIFT 21 /* 2.1 ms; half of 16 bits is 68 s, longer than a deadline may be */
 #define HR_HANDED_TICK(time_ns) ((__u16)((time_ns) >> HR_HANDED_TICK_SHIFT))
 

@@ -123,7 +123,12 @@ HR_GLOBAL int hr_note_attempt(struct hr_attempt *attempt, __u32 index, __u64 now
   first = request->first & (HR_MAX_BACKENDS_PER_SERVICE - 1);
   masks = HR_MASKS_SENT(bit);
   if (!(attempt->flags & (HR_ATTEMPT_PAID | HR_ATTEMPT_IDLE))) masks |= HR_MASKS_FAILOVER(bit);
-  if (attempt->flags & HR_ATTEMPT_PROBE) masks |= HR_MASKS_NOT_AWAITED(bit);
+  if (attempt->flags & HR_ATTEMPT_PROBE) {
+    masks |= HR_MASKS_NOT_AWAITED(bit);
+  } else if (!request->handed_to || (request->handed_to & HR_HANDED_AS_HEDGE)) {
+    request->handed_to = (index + 1) | HR_HANDED_AS_HEDGE;
+    request->handed_tick = HR_HANDED_TICK(now_ns);
+  }
   if (attempt->cleared) __sync_fetch_and_and(&request->masks, ~attempt->cleared);
   before = __sync_fetch_and_or(&request->masks, masks);
   attempt->set = masks & ~before;

@@ -18,15 +18,15 @@
 #define HR_HANDOVER_SLACK_NS 1000000
 
 /*
- * Was the request sent to the leader so long before the announcement that the leader has lost it? Of the sends to the leader
- * only a handover's time is known. Otherwise the first send stands in, which was no later. The request may therefore be sent
+ * Was the request sent to the leader so long before the announcement that the leader has lost it? Of its further sends
+ * the time of one is known. For the others the first send stands in, which was no later. The request may therefore be sent
  * twice: the cluster's dedupe copes with that, and the second answer is dropped (answer.bpf.h).
  */
 HR_INLINE int hr_is_lost(const struct hr_request *request, const struct hr_leader_view *view) {
   __u64 holds_ns = (__u64)view->holds_ms * 1000000;
 
   if (!holds_ns) return 0;
-  if (request->handed_to == view->leader + 1)
+  if ((request->handed_to & ~HR_HANDED_AS_HEDGE) == view->leader + 1)
     return (__s16)(HR_HANDED_TICK(view->since_ns) - request->handed_tick) >= (__s64)(holds_ns >> HR_HANDED_TICK_SHIFT);
   return request->sent_ns + holds_ns < view->since_ns;
 }

@@ -176,6 +176,11 @@ TEST_F(HandoverTest, WhatItWasGivenInThisLifeItIsNotGivenAgain) {
   AnnounceHolding(kA4, 7, 60);
   EXPECT_THAT(HandOver(), IsEmpty());
   Clones(HR_MARK_SEND, 1);
+  FireNow(request);
+  ASSERT_EQ(SentTo(request), 0b11u);
+  AnnounceHolding(kA4, 8, 60);
+  EXPECT_THAT(HandOver(), IsEmpty()) << "also where b was sent a hedge since";
+  Copies(1);
 }
 
 // What only it had is what nobody has.
@@ -194,11 +199,22 @@ TEST_F(HandoverTest, ARestartedFollowerThatLeadsNextGetsAgainWhatItHadBefore) {
   FireNow(request);
   Clones(HR_MARK_HEDGE, 1);
   ASSERT_EQ(SentTo(request), 0b11u);
-  Age(request, 100 * kMillisecond);
+  Advance(100 * kMillisecond);
   AnnounceHolding(kB4, 5, 40);
   EXPECT_EQ(HandOver().at("hkv4.handed_over"), 1);
   for (const Captured& copy : Clones(HR_MARK_SEND, 1)) EXPECT_EQ(Read(copy.packet).destination, kB4);
   EXPECT_THAT(Reply(HkvReply4(1, kB4)).changes, Contains(Pair("hkv4.won_by_failover", 1)));
+}
+
+TEST_F(HandoverTest, AFollowerThatWasHedgedAfterItsRestartIsNotGivenTheRequestAgain) {
+  const uint32_t request = Ask(1);
+  Age(request, 100 * kMillisecond);
+  FireNow(request);
+  Clones(HR_MARK_HEDGE, 1);
+  ASSERT_EQ(SentTo(request), 0b11u);
+  AnnounceHolding(kB4, 5, 40);
+  EXPECT_THAT(HandOver(), IsEmpty());
+  Clones(HR_MARK_SEND, 0);
 }
 
 TEST_F(HandoverTest, WhatALeaderStillHoldsIsNotSentAgain) {
