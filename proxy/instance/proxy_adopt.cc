@@ -132,12 +132,14 @@ absl::StatusOr<std::unique_ptr<ProxyInstance>> ProxyInstance::Adopt(const v1::Co
     instance->RollBack();
     return status;
   }
-  instance->adopting_ = false;
   // The instance is adopted and works, so an error from here on is logged and does not undo the adoption.
+  // An uplink may have changed while no daemon followed. The programs stand on the new one already. The end of an earlier reload
+  // would move the backends as well, without handing over what was sent before.
+  status = instance->data_plane_->config().MoveBackends(instance->Spec(), MonotonicNs());
+  instance->adopting_ = false;
+  if (status.ok()) status = instance->SaveRecord(facts);
+  if (!status.ok()) LogError(std::string(status.message()));
   if (status = instance->EndEarlierReload(); !status.ok()) LogError(std::string(status.message()));
-  // An uplink may have changed while no daemon followed. The programs stand on the new one already.
-  if (status = instance->data_plane_->config().MoveBackends(instance->Spec(), MonotonicNs()); !status.ok())
-    LogError(std::string(status.message()));
   return instance;
 }
 

@@ -270,12 +270,14 @@ void ProxyInstance::FillRecord(const v1::Config& config, const Topology& topolog
   *record.mutable_roster() = roster;
   NoteUplinks(config, topology, *record.mutable_roster());
   record.set_reloading(false);
-  record.clear_backend_uplinks();
   record.clear_service_sources();
-  for (const Topology::ServicePath& path : topology.services) {
+  for (const Topology::ServicePath& path : topology.services)
     record.add_service_sources(path.source.has_value() ? path.source->ToString() : "");
+  // The former uplinks say what has moved (AdoptDataPlane), to the next daemon too where this one ends before MoveBackends().
+  if (adopting_) return;
+  record.clear_backend_uplinks();
+  for (const Topology::ServicePath& path : topology.services)
     for (const BackendPath& backend : path.backends) record.add_backend_uplinks(backend.uplink);
-  }
 }
 
 absl::Status ProxyInstance::AddRoutes(const v1::Config& config, const Topology& topology) {

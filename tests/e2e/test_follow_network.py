@@ -14,7 +14,7 @@ import pytest
 
 from deploy.lab import names
 from harness.dns import UdpClient, dig, query, who_answers
-from harness.product import DNS4, DNS6, VIP4, VIP6, wait_until
+from harness.product import BIN, DNS4, DNS6, VIP4, VIP6, wait_until
 
 pytestmark = pytest.mark.own
 A4, A6 = names.replica_addresses("a")
@@ -497,6 +497,37 @@ def test_a_daemon_that_starts_after_a_move_takes_the_kernel_part_over(lab, serve
     ip(lab.client, f"-6 addr replace {names.CLIENT_IPV6}/64 dev eth0 nodad")
     for host in lab.replicas:
         ip(lab.client, f"route del {host.ipv4}/32 dev eth1")
+    wait_for_uplinks(product, a="eth0", b="eth0")
+
+
+def test_a_daemon_killed_while_it_moves_backends_leaves_their_handover_to_the_next(lab, servers, second, product):
+    """The way to them moved while no daemon lived, and a request waits that may have gone out by the former one."""
+    product.up(services=[product.service("dns4", delay="10s", deadline="60s")])
+    at = product.folder / "die-at"
+    for server in servers.values():
+        server.stall()
+    with UdpClient(lab.client, VIP4) as client:
+        client.send(query(7, "www.example.test"))
+        wait_until(lambda: product.figure("requests") == 1, what="the request")
+        os.kill(product.pid, 9)
+        wait_until(lambda: product.admin("status", check=False).returncode != 0, what="the daemon's end")
+        routes = [f"{host.ipv4}/32 dev eth1 src {SECOND}" for host in lab.replicas]
+        for route in routes:
+            ip(lab.client, "route add", route)
+        for number in (1, 2):  # the writes of the two backends
+            at.write_text(f"{number}\n", encoding="ascii")
+            daemon = lab.client.popen(["env", f"LD_PRELOAD={BIN / 'hr-die.so'}", f"HEDGEROW_LAB_DIE_AT={at}", BIN / "hedgerowd",
+                                       "--config", product.folder / "hedgerow.yaml"], log=product.log)
+            wait_until(lambda: daemon.poll() is not None, timeout_s=20, what=f"the daemon's end at write {number}")
+            assert daemon.returncode == -9, product.log.read_text()
+        product.run("up", "--config", product.folder / "hedgerow.yaml", check=True)
+        assert product.status()["adoption"]["how"] == "adopted"
+        wait_until(lambda: product.figure("handed_over") == 1, what="the handover")
+        for server in servers.values():
+            server.resume()
+        assert client.receive(timeout_s=10) is not None
+    for route in routes:
+        ip(lab.client, "route del", route)
     wait_for_uplinks(product, a="eth0", b="eth0")
 
 
