@@ -481,7 +481,10 @@ HR_INLINE int hr_send_finished(struct __sk_buff *skb, __u32 mark) {
   if (!request) return TC_ACT_SHOT;
   service_id = READ_ONCE(request->key.service);
   client_mark = READ_ONCE(request->mark);
-  if (bpf_skb_load_bytes(skb, ETH_ALEN, &note, ETH_ALEN) || !hr_is_of(&note, READ_ONCE(request->word))) return TC_ACT_SHOT;
+  if (bpf_skb_load_bytes(skb, ETH_ALEN, &note, ETH_ALEN) || !hr_is_of(&note, READ_ONCE(request->word))) {
+    hr_host_reason(HR_REASON_CLOCK_STALE);
+    return TC_ACT_SHOT;
+  }
   config = hr_config_of(hr_published_config(service_id));
   if (!config) return TC_ACT_SHOT;
   backend_id = hr_backend_id(config, HR_MARK_PLACE(mark));

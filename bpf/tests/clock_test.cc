@@ -61,7 +61,11 @@ TEST_F(ClockTest, ACopyIsNotSentOnOnceItsEntryServesALaterRequest) {
   VisitAll();
   Split(DnsRequest4(2), {.mark = 0x77});
   ASSERT_EQ(FindDns(2), request) << "the entry is used again";
-  for (const Captured& copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_EQ(Clock(copy.packet, {.mark = copy.mark}).verdict, kDropped);
+  for (const Captured& copy : Clones(HR_MARK_HEDGE, 1)) {
+    const RunResult sent = Clock(copy.packet, {.mark = copy.mark});
+    EXPECT_EQ(sent.verdict, kDropped);
+    EXPECT_THAT(sent.changes, UnorderedElementsAre(Pair("host:clock_stale", 1)));
+  }
   const auto snapshot = plane().reader().Read(true);
   ASSERT_TRUE(snapshot.ok());
   EXPECT_EQ(snapshot->services[kDns4Service].fire_error.Count(), 0u);
