@@ -101,6 +101,8 @@ class Replica {
   // Proposes other values for some settings; state().settings() tells what came of it. Only a leader's
   // proposal goes anywhere. False: too many wait already.
   bool ChangeSettings(SettingValues values);
+  // None of those changes waits to be proposed: all of them are in the log, or lost with the leadership.
+  bool HasProposedOwn() const { return own_.empty(); }
   // Proposes to delete the next keys that begin with `prefix` and that the walk finds, some hundreds at most; what is put
   // behind the walk meanwhile stays. Nothing: this node does not lead, or earlier ones wait to be proposed.
   struct Purged {

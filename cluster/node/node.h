@@ -70,7 +70,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   absl::StatusOr<BackupPieces> OpenBackup() override;
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override;
   absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange> changes) override;
-  absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues values) override;
+  absl::StatusOr<SettingsChange> ChangeSettings(kv::SettingValues values) override;
   absl::StatusOr<v1::Keys> ReloadKeys(bool force) override;
   absl::StatusOr<Purged> PurgeSome(const std::string& prefix, const kv::MapWalk& walk) override;
 
@@ -152,7 +152,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   // node_settings.cc
   void FollowSettings();
   absl::Status CheckLeads() const;
-  absl::StatusOr<uint64_t> ChangeSettingsNow(const kv::SettingValues& values);
+  absl::StatusOr<SettingsChange> ChangeSettingsNow(const kv::SettingValues& values);
   absl::StatusOr<Purged> PurgeSomeNow(const std::string& prefix, kv::MapWalk walk);
   void AddSettingsTo(NodeStatus& status) const;
 

@@ -22,10 +22,10 @@ void Node::FollowSettings() {
   memcached_->Follow(now.first, settings.memcached);
 }
 
-absl::StatusOr<uint64_t> Node::ChangeSettings(kv::SettingValues values) {
-  const auto version =
-      Ask<absl::StatusOr<uint64_t>>([this, values = std::move(values)] { return ChangeSettingsNow(values); });
-  return version.value_or(absl::DeadlineExceededError("the node's loop did not answer within 2 s"));
+absl::StatusOr<NodeControl::SettingsChange> Node::ChangeSettings(kv::SettingValues values) {
+  const auto change =
+      Ask<absl::StatusOr<SettingsChange>>([this, values = std::move(values)] { return ChangeSettingsNow(values); });
+  return change.value_or(absl::DeadlineExceededError("the node's loop did not answer within 2 s"));
 }
 
 absl::Status Node::CheckLeads() const {
@@ -47,14 +47,15 @@ absl::StatusOr<NodeControl::Purged> Node::PurgeSomeNow(const std::string& prefix
   return Purged{.keys = purged->keys, .done = purged->done, .walk = walk, .index = replica_.raft().log().last_index()};
 }
 
-absl::StatusOr<uint64_t> Node::ChangeSettingsNow(const kv::SettingValues& values) {
+absl::StatusOr<NodeControl::SettingsChange> Node::ChangeSettingsNow(const kv::SettingValues& values) {
   if (absl::Status leads = CheckLeads(); !leads.ok()) return leads;
   if (!replica_.ChangeSettings(values)) {
     return absl::AbortedError("earlier changes of the settings wait to be proposed; ask again");
   }
-  const uint64_t before = replica_.state().settings().version;
+  SettingsChange change{.before = replica_.state().settings().version, .term = replica_.raft().term()};
   replica_.Settle();
-  return before;
+  if (replica_.HasProposedOwn()) change.index = replica_.raft().log().last_index();
+  return change;
 }
 
 void Node::AddSettingsTo(NodeStatus& status) const {

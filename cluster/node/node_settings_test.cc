@@ -92,6 +92,30 @@ TEST_P(NodeSettingsTest, AChangeHoldsOnAllNodesAndAfterAStartWithOtherFiles) {
   EXPECT_TRUE(AllHave("2", 2));
 }
 
+// What a command that waits for a change goes by (admin/commands_settings.cc).
+TEST_P(NodeSettingsTest, OnceTheEntryOfAChangeIsAppliedItHoldsOrNeverWill) {
+  const uint64_t leader = WaitForLeader();
+  ASSERT_NE(leader, 0u);
+  Node& node = *nodes_[leader - 1]->node;
+  const auto change = [&](kv::SettingValue value) {
+    const auto asked = node.ChangeSettings({value});
+    EXPECT_TRUE(asked.ok()) << asked.status();
+    EXPECT_NE(asked->index, raft::LogIndex());
+    EXPECT_EQ(asked->term, StatusOf(leader).term);
+    return *asked;
+  };
+  (void)change({kv::Setting::kSessionsMax, 5});
+  const NodeControl::SettingsChange later = change({kv::Setting::kSessionsMax, 6});
+  ASSERT_TRUE(Eventually([&] { return StatusOf(leader).applied >= later.index; }));
+  EXPECT_EQ(SessionsMax(leader), "6");
+  NodeControl::SettingsChange last;
+  for (uint64_t longer = 1; longer <= 8; ++longer) {
+    last = change({kv::Setting::kWindow, (100 + longer) * 1'000'000'000});
+    ASSERT_TRUE(Eventually([&] { return StatusOf(leader).applied >= last.index; }));
+  }
+  EXPECT_EQ(StatusOf(leader).settings_version, last.before) << "refused: it was made longer eight times within the window";
+}
+
 TEST_P(NodeSettingsTest, OnlyTheLeaderIsAsked) {
   const uint64_t leader = WaitForLeader();
   ASSERT_NE(leader, 0u);

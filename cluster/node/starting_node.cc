@@ -118,7 +118,7 @@ absl::StatusOr<uint32_t> StartingNode::ChangeMembers(std::vector<raft::MemberCha
   return node()->ChangeMembers(std::move(changes));
 }
 
-absl::StatusOr<uint64_t> StartingNode::ChangeSettings(kv::SettingValues values) {
+absl::StatusOr<NodeControl::SettingsChange> StartingNode::ChangeSettings(kv::SettingValues values) {
   if (node() == nullptr) return Refusal();
   return node()->ChangeSettings(std::move(values));
 }

@@ -46,7 +46,7 @@ class StartingNode final : public NodeControl {
   absl::StatusOr<BackupPieces> OpenBackup() override;
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override;
   absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange> changes) override;
-  absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues values) override;
+  absl::StatusOr<SettingsChange> ChangeSettings(kv::SettingValues values) override;
   absl::StatusOr<v1::Keys> ReloadKeys(bool force) override;
   absl::StatusOr<Purged> PurgeSome(const std::string& prefix, const kv::MapWalk& walk) override;
 

@@ -54,10 +54,8 @@ class GrpcClient final : public AdminClient {
     return reply->epoch();
   }
 
-  absl::StatusOr<uint64_t> ChangeSettings(const v1::ChangeSettingsRequest& request) override {
-    const auto reply = Ask(&v1::NodeAdmin::Stub::ChangeSettings, request);
-    if (!reply.ok()) return reply.status();
-    return reply->version();
+  absl::StatusOr<v1::ChangeSettingsReply> ChangeSettings(const v1::ChangeSettingsRequest& request) override {
+    return Ask(&v1::NodeAdmin::Stub::ChangeSettings, request);
   }
 
   absl::StatusOr<v1::Keys> ReloadKeys(bool force) override {

@@ -38,7 +38,7 @@ class AdminClient {
   virtual absl::Status ReadBackup(const std::function<absl::Status(const std::string&)>& take) = 0;
   virtual absl::StatusOr<raft::LogIndex> TakeSnapshot() = 0;
   virtual absl::StatusOr<uint32_t> ChangeMembers(const v1::ChangeMembersRequest& request) = 0;
-  virtual absl::StatusOr<uint64_t> ChangeSettings(const v1::ChangeSettingsRequest& request) = 0;
+  virtual absl::StatusOr<v1::ChangeSettingsReply> ChangeSettings(const v1::ChangeSettingsRequest& request) = 0;
   virtual absl::StatusOr<v1::Keys> ReloadKeys(bool force) = 0;
   virtual absl::StatusOr<v1::PurgeSomeReply> PurgeSome(const v1::PurgeSomeRequest& request) = 0;
 

@@ -90,9 +90,13 @@ class Administration final : public Monitor {
 
   grpc::Status ChangeSettings(grpc::ServerContext* context, const v1::ChangeSettingsRequest* request,
                               v1::ChangeSettingsReply* reply) override {
-    const absl::StatusOr<uint64_t> version = Change(*request);
-    if (version.ok()) reply->set_version(*version);
-    return Audited(*context, *request, operate::ToGrpc(version.status()));
+    const absl::StatusOr<NodeControl::SettingsChange> change = Change(*request);
+    if (change.ok()) {
+      reply->set_version(change->before);
+      reply->set_index(change->index.value());
+      reply->set_term(change->term.value());
+    }
+    return Audited(*context, *request, operate::ToGrpc(change.status()));
   }
 
   grpc::Status ReloadKeys(grpc::ServerContext* context, const v1::ReloadKeysRequest* request, v1::Keys* reply) override {
@@ -149,7 +153,7 @@ class Administration final : public Monitor {
     return control_.ChangeMembers(std::move(changes));
   }
 
-  absl::StatusOr<uint64_t> Change(const v1::ChangeSettingsRequest& request) {
+  absl::StatusOr<NodeControl::SettingsChange> Change(const v1::ChangeSettingsRequest& request) {
     kv::SettingValues values;
     for (const v1::ChangeSettingsRequest::Change& change : request.changes()) {
       const absl::StatusOr<kv::SettingValue> value = ParseNamedSetting(change.name(), change.value());

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cluster/api/node.pb.h"
 #include "cluster/node/admin/commands.h"
 #include "cluster/node/host/deadline.h"
@@ -47,15 +48,47 @@ bool Holds(const v1::NodeStatus& status, const v1::ChangeSettingsRequest& reques
   });
 }
 
+// "sessions.max is 7 and not 5": of those that were asked for and do not hold.
+std::string Differences(const v1::NodeStatus& now, const v1::ChangeSettingsRequest& request) {
+  std::vector<std::string> words;
+  for (const v1::ChangeSettingsRequest::Change& change : request.changes())
+    for (const v1::Setting& setting : now.settings())
+      if (setting.name() == change.name() && setting.value() != change.value())
+        words.push_back(absl::StrCat(change.name(), " is ", setting.value(), " and not ", change.value()));
+  return absl::StrJoin(words, ", ");
+}
+
+// The node has applied all that its log had when the change was proposed, and the values do not hold.
+absl::Status Without(const v1::NodeStatus& now, const v1::ChangeSettingsRequest& request, const v1::ChangeSettingsReply& asked) {
+  const std::string differences = Differences(now, request);
+  if (now.term() != asked.term()) {
+    return absl::AbortedError(absl::StrCat(
+        differences, ": this node has lost leadership meanwhile, and the next leader has dropped or overwritten the ",
+        "change. `hedgerow-node settings` at the leader shows what holds; ask there again"));
+  }
+  if (now.settings_version() == asked.version()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        differences, ": the change was refused, because `requests.window` or `memcached.window` was made longer too ",
+        "often within one window. Ask again once that has passed"));
+  }
+  return absl::AbortedError(absl::StrCat(
+      differences, ": another change has overwritten this one, and its settings hold, version ",
+      now.settings_version(), ". The log of the leader's node has each change and its user (`audit:`)"));
+}
+
 absl::StatusOr<v1::NodeStatus> Change(AdminClient& client, const v1::ChangeSettingsRequest& request,
                                       absl::Duration timeout) {
-  const absl::StatusOr<uint64_t> before = client.ChangeSettings(request);
-  if (!before.ok()) return before.status();
+  const absl::StatusOr<v1::ChangeSettingsReply> asked = client.ChangeSettings(request);
+  if (!asked.ok()) return asked.status();
   return client.Await(
       Deadline(timeout),
-      [&](const v1::NodeStatus& now) { return now.settings_version() > *before && Holds(now, request); },
+      [&](const v1::NodeStatus& now) -> absl::StatusOr<bool> {
+        const bool decided = asked->index() != 0 && now.applied() >= asked->index();
+        if (Holds(now, request) && (decided || now.settings_version() > asked->version())) return true;
+        return decided ? absl::StatusOr<bool>(Without(now, request, *asked)) : false;
+      },
       absl::StrCat("the change was not applied within ", absl::FormatDuration(timeout),
-                   ": no majority answers, another leader has dropped it, or another change has undone it. `hedgerow-node "
+                   ": no majority answers, or another leader has dropped it. `hedgerow-node "
                    "settings` at the leader shows what holds; a change may be asked for again"));
 }
 

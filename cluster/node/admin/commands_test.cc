@@ -21,6 +21,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
 #include "build_paths.h"
 #include "cluster/node/admin/admin_server.h"
 #include "cluster/node/testing/fake_node_control.h"
@@ -213,6 +214,33 @@ TEST_F(NodeCommandsTest, AChangeOfSettingsThatIsNotAppliedInTimeIsNotSaidToBeDon
       TheProgram(), {.words = {"settings", "set", "sessions.max=5"}, .options = {{"socket", socket_}}}, out, err};
   EXPECT_EQ(RunSettings(call, absl::Milliseconds(50)), kExitFailure);
   EXPECT_THAT(err.str(), HasSubstr("the change was not applied within 50ms"));
+}
+
+// What became of a change is told as soon as it is certain, and not after the time in which it might be applied.
+TEST_F(NodeCommandsTest, AChangeOfSettingsThatDoesNotHoldSaysWhyAtOnce) {
+  Serve();
+  const auto ends_as = [this](const std::function<void(NodeStatus&, v1::Setting&)>& fate) {
+    control_.ChangesOfSettingsEndAs([fate](NodeStatus& status) {
+      for (v1::Setting& setting : status.settings)
+        if (setting.name() == "sessions.max") fate(status, setting);
+    });
+    const absl::Time begin = absl::Now();
+    const Outcome outcome = Node({"settings", "set", "sessions.max=5", "--socket", socket_});
+    EXPECT_LT(absl::Now() - begin, kSettingsTimeout / 2);
+    EXPECT_EQ(outcome.exit_code, kExitFailure);
+    EXPECT_THAT(outcome.out, IsEmpty());
+    return outcome.err;
+  };
+  EXPECT_EQ(ends_as([](NodeStatus& status, v1::Setting& setting) {
+              setting.set_value("7");
+              status.settings_version += 2;
+            }),
+            "sessions.max is 7 and not 5: another change has overwritten this one, and its settings hold, version 3. The log of the leader's node "
+            "has each change and its user (`audit:`)\n");
+  EXPECT_THAT(ends_as([](NodeStatus&, v1::Setting&) {}),
+              HasSubstr("sessions.max is 7 and not 5: the change was refused, because `requests.window` or `memcached.window` was made longer too often"));
+  EXPECT_THAT(ends_as([](NodeStatus& status, v1::Setting&) { status.term = status.term.Next(); }),
+              HasSubstr("sessions.max is 7 and not 5: this node has lost leadership meanwhile"));
 }
 
 // The epoch that it was to have is another change's.

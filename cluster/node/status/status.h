@@ -223,9 +223,15 @@ class NodeControl {
   // that is the returned one or later. NotLeading if this node does not lead, FailedPrecondition if what came
   // before is not done, InvalidArgument if the change makes no sense.
   virtual absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange>) { return Refusal(); }
-  // Proposes other values for some of the cluster's settings. Done once Status() has them and a later version than
-  // the returned one. NotLeading if this node does not lead, Aborted if earlier ones wait to be proposed.
-  virtual absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues) { return Refusal(); }
+  // Proposes other values for some of the cluster's settings. Done once Status() has them and a later version than `before`;
+  // what became of them is certain once it has applied `index`. NotLeading if this node does not lead, Aborted if earlier ones
+  // wait to be proposed.
+  struct SettingsChange {
+    uint64_t before = 0;     // the settings' version
+    raft::LogIndex index{};  // 0: not proposed yet, because too much waits for a majority
+    raft::Term term{};
+  };
+  virtual absl::StatusOr<SettingsChange> ChangeSettings(kv::SettingValues) { return Refusal(); }
   // Reads the key files again and goes by them from now on. InvalidArgument: a file holds no keys. FailedPrecondition, unless
   // `force`: a member would not be understood, or would not understand this node (node_keys.h); nothing has changed then.
   virtual absl::StatusOr<v1::Keys> ReloadKeys(bool /*force*/) { return Refusal(); }

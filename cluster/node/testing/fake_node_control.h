@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -132,13 +133,19 @@ class FakeNodeControl final : public NodeControl {
     return status_->config_epoch;
   }
 
-  // Done at once, unless told to stay.
-  absl::StatusOr<uint64_t> ChangeSettings(kv::SettingValues values) override {
+  // Done at once, unless told to stay, or that it is applied without effect.
+  absl::StatusOr<SettingsChange> ChangeSettings(kv::SettingValues values) override {
     absl::MutexLock lock(&mutex_);
     if (!change_.ok()) return change_;
     if (!status_.ok()) return status_.status();
-    const uint64_t before = status_->settings_version;
-    if (stays_) return before;
+    const SettingsChange change{
+        .before = status_->settings_version, .index = raft::LogIndex(status_->applied.value() + 1), .term = status_->term};
+    if (stays_) return change;
+    status_->applied = change.index;
+    if (settings_fate_) {
+      settings_fate_(*status_);
+      return change;
+    }
     for (const kv::SettingValue& value : values) {
       const kv::SettingInfo& info = kv::InfoOf(value.setting);
       for (v1::Setting& setting : status_->settings) {
@@ -146,7 +153,12 @@ class FakeNodeControl final : public NodeControl {
       }
     }
     ++status_->settings_version;
-    return before;
+    return change;
+  }
+  // What becomes of the changes of settings from now on, instead of being done.
+  void ChangesOfSettingsEndAs(std::function<void(NodeStatus&)> fate) {
+    absl::MutexLock lock(&mutex_);
+    settings_fate_ = std::move(fate);
   }
 
   // As it stands in the status.
@@ -247,6 +259,7 @@ class FakeNodeControl final : public NodeControl {
   std::vector<absl::Status> late_ ABSL_GUARDED_BY(mutex_);
   bool loses_key_ ABSL_GUARDED_BY(mutex_) = false;
   bool stays_ ABSL_GUARDED_BY(mutex_) = false;
+  std::function<void(NodeStatus&)> settings_fate_ ABSL_GUARDED_BY(mutex_);
   bool fails_snapshots_ ABSL_GUARDED_BY(mutex_) = false;
   bool loses_ ABSL_GUARDED_BY(mutex_) = false;
   absl::Status change_ ABSL_GUARDED_BY(mutex_);
