@@ -20,6 +20,16 @@
 /* A down standby gets a probe after this many election timeouts, and again after as many. */
 #define HR_STANDBY_RETRY 8
 
+/*
+ * A backend that is healthy to all, as the client sees it that waits there and whose suspicion timeout ends at `suspect_ns`: SUSPECT for
+ * an election timeout, then DOWN for HR_STANDBY_RETRY of them.
+ */
+HR_INLINE __u32 hr_health_by_wait(__u64 suspect_ns, __u64 election_timeout_ns, __u64 now_ns) {
+  if (now_ns <= suspect_ns) return HR_HEALTHY;
+  if (now_ns <= suspect_ns + election_timeout_ns) return HR_SUSPECT;
+  return now_ns <= suspect_ns + (1 + HR_STANDBY_RETRY) * election_timeout_ns ? HR_DOWN : HR_HEALTHY;
+}
+
 enum hr_choice_why {
   HR_CHOSE_NONE = 0,        /* no backend is left to ask */
   HR_CHOSE_LEADER = 1,      /* the leader, which is healthy */

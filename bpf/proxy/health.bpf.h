@@ -72,17 +72,14 @@ HR_INLINE __u64 hr_wait_of(const struct hr_backend_state *state, __u32 client) {
   return hr_attested(wait, READ_ONCE(state->attested_since));
 }
 
-/*
- * A backend that is healthy to all, as the client sees it that waits there: SUSPECT for an election timeout, then DOWN. After
- * HR_STANDBY_RETRY more of them it waits anew, so that its next request tries the backend again.
- */
+/* To the client that waits: hr_health_by_wait(). Where that has ended, the client waits anew, and its next request tries the backend again. */
 HR_INLINE __u32 hr_health_to_waiting(struct hr_backend_state *state, __u64 wait, __u64 suspect_ns, __u64 election_timeout_ns,
                                      __u64 now_ns) {
-  if (now_ns <= suspect_ns) return HR_HEALTHY;
-  if (now_ns <= suspect_ns + election_timeout_ns) return HR_SUSPECT;
-  if (now_ns <= suspect_ns + (1 + HR_STANDBY_RETRY) * election_timeout_ns) return HR_DOWN;
-  __sync_val_compare_and_swap(&state->wait_since, wait, HR_WAIT(now_ns, HR_WAIT_CLIENT(wait)));
-  return HR_HEALTHY;
+  __u32 health = hr_health_by_wait(suspect_ns, election_timeout_ns, now_ns);
+
+  if (health == HR_HEALTHY && now_ns > suspect_ns)
+    __sync_val_compare_and_swap(&state->wait_since, wait, HR_WAIT(now_ns, HR_WAIT_CLIENT(wait)));
+  return health;
 }
 
 /*

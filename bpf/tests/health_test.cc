@@ -45,6 +45,18 @@ class HealthTest : public PacketTest {
       if (differs) return client;
     }
   }
+  // As `hedgerow status` shows it. The reader's time is not set forward, so the wait is set back.
+  hr_health ToOneClient() {
+    volatile hr_backend_state& state = BackendState(kDns4A);
+    const uint64_t wait = state.wait_since, attested = state.attested_since;
+    const uint64_t ahead_ns = HR_WAIT(Wheel().test_ahead_ns, 0);
+    state.wait_since = wait - ahead_ns;
+    if (attested != 0) state.attested_since = attested - ahead_ns;
+    const hr_health health = plane().reader().Read(false)->services[kDns4Service].backends[0].one_client_health;
+    state.wait_since = wait;
+    state.attested_since = attested;
+    return health;
+  }
   hr_health Health() { return static_cast<hr_health>(BackendState(kDns4A).health); }
 };
 
@@ -54,16 +66,19 @@ TEST_F(HealthTest, AClientThatWaitsInVainGoesAroundTheBackendAndNoOtherClientDoe
   Advance(kLimit + kMillisecond);
   Ask(kClient4, 2);
   EXPECT_EQ(SentTo(kClient4, 2), 0b11u) << "suspect to the client that waits";
+  EXPECT_EQ(ToOneClient(), HR_SUSPECT);
   Ask(honest, 1);
   EXPECT_EQ(SentTo(honest, 1), 0b01u);
   EXPECT_EQ(Health(), HR_HEALTHY);
   Answer(honest, 1, kA4);
   Ask(kClient4, 3);
   EXPECT_EQ(SentTo(kClient4, 3), 0b01u) << "the backend has spoken: the client waits anew";
+  EXPECT_EQ(ToOneClient(), HR_HEALTHY);
   Advance(kLimit + kElection + kMillisecond);
   BackendState(kDns4A).probe_counter = 1;
   Ask(kClient4, 4);
   EXPECT_EQ(SentTo(kClient4, 4), 0b10u) << "down to the client that waits";
+  EXPECT_EQ(ToOneClient(), HR_DOWN);
   Ask(honest, 2);
   EXPECT_EQ(SentTo(honest, 2), 0b01u);
   EXPECT_EQ(Health(), HR_HEALTHY);
@@ -133,6 +148,12 @@ TEST_F(HealthTest, ALoneClientsSilenceIsAttestedByTheBackendThatAnsweredTheVeryR
   Ask(kClient4, 2);
   EXPECT_EQ(SentTo(kClient4, 2), 0b11u);
   EXPECT_EQ(Health(), HR_SUSPECT) << "as soon as its suspicion timeout has passed";
+  EXPECT_EQ(ToOneClient(), HR_HEALTHY) << "suspect to all";
+  Advance(kElection + kMillisecond);
+  BackendState(kDns4A).probe_counter = 1;
+  Ask(kClient4, 3);
+  EXPECT_EQ(Health(), HR_DOWN);
+  EXPECT_EQ(ToOneClient(), HR_DOWN) << "and suspect to all others";
   Copies(2);
 }
 

@@ -63,6 +63,8 @@ v1::BackendStatus BuildBackend(const v1::Service& service, const v1::Backend& co
   out.set_port(config.port());
   out.set_role(leads ? "leader" : "standby");
   out.set_health(HealthWord(snapshot.health));
+  if (snapshot.one_client_health != HR_HEALTHY) out.set_one_client_health(HealthWord(snapshot.one_client_health));
+  out.set_one_client_waits_ns(static_cast<int64_t>(snapshot.one_client_waits_ns));
   out.set_sent(snapshot.sends);
   out.set_won(snapshot.wins);
   *out.mutable_answer_ns() = ToQuantiles(snapshot.answer_times);

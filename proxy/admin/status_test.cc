@@ -227,6 +227,19 @@ TEST(BuildStatus, WhatIsNotHealthyIsNotCalledRunning) {
   EXPECT_THAT(status.problems(0), testing::HasSubstr("backend_suspect: dns: standby b suspect, silent for"));
 }
 
+TEST(BuildStatus, WhatOneClientAloneMissesIsShownAndIsNoProblem) {
+  FakeDataPlane fake;
+  BackendSnapshot& leader = fake.snapshot.services[0].backends[0];
+  EXPECT_EQ(BuildStatus(FakeConfig(), Facts(), fake.snapshot).services(0).backends(0).one_client_health(), "");
+  leader.one_client_health = HR_SUSPECT;
+  leader.one_client_waits_ns = 812'000'000;
+  const v1::Status status = BuildStatus(FakeConfig(), Facts(), fake.snapshot);
+  EXPECT_EQ(status.services(0).backends(0).health(), "healthy");
+  EXPECT_EQ(status.services(0).backends(0).one_client_health(), "suspect");
+  EXPECT_EQ(status.services(0).backends(0).one_client_waits_ns(), 812'000'000);
+  EXPECT_EQ(status.state(), "running");
+}
+
 TEST(BuildStatus, ASuspectLeaderIsPassedByWhereItsCopiesAreSpent) {
   FakeDataPlane fake;
   fake.snapshot.services[0].backends[0].health = HR_SUSPECT;

@@ -105,6 +105,17 @@ std::string Loads(const v1::ServiceStatus& service) {
   return absl::StrFormat("two at once up to a load of %.0f%%: %s", 100 * service.idle_share(), absl::StrJoin(words, ", "));
 }
 
+// "a is suspect to one client, which waits there for 812ms; healthy to all others": no problem of the backend's, as far as is known.
+std::string OneClients(const v1::ServiceStatus& service) {
+  std::vector<std::string> words;
+  for (const v1::BackendStatus& backend : service.backends())
+    if (!backend.one_client_health().empty())
+      words.push_back(absl::StrCat(backend.name(), " is ", backend.one_client_health(), " to one client, which waits there for ",
+                                   Duration(backend.one_client_waits_ns()), "; ",
+                                   backend.health() == "down" ? "suspect" : "healthy", " to all others"));
+  return absl::StrJoin(words, "; ");
+}
+
 void Backends(const v1::ServiceStatus& service, std::string& out) {
   absl::StrAppendFormat(&out, "  %-12s %-24s %-8s %-8s %10s %10s %9s %9s\n", "backend", "address", "role",
                         "state", "sent", "won", "p50", "p99");
@@ -144,6 +155,7 @@ void Service(const v1::Accounting& accounting, const v1::ServiceStatus& service,
                   service.pushed_back() ? "; A BACKEND ASKS for later hedges, or none" : "", "\n");
   if (!service.source().empty()) absl::StrAppend(&out, "  reached      ", Paths(service), "\n");
   absl::StrAppend(&out, "  suspicion    ", SuspectAfter(service), "\n");
+  if (const std::string one = OneClients(service); !one.empty()) absl::StrAppend(&out, "  one client   ", one, "\n");
   absl::StrAppend(&out, "  latency      ", P50P99(service.latency_ns()), "\n");
   absl::StrAppend(&out, "  fire error   ", P50P99(service.fire_error_ns()), "\n");
   if (!service.reasons().empty()) absl::StrAppend(&out, "  reasons      ", Reasons(service.reasons()), "\n");

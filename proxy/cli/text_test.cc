@@ -88,6 +88,20 @@ TEST(StatusText, SaysWhatCameOfTheLastReload) {
   EXPECT_THAT(StatusText(status), HasSubstr("\n    interface: fixed while the proxy runs\n"));
 }
 
+TEST(StatusText, NamesABackendThatOneClientAloneMisses) {
+  v1::Status status = Sample();
+  EXPECT_THAT(StatusText(status), Not(HasSubstr("one client")));
+  v1::BackendStatus& backend = *status.mutable_services(0)->mutable_backends(0);
+  backend.set_name("a");
+  backend.set_health("healthy");
+  backend.set_one_client_health("suspect");
+  backend.set_one_client_waits_ns(812'000'000);
+  EXPECT_THAT(StatusText(status), HasSubstr("  one client   a is suspect to one client, which waits there for 812ms; healthy to all others\n"));
+  backend.set_health("down");
+  backend.set_one_client_health("down");
+  EXPECT_THAT(StatusText(status), HasSubstr("a is down to one client, which waits there for 812ms; suspect to all others\n"));
+}
+
 TEST(ReloadText, ReadsAsADiffAndSaysWhatBecameOfIt) {
   v1::ReloadReply reply;
   reply.set_file("a.yaml");

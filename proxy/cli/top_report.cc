@@ -65,6 +65,7 @@ void FillBackends(const v1::ServiceStatus& before, const v1::ServiceStatus& now,
     top.set_name(backend.name());
     top.set_role(backend.role());
     top.set_health(backend.health());
+    top.set_one_client_health(backend.one_client_health());
     top.set_sent_per_s(rates.PerSecond(known == nullptr ? 0 : known->sent(), backend.sent()));
     top.set_won_per_s(rates.PerSecond(known == nullptr ? 0 : known->won(), backend.won()));
     if (i >= counts_now.answers_size()) continue;

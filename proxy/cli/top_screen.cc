@@ -110,6 +110,8 @@ void Service(const v1::TopService& service, int width, std::vector<Line>& out) {
          {absl::StrFormat("%-8s", backend.health()), MarkOf(backend.health())},
          {absl::StrFormat(" %9s %9s %9s %9s", RateText(backend.sent_per_s()), RateText(backend.won_per_s()),
                           Duration(backend.p50_ns()), Duration(backend.p99_ns()))}});
+    if (!backend.one_client_health().empty())
+      out.push_back({{absl::StrFormat("  %-16s %s to one client, which waits there in vain", "", backend.one_client_health()), Mark::kWarning}});
   }
 }
 

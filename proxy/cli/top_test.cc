@@ -132,6 +132,13 @@ TEST_F(TopTest, ThePageSaysItAllWithin80Columns) {
   EXPECT_THAT(text, Not(HasSubstr("\033")));
 }
 
+TEST_F(TopTest, NamesABackendThatOneClientAloneMisses) {
+  EXPECT_THAT(Text(AfterTwoSeconds(), 80), Not(HasSubstr("one client")));
+  fake_.snapshot.services[0].backends[0].one_client_health = HR_DOWN;
+  EXPECT_EQ(AfterTwoSeconds().services(0).backends(0).one_client_health(), "down");
+  EXPECT_THAT(Text(AfterTwoSeconds(), 80), HasSubstr("\n                   down to one client, which waits there in vain\n"));
+}
+
 TEST_F(TopTest, OnAWideScreenTheProgramsStandBeside) {
   const std::string narrow = Text(AfterTwoSeconds(), 80), wide = Text(AfterTwoSeconds(), 130);
   const auto lines = [](const std::string& text) { return std::count(text.begin(), text.end(), '\n'); };

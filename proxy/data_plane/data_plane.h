@@ -148,6 +148,9 @@ struct LearnedLoad {
 struct BackendSnapshot {
   std::string name;
   hr_health health = HR_HEALTHY;
+  // To the one client that waits there in vain; HR_HEALTHY: `health` holds for it as for all others.
+  hr_health one_client_health = HR_HEALTHY;
+  uint64_t one_client_waits_ns = 0;
   uint64_t sends = 0;
   uint64_t wins = 0;
   uint64_t answer_ewma_ns = 0;

@@ -124,6 +124,21 @@ absl::StatusOr<ServiceSnapshot> KernelReader::ReadService(const ServiceSpec& spe
   return snapshot;
 }
 
+namespace {
+
+// As hr_health_of() judges for the client that waits, where that is not as for the others.
+void FillOneClient(const volatile hr_backend_state& state, const hr_service_config& config, BackendSnapshot& backend) {
+  const uint64_t wait = state.wait_since, attested = hr_attested(wait, state.attested_since), now_ns = NowNs();
+  const uint64_t timeout_ns = hr_suspicion_timeout_ns(&config, backend.p95_ns);
+  if (wait == 0 || wait > now_ns) return;
+  if (backend.health == HR_DOWN && hr_has_one_witness(wait, attested)) backend.one_client_health = HR_DOWN;
+  if (backend.health == HR_HEALTHY && (attested == 0 || now_ns <= attested + timeout_ns))
+    backend.one_client_health = static_cast<hr_health>(hr_health_by_wait(wait + timeout_ns, config.election_timeout_ns, now_ns));
+  if (backend.one_client_health != HR_HEALTHY) backend.one_client_waits_ns = now_ns - wait;
+}
+
+}  // namespace
+
 absl::StatusOr<BackendSnapshot> KernelReader::ReadBackend(const ServiceSpec& service, const BackendSpec& spec,
                                                           bool histograms) const {
   const auto& maps = object_.skeleton()->maps;
@@ -157,6 +172,7 @@ absl::StatusOr<BackendSnapshot> KernelReader::ReadBackend(const ServiceSpec& ser
       (hr_has_rested(state, hr_suspicion_timeout_ns(&config, backend.p95_ns), NowNs()) ||
        hr_error_is_old(&config, state, NowNs())))
     backend.health = HR_HEALTHY;
+  FillOneClient(*state, config, backend);
   if (!histograms) return backend;
   Histogram held_back, pauses;
   // The part before the whole: what is recorded meanwhile must not make it more than that.

@@ -20,9 +20,15 @@ function stateOf(word, dryRun) {
   return dryRun && word !== "healthy" ? { words: `${word}: dry run, nobody else is asked`, tone: state.tone } : state;
 }
 
+// One client alone waits there in vain: the others' requests are as before.
+function toOneClient(backend, state) {
+  if (!backend.one_client_health) return state;
+  return { words: `${state.words}; ${backend.one_client_health} to one client`, tone: state.tone === "good" ? "warn" : state.tone };
+}
+
 // Drained is what somebody wants; what the backend says meanwhile is worth less.
 function backendState(backend, status) {
-  if (!backend.drained) return stateOf(backend.health, status.dry_run);
+  if (!backend.drained) return toOneClient(backend, stateOf(backend.health, status.dry_run));
   const alone = status.requests_to === backend.name;
   return { words: alone ? "drained without effect: no other backend is available" : "drained: gets nothing new", tone: alone ? "bad" : "warn" };
 }
