@@ -158,6 +158,7 @@ NodeStatus Node::StatusNow() {
     reported.incarnation = peers_.IncarnationOf(peer.id);
     if (reported.incarnation != 0) reported.build = peer.build;
     const uint64_t heard_ns = std::max(peer.heard_ns, HeardByCore_ns(peer.id));
+    if (peer.IsExcluded(heard_ns, now_ns_)) reported.excluded_at = peer.excluded_at;
     if (heard_ns != 0) reported.heard_ago_ns = now_ns_ - std::min(now_ns_, heard_ns);
     reported.lost = peer.ReportsLost(now_ns_);
     if (peer.IsIncompatible(now_ns_)) reported.incompatible = peer.incompatible;

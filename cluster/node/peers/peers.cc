@@ -105,6 +105,7 @@ PeerState* Peers::Find(raft::NodeId id) {
 void Peers::Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver) {
   if (MayComeFrom(datagram.from, now_ns)) return TakeAdmitted(datagram, now_ns, receiver);
   ++counters_.drops[static_cast<size_t>(wire::DropReason::kSource)];
+  if (listed_.has_value()) NoteExcluded(datagram, now_ns);
 }
 
 void Peers::TakeAdmitted(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver) {

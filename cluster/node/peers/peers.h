@@ -41,6 +41,9 @@ struct PeerState {
   // Where a datagram with the right tag came from that is not believed yet, if not from `address`. It may be a
   // recording, so all that happens is that the member is asked there, too. Port 0: none came.
   NetAddress seen_at{};
+  // Where a datagram with the right tag came from that `peer_clients` shuts out, and when (0: none did). It may be a recording.
+  NetAddress excluded_at{};
+  uint64_t excluded_ns = 0;
   uint64_t heard_ns = 0;  // when the last believed datagram came; 0: never
   uint32_t slot = raft::Configuration::kNoSlot;
   uint64_t lost_ns = 0;  // when it last said that it has lost what it promised; 0: never
@@ -61,8 +64,13 @@ struct PeerState {
   bool IsIncompatible(uint64_t now_ns) const {
     return incompatible_ns > heard_ns && now_ns < incompatible_ns + kLostTimeout_ns;
   }
+  // Since it was last heard, by this process or the kernel part. A recording that is sent again shuts out no member that is heard.
+  bool IsExcluded(uint64_t last_heard_ns, uint64_t now_ns) const {
+    return excluded_ns > last_heard_ns + kHeardTimeout_ns && now_ns < excluded_ns + kLostTimeout_ns;
+  }
   const NetAddress& reached_at() const { return answers_at.port != 0 ? answers_at : address; }
   bool ReportsLost(uint64_t now_ns) const { return lost_ns > heard_ns && now_ns < lost_ns + kLostTimeout_ns; }
+  static constexpr uint64_t kHeardTimeout_ns = 1'000'000'000;
   static constexpr uint64_t kLostTimeout_ns = 10'000'000'000;
 };
 
@@ -200,8 +208,12 @@ class Peers {
 
   // Datagrams of unlisted sources that are opened in a second.
   static constexpr uint32_t kIntroductionsPerSecond = 1000;
+  // Those that a list shuts out, to say which member sends them.
+  static constexpr uint32_t kExcludedOpenedPerSecond = 10;
 
   bool MayComeFrom(const NetAddress& source, uint64_t now_ns);
+  bool MayOpenMore(uint32_t per_second, uint64_t now_ns);
+  void NoteExcluded(const Datagram& datagram, uint64_t now_ns);
   void TakeAdmitted(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver);
   PeerState* Find(raft::NodeId id);
   uint32_t CopyReaches() const;

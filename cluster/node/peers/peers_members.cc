@@ -87,13 +87,27 @@ bool Peers::MayComeFrom(const NetAddress& source, uint64_t now_ns) {
   if (listed_.has_value()) return listed_->Contains(source.bytes);
   const auto is_stranger = [&is_at_source](const UnknownPeer& unknown) { return is_at_source(unknown.state); };
   if (std::any_of(unknown_peers_.begin(), unknown_peers_.end(), is_stranger)) return true;
+  return MayOpenMore(kIntroductionsPerSecond, now_ns);
+}
+
+bool Peers::MayOpenMore(uint32_t per_second, uint64_t now_ns) {
   if (now_ns >= introductions_until_ns_) {
     introductions_until_ns_ = now_ns + 1'000'000'000;
-    introductions_left_ = kIntroductionsPerSecond;
+    introductions_left_ = per_second;
   }
   if (introductions_left_ == 0) return false;
   --introductions_left_;
   return true;
+}
+
+// For the status alone: nothing that such a datagram says counts.
+void Peers::NoteExcluded(const Datagram& datagram, uint64_t now_ns) {
+  if (!MayOpenMore(kExcludedOpenedPerSecond, now_ns)) return;
+  const wire::Opened opened = codec_.Open(datagram.bytes);
+  PeerState* const peer = opened.ok() ? Find(opened.header.from) : nullptr;
+  if (peer == nullptr) return;
+  peer->excluded_at = datagram.from;
+  peer->excluded_ns = now_ns;
 }
 
 void Peers::Forget(raft::NodeId id) {

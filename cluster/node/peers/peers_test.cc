@@ -690,6 +690,31 @@ TEST_F(PeersTest, AListOfSourcesShutsOutAllOthersButMembers) {
   EXPECT_EQ(Dropped(wire::DropReason::kTooShort), 3u) << "not looked at";
 }
 
+// So that an operator learns which member it is; nothing that it says counts.
+TEST_F(PeersTest, AMemberThatTheListShutsOutIsKnown) {
+  Meet2();
+  const NetAddress elsewhere = NetAddress::Parse("192.0.2.2:4802").value();
+  peers_.SetSources({}, net::Networks());
+  const auto take = [&](const std::string& bytes, uint64_t now_ns) {
+    peers_.Take({.from = elsewhere, .bytes = bytes, .arrived_ns = now_ns}, now_ns, nobody_);
+  };
+  const auto sent_by_2 = [&] { return other_.Seal(raft::NodeId(1), raft::Term(1), raft::Heartbeat{.round = 1}); };
+  const auto excluded = [&](uint64_t heard_ns, uint64_t now_ns) { return peers_.states()[0].IsExcluded(heard_ns, now_ns); };
+  const uint64_t then_ns = 5'000'000'000;
+  take("none of ours", then_ns);
+  EXPECT_FALSE(excluded(1, then_ns)) << "it may be of any program";
+  take(sent_by_2(), then_ns);
+  EXPECT_THAT(nobody_.messages, IsEmpty());
+  EXPECT_TRUE(excluded(1, then_ns));
+  EXPECT_EQ(peers_.states()[0].excluded_at, elsewhere);
+  EXPECT_FALSE(excluded(1, then_ns + PeerState::kLostTimeout_ns)) << "no longer";
+  EXPECT_FALSE(excluded(then_ns - 1, then_ns)) << "it is heard from its own address";
+  const uint64_t later_ns = 2 * PeerState::kLostTimeout_ns;
+  for (int i = 0; i < 20; ++i) take("none of ours", later_ns);
+  take(sent_by_2(), later_ns + 1);
+  EXPECT_FALSE(excluded(1, later_ns + 1)) << "a flood is not opened";
+}
+
 TEST_F(PeersTest, WithoutAListSoManyDatagramsOfUnlistedSourcesAreOpenedInASecond) {
   const NetAddress elsewhere = NetAddress::Parse("192.0.2.2:4802").value();
   const auto take = [&](uint64_t now_ns, int datagrams) {

@@ -32,6 +32,7 @@ struct PeerStatus {
   raft::NodeId id{};
   NetAddress address{};                     // by the configuration
   std::optional<NetAddress> answers_at{};   // another one; nothing: it answers at `address`, or nowhere
+  std::optional<NetAddress> excluded_at{};  // it sends from here, and `peer_clients` does not list that
   uint64_t incarnation = 0;                 // 0: not known yet, so nothing it says is believed
   std::optional<uint64_t> heard_ago_ns{};   // since its last believed datagram; nothing: never heard
   std::optional<uint64_t> round_trip_ns{};  // nothing: not measured yet

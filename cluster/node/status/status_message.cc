@@ -46,6 +46,10 @@ std::string PeerProblem(const NodeStatus& status, const PeerStatus& peer) {
   if (!status.lost.empty() || !status.removed.empty()) return "";
   if (!peer.incompatible.empty())
     return absl::StrCat("nothing that ", name, " sends is believed: it ", peer.incompatible);
+  if (peer.excluded_at.has_value())
+    return absl::StrCat(name, " sends from ", peer.excluded_at->ToString(),
+                        ", and this node's `peer_clients` does not list that address: nothing of it is heard. List it, or let the node send from an "
+                        "address of a member");
   if (!peer.heard_ago_ns.has_value()) {
     if (status.uptime_ns < kGreetingTimeout_ns) return "";
     return absl::StrCat(

@@ -113,6 +113,16 @@ TEST(StatusMessage, AMemberThatAnswersElsewhereIsToBeMoved) {
                           "the leader, or start it at the address that the others know"));
 }
 
+TEST(StatusMessage, AMemberThatPeerClientsShutsOutIsNamedWithItsSource) {
+  NodeStatus status = FakeStatus();
+  status.peers.pop_back();
+  status.peers[0].heard_ago_ns.reset();
+  status.peers[0].excluded_at = NetAddress::Parse("10.0.0.9:4802").value();
+  EXPECT_THAT(Problems(status),
+              ElementsAre("node 2 (10.0.0.2:4802) sends from 10.0.0.9:4802, and this node's `peer_clients` does not list that address: nothing of it is "
+                          "heard. List it, or let the node send from an address of a member"));
+}
+
 TEST(StatusMessage, StorageSaysWhatIsWrong) {
   NodeStatus status = FakeStatus();
   status.peers.clear();
