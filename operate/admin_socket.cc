@@ -203,8 +203,8 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenAdminChannel(const std::strin
     return absl::PermissionDeniedError(absl::StrCat("no permission to open ", path, "; ", peer.who_may));
   }
   if (error == EAGAIN) {
-    return absl::UnavailableError(absl::StrCat(peer.program, " listens on ", path,
-                                               " and accepts no connection: its process is stopped, or the host is overloaded"));
+    return absl::DeadlineExceededError(absl::StrCat(peer.program, " listens on ", path,
+                                                    " and accepts no connection: its process is stopped, or the host is overloaded"));
   }
   if (error != 0) {
     return absl::UnavailableError(absl::StrCat(

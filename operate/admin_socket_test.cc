@@ -132,6 +132,10 @@ TEST(GrpcStatusTest, TheLibrarysWordsBecomeACause) {
   EXPECT_EQ(text(StatusCode::UNAVAILABLE, "failed to connect to all addresses; last error: UNKNOWN: unix:/run/x: Connection refused"),
             "the program has just ended: nothing answers on its socket");
   EXPECT_THAT(text(StatusCode::UNAVAILABLE, "Socket closed"), testing::HasSubstr("may be done or not"));
+  const grpc::Status full(StatusCode::UNAVAILABLE,
+                          "failed to connect to all addresses; last error: UNKNOWN: unix:/run/x: Resource temporarily unavailable");
+  EXPECT_THAT(std::string(FromGrpc(full).message()), testing::HasSubstr("runs and accepts no connection"));
+  EXPECT_EQ(FromGrpc(full).code(), absl::StatusCode::kDeadlineExceeded) << "and so no exit code 3: it runs";
   // What a server of ours says stays.
   EXPECT_EQ(text(StatusCode::UNAVAILABLE, "the daemon is still starting"), "the daemon is still starting");
   EXPECT_EQ(text(StatusCode::DEADLINE_EXCEEDED, "the loop does not answer"), "the loop does not answer");
@@ -269,6 +273,24 @@ TEST_F(AdminSocketTest, ADeadProcessesSocketIsReplaced) {
   EXPECT_EQ(KnockOnUnixSocket(stale), ENOENT);
 }
 
+// The knock has taken the last place of its queue.
+TEST_F(AdminSocketTest, AProcessThatIsStoppedIsNotSaidToHaveEnded) {
+  const std::string path = folder_ + "/stopped.sock";
+  const int listening = Bind(path, SOCK_STREAM);
+  ASSERT_EQ(listen(listening, 0), 0);
+  const auto channel = Open(path);
+  ASSERT_TRUE(channel.ok()) << channel.status();
+  grpc::ClientContext context;
+  context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(5));
+  test::Words reply;
+  const grpc::Status raw = test::Echo::NewStub(*channel)->Say(&context, {}, &reply);
+  const absl::Status asked = FromGrpc(raw);
+  EXPECT_EQ(asked.code(), absl::StatusCode::kDeadlineExceeded) << raw.error_message();
+  EXPECT_THAT(std::string(asked.message()), HasSubstr("its process is stopped"));
+  close(listening);
+  unlink(path.c_str());
+}
+
 TEST_F(AdminSocketTest, AProcessThatAcceptsNothingIsNotWaitedForAndNotReplaced) {
   const std::string path = folder_ + "/stopped.sock";
   const int listening = Bind(path, SOCK_STREAM);
@@ -276,7 +298,7 @@ TEST_F(AdminSocketTest, AProcessThatAcceptsNothingIsNotWaitedForAndNotReplaced) 
   EXPECT_EQ(KnockOnUnixSocket(path), 0);  // fills the queue
   EXPECT_EQ(KnockOnUnixSocket(path), EAGAIN);
   const absl::Status opened = Open(path).status();
-  EXPECT_EQ(opened.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(opened.code(), absl::StatusCode::kDeadlineExceeded) << "and so no exit code 3: it runs";
   EXPECT_THAT(std::string(opened.message()), HasSubstr("echod listens on " + path + " and accepts no connection"));
   const absl::Status second = Listen(path).status();
   EXPECT_EQ(second.code(), absl::StatusCode::kAlreadyExists) << second;

@@ -28,6 +28,12 @@ inline absl::Status FromGrpc(const grpc::Status& status) {
     return absl::DeadlineExceededError(
         "no answer in time: the program runs and its socket takes calls, but its process is stopped (SIGSTOP, a debugger) or its host hangs");
   }
+  // Its queue of connections is full (connect(2) says EAGAIN, and gRPC reads from the socket all the same): it runs.
+  if (absl::StrContains(status.error_message(), "failed to connect to all addresses") &&
+      (absl::StrContains(status.error_message(), "Resource temporarily unavailable") ||
+       absl::StrContains(status.error_message(), "recvmsg:Invalid argument")))
+    return absl::DeadlineExceededError(
+        "the program runs and accepts no connection: its process is stopped (SIGSTOP, a debugger), or its host is overloaded");
   const bool unavailable = status.error_code() == grpc::StatusCode::UNAVAILABLE;
   if (unavailable && absl::StrContains(status.error_message(), "failed to connect to all addresses"))
     return absl::UnavailableError("the program has just ended: nothing answers on its socket");

@@ -134,10 +134,8 @@ class Dump {
 };
 
 // The configuration's file: what --config names, else the one that the daemon serves. Empty: neither is known.
-std::string ConfigFile(const Call& call, const absl::StatusOr<AdminClient>& daemon) {
+std::string ConfigFile(const Call& call, const absl::StatusOr<v1::Status>& status) {
   if (call.arguments.Has("config")) return call.arguments.Get("config");
-  const absl::StatusOr<v1::Status> status =
-      daemon.ok() ? daemon->Ask(&AdminClient::Stub::GetStatus) : absl::StatusOr<v1::Status>(daemon.status());
   return status.ok() ? status->config_file() : "";
 }
 
@@ -154,10 +152,7 @@ std::string ConfigWithoutKeys(const std::string& file, bool& sound) {
   return text;
 }
 
-// The archive is a new file of this user's: one that another user has put there, or a link, is refused.
-absl::Status Pack(const std::string& parent, const std::string& name, const std::string& out) {
-  const net::UniqueFd archive(open(out.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
-  if (!archive.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("making ", out));
+absl::Status Pack(const std::string& parent, const std::string& name, const std::string& out, const net::UniqueFd& archive) {
   const pid_t pid = fork();
   if (pid < 0) return absl::ErrnoToStatus(errno, "starting tar");
   if (pid == 0) {
@@ -167,7 +162,6 @@ absl::Status Pack(const std::string& parent, const std::string& name, const std:
   }
   int ended = 0;
   if (waitpid(pid, &ended, 0) == pid && WIFEXITED(ended) && WEXITSTATUS(ended) == 0) return absl::OkStatus();
-  unlink(out.c_str());
   return absl::InternalError(absl::StrCat("tar could not write ", out));
 }
 
@@ -180,6 +174,13 @@ int RunSysdump(const Call& call) {
       absl::StrCat("hedgerow-sysdump-", absl::FormatTime("%Y%m%dT%H%M%SZ", absl::Now(), absl::UTCTimeZone()));
   const std::string out = call.arguments.Get("out", absl::StrCat(name, ".tar.gz"));
   NoteInterrupts();
+  // Before anything is gathered. A new file of this user's: one that another user has put there, or a link, is refused.
+  const net::UniqueFd archive(open(out.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600));
+  if (!archive.valid()) {
+    return call.Fail(kExitFailure, absl::StrCat("cannot make ", out, ": ", strerror(errno),
+                                                errno == EEXIST ? "; --out names a file that is not there yet" : ""));
+  }
+  absl::Cleanup remove_archive = [&out] { unlink(out.c_str()); };
   char pattern[] = "/tmp/hedgerow-sysdump.XXXXXX";
   if (mkdtemp(pattern) == nullptr) return call.Fail(absl::ErrnoToStatus(errno, "making a folder in /tmp"));
   const absl::Cleanup remove = [&pattern] {
@@ -191,7 +192,15 @@ int RunSysdump(const Call& call) {
 
   Dump dump(folder);
   const absl::StatusOr<AdminClient> daemon = AdminClient::Connect(socket);
-  const std::string file = ConfigFile(call, daemon);
+  const absl::StatusOr<v1::Status> status =
+      daemon.ok() ? daemon->Ask(&AdminClient::Stub::GetStatus) : absl::StatusOr<v1::Status>(daemon.status());
+  // A daemon that hangs is waited for once.
+  const bool hangs = absl::IsDeadlineExceeded(status.status());
+  const auto add_of_daemon = [&](const std::string& part, const std::vector<std::string>& argv) {
+    if (!hangs) return dump.AddOwn(part, argv);
+    if (!interrupted) dump.Add(part, absl::StrCat(std::string(status.status().message()), "\n"));
+  };
+  const std::string file = ConfigFile(call, status);
   bool sound = false;
   dump.Add("config.yaml", ConfigWithoutKeys(file, sound));
   // Groups of `hedgerow steer` are asked by their own program, which stands beside this one.
@@ -199,16 +208,17 @@ int RunSysdump(const Call& call) {
   setenv("HEDGEROW_STEER", (std::filesystem::read_symlink("/proc/self/exe", unknown).parent_path() / "hedgerow-steer").c_str(), 1);
   dump.AddOwn("version.txt", {"version"});
   dump.AddOwn("doctor.txt", sound ? std::vector<std::string>{"doctor", "--config", file} : std::vector<std::string>{"doctor"});
-  dump.AddOwn("status.txt", {"status", "--socket", socket});
-  dump.AddOwn("status.json", {"status", "--json", "--socket", socket});
-  dump.AddOwn("leader.txt", {"leader", "show", "--socket", socket});
-  dump.AddOwn("top.txt", {"top", "--once", "--no-program-times", "--socket", socket});
-  dump.AddOwn("trace.txt", {"trace", "--for", "2s", "--count", "500", "--rate", "250", "--socket", socket});
+  add_of_daemon("status.txt", {"status", "--socket", socket});
+  add_of_daemon("status.json", {"status", "--json", "--socket", socket});
+  add_of_daemon("leader.txt", {"leader", "show", "--socket", socket});
+  add_of_daemon("top.txt", {"top", "--once", "--no-program-times", "--socket", socket});
+  add_of_daemon("trace.txt", {"trace", "--for", "2s", "--count", "500", "--rate", "250", "--socket", socket});
   for (const Part& part : kOfTheMachine)
     if (!interrupted) dump.Add(part.file, OutputOf(part.command));
   if (interrupted) return call.Fail(kExitFailure, "interrupted; nothing was written");
   if (!dump.status().ok()) return call.Fail(dump.status());
-  if (const absl::Status packed = Pack(pattern, name, out); !packed.ok()) return call.Fail(packed);
+  if (const absl::Status packed = Pack(pattern, name, out, archive); !packed.ok()) return call.Fail(packed);
+  std::move(remove_archive).Cancel();
   dump.report().set_file(out);
   return call.Print(dump.report(), absl::StrCat(out, ": ", dump.report().parts_size(),
                                                 " parts; it has clients' addresses (trace.txt) and no keys\n"));

@@ -4,9 +4,11 @@
 import json
 import os
 import signal
+import socket
 import stat
 import subprocess
 import tarfile
+import time
 from pathlib import Path
 
 from harness.dns import who_answers
@@ -67,6 +69,18 @@ def test_without_a_daemon_it_says_so_in_the_part_and_packs_the_rest(stack, tmp_p
     assert done.returncode == 0, done.stderr
     parts = read(archive)
     assert "exit code 3" in parts["status.txt"] and "Linux" in parts["machine.txt"]
+
+
+def test_a_daemon_that_hangs_is_waited_for_once(tmp_path):
+    """61 s before: each command that asks the daemon waited for it."""
+    stopped = socket.socket(socket.AF_UNIX)
+    stopped.bind(str(tmp_path / "stopped.sock"))
+    stopped.listen(64)
+    archive, begin = tmp_path / "dump.tar.gz", time.monotonic()
+    done = subprocess.run([BIN / "hedgerow", "sysdump", "--socket", tmp_path / "stopped.sock", "--out", archive], check=False, timeout=60)
+    assert done.returncode == 0 and time.monotonic() - begin < 35
+    assert "does not answer in time" in read(archive)["leader.txt"]
+    stopped.close()
 
 
 def test_a_configuration_with_errors_shows_their_places_and_no_value(stack, tmp_path):
