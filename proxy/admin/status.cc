@@ -224,6 +224,8 @@ v1::Drained BuildDrained(const v1::Service& service, const ServiceSnapshot& snap
   out.set_backend(backend);
   const auto asked = static_cast<int>(RequestsTo(snapshot));
   if (asked < service.backends_size()) out.set_requests_to(service.backends(asked).name());
+  const size_t asked_at = RequestsTo(snapshot);
+  out.set_without_effect(asked_at < snapshot.backends.size() && snapshot.backends[asked_at].drained);
   for (size_t i = 0; i < snapshot.backends.size(); ++i) {
     if (snapshot.backends[i].name != backend) continue;
     out.set_drained(snapshot.backends[i].drained);

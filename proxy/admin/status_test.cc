@@ -103,6 +103,15 @@ TEST(BuildStatus, SuspectAfterIsThreeTimesP95WithinItsBounds) {
             1'000'000'000);
 }
 
+TEST(BuildDrained, SaysWhereDrainingHasNoEffect) {
+  FakeDataPlane fake;
+  ServiceSnapshot& dns = fake.snapshot.services[0];
+  dns.backends[0].drained = true;
+  EXPECT_FALSE(BuildDrained(FakeConfig().services(0), dns, "a").without_effect());
+  dns.backends[1].drained = true;
+  EXPECT_TRUE(BuildDrained(FakeConfig().services(0), dns, "b").without_effect()) << "requests go to a, which is drained too";
+}
+
 TEST(RequestsTo, IsWhoeverTheKernelProgramsWouldChoose) {
   FakeDataPlane fake;
   ServiceSnapshot& dns = fake.snapshot.services[0];

@@ -189,8 +189,11 @@ TEST(DrainText, SaysWhoGetsTheRequestsAndWhatElseToDo) {
   dns.set_drained(true);
   dns.set_requests_to("b");
   EXPECT_EQ(DrainText(reply), "dns: a is drained; requests go to b\n");
+  dns.set_without_effect(true);
+  EXPECT_EQ(DrainText(reply), "dns: a is drained; requests go to b, which is drained too: no other backend is available, so draining has no effect\n");
   dns.set_requests_to("a");
   EXPECT_EQ(DrainText(reply), "dns: a is drained; requests go to a: no other backend is available, so draining has no effect\n");
+  dns.set_without_effect(false);
   dns.set_requests_to("b");
   dns.set_leads(true);
   EXPECT_THAT(DrainText(reply), HasSubstr("`hedgerow-node transfer`"));
