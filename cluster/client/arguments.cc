@@ -127,7 +127,7 @@ const operate::Program& TheProgram() {
       .options = {{"server", "ADDRESS:PORT", "a node, or the VIP of a proxy"},
                   {"client", "NAME", "prove each request to be this client's, with --key-file"},
                   {"key-file", "FILE", "the client's key"},
-                  {"timeout", "DURATION", "how long to wait for an answer, 1ms to 1m (default 1s)"}},
+                  {"timeout", "DURATION", "how long to wait for an answer, 1ms to 1m (default 2s)"}},
       .notes = {"Several writes with the word \"and\" between them are done all or none: hkv incr sold and put last alice",
                 "With --client an answer counts only if the server proves itself with the same key. Without an answer within "
                 "the time-out a write may have been done or not. A write that is answered OVERLOADED is sent again under its "

@@ -21,7 +21,8 @@ struct Arguments {
   std::string server{};    // empty: not given
   std::string client{};    // how it proves itself; empty: it does not
   std::string key_file{};  // given with `client`
-  absl::Duration timeout = absl::Seconds(1);
+  // Longer than a node waits for a leader (1 s), so that the node's own reason arrives.
+  absl::Duration timeout = absl::Seconds(2);
   std::optional<std::string> get{};         // the key to read; else
   std::vector<kv::Operation> operations{};  // what to write, all or none
 };

@@ -469,7 +469,10 @@ void Node::TakePosted() {
 
 // What is posted may outlive the caller's timeout, so it owns what it writes to.
 absl::StatusOr<NodeStatus> Node::Status() {
-  std::optional<NodeStatus> status = Ask<NodeStatus>([this] { return StatusNow(); });
+  std::optional<NodeStatus> status = Ask<NodeStatus>([this] {
+    keys_are_wanted_ = true;
+    return StatusNow();
+  });
   if (!status.has_value()) return absl::DeadlineExceededError("the node's loop did not answer within 2 s");
   return *std::move(status);
 }

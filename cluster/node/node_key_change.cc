@@ -118,8 +118,9 @@ v1::Keys Node::KeysNow() const {
 // Every turn.
 void Node::FollowKeys() {
   const bool changing = config_.cluster_keys.other() != nullptr;
-  if (!changing || now_ns_ < asked_for_keys_ns_ + kAskForKeys_ns) return;
+  if ((!changing && !keys_are_wanted_) || now_ns_ < asked_for_keys_ns_ + kAskForKeys_ns) return;
   asked_for_keys_ns_ = now_ns_;
+  keys_are_wanted_ = false;
   peers_.AskAgain();
 }
 

@@ -415,6 +415,16 @@ TEST_P(ClusterKeyTest, IsExchangedInThreeStepsAndNoStepCutsAMemberOff) {
   EXPECT_EQ(Increment(leader % 3 + 1, session, 2), "2") << "they hear each other under the new key alone";
 }
 
+// Though no key is changed, and long after they met.
+TEST_P(ClusterKeyTest, AStatusAsksTheMembersForTheirKeys) {
+  ASSERT_NE(WaitForLeader(), 0u);
+  absl::SleepFor(absl::Milliseconds(3100));
+  EXPECT_TRUE(Eventually([&] {
+    const NodeStatus status = StatusOf(1);
+    return std::all_of(status.peers.begin(), status.peers.end(), [](const PeerStatus& peer) { return peer.sealing_key != 0; });
+  }));
+}
+
 TEST_P(ClusterKeyTest, AMemberThatIsDownHoldsAChangeUpUntilItIsForced) {
   const uint64_t leader = WaitForLeader();
   const uint64_t down = leader % 3 + 1, other = down % 3 + 1;

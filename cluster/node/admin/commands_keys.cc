@@ -2,6 +2,7 @@
 //
 // hedgerow-node keys: which keys the members have, by their ids, and the steps of a change. Each step but the reload edits the key file
 // that --config names and has the node read it; if the node refuses, the file is as it was.
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -51,8 +52,15 @@ std::string TextOf(const v1::KeysReport& report) {
   return text;
 }
 
-int Show(const Call& call, AdminClient& client) {
-  const absl::StatusOr<v1::NodeStatus> status = client.GetStatusOfStarted();
+// A status makes the node ask the members; those that are down do not tell.
+int Show(const Call& call, AdminClient& client, absl::Duration timeout) {
+  const Deadline deadline(std::min(timeout, absl::Seconds(1)));
+  absl::StatusOr<v1::NodeStatus> status = client.GetStatusOfStarted();
+  const auto has_told = [](const v1::Peer& peer) { return !peer.sealing_key().empty(); };
+  while (status.ok() && !std::all_of(status->peers().begin(), status->peers().end(), has_told) && !deadline.passed()) {
+    absl::SleepFor(absl::Milliseconds(20));
+    status = client.GetStatusOfStarted();
+  }
   if (!status.ok()) return call.Fail(status.status());
   const v1::KeysReport report = ReportOf(*status);
   return call.Print(report, TextOf(report));
@@ -106,7 +114,7 @@ int Change(const Call& call, AdminClient& client, absl::Duration timeout) {
       return call.Fail(kExitFailure, absl::StrCat(std::string(done.message()), "; and ", path, " could not be put back: ", std::string(back.message())));
     return call.Fail(done);
   }
-  return Show(call, client);
+  return Show(call, client, timeout);
 }
 
 }  // namespace
@@ -127,7 +135,7 @@ int RunKeys(const Call& call, absl::Duration timeout) {
   if (step == "reload") {
     if (absl::Status done = Reload(**client, call.arguments.Has("force"), timeout); !done.ok()) return call.Fail(done);
   }
-  return Show(call, **client);
+  return Show(call, **client, timeout);
 }
 
 }  // namespace hedgerow::node

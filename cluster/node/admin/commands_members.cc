@@ -116,6 +116,7 @@ absl::StatusOr<v1::NodeStatus> Change(AdminClient& client, const v1::ChangeMembe
 
 // Where a member that says that it is LOST can be reached. Of any other one this would take its address away.
 absl::StatusOr<std::string> AddressOfLost(const v1::NodeStatus& status, uint64_t id) {
+  if (Find(status, id) == nullptr) return absl::InvalidArgumentError(absl::StrCat("node ", id, " is no member"));
   for (const v1::Peer& peer : status.peers()) {
     if (peer.id() == id && peer.lost()) return peer.address();
   }

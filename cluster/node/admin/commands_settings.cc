@@ -30,7 +30,7 @@ absl::Status Add(const std::string& word, v1::ChangeSettingsRequest& request) {
   const std::string name = word.substr(0, equals);
   const std::string text = equals == std::string::npos ? "" : word.substr(equals + 1);
   const absl::StatusOr<kv::SettingValue> value = ParseNamedSetting(name, text);
-  if (!value.ok()) return value.status();
+  if (!value.ok()) return absl::InvalidArgumentError(value.status().message());  // a usage error, whatever is wrong with it
   for (const v1::ChangeSettingsRequest::Change& change : request.changes()) {
     if (change.name() == name) return absl::InvalidArgumentError(absl::StrCat(name, " is named twice"));
   }

@@ -194,6 +194,7 @@ TEST_F(NodeCommandsTest, ASettingThatMakesNoSenseIsNotAskedFor) {
   EXPECT_THAT(error({"set"}), HasSubstr("settings wants nothing, or set NAME=VALUE ..."));
   EXPECT_THAT(error({"get", "sessions.max"}), HasSubstr("settings wants nothing, or set NAME=VALUE ..."));
   EXPECT_THAT(error({"set", "sessions.maxx=5"}), HasSubstr("did you mean \"sessions.max\"?"));
+  EXPECT_EQ(Node({"settings", "set", "sessions.maxx=5", "--socket", socket_}).exit_code, kExitUsage);
   EXPECT_THAT(error({"set", "sessions.max"}),
               HasSubstr("sessions.max: got \"\", expected a whole number between 1 and 1000000"));
   EXPECT_THAT(error({"set", "memcached.window=2s"}),
@@ -359,6 +360,8 @@ TEST_F(NodeCommandsTest, TheConfigurationNamesTheSocket) {
 
 TEST_F(NodeCommandsTest, OnlyANodeThatReportsItselfLostComesBackAsAnother) {
   Serve();
+  const Outcome unknown = Node({"members", "rejoin", "9", "7", "--socket", socket_});
+  EXPECT_EQ(unknown.err, "node 9 is no member\n");
   const Outcome refused = Node({"members", "rejoin", "2", "7", "--socket", socket_});
   EXPECT_EQ(refused.exit_code, kExitFailure);
   EXPECT_THAT(refused.err, HasSubstr("node 2 has not said within the last seconds that it is LOST"));
