@@ -212,7 +212,7 @@ HR_INLINE int hr_choice_is_measured(const struct hr_choice *choice) {
   return hr_choice_is_fair(choice) || choice->why == HR_CHOSE_AROUND || choice->why == HR_CHOSE_PROBE;
 }
 
-/* The backend of a datagram that is to reach one that answers, or may, and that can have no copy: no suspect one, no probe. */
+/* The backend of a packet that is to reach one that answers, or may, and that can have no copy: no suspect one, no probe. */
 HR_INLINE __u32 hr_choice_sure(const struct hr_choice *choice) {
   return choice->why == HR_CHOSE_BOTH && choice->second != HR_NO_BACKEND ? choice->second : choice->first;
 }

@@ -260,7 +260,10 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   return hr_send_to_backend(skb, packet, first_id, service_stats);
 }
 
-/* TCP is never hedged. A connection keeps the backend that its first packet went to, even when another one leads by then. */
+/*
+ * TCP is never hedged. A connection keeps the backend that its first packet went to, even when another one leads by then. None is a
+ * probe: the kernel of a stopped server accepts connections, so that a segment from it shows nothing, and the client would wait for ever.
+ */
 HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u32 config_id,
                            const struct hr_service_config *config, const struct hr_service_policy *policy) {
   __u32 service_id = HR_CONFIG_SERVICE(config_id);
@@ -285,8 +288,7 @@ HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   } else {
     struct hr_choice choice = hr_choose_first(config_id, config, policy, hr_client_of(skb, packet, service_id), now_ns);
 
-    backend_id = hr_backend_id(config, hr_choice_alone(&choice));
-    if (choice.why == HR_CHOSE_PROBE) hr_count(service_stats, HR_PROBES);
+    backend_id = hr_backend_id(config, hr_choice_sure(&choice));
     hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION, service_id, backend_id,
                  event | HR_FLOW_BY(packet->way), HR_NO_CLIENT, now_ns);
   }

@@ -233,6 +233,20 @@ TEST_F(PolicyTest, TcpFollowsADrainToo) {
       << "an open connection keeps its backend";
 }
 
+TEST_F(PolicyTest, AConnectionGoesToNoBackendThatIsNotHealthyAndIsNoProbe) {
+  uint16_t port = 41000;
+  const auto open = [&] { return Split(PacketBuilder(kClient4, kDns4).Tcp(port++, kDnsPort, 0x02).Build()); };
+  BackendState(kDns4A).health = HR_SUSPECT;
+  BackendState(kDns4A).health_since_ns = NowNs();
+  EXPECT_EQ(Read(open().packet).destination, kB4) << "where a request goes to both, a connection goes to the healthy one";
+  MakeDown(kDns4A);
+  for (int i = 0; i < 2 * HR_PROBE_ONE_IN; ++i) {
+    const RunResult opened = open();
+    ASSERT_EQ(Read(opened.packet).destination, kB4) << "connection " << i;
+    ASSERT_EQ(opened.changes.count("dns4.probes"), 0u) << "connection " << i;
+  }
+}
+
 // ---- Who is preferred
 // ----------------------------------------------------------------------------------------------
 
