@@ -214,7 +214,11 @@ size_t RequestsTo(const ServiceSnapshot& snapshot) {
     set_if(backend.health == HR_SUSPECT, view.suspect);
     set_if(backend.retry_due, view.retry_due);
   }
-  return hr_choose(&view).first;
+  const hr_choice choice = hr_choose(&view);
+  // A dry run steers around a drained backend alone (hr_choose_steered).
+  const uint32_t target = hr_choice_target(hr_choice_leader(view.leader, view.present, view.drained), view.preferred, view.present, HR_EXPLORE_NEVER);
+  if (snapshot.dry_run && !hr_choice_is_fair(&choice) && !(view.drained >> target & 1)) return target;
+  return choice.first;
 }
 
 v1::Drained BuildDrained(const v1::Service& service, const ServiceSnapshot& snapshot,

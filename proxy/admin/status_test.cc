@@ -27,7 +27,9 @@ TEST(BuildStatus, CarriesEveryTermOfTheAccountingIdentity) {
   EXPECT_EQ(dns.requests(), 1000u);
   EXPECT_EQ(dns.requests(), dns.won_by_first() + dns.won_by_hedge() + dns.won_by_failover() + dns.nacked() +
                                 dns.unanswered() + dns.superseded() + dns.evicted() + dns.passed_through() +
-                                dns.in_flight());
+                                dns.unrouted() + dns.in_flight());
+  for (const std::string& outcome : status.accounting().outcomes())
+    EXPECT_NE(v1::ServiceStatus::descriptor()->FindFieldByName(outcome), nullptr) << outcome << " is no field of `status --json`";
   EXPECT_TRUE(dns.identity_ok());
   EXPECT_TRUE(status.identity_ok());
 }
@@ -132,6 +134,11 @@ TEST(RequestsTo, IsWhoeverTheKernelProgramsWouldChoose) {
   dns.backends[0].drained = false;
   dns.backends[0].health = HR_DOWN;
   EXPECT_EQ(RequestsTo(dns), 1u) << "around a leader that is down";
+  dns.dry_run = true;
+  EXPECT_EQ(RequestsTo(dns), 0u) << "a dry run steers around no silence";
+  dns.backends[0].drained = true;
+  EXPECT_EQ(RequestsTo(dns), 1u) << "a dry run steers around a drained backend";
+  dns.backends[0].drained = dns.dry_run = false;
   dns.backends[0].health = HR_SUSPECT;
   EXPECT_EQ(RequestsTo(dns), 0u) << "a suspect leader is asked still, beside a standby";
 }

@@ -52,9 +52,10 @@ std::string Outcomes(const v1::Accounting& accounting, const v1::ServiceStatus& 
   return absl::StrJoin(words, ", ");
 }
 
-std::string LeaderState(const std::string& state) {
-  if (state == "suspect") return "SUSPECT (silent; requests go to both)";
-  if (state == "down") return "DOWN (requests go to a standby)";
+std::string LeaderState(const v1::ServiceStatus& service) {
+  const std::string& state = service.state();
+  if (state == "suspect") return service.dry_run() ? "SUSPECT (silent)" : "SUSPECT (silent; requests go to both)";
+  if (state == "down") return service.dry_run() ? "DOWN (silent)" : "DOWN (requests go to a standby)";
   return state;
 }
 
@@ -64,12 +65,15 @@ std::string LeaderSource(const v1::ServiceStatus& service) {
   return service.leader_source() == "announced" ? " (announced)" : "";
 }
 
-// Why a backend other than the leader gets the requests.
+// Why a backend other than the leader gets the requests. The live page says it in the same words (tables.js).
 std::string Why(const v1::ServiceStatus& service) {
   for (const v1::BackendStatus& backend : service.backends()) {
-    if (backend.name() == service.leader() && backend.drained()) return ", while the leader is drained";
+    if (backend.name() != service.leader()) continue;
+    if (backend.drained()) return ", while the leader is drained";
+    if (backend.uplink().empty()) return ", while this host has no route to the leader";
+    if (backend.health() != "healthy") return absl::StrCat(", while the leader is ", backend.health());
   }
-  return ", who answers faster";
+  return ", which answers faster";
 }
 
 // "a after 5.00ms, b after 30.0ms of silence (5.00ms to 1.00s)"
@@ -132,7 +136,7 @@ void Backends(const v1::ServiceStatus& service, std::string& out) {
 void Service(const v1::Accounting& accounting, const v1::ServiceStatus& service, std::string& out) {
   absl::StrAppend(&out, "\n", service.name(), "  ", config::FormatEndpoint(service.vip(), service.port()), "  ",
                   service.profile(), "  leader ", service.leader(), LeaderSource(service), ", ",
-                  LeaderState(service.state()), service.bypass() ? ", BYPASSED: no hedging" : "",
+                  LeaderState(service), service.bypass() ? ", BYPASSED: no hedging" : "",
                   service.dry_run() ? ", DRY RUN: nothing is sent twice" : "", "\n");
   if (service.requests_to() != service.leader())
     absl::StrAppend(&out, "  requests to  ", service.requests_to(), Why(service), "\n");

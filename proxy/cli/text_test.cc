@@ -169,9 +169,10 @@ TEST(StatusText, SaysWhatPolicyIsInForce) {
   dns.mutable_backends(0)->set_slow_at(32);
   dns.set_pushed_back(true);
   dns.set_requests_to("b");
+  dns.mutable_backends(0)->set_uplink("eth0");
   std::string text = StatusText(status);
   EXPECT_THAT(text, HasSubstr("leader a, healthy, DRY RUN"));
-  EXPECT_THAT(text, HasSubstr("requests to  b, who answers faster"));
+  EXPECT_THAT(text, HasSubstr("requests to  b, which answers faster"));
   EXPECT_THAT(text, HasSubstr("would have hedged 7, failed over 2, sent two copies at once of 3"));
   EXPECT_THAT(text, HasSubstr("  copies       5, two at once up to a load of 30%: a 12% (4 in flight, slow from 32), b 0% (0 in flight)"));
   EXPECT_THAT(text, HasSubstr("10.0ms, adaptive; A BACKEND ASKS for later hedges, or none"));
@@ -179,6 +180,30 @@ TEST(StatusText, SaysWhatPolicyIsInForce) {
   text = StatusText(status);
   EXPECT_THAT(text, HasSubstr("requests to  b, while the leader is drained"));
   EXPECT_THAT(text, testing::ContainsRegex("10.77.0.11:53 +leader +drained"));
+}
+
+TEST(StatusText, SaysWhyAnotherThanTheLeaderGetsTheRequests) {
+  v1::Status status = Sample();
+  v1::ServiceStatus& dns = *status.mutable_services(0);
+  dns.set_requests_to("b");
+  dns.mutable_backends(0)->set_uplink("eth0");
+  for (const std::string health : {"down", "suspect"}) {
+    dns.set_state(health);
+    dns.mutable_backends(0)->set_health(health);
+    EXPECT_THAT(StatusText(status), HasSubstr(absl::StrCat("requests to  b, while the leader is ", health, "\n")));
+  }
+  dns.mutable_backends(0)->clear_uplink();
+  EXPECT_THAT(StatusText(status), HasSubstr("requests to  b, while this host has no route to the leader\n"));
+}
+
+TEST(StatusText, SendsNoRequestToAStandbyInADryRun) {
+  v1::Status status = Sample();
+  v1::ServiceStatus& dns = *status.mutable_services(0);
+  dns.set_dry_run(true);
+  dns.set_state("down");
+  EXPECT_THAT(StatusText(status), HasSubstr("leader a, DOWN (silent), DRY RUN: nothing is sent twice"));
+  dns.set_state("suspect");
+  EXPECT_THAT(StatusText(status), HasSubstr("leader a, SUSPECT (silent), DRY RUN: nothing is sent twice"));
 }
 
 TEST(DrainText, SaysWhoGetsTheRequestsAndWhatElseToDo) {

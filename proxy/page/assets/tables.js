@@ -49,11 +49,15 @@ function hedgingText(about, status) {
   return hedged + (status.pushed_back ? "; a backend asks for later hedges, or for none" : "");
 }
 
-// Who gets the requests, where that is not the leader.
+// Which backend gets the requests, where that is not the leader, and why: in the words of `hedgerow status`.
 function requestsToText(status) {
   if (!status.requests_to || !status.leader || status.requests_to === status.leader) return "";
-  const drained = status.backends.some((backend) => backend.name === status.leader && backend.drained);
-  return `; requests go to ${status.requests_to}, ${drained ? "while the leader is drained" : "who answers faster"}`;
+  const leader = status.backends.find((backend) => backend.name === status.leader);
+  const why = leader?.drained ? "while the leader is drained"
+    : leader && !leader.uplink ? "while this host has no route to the leader"
+    : leader && leader.health !== "healthy" ? `while the leader is ${leader.health}`
+    : "which answers faster";
+  return `; requests go to ${status.requests_to}, ${why}`;
 }
 
 const KINDS = {
