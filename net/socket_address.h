@@ -24,7 +24,11 @@ struct SocketAddress {
 struct SocketEnd {
   IpAddress address;
   uint16_t port = 0;
+
+  friend bool operator==(const SocketEnd&, const SocketEnd&) = default;
 };
+
+absl::StatusOr<SocketEnd> EndOf(const sockaddr_storage& storage);
 
 // What a bound or connected IPv4 or IPv6 socket has as its own end (getsockname(2)).
 absl::StatusOr<SocketEnd> OwnEnd(int socket);

@@ -29,6 +29,8 @@ std::string ProbeText(const v1::Probe& probe, ProbedPlace place) {
   if (result == "answers") return absl::StrCat("answers in ", After(probe), Bracketed(probe.detail()));
   if (result == "negative") return absl::StrCat("answers after ", After(probe), " that it cannot serve", Bracketed(probe.detail()));
   if (result == "wrong_reply") return absl::StrCat("sends what is no reply to the request", Bracketed(probe.detail()));
+  if (result == "other_address")
+    return absl::StrCat("answers from ", probe.detail(), ", where no answer is looked for: bind the server to the address that is asked");
   if (result == "refused")
     return absl::StrCat("refuses after ", After(probe), place == ProbedPlace::kVip ? ": no backend took it, or no service has this port"
                                                                                   : ": the host is up, but no process has this port");
@@ -140,6 +142,11 @@ v1::Probe JudgeProbe(ProbedPlace place, const v1::Profile& profile, absl::string
   switch (result.kind) {
     case ProbeResult::Kind::kReply:
       probe = OfReply(place, profile, query, result.reply);
+      break;
+    case ProbeResult::Kind::kFromElsewhere:
+      // Any host may send to a socket that is not connected.
+      probe.set_result(JudgeReply(profile, query, result.reply).kind == ReplyKind::kNoReply ? "silent" : "other_address");
+      if (probe.result() == "other_address") probe.set_detail(config::FormatEndpoint(result.from.address.ToString(), result.from.port));
       break;
     case ProbeResult::Kind::kSilent:
       probe.set_ok(profile.one_way());

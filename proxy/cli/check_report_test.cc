@@ -116,6 +116,13 @@ TEST(CheckReport, SaysWhatEachAddressDid) {
   EXPECT_THAT(others, HasSubstr("is silent\n"));
   EXPECT_THAT(others, HasSubstr("answers in 310us (refused)"));
   EXPECT_THAT(others, HasSubstr("sends what is no reply to the request (12 bytes: aaaa81800000000000000000)"));
+  ProbeResult elsewhere = kAnswer, stray = Reply("aaaa81800000000000000000");
+  elsewhere.kind = stray.kind = Kind::kFromElsewhere;
+  elsewhere.from = stray.from = {.address = *net::IpAddress::Parse("10.77.0.99"), .port = 53};
+  const std::string multihomed = CheckText(Report(kSilent, elsewhere, stray));
+  EXPECT_THAT(multihomed, HasSubstr("dns: DOES NOT WORK: no backend answers"));
+  EXPECT_THAT(multihomed, HasSubstr("answers from 10.77.0.99:53, where no answer is looked for: bind the server to the address that is asked; through"));
+  EXPECT_THAT(multihomed, HasSubstr("b, standby                 10.77.0.11:53            is silent")) << "no reply to the request";
   const std::string barred = CheckText(Report({.kind = Kind::kUnsent, .error = EPERM}, kAnswer, {.kind = Kind::kUnsent, .error = ENETUNREACH}));
   EXPECT_THAT(barred, HasSubstr("cannot be sent to from this host (a firewall rule of this host ends it)"));
   EXPECT_THAT(barred, HasSubstr("is unreachable (Network is unreachable)"));
@@ -149,23 +156,29 @@ TEST(CheckReport, OfSeveralServicesBeginsWithThoseThatNeedALook) {
   EXPECT_THAT(CheckText(report), HasSubstr("third: not checked: the profile raw names no harmless request\n"));
 }
 
-// A server on loopback that answers each datagram but the first `ignored` ones with itself.
+// A server on loopback that answers each datagram but the first `ignored` ones with itself. One that sends from another address answers all.
 class Echo {
  public:
-  explicit Echo(int ignored) : socket_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+  explicit Echo(int ignored, const char* sender = nullptr) : socket_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
     const net::SocketAddress any(*net::IpAddress::Parse("127.0.0.1"), 0);
     EXPECT_EQ(bind(socket_.get(), any.get(), any.bytes), 0);
     sockaddr_in bound{};
     socklen_t bytes = sizeof(bound);
     getsockname(socket_.get(), reinterpret_cast<sockaddr*>(&bound), &bytes);
     port_ = ntohs(bound.sin_port);
+    sender_.Reset(sender == nullptr ? -1 : socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    if (sender != nullptr) {
+      const net::SocketAddress other(*net::IpAddress::Parse(sender), port_);
+      EXPECT_EQ(bind(sender_.get(), other.get(), other.bytes), 0);
+    }
     thread_ = std::thread([this, ignored] {
       for (int i = 0; i <= ignored; ++i) {
         char buffer[64];
         sockaddr_in from{};
         socklen_t size = sizeof(from);
         const ssize_t got = recvfrom(socket_.get(), buffer, sizeof(buffer), 0, reinterpret_cast<sockaddr*>(&from), &size);
-        if (got > 0 && i == ignored) sendto(socket_.get(), buffer, static_cast<size_t>(got), 0, reinterpret_cast<sockaddr*>(&from), size);
+        if (got > 0 && (i == ignored || sender_.valid()))
+          sendto((sender_.valid() ? sender_ : socket_).get(), buffer, static_cast<size_t>(got), 0, reinterpret_cast<sockaddr*>(&from), size);
       }
     });
   }
@@ -173,7 +186,7 @@ class Echo {
   uint16_t port() const { return port_; }
 
  private:
-  net::UniqueFd socket_;
+  net::UniqueFd socket_, sender_;
   uint16_t port_ = 0;
   std::thread thread_;
 };
@@ -198,6 +211,14 @@ TEST(Probe, GetsRepliesErrorsAndSilenceApartAndTriesTwice) {
   EXPECT_EQ(results[2].kind, Kind::kSilent);
   EXPECT_EQ(results[3].kind, Kind::kError);
   EXPECT_EQ(results[3].error, ECONNREFUSED);
+}
+
+TEST(Probe, NamesTheAddressOfAServerThatAnswersFromAnother) {
+  Echo multihomed(1, "127.0.0.2");
+  const auto results = ProbeAll({{*net::IpAddress::Parse("127.0.0.1"), multihomed.port(), "one"}}, absl::Milliseconds(150));
+  EXPECT_EQ(results[0].kind, Kind::kFromElsewhere);
+  EXPECT_EQ(results[0].reply, "one");
+  EXPECT_EQ(results[0].from, (net::SocketEnd{.address = *net::IpAddress::Parse("127.0.0.2"), .port = multihomed.port()}));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proxy/cli/probe.h"
 
+#include <netinet/in.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -8,9 +9,8 @@
 #include <array>
 #include <cerrno>
 
-#include "net/socket_address.h"
-#include "net/unique_fd.h"
 #include "absl/time/clock.h"
+#include "net/unique_fd.h"
 
 namespace hedgerow::cli {
 namespace {
@@ -32,37 +32,55 @@ bool Prepare(const ProbeTarget& target, int socket) {
   return own.ok() && target.prepare(own->address, own->port);
 }
 
-Open Send(const ProbeTarget& target, ProbeResult& result) {
+// An ICMP error reaches a socket that is not connected only where it asks for errors.
+bool AskForErrors(const ProbeTarget& target, int socket) {
+  const int on = 1;
+  return target.address.is_v4() ? setsockopt(socket, IPPROTO_IP, IP_RECVERR, &on, sizeof(on)) == 0
+                                : setsockopt(socket, IPPROTO_IPV6, IPV6_RECVERR, &on, sizeof(on)) == 0;
+}
+
+Open Send(const ProbeTarget& target, bool from_anywhere, ProbeResult& result) {
   const net::SocketAddress address(target.address, target.port);
   Open open{.socket = net::UniqueFd(socket(target.address.family(), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)), .sent = absl::Now()};
-  const bool connected = open.socket.valid() && connect(open.socket.get(), address.get(), address.bytes) == 0;
-  if (connected && !Prepare(target, open.socket.get())) {
+  const int fd = open.socket.get();
+  const bool ready = open.socket.valid() && (from_anywhere ? AskForErrors(target, fd) : connect(fd, address.get(), address.bytes) == 0);
+  if (ready && !Prepare(target, fd)) {
     open.socket.Reset();
     return open;
   }
   open.sent = absl::Now();
-  if (connected && send(open.socket.get(), target.payload.data(), target.payload.size(), 0) >= 0) return open;
+  const sockaddr* to = from_anywhere ? address.get() : nullptr;
+  if (ready && sendto(fd, target.payload.data(), target.payload.size(), 0, to, from_anywhere ? address.bytes : 0) >= 0) return open;
   result = {.kind = Kind::kUnsent, .error = errno};
   open.socket.Reset();
   return open;
 }
 
 // Without effect where nothing has come.
-void Receive(Open& open, ProbeResult& result) {
+void Receive(const ProbeTarget& target, Open& open, ProbeResult& result) {
   std::string buffer(kMaxDatagram, '\0');
-  const ssize_t bytes = recv(open.socket.get(), buffer.data(), buffer.size(), 0);
+  sockaddr_storage sender{};
+  socklen_t size = sizeof(sender);
+  const ssize_t bytes = recvfrom(open.socket.get(), buffer.data(), buffer.size(), 0, reinterpret_cast<sockaddr*>(&sender), &size);
   if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return;
   result.kind = bytes < 0 ? Kind::kError : Kind::kReply;
   result.error = bytes < 0 ? errno : 0;
   result.elapsed_ns = std::max<int64_t>(absl::ToInt64Nanoseconds(absl::Now() - open.sent), 1);
-  if (bytes >= 0) result.reply = buffer.substr(0, static_cast<size_t>(bytes));
+  if (bytes >= 0) {
+    result.reply = buffer.substr(0, static_cast<size_t>(bytes));
+    const absl::StatusOr<net::SocketEnd> from = net::EndOf(sender);
+    if (from.ok() && !(*from == net::SocketEnd{.address = target.address, .port = target.port})) {
+      result.kind = Kind::kFromElsewhere;
+      result.from = *from;
+    }
+  }
   open.socket.Reset();
 }
 
-void ProbeSilent(const std::vector<ProbeTarget>& targets, absl::Duration timeout, std::vector<ProbeResult>& results) {
+void ProbeSilent(const std::vector<ProbeTarget>& targets, absl::Duration timeout, bool from_anywhere, std::vector<ProbeResult>& results) {
   std::vector<Open> open(targets.size());
   for (size_t i = 0; i < targets.size(); ++i)
-    if (results[i].kind == Kind::kSilent) open[i] = Send(targets[i], results[i]);
+    if (results[i].kind == Kind::kSilent) open[i] = Send(targets[i], from_anywhere && targets[i].prepare == nullptr, results[i]);
   const absl::Time end = absl::Now() + timeout;
   while (absl::Now() < end) {
     std::vector<pollfd> wanted;
@@ -70,7 +88,7 @@ void ProbeSilent(const std::vector<ProbeTarget>& targets, absl::Duration timeout
     if (std::all_of(wanted.begin(), wanted.end(), [](const pollfd& each) { return each.fd < 0; })) return;
     if (poll(wanted.data(), wanted.size(), static_cast<int>(absl::ToInt64Milliseconds(end - absl::Now())) + 1) <= 0) continue;
     for (size_t i = 0; i < open.size(); ++i)
-      if (wanted[i].revents != 0) Receive(open[i], results[i]);
+      if (wanted[i].revents != 0) Receive(targets[i], open[i], results[i]);
   }
 }
 
@@ -78,7 +96,7 @@ void ProbeSilent(const std::vector<ProbeTarget>& targets, absl::Duration timeout
 
 std::vector<ProbeResult> ProbeAll(const std::vector<ProbeTarget>& targets, absl::Duration timeout) {
   std::vector<ProbeResult> results(targets.size());
-  for (int i = 0; i < kTries; ++i) ProbeSilent(targets, timeout, results);
+  for (int i = 0; i < kTries; ++i) ProbeSilent(targets, timeout, i > 0, results);
   return results;
 }
 

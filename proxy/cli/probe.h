@@ -10,6 +10,7 @@
 
 #include "absl/time/time.h"
 #include "net/ip_address.h"
+#include "net/socket_address.h"
 
 namespace hedgerow::cli {
 
@@ -22,14 +23,16 @@ struct ProbeTarget {
 };
 
 struct ProbeResult {
-  enum class Kind { kReply, kError, kUnsent, kSilent };
+  enum class Kind { kReply, kFromElsewhere, kError, kUnsent, kSilent };
   Kind kind = Kind::kSilent;
   int error = 0;           // errno of kError (what ICMP told) and kUnsent
   int64_t elapsed_ns = 0;  // until the reply or the error
   std::string reply;       // its first bytes, as many as a datagram has at most
+  net::SocketEnd from{};   // kFromElsewhere: where the reply came from, which is not what was asked
 };
 
-// Targets that stay silent for `timeout` are asked a second time: one datagram may be lost by chance.
+// Targets that stay silent for `timeout` are asked a second time: one datagram may be lost by chance, and a server of several addresses may
+// have answered from another one, which a connected socket refuses. Without `prepare` the second socket is not connected.
 std::vector<ProbeResult> ProbeAll(const std::vector<ProbeTarget>& targets, absl::Duration timeout);
 
 }  // namespace hedgerow::cli
