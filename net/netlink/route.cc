@@ -43,6 +43,7 @@ std::string ReasonOf(uint8_t type) {
   if (type == RTN_UNREACHABLE) return "an 'unreachable' route";
   if (type == RTN_PROHIBIT) return "a 'prohibit' route";
   if (type == RTN_BLACKHOLE) return "a 'blackhole' route";
+  if (type == RTN_BROADCAST) return "the kernel takes it for a broadcast address of a network of this host";
   return absl::StrCat("a route of type ", static_cast<int>(type));
 }
 
@@ -93,6 +94,7 @@ void ReadLookup(const netlink::Message& message, RouteLookup& lookup) {
     lookup.reach = Reach::kLocal;
   } else {
     lookup.reason = ReasonOf(route.rtm_type);
+    lookup.broadcast = route.rtm_type == RTN_BROADCAST;
   }
 }
 
@@ -264,7 +266,7 @@ absl::Status AddVipRoute(const VipRoute& route) {
   return absl::FailedPreconditionError(absl::StrCat(
       "the route ", ToString(route), " takes no effect: the kernel ",
       lookup->reach == Reach::kRouted ? DescribeDetour(route.vip, *lookup)
-                                      : absl::StrCat("does not use it ", lookup->reason, "; is the interface up?")));
+                                      : absl::StrCat("does not use it (", lookup->reason, "); is the interface up?")));
 }
 
 absl::Status ReplaceVipRoute(const VipRoute& route) {

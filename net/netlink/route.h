@@ -38,6 +38,7 @@ struct RouteLookup {
   uint32_t mtu_bytes = 0;              // of the route or the path, where one is known; 0: the interface's holds
   uint32_t table = 0;                  // in which the route was found; 0: not told
   std::string reason{};                // kUnreachable only
+  bool broadcast = false;              // kUnreachable: because it is a network's broadcast address
 };
 
 // What routing rules tell packets apart by, beside addresses and interfaces. Zeros, and no user: an ordinary socket of this process.

@@ -84,7 +84,10 @@ TEST_F(RouteTest, LookUpTellsRoutedLocalLoopbackAndUnreachableApart) {
       ASSERT_THAT(lookup.status(), IsOk());
       EXPECT_EQ(lookup->reach, Reach::kUnreachable) << nowhere;
       EXPECT_FALSE(lookup->reason.empty()) << nowhere;
+      EXPECT_FALSE(lookup->broadcast) << nowhere;
     }
+    EXPECT_EQ(LookUpRoute(Ip("10.77.0.255"))->reach, Reach::kUnreachable);
+    EXPECT_TRUE(LookUpRoute(Ip("10.77.0.255"))->broadcast);
   });
 }
 

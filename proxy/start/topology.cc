@@ -443,9 +443,13 @@ std::vector<Problem> CheckVips(const v1::Config& config, const NetworkView& netw
     if (!vip.ok() || !known.insert(*vip).second) continue;
     const bool local = std::any_of(network.addresses.begin(), network.addresses.end(),
                                    [&](const net::AddressInfo& each) { return each.address == *vip; });
-    if (local) {
-      problems.push_back({ProblemCode::kVipLocal, absl::StrCat("service ", service.name(), ": the vip ", service.vip(),
-                                                               " is an address of this host; a VIP must be an address that no host has")});
+    const absl::StatusOr<net::RouteLookup> route = network.look_up_route({.destination = *vip});
+    const bool broadcast = !local && route.ok() && route->broadcast;
+    if (local || broadcast) {
+      problems.push_back({ProblemCode::kVipLocal, absl::StrCat("service ", service.name(), ": the vip ", service.vip(), " is ",
+                                                               broadcast ? "a broadcast address of a network of this host"
+                                                                         : "an address of this host",
+                                                               "; a VIP must be an address that no host has")});
     } else {
       CheckVip(config, network, service, *vip, proxy_ifindex, leading, bound, problems);
     }

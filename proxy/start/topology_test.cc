@@ -255,6 +255,17 @@ TEST(CheckVips, ASourceThatAnotherTableTakesIsNamed) {
   EXPECT_THAT(problems[0].text, HasSubstr("from 10.78.0.1 the kernel sends the VIP to "));
 }
 
+TEST(CheckVips, ABroadcastAddressIsRefused) {
+  FakeHost host;
+  host.AddRoute("10.99.0.53", 0, "10.77.0.1", net::Reach::kUnreachable);
+  EXPECT_THAT(CheckVips(FakeConfig(), host.View(), 0), IsEmpty());
+  host.routes.at("10.99.0.53").broadcast = true;
+  const auto problems = CheckVips(FakeConfig(), host.View(), 0);
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(problems[0].code, ProblemCode::kVipLocal);
+  EXPECT_THAT(problems[0].text, HasSubstr("the vip 10.99.0.53 is a broadcast address of a network of this host"));
+}
+
 TEST(CheckVips, ARuleForSomeSendersIsNamedWhereAServicesPortIsMeantAndRefusesNoStart) {
   FakeHost host;
   host.AddLink(9, "hr0", 1500);
