@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+import yaml
 
 from bench.manifest import binary
 
@@ -42,6 +43,15 @@ def test_the_configuration_of_the_readme_is_sound(tmp_path):
     done = subprocess.run([binary("hedgerow"), "validate", "--config", file], capture_output=True, text=True, check=False, timeout=20)
     assert (done.returncode, done.stderr) == (0, ""), done.stdout
     assert "1 services, 2 backends" in done.stdout
+
+
+@pytest.mark.parametrize("page", sorted((PROJECT / "docs" / "recipes").glob("*.md")) + [PROJECT / "docs" / "profiles.md"], ids=lambda page: page.stem)
+def test_what_a_recipe_requires_is_whole_sentences(page):
+    """A comma within [ ] ends a text of YAML, and `validate` shows what follows as a requirement of its own."""
+    for block in re.findall(r"```yaml\n(services:.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):
+        for service in yaml.safe_load(block)["services"]:
+            for text in service.get("raw", {}).get("requires", []):
+                assert not text.startswith(("and ", "or ")), f"{page.name}: {text!r}"
 
 
 def test_every_command_of_dev_that_pages_name_exists():
