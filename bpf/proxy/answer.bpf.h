@@ -373,8 +373,12 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
       answer.request = 0;
       return answer;
     }
-    /* Nothing was sent there: forged, or meant for an older request with this key. It decides nothing, and is outstanding no longer. */
-    if (hr_part(skb, payload, reply) & HR_PART_LAST) hr_take_older(request, bit);
+    /*
+     * Nothing was sent there: forged, or meant for an older request with this key. It decides nothing. If it was outstanding, it is so
+     * no longer, and its sender is not silent.
+     */
+    if (hr_part(skb, payload, reply) & HR_PART_LAST && hr_take_older(request, bit))
+      hr_note_life(reply->config, reply->backend_state, reply->backend_id, request->client, reply->now_ns);
     answer.verdict = HR_VERDICT_DROP;
     answer.reason = HR_REASON_STALE;
     hr_count(reply->service_stats, HR_STALE_DROPPED);

@@ -79,6 +79,19 @@ TEST_F(OutstandingTest, ABackendThatOwesAReplyIsNotAskedUntilItHasCome) {
   EXPECT_EQ(Answer(kA4, 3), kRedirected);
 }
 
+TEST_F(OutstandingTest, AnOutstandingReplyIsASignOfLifeAndAnotherDatagramIsNone) {
+  LeaveOneAtTheLeader(1);
+  const uint32_t request = Ask(2);
+  ASSERT_EQ(SentTo(request), kB);
+  ASSERT_NE(BackendState(kRaw4A).wait_since, 0u);
+  EXPECT_EQ(Answer(kA4, 1), kDropped);
+  EXPECT_EQ(BackendState(kRaw4A).wait_since, 0u) << "a leader that answers late is not silent";
+  BackendState(kRaw4A).wait_since = HR_WAIT(NowNs(), Request(request).client);
+  EXPECT_EQ(Answer(kA4, 1), kDropped);
+  EXPECT_NE(BackendState(kRaw4A).wait_since, 0u) << "no reply is outstanding: it may be forged";
+  BackendState(kRaw4A).wait_since = 0;
+}
+
 TEST_F(OutstandingTest, ACopyBesideASuspectLeaderIsNotSentWhereAReplyIsOutstanding) {
   LeaveOneAtTheLeader(1);
   Silence(kRaw4A, 41 * kSecond);  // longer than its suspicion timeout of 40 s
