@@ -87,7 +87,7 @@
     "sent to a VIP, but to no service on it, and not answered: neither TCP nor UDP, a fragment, or more than 1,000 a second", \
     "mend the client's port, or add the service; `hedgerow_refusals_total` counts what was answered") \
   X(37, HR_REASON_CLOCK_STALE, clock_stale, dropped, \
-    "a lap of an older epoch, or a copy whose request is gone", "nothing: the clock was started anew, or the copy is of no use") \
+    "a lap of an older epoch, or a copy whose request is gone", "nothing: the clock was started anew, or the request has ended") \
   X(38, HR_REASON_SEND_FAILED, send_failed, dropped, "a rewritten packet could not be sent on", \
     "look at the routes to the backend and to the client") \
   X(39, HR_REASON_LATE, late, dropped, "an answer to no request that waits or is remembered: a loser after its retention", \

@@ -68,6 +68,8 @@ HR_GLOBAL int hr_settle(struct hr_attempt *attempt, __u32 outcome) {
   service_id = request->key.service;
   service_stats = hr_stats_of(service_id);
   if (outcome == HR_OUTCOME_SENT) {
+    __u64 now_ns = hr_now_ns();
+
     hr_count(service_stats, attempt->flags & HR_ATTEMPT_PAID   ? HR_HEDGES
                             : attempt->flags & HR_ATTEMPT_IDLE ? HR_IDLE_COPIES
                                                                : HR_FAILOVER_SENDS);
@@ -75,10 +77,15 @@ HR_GLOBAL int hr_settle(struct hr_attempt *attempt, __u32 outcome) {
     if (attempt->flags & HR_ATTEMPT_PROBE) hr_count(service_stats, HR_PROBES);
     if (attempt->flags & HR_ATTEMPT_HINTED) hr_count(service_stats, HR_HINTED);
     if (attempt->kind == HR_TRACE_HANDOVER) hr_count(service_stats, HR_HANDED_OVER);
-    hr_note_send(attempt->backend_id, request->client, hr_now_ns());
-    /* A copy at once goes where there is room: it is no load that would keep others from going there. */
-    if (!(attempt->flags & HR_ATTEMPT_IDLE) && HR_WORD_GENERATION(READ_ONCE(request->word)) == HR_WORD_GENERATION(attempt->word))
-      hr_flight_begin(request, attempt->index, attempt->backend_id);
+    hr_note_send(attempt->backend_id, request->client, now_ns);
+    if (HR_WORD_GENERATION(READ_ONCE(request->word)) == HR_WORD_GENERATION(attempt->word)) {
+      /* A copy at once goes where there is room: it is no load that would keep others from going there. */
+      if (!(attempt->flags & HR_ATTEMPT_IDLE)) hr_flight_begin(request, attempt->index, attempt->backend_id);
+      if (!(attempt->flags & HR_ATTEMPT_PROBE) && (!request->handed_to || (request->handed_to & HR_HANDED_AS_HEDGE))) {
+        request->handed_to = (attempt->index + 1) | HR_HANDED_AS_HEDGE;
+        request->handed_tick = HR_HANDED_TICK(now_ns);
+      }
+    }
     hr_trace_note(attempt->request, attempt->config_id, attempt->kind, HR_REASON_NONE, attempt->index,
                   (attempt->flags & HR_ATTEMPT_PAID   ? 0
                    : attempt->flags & HR_ATTEMPT_IDLE ? HR_TRACE_IDLE
@@ -123,12 +130,7 @@ HR_GLOBAL int hr_note_attempt(struct hr_attempt *attempt, __u32 index, __u64 now
   first = request->first & (HR_MAX_BACKENDS_PER_SERVICE - 1);
   masks = HR_MASKS_SENT(bit);
   if (!(attempt->flags & (HR_ATTEMPT_PAID | HR_ATTEMPT_IDLE))) masks |= HR_MASKS_FAILOVER(bit);
-  if (attempt->flags & HR_ATTEMPT_PROBE) {
-    masks |= HR_MASKS_NOT_AWAITED(bit);
-  } else if (!request->handed_to || (request->handed_to & HR_HANDED_AS_HEDGE)) {
-    request->handed_to = (index + 1) | HR_HANDED_AS_HEDGE;
-    request->handed_tick = HR_HANDED_TICK(now_ns);
-  }
+  if (attempt->flags & HR_ATTEMPT_PROBE) masks |= HR_MASKS_NOT_AWAITED(bit);
   if (attempt->cleared) __sync_fetch_and_and(&request->masks, ~attempt->cleared);
   before = __sync_fetch_and_or(&request->masks, masks);
   attempt->set = masks & ~before;

@@ -87,6 +87,10 @@ HR_GLOBAL __u32 hr_choose_now(__u32 config_id, __u32 exclude, __u32 explore_tick
   return HR_PACKED_CHOICE(choice.first, choice.second, choice.why, choice.probe);
 }
 
+HR_INLINE __u32 hr_pack_choice(const struct hr_choice *choice) {
+  return HR_PACKED_CHOICE(choice->first, choice->second, choice->why, choice->probe);
+}
+
 HR_INLINE struct hr_choice hr_unpack_choice(__u32 packed) {
   struct hr_choice choice = {.first = packed, .second = packed >> 8, .why = packed >> 16, .probe = packed >> 24};
 
@@ -238,6 +242,27 @@ HR_INLINE struct hr_choice hr_choose_first(__u32 config_id, const struct hr_serv
   else if (config->spreads && !hr_is_dry(policy) && (preferred = hr_cold_place(config_id, target, client, now_ns)) != target)
     packed = HR_PACKED_CHOICE(preferred, HR_NO_BACKEND, HR_CHOSE_STANDBY, 0);
   return hr_unpack_choice(packed);
+}
+
+/*
+ * The place of a packet that is to reach a backend that answers, and can have no copy: of a connection, a flow, or a datagram that
+ * nothing answers. Where a request goes to a suspect backend and to another, that is the other one if it is healthy, though it be drained.
+ * Nothing shows that such a packet was lost, so it is no probe: the next request has its turn. A global function: rare.
+ */
+HR_GLOBAL __u32 hr_sure_place(__u32 config_id, __u32 packed, __u32 client, __u64 now_ns) {
+  struct hr_service_config *config = hr_config_of(config_id);
+  struct hr_choice choice = hr_unpack_choice(packed);
+  struct hr_backend_state *state;
+  __u32 target_id;
+
+  if (!config || choice.second >= HR_MAX_BACKENDS_PER_SERVICE) return choice.first;
+  if (choice.why == HR_CHOSE_BOTH)
+    return hr_health_of(config_id, hr_backend_id(config, choice.second), client, now_ns) == HR_HEALTHY ? choice.second : choice.first;
+  if (choice.why != HR_CHOSE_PROBE) return choice.first;
+  target_id = hr_backend_id(config, choice.second);
+  state = bpf_map_lookup_elem(&backend_states, &target_id);
+  if (state) __sync_fetch_and_sub(&state->probe_counter, 1);
+  return choice.first;
 }
 
 /*

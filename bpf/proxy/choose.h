@@ -21,8 +21,8 @@
 #define HR_STANDBY_RETRY 8
 
 /*
- * A backend that is healthy to all, as the client sees it that waits there and whose suspicion timeout ends at `suspect_ns`: SUSPECT for
- * an election timeout, then DOWN for HR_STANDBY_RETRY of them.
+ * The health of a backend, which is healthy to all others, to the client that waits there, and whose suspicion timeout ends at
+ * `suspect_ns`: SUSPECT for an election timeout, then DOWN for HR_STANDBY_RETRY of them.
  */
 HR_INLINE __u32 hr_health_by_wait(__u64 suspect_ns, __u64 election_timeout_ns, __u64 now_ns) {
   if (now_ns <= suspect_ns) return HR_HEALTHY;
@@ -210,11 +210,6 @@ HR_INLINE int hr_choice_is_fair(const struct hr_choice *choice) {
 /* The same, and also where a standby serves while the leader is down, because no other send would measure it. */
 HR_INLINE int hr_choice_is_measured(const struct hr_choice *choice) {
   return hr_choice_is_fair(choice) || choice->why == HR_CHOSE_AROUND || choice->why == HR_CHOSE_PROBE;
-}
-
-/* The backend of a packet that is to reach one that answers, or may, and that can have no copy: no suspect one, no probe. */
-HR_INLINE __u32 hr_choice_sure(const struct hr_choice *choice) {
-  return choice->why == HR_CHOSE_BOTH && choice->second != HR_NO_BACKEND ? choice->second : choice->first;
 }
 
 /* The backend of a packet that can have no copy, because two answers would look alike. The packet itself is the probe. */

@@ -481,7 +481,8 @@ HR_INLINE int hr_send_finished(struct __sk_buff *skb, __u32 mark) {
   if (!request) return TC_ACT_SHOT;
   service_id = READ_ONCE(request->key.service);
   client_mark = READ_ONCE(request->mark);
-  if (bpf_skb_load_bytes(skb, ETH_ALEN, &note, ETH_ALEN) || !hr_is_of(&note, READ_ONCE(request->word))) {
+  /* A full barrier: the two are read before the word. */
+  if (bpf_skb_load_bytes(skb, ETH_ALEN, &note, ETH_ALEN) || !hr_is_of(&note, __sync_fetch_and_add(&request->word, 0))) {
     hr_host_reason(HR_REASON_CLOCK_STALE);
     return TC_ACT_SHOT;
   }

@@ -102,7 +102,7 @@ HR_INLINE __u32 hr_place_of_flow(const struct hr_packet *packet, __u32 config_id
   }
   choice = hr_choose_first(config_id, config, policy, client, now_ns);
   if (choice.why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
-  place = hr_choice_sure(&choice);
+  place = hr_sure_place(config_id, hr_pack_choice(&choice), client, now_ns);
   if (!flow) {
     hr_count(service_stats, HR_FLOWS);
     if (choice.probe && choice.second != HR_NO_BACKEND && hr_take_retry(config, hr_backend_id(config, choice.second), now_ns)) {
@@ -148,7 +148,7 @@ HR_GLOBAL int hr_is_unrouted(__u32 backend_id, __u64 now_ns) {
   return policy && hr_unrouted(policy, now_ns) >> (backend->index & (HR_MAX_BACKENDS_PER_SERVICE - 1)) & 1;
 }
 
-/* The place of a one-way datagram. Nothing reports that a probe was lost, so there are none. */
+/* The place of a one-way datagram. */
 HR_INLINE __u32 hr_place_of_one_way(__u32 config_id, const struct hr_service_config *config,
                                     const struct hr_service_policy *policy, __u32 client, struct hr_stats *service_stats,
                                     __u64 now_ns) {
@@ -156,7 +156,7 @@ HR_INLINE __u32 hr_place_of_one_way(__u32 config_id, const struct hr_service_con
 
   if (choice.why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
   if (hr_choice_goes_around(&choice)) hr_count(service_stats, HR_FAILOVER_SENDS);
-  return hr_choice_sure(&choice);
+  return hr_sure_place(config_id, hr_pack_choice(&choice), client, now_ns);
 }
 
 HR_INLINE int hr_is_flow(const struct hr_service_config *config) {
@@ -261,8 +261,8 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
 }
 
 /*
- * TCP is never hedged. A connection keeps the backend that its first packet went to, even when another one leads by then. None is a
- * probe: the kernel of a stopped server accepts connections, so that a segment from it shows nothing, and the client would wait for ever.
+ * TCP is never hedged. A connection keeps the backend that its first packet went to, even when another one leads by then. The
+ * kernel of a stopped server accepts connections, so a segment from it shows nothing, and the client would wait for ever.
  */
 HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u32 config_id,
                            const struct hr_service_config *config, const struct hr_service_policy *policy) {
@@ -286,9 +286,10 @@ HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u3
     connection->seen_ns = now_ns;
     if (event == HR_FLOW_CLOSING) connection->closing = 1;
   } else {
-    struct hr_choice choice = hr_choose_first(config_id, config, policy, hr_client_of(skb, packet, service_id), now_ns);
+    __u32 client = hr_client_of(skb, packet, service_id);
+    struct hr_choice choice = hr_choose_first(config_id, config, policy, client, now_ns);
 
-    backend_id = hr_backend_id(config, hr_choice_sure(&choice));
+    backend_id = hr_backend_id(config, hr_sure_place(config_id, hr_pack_choice(&choice), client, now_ns));
     hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION, service_id, backend_id,
                  event | HR_FLOW_BY(packet->way), HR_NO_CLIENT, now_ns);
   }

@@ -239,12 +239,18 @@ TEST_F(PolicyTest, AConnectionGoesToNoBackendThatIsNotHealthyAndIsNoProbe) {
   BackendState(kDns4A).health = HR_SUSPECT;
   BackendState(kDns4A).health_since_ns = NowNs();
   EXPECT_EQ(Read(open().packet).destination, kB4) << "where a request goes to both, a connection goes to the healthy one";
+  MakeDown(kDns4B);
+  EXPECT_EQ(Read(open().packet).destination, kA4) << "neither is, and this one may only be slow";
+  BackendState(kDns4B).health = HR_HEALTHY;
   MakeDown(kDns4A);
   for (int i = 0; i < 2 * HR_PROBE_ONE_IN; ++i) {
     const RunResult opened = open();
     ASSERT_EQ(Read(opened.packet).destination, kB4) << "connection " << i;
     ASSERT_EQ(opened.changes.count("dns4.probes"), 0u) << "connection " << i;
   }
+  BackendState(kDns4A).probe_counter = HR_PROBE_ONE_IN;
+  open();
+  EXPECT_EQ(BackendState(kDns4A).probe_counter, uint32_t{HR_PROBE_ONE_IN}) << "the next request's probe is not used up";
 }
 
 // ---- Who is preferred

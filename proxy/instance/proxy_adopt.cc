@@ -137,9 +137,12 @@ absl::StatusOr<std::unique_ptr<ProxyInstance>> ProxyInstance::Adopt(const v1::Co
   // would move the backends as well, without handing over what was sent before.
   status = instance->data_plane_->config().MoveBackends(instance->Spec(), MonotonicNs());
   instance->adopting_ = false;
-  if (status.ok()) status = instance->SaveRecord(facts);
+  // Only then does the record say so: a daemon that comes before moves them again, and some requests are handed over twice.
+  if (status.ok()) {
+    if (status = instance->SaveRecord(facts); !status.ok()) LogError(std::string(status.message()));
+    status = instance->EndEarlierReload();
+  }
   if (!status.ok()) LogError(std::string(status.message()));
-  if (status = instance->EndEarlierReload(); !status.ok()) LogError(std::string(status.message()));
   return instance;
 }
 

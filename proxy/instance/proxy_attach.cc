@@ -58,7 +58,14 @@ absl::Status ProxyInstance::AttachProgram(const ProgramInfo& program, int ifinde
 }
 
 absl::Status ProxyInstance::Attach(DaemonFacts& facts) {
-  for (const ProgramInfo& program : data_plane_->object().Programs()) {
+  std::vector<ProgramInfo> programs = data_plane_->object().Programs();
+  // Taken over, the clock comes last: what the programs of the version before put on its link may lack what the new one reads there, and the
+  // older one reads less.
+  if (adopting_) {
+    std::stable_partition(programs.begin(), programs.end(),
+                          [](const ProgramInfo& program) { return program.hook != Hook::kClockIngress; });
+  }
+  for (const ProgramInfo& program : programs) {
     if (const absl::Status status = AttachOne(program); !status.ok()) return status;
   }
   NoteFacts(topology_, facts);
