@@ -467,12 +467,13 @@ void Node::TakePosted() {
   for (const std::function<void()>& what : posted) what();
 }
 
+void Node::AskForKeys() {
+  Ask<bool>([this] { return keys_are_wanted_ = true; });
+}
+
 // What is posted may outlive the caller's timeout, so it owns what it writes to.
 absl::StatusOr<NodeStatus> Node::Status() {
-  std::optional<NodeStatus> status = Ask<NodeStatus>([this] {
-    keys_are_wanted_ = true;
-    return StatusNow();
-  });
+  std::optional<NodeStatus> status = Ask<NodeStatus>([this] { return StatusNow(); });
   if (!status.has_value()) return absl::DeadlineExceededError("the node's loop did not answer within 2 s");
   return *std::move(status);
 }

@@ -66,6 +66,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
 
   // NodeControl: any thread but the loop's.
   absl::StatusOr<NodeStatus> Status() override;
+  void AskForKeys() override;
   absl::Status Transfer(raft::NodeId target) override;
   absl::StatusOr<BackupPieces> OpenBackup() override;
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override;
@@ -199,7 +200,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   wire::KeyRing configured_cluster_keys_;  // config_.cluster_keys are derived from them
   absl::Mutex reloading_keys_;             // one reload at a time: a later one reads later files
   uint64_t asked_for_keys_ns_ = 0;
-  bool keys_are_wanted_ = false;  // a status was asked for, which names the members' keys
+  bool keys_are_wanted_ = false;  // an administrator asks which keys the members have
   uint64_t key_changes_ = 0;
   raft::TermLimit term_limit_;
   uint64_t elections_won_ = 0;

@@ -54,6 +54,8 @@ absl::StatusOr<NodeControl::SettingsChange> Node::ChangeSettingsNow(const kv::Se
   }
   SettingsChange change{.before = replica_.state().settings().version, .term = replica_.raft().term()};
   replica_.Settle();
+  // It stepped down: what was to be proposed is gone, and the entry would be another's.
+  if (absl::Status leads = CheckLeads(); !leads.ok()) return leads;
   if (replica_.HasProposedOwn()) change.index = replica_.raft().log().last_index();
   return change;
 }

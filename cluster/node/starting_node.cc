@@ -123,6 +123,10 @@ absl::StatusOr<NodeControl::SettingsChange> StartingNode::ChangeSettings(kv::Set
   return node()->ChangeSettings(std::move(values));
 }
 
+void StartingNode::AskForKeys() {
+  if (node() != nullptr) node()->AskForKeys();
+}
+
 absl::StatusOr<v1::Keys> StartingNode::ReloadKeys(bool force) {
   if (node() == nullptr) return Refusal();
   return node()->ReloadKeys(force);

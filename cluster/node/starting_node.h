@@ -41,6 +41,7 @@ class StartingNode final : public NodeControl {
 
   // NodeControl: any thread.
   absl::StatusOr<NodeStatus> Status() override;
+  void AskForKeys() override;
   absl::Status Refusal() override;
   absl::Status Transfer(raft::NodeId target) override;
   absl::StatusOr<BackupPieces> OpenBackup() override;

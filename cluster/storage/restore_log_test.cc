@@ -227,7 +227,7 @@ TEST_F(StoppedLogTest, IsReadAndNotChanged) {
     EXPECT_THAT(log->doubts, IsEmpty());
     EXPECT_EQ(log->last, (raft::EntryId{.index = raft::LogIndex(2), .term = raft::Term(1)}));
     EXPECT_EQ(log->raft.entries.size(), 2u);
-    EXPECT_TRUE(absl::IsUnavailable(Open(options()).status())) << "as long as it is read";
+    EXPECT_TRUE(absl::IsFailedPrecondition(Open(options()).status())) << "as long as it is read";
   }
   EXPECT_EQ(ReadFile(folder_.log() + "/watermark"), mark);
 }

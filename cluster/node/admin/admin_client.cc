@@ -20,7 +20,10 @@ class GrpcClient final : public AdminClient {
   GrpcClient(const std::shared_ptr<grpc::Channel>& channel, absl::Duration timeout)
       : timeout_(timeout), stub_(v1::NodeAdmin::NewStub(channel)) {}
 
-  absl::StatusOr<v1::NodeStatus> GetStatus() override { return Ask(&v1::NodeAdmin::Stub::GetStatus, v1::GetStatusRequest()); }
+  using AdminClient::GetStatus;
+  absl::StatusOr<v1::NodeStatus> GetStatus(const v1::GetStatusRequest& request) override {
+    return Ask(&v1::NodeAdmin::Stub::GetStatus, request);
+  }
 
   absl::Status Transfer(raft::NodeId target) override {
     v1::TransferRequest request;
@@ -88,8 +91,8 @@ class GrpcClient final : public AdminClient {
 
 }  // namespace
 
-absl::StatusOr<v1::NodeStatus> AdminClient::GetStatusOfStarted() {
-  absl::StatusOr<v1::NodeStatus> status = GetStatus();
+absl::StatusOr<v1::NodeStatus> AdminClient::GetStatusOfStarted(const v1::GetStatusRequest& request) {
+  absl::StatusOr<v1::NodeStatus> status = GetStatus(request);
   if (status.ok() && !status->starting().empty()) return StartingError(status->starting());
   return status;
 }

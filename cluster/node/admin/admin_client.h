@@ -30,9 +30,10 @@ class AdminClient {
   virtual ~AdminClient() = default;
 
   // Errors are those of NodeControl.
-  virtual absl::StatusOr<v1::NodeStatus> GetStatus() = 0;
+  virtual absl::StatusOr<v1::NodeStatus> GetStatus(const v1::GetStatusRequest& request) = 0;
+  absl::StatusOr<v1::NodeStatus> GetStatus() { return GetStatus(v1::GetStatusRequest()); }
   // For commands that show or change what a node has only once it is there: StartingError before.
-  absl::StatusOr<v1::NodeStatus> GetStatusOfStarted();
+  absl::StatusOr<v1::NodeStatus> GetStatusOfStarted(const v1::GetStatusRequest& request = {});
   virtual absl::Status Transfer(raft::NodeId target) = 0;
   // `take` gets the file's bytes in order; what it returns ends it. Takes as long as it takes.
   virtual absl::Status ReadBackup(const std::function<absl::Status(const std::string&)>& take) = 0;

@@ -46,7 +46,8 @@ class Monitor : public v1::NodeAdmin::Service {
  public:
   Monitor(NodeControl& control, NodeFacts facts) : control_(control), facts_(std::move(facts)) {}
 
-  grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*, v1::NodeStatus* reply) override {
+  grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest* request, v1::NodeStatus* reply) override {
+    if (request->ask_for_keys()) control_.AskForKeys();
     const absl::StatusOr<NodeStatus> status = control_.Status();
     if (!status.ok()) return operate::ToGrpc(status.status());
     *reply = ToMessage(*status, facts_);

@@ -52,14 +52,16 @@ std::string TextOf(const v1::KeysReport& report) {
   return text;
 }
 
-// A status makes the node ask the members; those that are down do not tell.
+// The node asks the members; those that are down do not tell.
 int Show(const Call& call, AdminClient& client, absl::Duration timeout) {
   const Deadline deadline(std::min(timeout, absl::Seconds(1)));
-  absl::StatusOr<v1::NodeStatus> status = client.GetStatusOfStarted();
+  v1::GetStatusRequest request;
+  request.set_ask_for_keys(true);
+  absl::StatusOr<v1::NodeStatus> status = client.GetStatusOfStarted(request);
   const auto has_told = [](const v1::Peer& peer) { return !peer.sealing_key().empty(); };
   while (status.ok() && !std::all_of(status->peers().begin(), status->peers().end(), has_told) && !deadline.passed()) {
     absl::SleepFor(absl::Milliseconds(20));
-    status = client.GetStatusOfStarted();
+    status = client.GetStatusOfStarted(request);
   }
   if (!status.ok()) return call.Fail(status.status());
   const v1::KeysReport report = ReportOf(*status);

@@ -66,14 +66,16 @@ absl::Status Without(const v1::NodeStatus& now, const v1::ChangeSettingsRequest&
         differences, ": this node has lost leadership meanwhile, and the next leader has dropped or overwritten the ",
         "change. `hedgerow-node settings` at the leader shows what holds; ask there again"));
   }
-  if (now.settings_version() == asked.version()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        differences, ": the change was refused, because `requests.window` or `memcached.window` was made longer too ",
-        "often within one window. Ask again once that has passed"));
-  }
+  const bool names_window = std::any_of(request.changes().begin(), request.changes().end(), [](const auto& change) {
+    return change.name() == "requests.window" || change.name() == "memcached.window";
+  });
+  constexpr char kRefused[] = "the change was refused, because a window was made longer too often within one window. Ask again once that has passed";
+  if (names_window && now.settings_version() == asked.version())
+    return absl::FailedPreconditionError(absl::StrCat(differences, ": ", kRefused));
   return absl::AbortedError(absl::StrCat(
       differences, ": another change has overwritten this one, and its settings hold, version ",
-      now.settings_version(), ". The log of the leader's node has each change and its user (`audit:`)"));
+      now.settings_version(), ". The log of the leader's node has each change and its user (`audit:`)",
+      names_window ? absl::StrCat(". Or ", kRefused) : ""));
 }
 
 absl::StatusOr<v1::NodeStatus> Change(AdminClient& client, const v1::ChangeSettingsRequest& request,
@@ -88,7 +90,7 @@ absl::StatusOr<v1::NodeStatus> Change(AdminClient& client, const v1::ChangeSetti
         return decided ? absl::StatusOr<bool>(Without(now, request, *asked)) : false;
       },
       absl::StrCat("the change was not applied within ", absl::FormatDuration(timeout),
-                   ": no majority answers, or another leader has dropped it. `hedgerow-node "
+                   ": no majority answers, another leader has dropped it, or another change has undone it. `hedgerow-node "
                    "settings` at the leader shows what holds; a change may be asked for again"));
 }
 

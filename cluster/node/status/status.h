@@ -206,6 +206,9 @@ class NodeControl {
   // Of one moment. DeadlineExceeded if the loop does not answer in time.
   virtual absl::StatusOr<NodeStatus> Status() = 0;
 
+  // Asks the members which keys they have, twice a second at most; a later Status() has their answers.
+  virtual void AskForKeys() {}
+
   // What a node answers to the rest that takes part in nothing: why.
   virtual absl::Status Refusal() { return absl::UnimplementedError("this node does not do that"); }
 

@@ -48,8 +48,8 @@ std::string PeerProblem(const NodeStatus& status, const PeerStatus& peer) {
     return absl::StrCat("nothing that ", name, " sends is believed: it ", peer.incompatible);
   if (peer.excluded_at.has_value())
     return absl::StrCat(name, " sends from ", peer.excluded_at->ToString(),
-                        ", and this node's `peer_clients` does not list that address: nothing of it is heard. List it, or let the node send from an "
-                        "address of a member");
+                        ", and this node's `peer_clients` does not list that address: nothing of it is heard. If it is that node's own, list it, or let "
+                        "the node send from a listed one");
   if (!peer.heard_ago_ns.has_value()) {
     if (status.uptime_ns < kGreetingTimeout_ns) return "";
     return absl::StrCat(

@@ -120,7 +120,7 @@ TEST(StatusMessage, AMemberThatPeerClientsShutsOutIsNamedWithItsSource) {
   status.peers[0].excluded_at = NetAddress::Parse("10.0.0.9:4802").value();
   EXPECT_THAT(Problems(status),
               ElementsAre("node 2 (10.0.0.2:4802) sends from 10.0.0.9:4802, and this node's `peer_clients` does not list that address: nothing of it is "
-                          "heard. List it, or let the node send from an address of a member"));
+                          "heard. If it is that node's own, list it, or let the node send from a listed one"));
 }
 
 TEST(StatusMessage, StorageSaysWhatIsWrong) {
