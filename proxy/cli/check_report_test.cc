@@ -156,7 +156,7 @@ TEST(CheckReport, OfSeveralServicesBeginsWithThoseThatNeedALook) {
   EXPECT_THAT(CheckText(report), HasSubstr("third: not checked: the profile raw names no harmless request\n"));
 }
 
-// A server on loopback that answers each datagram but the first `ignored` ones with itself. One that sends from another address answers all.
+// A server on loopback that answers each datagram but the first `ignored` ones with itself. One that sends from another address ignores none.
 class Echo {
  public:
   explicit Echo(int ignored, const char* sender = nullptr) : socket_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {

@@ -193,7 +193,7 @@ std::string DrainText(const v1::DrainReply& reply) {
     absl::StrAppend(&out, drained.service(), ": ", drained.backend(),
                     drained.drained() ? " is drained" : " serves again", "; requests go to ",
                     drained.requests_to());
-    if (drained.drained() && drained.without_effect())
+    if (drained.drained() && (drained.without_effect() || drained.requests_to() == drained.backend()))
       absl::StrAppend(&out, drained.requests_to() == drained.backend() ? "" : ", which is drained too",
                       ": no other backend is available, so draining has no effect");
     absl::StrAppend(&out, "\n");

@@ -162,7 +162,7 @@ def test_a_majority_that_has_lost_its_memory_says_so_and_begins_anew_with_the_su
         assert "PROBLEM: LOST: of 3 nodes, 2 have lost" in text
 
         # It says what would be lost, asks, and changes nothing.
-        assert "in use by another process" in run("recover", "--config", survivor.file, code=3).stderr
+        assert "in use by another process" in run("recover", "--config", survivor.file, code=1).stderr
         survivor.stop()
         doubtful = json.loads(run("recover", "--json", "--config", lost[0].file).stdout)
         assert "restarted since" in doubtful["doubts"][0], "what a lost one has left can be looked at as well"
