@@ -226,10 +226,11 @@ v1::Drained BuildDrained(const v1::Service& service, const ServiceSnapshot& snap
   v1::Drained out;
   out.set_service(service.name());
   out.set_backend(backend);
-  const auto asked = static_cast<int>(RequestsTo(snapshot));
-  if (asked < service.backends_size()) out.set_requests_to(service.backends(asked).name());
-  const size_t asked_at = RequestsTo(snapshot);
-  out.set_without_effect(asked_at < snapshot.backends.size() && snapshot.backends[asked_at].drained);
+  const size_t asked = RequestsTo(snapshot);
+  if (asked < snapshot.backends.size()) {
+    out.set_requests_to(snapshot.backends[asked].name);
+    out.set_without_effect(snapshot.backends[asked].drained);
+  }
   for (size_t i = 0; i < snapshot.backends.size(); ++i) {
     if (snapshot.backends[i].name != backend) continue;
     out.set_drained(snapshot.backends[i].drained);
