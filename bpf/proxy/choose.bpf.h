@@ -13,6 +13,9 @@
 /* A choice in one word: what a global function can take and return. */
 #define HR_PACKED_CHOICE(first, second, why, probe) \
   ((__u32)(first) | (__u32)(second) << 8 | (__u32)(why) << 16 | (__u32)(probe) << 24)
+HR_INLINE __u32 hr_pack_choice(const struct hr_choice *choice) {
+  return HR_PACKED_CHOICE(choice->first, choice->second, choice->why, choice->probe);
+}
 
 /*
  * The snapshot of the choice in hand: on the stack it would not fit beside the reply program's own frame. A program is not
@@ -84,11 +87,7 @@ HR_GLOBAL __u32 hr_choose_now(__u32 config_id, __u32 exclude, __u32 explore_tick
   target_state = bpf_map_lookup_elem(&backend_states, &target_id);
   if (target_state) view->probe_tick = target_state->probe_counter;
   choice = hr_choose(view);
-  return HR_PACKED_CHOICE(choice.first, choice.second, choice.why, choice.probe);
-}
-
-HR_INLINE __u32 hr_pack_choice(const struct hr_choice *choice) {
-  return HR_PACKED_CHOICE(choice->first, choice->second, choice->why, choice->probe);
+  return hr_pack_choice(&choice);
 }
 
 HR_INLINE struct hr_choice hr_unpack_choice(__u32 packed) {

@@ -240,7 +240,7 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
     }
     hr_flight_begin_first(hr_backend_id(config, choice.first));
     if (choice.second != HR_NO_BACKEND)
-      hr_claim_beside(&beside, HR_PACKED_CHOICE(choice.first, choice.second, choice.why, choice.probe), now_ns);
+      hr_claim_beside(&beside, hr_pack_choice(&choice), now_ns);
     if (beside.index != HR_NO_BACKEND) hr_send_beside(skb, packet, &beside);
     hedged = beside.index != HR_NO_BACKEND;
   }

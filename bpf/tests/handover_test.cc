@@ -36,6 +36,16 @@ class HandoverTest : public PacketTest {
     news.holds_ms = holds_ms;
     EXPECT_EQ(Announce(Seal(news, kKey4)).verdict, kDropped) << "consumed";
   }
+  // A request waits, and an announcement's lap at once cannot be sent.
+  uint32_t EpochBeforeAHurryThatFails() {
+    Ask(1);
+    Clones(HR_MARK_LAP, 1);
+    const uint32_t epoch = Wheel().epoch;
+    EXPECT_TRUE(net::SetLinkDown("hr0c0").ok());
+    AnnounceLeader(kC4, 5);
+    EXPECT_TRUE(net::SetLinkUp("hr0c0").ok());
+    return epoch;
+  }
   // It was sent so long ago, by its own account.
   void Age(uint32_t request, uint64_t ns) { Request(request).sent_ns = Request(request).sent_ns - ns; }
   // Laps until nothing of it is left.
@@ -435,12 +445,7 @@ TEST_F(HandoverTest, AHedgeAndAHandoverInOneLapKeepApart) {
 
 // The clock packet may have come round meanwhile, and died by the epoch of the one that could not be sent.
 TEST_F(HandoverTest, AfterAHurryThatFailsTheNextRequestSendsAClockPacket) {
-  Ask(1);
-  Clones(HR_MARK_LAP, 1);
-  const uint32_t epoch = Wheel().epoch;
-  ASSERT_TRUE(net::SetLinkDown("hr0c0").ok());
-  AnnounceLeader(kC4, 5);
-  ASSERT_TRUE(net::SetLinkUp("hr0c0").ok());
+  const uint32_t epoch = EpochBeforeAHurryThatFails();
   EXPECT_EQ(Wheel().last_lap_ns, 0u) << "overdue";
   Ask(2);
   for (const Captured& lap : Clones(HR_MARK_LAP, 1)) EXPECT_EQ(HR_MARK_VALUE(lap.mark), epoch + 1);
@@ -450,12 +455,7 @@ TEST_F(HandoverTest, AfterAHurryThatFailsTheNextRequestSendsAClockPacket) {
 }
 
 TEST_F(HandoverTest, AHurryThatFailsLeavesTheClockRunning) {
-  Ask(1);
-  Clones(HR_MARK_LAP, 1);
-  const uint32_t epoch = Wheel().epoch;
-  ASSERT_TRUE(net::SetLinkDown("hr0c0").ok());
-  AnnounceLeader(kC4, 5);
-  ASSERT_TRUE(net::SetLinkUp("hr0c0").ok());
+  const uint32_t epoch = EpochBeforeAHurryThatFails();
   EXPECT_EQ(Wheel().running, 1u);
   EXPECT_EQ(Wheel().epoch, epoch) << "the packet that is on its way is the clock still";
   EXPECT_EQ(Lap().verdict, kRedirected);

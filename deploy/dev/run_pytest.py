@@ -33,8 +33,8 @@ NO_TEST_RAN = 5
 OTHERS = "others"
 # What these say of a short time, of a share or of the processors holds on a machine that is not busy. The longest first.
 TIMED = ("chaos", "flood", "bench_commands", "client_faults", "failing_replicas", "sharing_the_machine", "offloads", "steer_runs", "faults",
-         "stalling_replicas", "membership", "policy", "profiles", "offload_faults", "beside_segments", "limits", "raw_profile", "clock_kinds", "strangers",
-         "engines")
+         "stalling_replicas", "membership", "policy", "profiles", "offload_faults", "beside_segments", "limits", "raw_profile", "clock_kinds", "sysdump",
+         "strangers", "engines")
 # All others pass on a machine that is busy. These of them take half a minute or more; of the rest a file's size tells well enough.
 LONGEST = ("page", "adoption", "follow_network", "packages", "vip_route", "reload", "beside_programs", "recovery", "no_route", OTHERS, "power_cut")
 OTHERS_NICE = 10

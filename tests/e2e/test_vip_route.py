@@ -127,10 +127,11 @@ def test_answers_of_a_second_uplink_enter_by_the_one_that_leads(lab, servers, pr
         product.up(services=[product.service("dns4", backends=backends)])
         assert route_of(product) == UPLINK and ask(lab.client, b), "the control"
         assert ask(lab.client, VIP4)
+        before = product.won(DNS4).get("b", 0)  # on a busy machine a hedge has won
         servers["a"].stall()
         assert all(ask(lab.client, VIP4, number) for number in range(20, 40))
         servers["a"].resume()
-        assert product.won(DNS4)["b"] >= 20
+        assert product.won(DNS4)["b"] == before + 20
         product.admin("leader", "set", "dns4", "b")
         assert all(ask(lab.client, VIP4, number) for number in range(40, 50)) and who_answers(lab.client, VIP4, "+tcp") == "b"
         assert len(dig(lab.client, VIP4, "big.example.test", "TXT", "+bufsize=4096", "+ignore").records) == 12, "of several fragments"
