@@ -7,7 +7,7 @@ import dataclasses
 import json
 import shutil
 import statistics
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from bench.manifest import ROOT
@@ -19,17 +19,26 @@ class Check:
     wanted: str
     figure: str
     met: bool
+    needs_full: bool = False  # a run of full length on a machine that does nothing else; `chaos all --quick` does not judge it
+    finds: Sequence[str] = ()  # the planted mistakes with which it must be missed
 
 
-def at_most(what: str, figure: float | None, limit: float, unit: str = "") -> Check:
-    """Met when the figure was measured and is not above the limit."""
+def at_most(what: str, figure: float | None, limit: float, unit: str = "", **kind) -> Check:
+    """Met when the figure was measured and is not above the limit. `kind`: needs_full, finds."""
     text = "not measured" if figure is None else f"{figure:.6g} {unit}".strip()
-    return Check(what, f"<= {limit:.6g} {unit}".strip(), text, figure is not None and figure <= limit)
+    return Check(what, f"<= {limit:.6g} {unit}".strip(), text, figure is not None and figure <= limit, **kind)
 
 
-def at_least(what: str, figure: float | None, limit: float, unit: str = "") -> Check:
+def at_least(what: str, figure: float | None, limit: float, unit: str = "", **kind) -> Check:
     text = "not measured" if figure is None else f"{figure:.6g} {unit}".strip()
-    return Check(what, f">= {limit:.6g} {unit}".strip(), text, figure is not None and figure >= limit)
+    return Check(what, f">= {limit:.6g} {unit}".strip(), text, figure is not None and figure >= limit, **kind)
+
+
+def planted_is_found(plant: str, checks: Iterable[Check], least: int | None = None) -> list[Check]:
+    """In place of the checks, after a run with a mistake on purpose: those that can see it are missed, all or at least so many."""
+    of_it = [check for check in checks if plant in check.finds]
+    return [at_least("checks that look for the mistake", len(of_it), 1),
+            at_least("of them, that found it", sum(not check.met for check in of_it), len(of_it) if least is None else least)]
 
 
 class Results:
@@ -65,7 +74,7 @@ def print_table(rows: Iterable[Mapping], columns: Mapping[str, str]) -> None:
 
 
 def print_checks(checks: Iterable[Check]) -> bool:
-    """Prints the table of what must be shown; True when all of it is met."""
+    """Prints the table of what must be shown; True when all of it is met. Without a check nothing was shown."""
     checks = list(checks)
     width = max((len(check.what) for check in checks), default=0)
     print("\nmust show:")
@@ -73,8 +82,8 @@ def print_checks(checks: Iterable[Check]) -> bool:
         print(f"  {'met   ' if check.met else 'MISSED'}  {check.what.ljust(width)}  {check.figure} (wanted "
               f"{check.wanted})")
     missed = sum(not check.met for check in checks)
-    print(f"  {len(checks) - missed} met, {missed} missed")
-    return missed == 0
+    print(f"  {len(checks) - missed} met, {missed} missed{'' if checks else ': nothing was judged'}")
+    return missed == 0 and bool(checks)
 
 
 def median(values: Iterable[float]) -> float:

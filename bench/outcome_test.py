@@ -27,6 +27,11 @@ def test_print_checks_says_whether_all_are_met(capsys):
     assert "MISSED  b  3 ms (wanted <= 2 ms)" in capsys.readouterr().out
 
 
+def test_a_run_that_judged_nothing_shows_nothing(capsys):
+    assert not outcome.print_checks([])
+    assert "0 met, 0 missed: nothing was judged" in capsys.readouterr().out
+
+
 def test_results_replace_the_raw_files_of_the_last_run(tmp_path):
     outcome.Results("x", tmp_path).write_raw("old", {})
     results = outcome.Results("x", tmp_path)

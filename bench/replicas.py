@@ -16,7 +16,7 @@ from bench.manifest import binary
 from deploy.lab import CommandFailed, Host
 from deploy.lab.host import UPLINK
 
-MAX_SECONDS = 900  # No server outlives the longest run by much, whatever happens to its runner.
+MAX_SECONDS = 1800  # No server outlives the longest run by much, whatever happens to its runner.
 
 
 class BenchServer:
@@ -36,10 +36,15 @@ class BenchServer:
             raise CommandFailed(f"{' '.join(self.argv)}: {first_line}")
         return self
 
-    def __exit__(self, *_exc) -> None:
-        self.host.stop(self._child)
+    def __exit__(self, kind, *_exc) -> None:
+        died = self._child.poll()
+        code = self.host.stop(self._child)
         with self._child.stdout:
             lines = self._child.stdout.read().splitlines()
+        # A server that died answered nothing from then on: no figure of its run may stand.
+        if kind is None and (died is not None or code != 0):
+            raise CommandFailed(f"{' '.join(self.argv)}: {'it ended by itself' if died is not None else 'it was stopped'}, exit {code}\n"
+                                + "\n".join(lines[-5:]))
         if lines and lines[-1].startswith("{"):
             self.counters = json.loads(lines[-1])
 

@@ -57,7 +57,7 @@ class Outcome:
 
     @property
     def verdict(self) -> str:
-        return "BROKE" if self.broke else "MISSED" if self.missed else "held"
+        return "BROKE" if self.broke else "MISSED" if self.missed or not self.checks else "held"
 
     def as_row(self) -> dict:
         return {"scenario": self.name, **self.row, "verdict": self.verdict, "broke": self.broke,
@@ -70,10 +70,9 @@ def run_scenario(what: Scenario, events: int, arguments: argparse.Namespace, res
     cell = Cell("hedgerow", settings_of(what, what.run.mode, what.run.replicas))
     with Lab(arguments.lab, replicas=what.run.replicas) as lab:
         for number, size in enumerate(block_sizes(events), start=1):
-            block = one_block(lab, cell, what, size, arguments.seed + number, f"{what.name}-{number:02d}", results,
-                              arguments.plant)
+            one_block(lab, cell, what, size, arguments.seed + number, f"{what.name}-{number:02d}", results, arguments.plant)
     outcome.row = cell.row(what)
-    outcome.configs = {config_hash(block.config): block.config}
+    outcome.configs = cell.configs
     checks = held(outcome.row, events, what)
     if arguments.plant:
         found = plants.found(arguments.plant, outcome.row) and any(not check.met for check in checks)
@@ -151,8 +150,8 @@ def line_of(outcome: Outcome) -> str:
     if "operations" in row:
         figures = (f"{row['events']:3} events {row['operations']:7} operations, errors {row['client_errors']:4}, lost "
                    f"{row['acked_lost']}, twice {row['double_applied']}, worst wait {row['unavailable_max_ms']:6.0f} ms, ")
-    why = f": {outcome.broke.splitlines()[0]}" if outcome.broke else "".join(f"; {check.what}: {check.figure}"
-                                                                             for check in outcome.missed)
+    why = "".join(f"; {check.what}: {check.figure}" for check in outcome.missed) or ("" if outcome.checks else ": nothing was judged")
+    why = f": {outcome.broke.splitlines()[0]}" if outcome.broke else why
     return f"{outcome.name:21} {figures}{outcome.seconds:4.0f} s  {outcome.verdict}{why}"
 
 

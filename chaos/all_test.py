@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The run of everything: what it takes in, what it leaves out, how it judges and what it tells; no lab is needed."""
 
+import dataclasses
 import json
 
 import pytest
@@ -8,7 +9,10 @@ import pytest
 from bench import needs
 from bench.outcome import Check, Results
 from chaos import all as everything
-from chaos import beside, scenario
+from chaos import beside, network, scenario, unavailable
+from chaos.block import Block
+from chaos.cell import Cell
+from chaos.systems import Settings
 
 
 def arguments(*argv: str):
@@ -73,14 +77,45 @@ def test_a_quick_run_must_be_quick(tmp_path, capsys):
     assert everything.conclude(outcomes, {}, Results("x", tmp_path), everything.parse(["--full"]), everything.QUICK_MINUTES * 60 + 60.0) == 0
 
 
-def test_experiments_beside_are_judged_by_what_their_length_allows(tmp_path):
+def _judged(tmp_path, length: str, checks: list[Check]) -> list[Check]:
     file = tmp_path / "summary.json"
-    checks = [{"what": "successions of daemons", "wanted": ">= 20", "figure": "4", "met": False},
-              {"what": "disturbed: requests lost", "wanted": "<= 0", "figure": "0", "met": True}]
-    file.write_text(json.dumps({"checks": checks, "rows": [{"events": 4}], "manifest": {"configs": {}}}), encoding="ascii")
-    upgrade = beside.ALL[0]
-    assert [check.what for check in upgrade.judged(file, "quick").checks] == ["disturbed: requests lost"]
-    assert [check.met for check in upgrade.judged(file, "full").checks] == [False, True]
+    file.write_text(json.dumps({"checks": list(map(dataclasses.asdict, checks)), "rows": [{"changes": 10}],
+                                "manifest": {"configs": {}}}), encoding="ascii")
+    (network_,) = (other for other in beside.ALL if other.name == "network")
+    return network_.judged(file, length).checks
+
+
+def test_a_quick_run_judges_all_that_its_length_allows_whatever_it_is_called(tmp_path):
+    """Ten changes of the network, after each of which `status` was wrong and the kernel thought otherwise."""
+    each = [{"kind": kind, "at_s": 2.0, "took_s": 2.0, "wrong": "no uplink", "agreed": False} for kind in network.Machine.KINDS * 2]
+    row = network.row_of((20_000, 20_000), [], [], each, 7, {"seconds": 10.0})
+    checks = network.must_show(row, network.WANTED_CHANGES, quick=True)
+    assert [check.what for check in _judged(tmp_path, "quick", checks) if not check.met] == [
+        "changes after which status was wrong", "changes that the kernel understood in another way"]
+    kept = [check.what for check in _judged(tmp_path, "quick", checks)]
+    assert [check.what for check in checks if check.what not in kept] == ["changes"]
+    assert len(_judged(tmp_path, "full", checks)) == len(checks)
+
+
+def test_where_nothing_is_judged_nothing_held(tmp_path, capsys):
+    outcomes = [everything.Outcome("a", checks=[])]
+    assert everything.conclude(outcomes, {}, Results("x", tmp_path), arguments(), 60.0) == 1
+    assert "nothing was judged" in everything.line_of(outcomes[0])
+    assert everything.conclude([], {}, Results("x", tmp_path), arguments("--only=flood", "--plant=lost-write"), 60.0) == 1
+
+
+def test_a_row_stands_for_all_of_its_blocks():
+    def block(offloads: list[str], spin: str) -> Block:
+        verdict = {"acked_lost": 0, "double_applied": 0, "linearizable": True, "agreed": True, "checkers": {}}
+        report = {"sent": 9, "duplicates": 0, "timed_out": 0, "errors": {}, "send_failed": 0}
+        return Block([], [unavailable.Cost(9, 0, 1.0, 1.0, 1.0, 1.0, [])], report, verdict, 0, None, 0.0, offloads, {"spin": spin}, [], [])
+
+    what = scenario.load("leader-kill")
+    cell = Cell("hedgerow", Settings("memory", 3), [block(["append", "heartbeat"], "50us"), block(["heartbeat"], "50us")])
+    assert cell.row(what)["offloads"] == ["heartbeat"]
+    assert cell.row(what)["config_hash"] in cell.configs
+    cell.blocks.append(block(["heartbeat"], "0us"))
+    assert cell.row(what)["config_hash"].split(",") == list(cell.configs) and len(cell.configs) == 2
 
 
 @pytest.mark.parametrize("argv", [[], ["--quick", "--full"], ["--quick", "--only=no-such"], ["--quick", "--events=0"],

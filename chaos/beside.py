@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The experiments that `./dev chaos all` runs beside the scenarios: they have loads and figures of their own. In a quick run they are
-short, and what depends on their length or on a machine that does nothing else is not judged.
+short, and checks that need their full length, or a machine that does nothing else, are not judged (`needs_full` of bench/outcome.py).
 """
 
 import contextlib
@@ -26,7 +26,6 @@ class Beside:
     name: str  # for ./dev chaos
     main: Callable[[list[str]], int]
     quick: tuple[str, ...]  # arguments
-    not_quick: tuple[str, ...]  # parts of what their checks are called that a quick run does not judge
     amount: Callable[[list[Mapping]], int]  # of the rows
 
     def run(self, length: str, raw: Path) -> Done:
@@ -41,21 +40,18 @@ class Beside:
         if not summary_file.exists():
             raise CommandFailed(f"{self.name} has written no summary; {summary_file.parent / 'output'} says why")
         summary = json.loads(summary_file.read_text(encoding="ascii"))
-        checks = [Check(**check) for check in summary["checks"]
-                  if length == "full" or not any(part in check["what"] for part in self.not_quick)]
+        checks = [Check(**check) for check in summary["checks"] if length == "full" or not check["needs_full"]]
         return Done(self.amount(summary["rows"]), checks, summary["manifest"]["configs"])
 
 
 ALL = (
-    Beside("upgrade", upgrade.main, ("--events=4", "--quiet-wait=0"), ("successions of daemons", "p99.9"),
-           lambda rows: max(row["events"] for row in rows)),
-    Beside("flood", flood.main, ("--rounds=1", "--settle=3", "--seconds=1.5", "--warm-up=0.5", "--pause=0.5", "--quiet-wait=0"),
-           ("runs of each hook", "frames per second", "p99 / quiet", "memory"), len),
-    Beside("no-false-elections", no_false_elections.main, ("--seconds=60", "--quiet-wait=0"), ("seconds under load",),
+    Beside("upgrade", upgrade.main, ("--events=4", "--quiet-wait=0"), lambda rows: max(row["events"] for row in rows)),
+    Beside("flood", flood.main, ("--rounds=1", "--settle=3", "--seconds=1.5", "--warm-up=0.5", "--pause=0.5", "--quiet-wait=0"), len),
+    Beside("no-false-elections", no_false_elections.main, ("--seconds=60", "--quiet-wait=0"),
            lambda rows: int(sum(row["seconds"] for row in rows))),
-    Beside("rotate-keys", rotate_keys.main, ("--changes=3", "--quiet-wait=0"), ("changes of all keys",),
+    Beside("rotate-keys", rotate_keys.main, ("--changes=3", "--quiet-wait=0"),
            lambda rows: sum(row["changes"] for row in rows)),
-    Beside("network", network.main, ("--changes=10", "--quick"), ("changes",), lambda rows: sum(row["changes"] for row in rows)),
-    Beside("worker-churn", worker_churn.main, ("--quick", "--events=12"), (": events", "became suspect"), lambda rows: sum(row["events"] for row in rows)),
-    Beside("steer-starts", steer_starts.main, ("--quick",), (), lambda rows: sum(row.get("starts", 0) for row in rows)),
+    Beside("network", network.main, ("--changes=10", "--quick"), lambda rows: sum(row["changes"] for row in rows)),
+    Beside("worker-churn", worker_churn.main, ("--quick", "--events=12"), lambda rows: sum(row["events"] for row in rows)),
+    Beside("steer-starts", steer_starts.main, ("--quick",), lambda rows: sum(row.get("starts", 0) for row in rows)),
 )

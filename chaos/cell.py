@@ -58,9 +58,14 @@ class Cell:
                 "unsynced_lost_bytes": sum(map(lost_bytes, events)) if cut_disks else None,
                 "leader_resident_bytes": min((event["resident_bytes"] for event in events), default=0)
                 if self.settings.ballast_bytes else None,
-                "offloads": blocks[0].offloads,
+                "offloads": None if is_etcd(self.system) else sorted(set.intersection(*(set(block.offloads) for block in blocks))),
                 "hedge_delay": None if is_etcd(self.system) else self.settings.hedge_delay,
-                "config_hash": config_hash(blocks[0].config)}
+                "config_hash": ",".join(self.configs)}
+
+    @property
+    def configs(self) -> dict[str, dict]:
+        """Of its blocks, by hash: one, unless they differ."""
+        return {config_hash(block.config): block.config for block in self.blocks}
 
 
 def bitten(name: str, blocks: list[Block]) -> float:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.outcome import planted_is_found
 from chaos import flood, flood_rigs, plants
 
 _QUIET = {"n": 5000, "lost": 0, "wrong": 0, "p50_us": 70.0, "p99_us": 100.0, "rss_grown": 0.0, "maps_grown": 0.0, "hedges": 100, "stalls": 20}
@@ -55,7 +56,7 @@ def test_floods_beside_a_service_have_a_rate_that_its_backends_share():
 def test_a_mistake_on_purpose_is_found_or_the_run_fails(plant, changes):
     def found(**changes) -> bool:
         rows = [flood.row_of(hook, _rounds(**changes), {}) for hook in flood.ROWS]
-        return all(check.met for check in flood.planted_is_found(plant, rows, flood.must_show(rows, flood.RATE)))
+        return all(check.met for check in planted_is_found(plant, flood.must_show(rows, flood.RATE)))
 
     assert found(**changes) and not found()
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from bench import cpu_time, experiment, product
 from bench.dns_rig import DnsRig
 from bench.manifest import binary, config_hash, manifest
-from bench.outcome import Check, Results, at_least, at_most
+from bench.outcome import Check, Results, at_least, at_most, planted_is_found
 from bench.stopping import run
 from deploy.lab import Host, Lab, LabInUse, names
 from deploy.lab.servers.zone import NUMBERED_NAMES, ORIGIN
@@ -217,18 +217,12 @@ def row_of(sent: tuple[int, int], proxied: list[float], direct: list[float], eac
 def must_show(row: dict, wanted: int, quick: bool = False) -> list[Check]:
     """How late is judged on an idle machine only: a command that asks for `status` takes a part of a second on a busy one."""
     late = [] if quick else [at_most("changes that were followed after a second or later", row["late"], 0)]
-    return [at_least("changes", row["changes"], wanted), at_least("kinds of change", row["kinds"], min(wanted, len(Machine.KINDS))),
+    return [at_least("changes", row["changes"], wanted, needs_full=True), at_least("kinds of change", row["kinds"], min(wanted, len(Machine.KINDS))),
             at_least("requests of each client, of those that it was to send", row["sent_share"], _SENT_SHARE),
             at_most("share of the direct client's requests that were lost", row["lost_direct_share"], _LOST_DIRECT_SHARE),
-            at_most("requests lost beyond those of the direct client", row["lost_beyond"], 0),
-            at_most("changes after which status was wrong", row["wrong"], 0),
+            at_most("requests lost beyond those of the direct client", row["lost_beyond"], 0, finds=[BLIND]),
+            at_most("changes after which status was wrong", row["wrong"], 0, finds=[BLIND]),
             at_most("changes that the kernel understood in another way", row["disagreed"], 0), *late]
-
-
-def planted_is_found(checks: list[Check]) -> list[Check]:
-    met = {check.what: check.met for check in checks}
-    found = [what for what in ("requests lost beyond those of the direct client", "changes after which status was wrong") if not met[what]]
-    return [at_least("checks that found the mistake", len(found), 2)]
 
 
 def _load(host: Host, target: str, seconds: float, folder: Path, name: str) -> tuple[subprocess.Popen, float]:
@@ -335,7 +329,7 @@ def main(argv: list[str]) -> int:
     checks = must_show(row, wanted, arguments.quick)
     return experiment.conclude(
         results, manifest({row["config_hash"]: settings}, ("hedgerow", "hedgerowd", "hr-load")), [row],
-        planted_is_found(checks) if arguments.plant else checks,
+        planted_is_found(BLIND, checks) if arguments.plant else checks,
         {"changes": "changes", "seed": "seed", "sent": "requests", "lost": "lost", "lost_direct": "lost directly",
          "lost_beyond": "lost beyond", "wrong": "status wrong", "followed_s": "longest s"}, None)
 

@@ -3,6 +3,7 @@
 
 import pytest
 
+from bench.outcome import planted_is_found
 from chaos import rotate_keys
 from chaos.no_false_elections import Seen
 
@@ -31,8 +32,8 @@ def test_one_is_too_many(missed, what):
 
 def test_a_planted_mistake_is_found_by_an_election():
     row = {"mode": "memory", "changes": 1, "different_keys": 1, "sent": 1, "errors": 0, "elections": 1, "resigns": 0, "unbelieved": 0}
-    assert all(check.met for check in rotate_keys.planted_is_found(rotate_keys.must_show([row])))
-    assert not any(check.met for check in rotate_keys.planted_is_found(rotate_keys.must_show([row | {"elections": 0}])))
+    assert all(check.met for check in planted_is_found(rotate_keys.CUT_OFF, rotate_keys.must_show([row])))
+    assert not all(check.met for check in planted_is_found(rotate_keys.CUT_OFF, rotate_keys.must_show([row | {"elections": 0}])))
 
 
 def test_a_run_is_bounded():

@@ -132,7 +132,7 @@ def main(argv: list[str]) -> int:
         print("chaos: another run is under way", file=sys.stderr)
         return 1
     rows = [cell.row(scenario) for cell in cells]
-    configs = {row["config_hash"]: cell.blocks[0].config for row, cell in zip(rows, cells, strict=True)}
+    configs = {key: config for cell in cells for key, config in cell.configs.items()}
     return experiment.conclude(
         results, manifest(configs, _PROGRAMS, events=arguments.kills, seed=arguments.seed, etcd=etcd_version(),
                           checkers=sorted({f"{name} {found.get('version', '')}".strip() for cell in cells

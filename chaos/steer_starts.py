@@ -23,7 +23,7 @@ from contextlib import contextmanager
 
 from bench import experiment, steer_rig
 from bench.manifest import config_hash, manifest
-from bench.outcome import Check, Results, at_least, at_most
+from bench.outcome import Check, Results, at_least, at_most, planted_is_found
 from bench.steer_rig import Counts
 from bench.steer_systems import Reuseport, Steer, System, Wanted
 from bench.stopping import run
@@ -180,20 +180,14 @@ def must_show(rows: Sequence[dict], addresses: int, wanted_starts: int) -> list[
                        at_least("starts: orders in which workers came", row["orders"], min(10, wanted_starts // 4)),
                        at_least("starts: share of the sources that were heard", row["sources_share"], 0.95),
                        at_least("starts: share that was heard by both transports", row["both_share"], 0.9),
-                       at_most("starts: sources that met a second worker", row["of_two"], 0)]
+                       at_most("starts: sources that met a second worker", row["of_two"], 0, finds=[PLAIN])]
         else:
             checks += [at_least(f"{what}: addresses", row["addresses"], addresses), at_most(f"{what}: visits that failed", row["failed"], 0),
                        at_least(f"{what}: addresses with all visits at one worker", row["one_worker"], row["addresses"]),
-                       at_most(f"{what}: sources that met a second worker", row["of_two"], 0),
+                       at_most(f"{what}: sources that met a second worker", row["of_two"], 0, finds=[PLAIN]),
                        at_most(f"{what}: chi-square of the shares (99 %)", row["chi_square"], CHI_SQUARE_99[WORKERS - 1]),
                        at_least(f"{what}: addresses that explain is right about", row["explained_right"], row["addresses"])]
     return checks
-
-
-def planted_is_found(checks: Sequence[Check]) -> list[Check]:
-    wanted = sum("second worker" in check.what for check in checks)
-    found = sum("second worker" in check.what and not check.met for check in checks)
-    return [at_least("rows in which the mistake was found", found, max(1, wanted))]
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
@@ -235,7 +229,7 @@ def main(argv: list[str]) -> int:
     checks = must_show(rows, *wanted)
     programs = ["hr-steer-collector", "hr-steer-load"] + ([] if arguments.plant else ["hedgerow", "hedgerow-steer"])
     return experiment.conclude(
-        results, manifest({config_hash(config): config}, programs), rows, planted_is_found(checks) if arguments.plant else checks,
+        results, manifest({config_hash(config): config}, programs), rows, planted_is_found(PLAIN, checks) if arguments.plant else checks,
         {"what": "what", "addresses": "addresses", "starts": "starts", "one_worker": "one worker", "of_two": "of two workers",
          "chi_square": "chi-square", "explained_right": "explained", "orders": "orders"}, None)
 

@@ -3,6 +3,7 @@
 
 import pytest
 
+from bench.outcome import planted_is_found
 from bench.steer_rig import Counts
 from chaos import steer_starts
 from chaos.steer_starts import Spread
@@ -36,8 +37,8 @@ def test_each_limit_can_be_missed(changed, missed):
 
 def test_a_planted_mistake_is_found_in_every_row():
     checks = steer_starts.must_show(_rows(of_two=1), 10_000, 1000)
-    assert all(check.met for check in steer_starts.planted_is_found(checks))
-    assert not all(check.met for check in steer_starts.planted_is_found(steer_starts.must_show(_rows(), 10_000, 1000)))
+    assert all(check.met for check in planted_is_found(steer_starts.PLAIN, checks))
+    assert not all(check.met for check in planted_is_found(steer_starts.PLAIN, steer_starts.must_show(_rows(), 10_000, 1000)))
 
 
 def test_a_source_counts_as_met_by_one_worker_with_all_its_messages_only():

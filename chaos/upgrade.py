@@ -153,7 +153,7 @@ def row_of(phase: str, client: ClientRun, before: dict, after: dict, events: lis
 def must_show(rows: list[dict]) -> list[Check]:
     found = {row["phase"]: row for row in rows}
     calm, rough = found["undisturbed"], found["disturbed"]
-    return [at_least("successions of daemons", rough["events"], WANTED_EVENTS),
+    return [at_least("successions of daemons", rough["events"], WANTED_EVENTS, needs_full=True),
             at_least("of them, that took over what was at work", rough["adopted"], rough["events"]),
             at_least("of them, that exchanged the programs", rough["upgrades"], rough["events"] // 3),
             at_least("reloads", rough["reloads"], rough["events"] // 3),
@@ -164,7 +164,7 @@ def must_show(rows: list[dict]) -> list[Check]:
             at_most("disturbed: requests that no counter knows", abs(rough["not_counted"]), 0),
             at_most("disturbed: requests not hedged for want of a daemon", rough["no_daemon"], 0),
             at_least("disturbed: the books balance", int(rough["identity_ok"]), 1),
-            at_most("p99.9, disturbed / undisturbed", rough["p999_ms"] / calm["p999_ms"], 2.0)]
+            at_most("p99.9, disturbed / undisturbed", rough["p999_ms"] / calm["p999_ms"], 2.0, needs_full=True)]
 
 
 def measure(lab: Lab, arguments: argparse.Namespace, results: Results) -> tuple[list[dict], dict]:

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from bench import cpu_time, experiment, product, steer_rig
 from bench.manifest import config_hash, manifest
-from bench.outcome import Check, Results, at_least, at_most
+from bench.outcome import Check, Results, at_least, at_most, planted_is_found
 from bench.steer_records import Record, quantile, read, slots_met
 from bench.steer_systems import Reuseport, Wanted
 from bench.stopping import run
@@ -234,32 +234,30 @@ def suspicions(done: Churned, total: int) -> dict:
 
 def must_show(row: dict, scenario: Scenario, wanted: int, quick: bool) -> list[Check]:
     where, holds = f"behind {row['behind']}", scenario.holds
-    checks = [at_least(f"{where}: events", row["events"], wanted),
+    checks = [at_least(f"{where}: events", row["events"], wanted, needs_full=True),
               at_least(f"{where}: of them, that did what they should", row["happened"], row["events"]),
               at_least(f"{where}: kinds of event", row["kinds"], len(scenario.kinds)),
               at_least(f"{where}: sources", row["sources_met"], scenario.sources),
               at_least(f"{where}: messages in events, of workers' own sources", row["own_n"], 1),
-              at_most(f"{where}: messages lost, sources of other workers", row["lost_of_others"], holds["lost_of_others"]),
-              at_most(f"{where}: messages lost, the worker's own sources", row["lost_of_own"], holds["lost_of_own"]),
-              at_most(f"{where}: messages lost between events, or not sent", row["lost_outside"] + row["overflowed"] + row["unsent"], 0)]
+              at_most(f"{where}: messages lost, sources of other workers", row["lost_of_others"], holds["lost_of_others"], finds=[PLAIN]),
+              at_most(f"{where}: messages lost, the worker's own sources", row["lost_of_own"], holds["lost_of_own"], finds=[PLAIN]),
+              at_most(f"{where}: messages lost between events, or not sent", row["lost_outside"] + row["overflowed"] + row["unsent"], 0, finds=[PLAIN])]
     if row["behind"] == "nothing":
-        checks += [at_most(f"{where}: sources that met a second worker", row["of_two_workers"], holds["of_two_workers"]),
+        checks += [at_most(f"{where}: sources that met a second worker", row["of_two_workers"], holds["of_two_workers"], finds=[PLAIN]),
                    at_most(f"{where}: connections and datagrams refused", row["refused"], holds["refused"]),
                    at_least(f"{where}: connections that ended with their worker", row["connections_lost"], 1)]
         if not quick:  # a quick run takes what the machine does beside it
             checks.append(at_most(f"{where}: p99 of other workers' sources / undisturbed", row["p99_factor"], holds["p99_factor"]))
     else:
-        checks += [at_most(f"{where}: times that a backend became suspect in events, beyond the undisturbed times", row["suspected_beyond"], 0),
+        checks += [at_most(f"{where}: times that a backend became suspect in events, beyond the undisturbed times", row["suspected_beyond"], 0,
+                           needs_full=True, finds=[ALL_STOP]),
                    at_least(f"{where}: hedges, which the events cause", row["hedges"], 1),
                    at_most(f"{where}: sources that met a second worker of the group", row["of_two_workers"], holds["of_two_workers"])]
     return checks
 
 
-def planted_is_found(checks: list[Check], plant: str) -> list[Check]:
-    """Without steering, sources meet second workers and lose their queue; a backend without workers is silent."""
-    signs, least = {PLAIN: (("second worker", "messages lost"), 2), ALL_STOP: (("suspect",), 1)}[plant]
-    found = [check.what for check in checks if not check.met and any(sign in check.what for sign in signs)]
-    return [at_least("checks that found the mistake", len(found), least)]
+# Without steering, sources meet second workers and lose their queue; a backend without workers is silent.
+_FOUND_BY = {PLAIN: 2, ALL_STOP: 1}
 
 
 # -- the run -----------------------------------------------------------------------------------------------------
@@ -400,7 +398,7 @@ def main(argv: list[str]) -> int:
         return 1
     programs = ["hr-steer-collector", "hr-steer-load"] + ([] if arguments.plant == PLAIN else ["hedgerow", "hedgerow-steer"])
     return experiment.conclude(
-        results, manifest(configs, programs), rows, planted_is_found(checks, arguments.plant) if arguments.plant else checks,
+        results, manifest(configs, programs), rows, planted_is_found(arguments.plant, checks, _FOUND_BY[arguments.plant]) if arguments.plant else checks,
         {"behind": "behind", "events": "events", "seed": "seed", "sent": "messages", "lost_of_others": "lost, others", "lost_of_own": "lost, own",
          "of_two_workers": "of two workers", "refused": "refused", "connections_lost": "connections ended", "p99_us": "p99 us of others",
          "quiet_p99_us": "undisturbed", "p99_factor": "factor", "own_max_ms": "own wait, ms"}, None)

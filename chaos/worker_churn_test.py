@@ -5,6 +5,7 @@ import random
 
 import pytest
 
+from bench.outcome import planted_is_found
 from bench.steer_records import Record, quantile, read
 from chaos import worker_churn
 from chaos.worker_churn import Event, Scenario
@@ -76,14 +77,14 @@ def test_a_planted_mistake_is_found_by_losses_and_second_workers():
     lost, second = Record(int(2.5 * _S), None, 1, 0, 255, False, 0), Record(int(3.5 * _S), 90, 1, 1, 2, True, 0)
     bad = worker_churn.must_show(_row(lost, second), _SCENARIO, 100, False)
     good = worker_churn.must_show(_row(), _SCENARIO, 100, False)
-    assert all(check.met for check in worker_churn.planted_is_found(bad, "plain"))
-    assert not all(check.met for check in worker_churn.planted_is_found(good, "plain"))
+    assert all(check.met for check in planted_is_found("plain", bad, 2))
+    assert not all(check.met for check in planted_is_found("plain", good, 2))
 
 
 def test_a_backend_that_stops_as_a_whole_is_found_by_its_suspicion():
     for suspected in (0, 1):
         checks = worker_churn.must_show(_row(behind="vip") | {"suspected_beyond": suspected}, _SCENARIO, 100, False)
-        assert all(check.met for check in worker_churn.planted_is_found(checks, "all-stop")) is bool(suspected)
+        assert all(check.met for check in planted_is_found("all-stop", checks, 1)) is bool(suspected)
 
 
 @pytest.mark.parametrize("in_events, undisturbed, beyond", [(1, 0, 1), (0, 0, 0), (3, 3, 0), (5, 3, 2), (1, 1, 0)])

@@ -3,10 +3,12 @@
 
 import os
 import re
+import signal
 
 import pytest
 
-from deploy.lab import Lab
+from bench.replicas import BenchServer
+from deploy.lab import CommandFailed, Lab
 from deploy.lab.servers import DNS_SERVERS, EchoLoadServer, ServerFailed, StallServer, round_trip
 from deploy.lab.servers.server import STOPPED, thread_states
 
@@ -60,6 +62,17 @@ def test_a_killed_server_leaves_a_closed_port_and_no_process(lab):
         server.kill()
         assert "refused" in dig(lab, "@10.77.0.11", "-p5301", "www.example.test")
         assert not [pid for pid in lab.replica("a").pids() if pid == server.process.pid]
+
+
+def test_a_server_that_ended_by_itself_is_reported_when_its_block_ends(lab):
+    replica = lab.replica("a")
+    for server, error in ((DNS_SERVERS["nsd"](replica, port=5303), ServerFailed),
+                          (BenchServer(replica, "hr-echo-server", [f"--listen={replica.ipv4}:9003"]), CommandFailed)):
+        with pytest.raises(error, match="by itself"):
+            with server:
+                pid = server.pid if isinstance(server, BenchServer) else server.process.pid
+                os.killpg(pid, signal.SIGKILL)
+                os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
 
 
 def test_a_server_that_cannot_start_says_why(lab):

@@ -110,8 +110,13 @@ class Server:
     def __enter__(self) -> "Server":
         return self.start()
 
-    def __exit__(self, *_exc) -> None:
+    def __exit__(self, kind, *_exc) -> None:
+        """A server that ended by itself answered nothing from then on, and no measurement of it may stand."""
+        died = self.process is not None and self.process.returncode is None and os.waitid(
+            os.P_PID, self.process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
         self.stop()
+        if died and kind is None:
+            raise ServerFailed(f"{self.name} of {self.host.name} ended by itself with {self.process.returncode}:\n{self._log_tail()}")
 
 
 class DnsServer(Server):
