@@ -51,6 +51,7 @@ def figures(report: dict) -> dict:
     for _ in range(report["lost"]):
         latency.record(PATIENCE_NS)
     return {"n": report["answered"] + report["lost"], "lost": report["lost"], "others": report["others"],
+            "send_lag_p99_us": Histogram.from_json(report["send_lag"]).quantile(0.99) / 1e3,
             **{name: latency.quantile(share) / 1e3 for name, share in _PERCENTILES.items()}, "max_us": latency.quantile(1.0) / 1e3}
 
 

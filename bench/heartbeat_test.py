@@ -40,7 +40,7 @@ def test_what_is_lost_has_waited():
     latency = Histogram()
     for _ in range(99):
         latency.record(5_000)
-    found = heartbeat.figures({"answered": 99, "lost": 1, "others": 0, "latency": latency.to_json()})
+    found = heartbeat.figures({"answered": 99, "lost": 1, "others": 0, "latency": latency.to_json(), "send_lag": latency.to_json()})
     assert found["max_us"] == pytest.approx(1e6) and found["p99_us"] == pytest.approx(5.0, rel=0.01)
     assert found["n"] == 100
 

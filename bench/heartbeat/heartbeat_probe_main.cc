@@ -52,8 +52,10 @@ absl::StatusOr<Probe> LeaderOf(const std::string& path) {
   if (!to.ok()) return to.status();
   std::random_device random;
   const uint64_t incarnation = (static_cast<uint64_t>(random()) << 32 | random()) | 1;
-  const wire::PeerIdentity identity{
-      .cluster_id = config->cluster_id, .keys = config->cluster_keys, .self = self.id, .incarnation = incarnation};
+  const wire::PeerIdentity identity{.cluster_id = config->cluster_id,
+                                    .keys = config->cluster_keys,
+                                    .self = self.id,
+                                    .incarnation = incarnation};
   return Probe{
       .from = *from,
       .to = *to,
@@ -88,8 +90,8 @@ absl::Status Run() {
   options.interval = absl::GetFlag(FLAGS_interval);
   if (options.questions < 1 || options.questions > 1'000'000)
     return absl::InvalidArgumentError("--questions is 1 to 1000000");
-  if (options.interval < absl::ZeroDuration() || options.interval > absl::Seconds(1))
-    return absl::InvalidArgumentError("--interval is 0 to 1s");
+  if (options.interval < absl::Microseconds(10) || options.interval > absl::Seconds(1))
+    return absl::InvalidArgumentError("--interval is 10us to 1s");
   absl::StatusOr<Probe> probe = ProbeFromFlags();
   if (!probe.ok()) return probe.status();
   options.to = probe->to;
@@ -98,9 +100,10 @@ absl::Status Run() {
   AskForExactTimers();
   if (absl::Status real_time = BecomeRealTime(absl::GetFlag(FLAGS_fifo)); !real_time.ok()) return real_time;
   const ProbeReport report = RunProbe(*socket, *probe->talk, options);
-  printf("{\"answered\":%llu,\"lost\":%llu,\"others\":%llu,\"latency\":%s}\n",
+  printf("{\"answered\":%llu,\"lost\":%llu,\"others\":%llu,\"latency\":%s,\"send_lag\":%s}\n",
          static_cast<unsigned long long>(report.answered), static_cast<unsigned long long>(report.lost),
-         static_cast<unsigned long long>(report.others), report.latency_ns.ToJson().c_str());
+         static_cast<unsigned long long>(report.others), report.latency_ns.ToJson().c_str(),
+         report.send_lag_ns.ToJson().c_str());
   return absl::OkStatus();
 }
 

@@ -6,6 +6,9 @@
 #include <cstring>
 #include <span>
 #include <variant>
+#include <vector>
+
+#include "bench/load/pacing.h"
 
 namespace hedgerow::bench {
 namespace {
@@ -14,30 +17,12 @@ std::span<const uint8_t> Bytes(const std::string& text) {
   return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
 }
 
-// Takes what comes until this question is answered or the time is over.
-bool WaitForAnswer(UdpSocket& socket, ProbeTalk& talk, const ProbeOptions& options, Batch& batch,
-                   uint64_t number, int64_t until_ns, uint64_t& others) {
-  const std::array<int, 1> fds{socket.fd()};
-  std::array<bool, 1> readable;
-  bool answered = false;
-  while (!answered && MonotonicNs() < until_ns) {
-    WaitReadable(fds, until_ns, readable);
-    if (!readable[0]) continue;
-    socket.Receive(batch);
-    for (size_t i = 0; i < batch.size(); ++i) {
-      const std::span<const uint8_t> bytes = batch.Bytes(i);
-      const std::string_view datagram(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-      if (talk.Answered(datagram) == number) {
-        answered = true;
-      } else if (const std::string reply = talk.Reply(datagram); !reply.empty()) {
-        socket.SendOne(Bytes(reply), options.to);
-      } else {
-        ++others;
-      }
-    }
-  }
-  return answered;
-}
+// Warm-up questions are further apart: a node under stress has to hear of the probe, and to open its kernel
+// part.
+constexpr double kWarmUpPerSecond = 200;
+// The probe polls this long before a question is due. A timer alone wakes it up too late on an idle processor,
+// and that would be counted as the server's time.
+constexpr int64_t kPollAhead_ns = 50'000;
 
 }  // namespace
 
@@ -78,32 +63,48 @@ std::string LeaderTalk::Reply(std::string_view datagram) {
 ProbeReport RunProbe(UdpSocket& socket, ProbeTalk& talk, const ProbeOptions& options) {
   ProbeReport report;
   Batch batch;
-  const std::array<int, 0> nothing{};
-  const int64_t interval_ns = absl::ToInt64Nanoseconds(options.interval);
-  int64_t due_ns = MonotonicNs();
-  for (uint64_t number = 1; number <= options.warm_up + options.questions; ++number) {
-    const std::string question = talk.Ask(number);
-    while (MonotonicNs() < due_ns) WaitReadable(nothing, due_ns, {});
-    const int64_t sent_ns = MonotonicNs();
-    socket.SendOne(Bytes(question), options.to);
-    const bool measured = number > options.warm_up;
-    // Before it is believed, the probe must not wait long for each.
-    const int64_t until_ns = sent_ns + (measured ? absl::ToInt64Nanoseconds(options.patience)
-                                                 : std::max<int64_t>(interval_ns, 5'000'000));
-    uint64_t others = 0;
-    const bool answered = WaitForAnswer(socket, talk, options, batch, number, until_ns, others);
-    const int64_t now_ns = MonotonicNs();
-    if (measured) {
-      report.others += others;
-      if (answered) {
+  const std::array<int, 1> fds{socket.fd()};
+  std::array<bool, 1> readable;
+  const int64_t patience_ns = absl::ToInt64Nanoseconds(options.patience);
+  const Pacing warm_up(MonotonicNs(), kWarmUpPerSecond);
+  const Pacing measured(warm_up.DueNs(options.warm_up), 1.0 / absl::ToDoubleSeconds(options.interval));
+  const auto due_ns = [&](uint64_t i) {
+    return i < options.warm_up ? warm_up.DueNs(i) : measured.DueNs(i - options.warm_up);
+  };
+  const uint64_t questions = options.warm_up + options.questions;
+  std::vector<bool> answered(questions);
+  const int64_t end_ns = due_ns(questions - 1) + patience_ns;
+  uint64_t asked = 0;
+  std::string next = talk.Ask(1);  // sealed ahead of its time
+  for (int64_t now_ns = MonotonicNs(); now_ns < end_ns && report.answered < options.questions;
+       now_ns = MonotonicNs()) {
+    if (asked < questions && now_ns >= due_ns(asked)) {
+      socket.SendOne(Bytes(next), options.to);
+      if (asked >= options.warm_up) report.send_lag_ns.Record(static_cast<uint64_t>(now_ns - due_ns(asked)));
+      if (++asked < questions) next = talk.Ask(asked + 1);
+    }
+    WaitReadable(fds, asked < questions ? due_ns(asked) - kPollAhead_ns : end_ns, readable);
+    if (!readable[0]) continue;
+    socket.Receive(batch);
+    now_ns = MonotonicNs();
+    for (size_t i = 0; i < batch.size(); ++i) {
+      const std::span<const uint8_t> bytes = batch.Bytes(i);
+      const std::string_view datagram(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      const uint64_t number = talk.Answered(datagram).value_or(0);
+      if (number >= 1 && number <= asked && !answered[number - 1]) {
+        answered[number - 1] = true;
+        const int64_t waited_ns = now_ns - due_ns(number - 1);
+        if (number <= options.warm_up || waited_ns > patience_ns) continue;
         ++report.answered;
-        report.latency_ns.Record(static_cast<uint64_t>(now_ns - sent_ns));
+        report.latency_ns.Record(static_cast<uint64_t>(waited_ns));
+      } else if (const std::string reply = talk.Reply(datagram); !reply.empty()) {
+        socket.SendOne(Bytes(reply), options.to);
       } else {
-        ++report.lost;
+        ++report.others;
       }
     }
-    due_ns = std::max(due_ns + interval_ns, now_ns);
   }
+  report.lost = options.questions - report.answered;
   return report;
 }
 

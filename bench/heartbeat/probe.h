@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Asks a server again and again and measures how long each answer takes: an echo, or a node that takes the
-// probe for its leader and answers heartbeats, sealed as a leader's are. Used by hr-heartbeat-probe; one
-// thread, which may have a real-time priority, so that what is measured is the server's waiting for a processor
-// and not its own.
-
+// Asks a server by the clock, whatever it answers, and measures how long each answer takes from the time at
+// which its question was due: an echo, or a node that takes the probe for its leader and answers heartbeats,
+// sealed as a leader's are. A server that pauses is late for every question of that time. Used by
+// hr-heartbeat-probe; one thread, which may have a real-time priority, so that what is measured is the server's
+// waiting for a processor and not its own.
 #pragma once
 
 #include <cstddef>
@@ -69,15 +69,17 @@ struct ProbeOptions {
   Address to{};
   uint64_t warm_up = 200;  // questions that are not measured
   uint64_t questions = 10'000;
-  absl::Duration interval = absl::Milliseconds(1);  // from question to question, unless an answer takes longer
-  absl::Duration patience = absl::Seconds(1);
+  absl::Duration interval = absl::Milliseconds(1);  // from question to question
+  absl::Duration patience = absl::Seconds(1);       // from the time at which a question was due
 };
 
 struct ProbeReport {
   Histogram latency_ns;  // of the answered ones
+  Histogram
+      send_lag_ns;  // from when a question was due until it was sent: the probe's own part of the latencies
   uint64_t answered = 0;
   uint64_t lost = 0;    // not answered within the patience
-  uint64_t others = 0;  // datagrams that answered nothing that was asked just then
+  uint64_t others = 0;  // datagrams that answered no question, or one that had its answer
 };
 
 ProbeReport RunProbe(UdpSocket& socket, ProbeTalk& talk, const ProbeOptions& options);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A node believes what the probe says, the probe believes only answers to what it has just asked, and what is
-// not answered is lost and not quick.
+// A node believes what the probe says, the probe believes only answers to what it has asked, what is not
+// answered is lost and not quick, and a pause of the server counts for every question that was due in it.
 #include "bench/heartbeat/probe.h"
 
 #include <atomic>
 #include <thread>
 #include <variant>
 
+#include "absl/time/clock.h"
 #include "gtest/gtest.h"
 
 namespace hedgerow::bench {
@@ -110,6 +111,43 @@ TEST(Probe, WhatIsNotAnsweredIsLost) {
   EXPECT_EQ(report.answered + report.lost, 50u);
   EXPECT_EQ(report.latency_ns.count(), report.answered);
   EXPECT_GT(report.latency_ns.min(), 0u);
+}
+
+TEST(Probe, APauseOfTheServerCountsForEveryQuestionThatWasDueInIt) {
+  Server server([](uint64_t number) {
+    if (number == 100 || number == 400) absl::SleepFor(absl::Milliseconds(100));
+    return true;
+  });
+  UdpSocket socket = UdpSocket::Listen(*ParseAddress("127.0.0.1:0")).value();
+  EchoTalk talk(64);
+  ProbeOptions options;
+  options.to = server.address();
+  options.warm_up = 5;
+  options.questions = 600;
+  const ProbeReport report = RunProbe(socket, talk, options);
+  EXPECT_EQ(report.answered, 600u);
+  // Two pauses of 100 questions each, of which the first has waited 100 ms and the last hardly: half of a
+  // third.
+  EXPECT_GT(report.latency_ns.Quantile(0.84), 30'000'000u);
+  EXPECT_GT(report.latency_ns.max(), 95'000'000u);
+}
+
+TEST(Probe, AnAnswerAfterThePatienceIsLost) {
+  Server server([](uint64_t number) {
+    if (number == 20) absl::SleepFor(absl::Milliseconds(200));
+    return true;
+  });
+  UdpSocket socket = UdpSocket::Listen(*ParseAddress("127.0.0.1:0")).value();
+  EchoTalk talk(64);
+  ProbeOptions options;
+  options.to = server.address();
+  options.warm_up = 5;
+  options.questions = 300;
+  options.patience = absl::Milliseconds(100);
+  const ProbeReport report = RunProbe(socket, talk, options);
+  EXPECT_GE(report.lost, 95u);  // those of the pause's first half
+  EXPECT_EQ(report.answered + report.lost, 300u);
+  EXPECT_LE(report.latency_ns.max(), 101'000'000u);
 }
 
 }  // namespace
