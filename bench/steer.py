@@ -16,7 +16,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from bench import bpf_stats, cpu_time, experiment, steer_rig
+from bench import bpf_stats, cpu_time, experiment, highest_rate, steer_rig
 from bench.histogram import Histogram
 from bench.manifest import add_config, binary, manifest
 from bench.outcome import Check, Results, at_least, at_most, median
@@ -38,8 +38,8 @@ ANSWER_EVERY = 8   # of a source's messages, one asks for an answer: collectors 
 BURSTS = (512, 10_000)
 LESS_THAN_HAPROXY = 0.84  # of its total CPU, working: the published system's saving
 PART_OF_ADDED = 0.2       # of what a proxy adds to one socket, idle
-_CLIMB, _CLIMB_FROM, CLIMB_TO, _REFINE, _TRIES = 1.25, 20_000, 2_000_000, 2, 2
-_IN_TIME_S = 0.1   # p99 of a rate that a system can keep
+_CLIMB_FROM = 20_000
+_IN_TIME_US = 100_000  # p99 of a rate that a system can keep
 TRIAL_S = 1.0
 _SHOW = ("user_us", "system_us", "total_us")
 
@@ -182,33 +182,15 @@ class Bench:
             row[f"burst_{size}_of_two"] = sum(len(slots) > 1 for slots in met)
         return row
 
-    def highest(self, cell: Cell) -> float:
-        """Climbs until messages are lost, late or not sent in time, then halves what lies between."""
-        good, bad, rate = 0.0, None, float(_CLIMB_FROM)
-        while rate <= self.arguments.climb_to and bad is None:
-            good, bad, rate = (rate, None, rate * _CLIMB) if self._keeps(cell, rate) else (good, rate, rate)
-        while good == 0.0:
-            rate /= _CLIMB
-            if rate < 500:
-                raise RuntimeError(f"{cell.name} keeps no rate")
-            good, bad = (rate, bad) if self._keeps(cell, rate) else (0.0, rate)
-        for _ in range(_REFINE if bad is not None else 0):
-            middle = (good + bad) / 2
-            good, bad = (middle, bad) if self._keeps(cell, middle) else (good, middle)
-        return round(good)
+    def highest(self, cell: Cell) -> int | None:
+        best = highest_rate.highest(lambda rate: self._trial(cell, rate), ("lost", "unanswered"), _IN_TIME_US, _CLIMB_FROM,
+                                    self.arguments.climb_to)
+        return best and best["rate"]
 
-    def _keeps(self, cell: Cell, rate: float) -> bool:
+    def _trial(self, cell: Cell, rate: int) -> dict:
         """A fresh system each time: what a failed trial left in queues is not the next one's."""
-        for _ in range(_TRIES):
-            with self.system(cell) as system:
-                if keeps(self.at_rate(system, cell, round(rate), self.arguments.trial)):
-                    return True
-        return False
-
-
-def keeps(trial: dict) -> bool:
-    return (trial["lost"] == 0 and trial["unanswered"] == 0 and trial["achieved_rate"] > 0.98 * trial["rate"]
-            and trial["p99_us"] < _IN_TIME_S * 1e6)
+        with self.system(cell) as system:
+            return self.at_rate(system, cell, rate, self.arguments.trial)
 
 
 def steps_per_us() -> float:
@@ -315,7 +297,7 @@ def measure(lab: Lab, arguments: argparse.Namespace, results: Results, configs: 
 def line_of(cell: Cell, one: dict) -> str:
     extra = "".join(f"  {size} connects: {one[f'burst_{size}_failed']} failed, {one[f'burst_{size}_ms']:.0f} ms"
                     for size in BURSTS if f"burst_{size}_failed" in one)
-    highest = f"  highest {one['highest_rate']:.0f}/s" if "highest_rate" in one else ""
+    highest = f"  highest {one['highest_rate']:.0f}/s" if one.get("highest_rate") else ""
     return (f"{cell.load:7} {cell.transport:4} {cell.workers} {cell.system:9} {one['total_us']:5.1f} us CPU ({one['user_us']:.1f} user) p50 "
             f"{one['p50_us']:5.0f} us  p99 {one['p99_us']:6.0f} us  lost {one['lost']}  of two workers {one['sources_of_two']}{highest}{extra}")
 
@@ -331,7 +313,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--bursts", type=_numbers, default=list(BURSTS), metavar="N,N", help="connects at once")
     parser.add_argument("--climb-rounds", type=int, default=3, help="rounds that look for the highest rate, too")
     parser.add_argument("--trial", type=float, default=TRIAL_S, help="length of a trial of the climb, in seconds")
-    parser.add_argument("--climb-to", type=float, default=CLIMB_TO, help="messages per second at which the climb ends")
+    parser.add_argument("--climb-to", type=float, default=highest_rate.CLIMB_TO, help="messages per second at which the climb ends")
     parser.add_argument("--quick", action="store_true", help="one round, 4 workers, a second each, no climb: three minutes, and too few runs")
     parser.add_argument("--lab", default=TAG, help=f"tag of the lab (default: {TAG})")
     arguments = parser.parse_args(argv)
