@@ -444,7 +444,9 @@ void Node::Wait() {
     ready = Sleep(events.data(), events.size());
   }
   for (int i = 0; i < ready; ++i) {
-    if (events[static_cast<size_t>(i)].data.fd == wake_.fd()) wake_.Drain();
+    const int fd = events[static_cast<size_t>(i)].data.fd;
+    if (fd == wake_.fd()) wake_.Drain();
+    if (fd == storage_->event_fd()) storage_->ReadEvent();
   }
 }
 

@@ -104,12 +104,12 @@ void LogStorage::Write(raft::Persist persist) {
   }
 }
 
+void LogStorage::ReadEvent() {
+  eventfd_t ignored = 0;
+  (void)eventfd_read(event_.get(), &ignored);
+}
+
 uint64_t LogStorage::TakeDurable() {
-  // Twice a turn and mostly for nothing: without the flag this would be the loop's most frequent system call.
-  if (signalled_.exchange(false, std::memory_order_acquire)) {
-    eventfd_t ignored = 0;
-    (void)eventfd_read(event_.get(), &ignored);
-  }
   absl::MutexLock lock(&mutex_);
   return durable_sequence_;
 }
@@ -222,11 +222,9 @@ void LogStorage::Account(const std::vector<raft::Persist>& batch, uint64_t durat
   if (log_->wants_spare()) compactor_.PrepareSpare();
 }
 
-// The flag comes second: a reader that sees the descriptor readable before it polls again, and finds the flag
-// then.
+// Last, since the owner may take the processor from this thread at once: what it looks for must be there.
 void LogStorage::Signal() {
   (void)eventfd_write(event_.get(), 1);  // it fails only at its upper bound, and is readable then
-  signalled_.store(true, std::memory_order_release);
 }
 
 }  // namespace hedgerow::storage

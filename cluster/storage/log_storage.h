@@ -11,7 +11,6 @@
 
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -46,7 +45,7 @@ class LogStorage {
   LogStorage(const LogStorage&) = delete;
   LogStorage& operator=(const LogStorage&) = delete;
 
-  // The owner's thread: the four below, and no other thread.
+  // The owner's thread: the five below, and no other thread.
   //
   // What was found at Open; empty when called again.
   raft::RestoredState TakeRestored();
@@ -59,12 +58,13 @@ class LogStorage {
   // Never refuses and never waits for the disk. Sequences must grow. Without sync it is durable on return, as a
   // rule: a full disk sends it to the thread, and so does a next file that is not ready yet.
   void Write(raft::Persist persist);
-  // The highest sequence up to which everything is durable; 0 is none yet. Quiets event_fd(), now or the next
-  // time.
+  // The highest sequence up to which everything is durable; 0 is none yet.
   uint64_t TakeDurable();
   // Readable when TakeDurable() has something new that a Write did not leave behind on return, or health() has
-  // changed.
+  // changed, until ReadEvent(). An owner calls that whenever it finds the descriptor readable, and takes what is
+  // durable after it.
   int event_fd() const { return event_.get(); }
+  void ReadEvent();
   // What was wrong with snapshots at Open, for the operator; empty as a rule.
   const std::string& snapshot_trouble() const { return snapshot_trouble_; }
 
@@ -93,7 +93,6 @@ class LogStorage {
 
   const StorageOptions options_;
   const net::UniqueFd event_;
-  std::atomic<bool> signalled_ = false;  // event_ may be readable
   // Belongs to the thread that has set committing_, and before the writer starts to none.
   const std::unique_ptr<DurableLog> log_;
   const SnapshotFolder snapshots_;

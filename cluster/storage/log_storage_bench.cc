@@ -50,6 +50,7 @@ void BM_Write(benchmark::State& state) {
       while (storage.TakeDurable() < sequence) {
         pollfd event = {.fd = storage.event_fd(), .events = POLLIN, .revents = 0};
         (void)poll(&event, 1, 1000);
+        storage.ReadEvent();
       }
     };
     write(raft::HardState{.term = raft::Term(1)});

@@ -195,6 +195,7 @@ bool AwaitDurable(LogStorage& storage, uint64_t sequence, absl::Duration timeout
     if (left_ms <= 0) return false;
     pollfd event = {.fd = storage.event_fd(), .events = POLLIN, .revents = 0};
     (void)poll(&event, 1, static_cast<int>(left_ms));
+    storage.ReadEvent();
   }
   return true;
 }

@@ -42,6 +42,7 @@ int main(int argc, char** argv) {
     } else {
       pollfd event = {.fd = storage->event_fd(), .events = POLLIN, .revents = 0};
       (void)poll(&event, 1, 1000);
+      storage->ReadEvent();
     }
   }
 }
