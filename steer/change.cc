@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "bpf/steer/bucket.h"
@@ -21,7 +22,7 @@ bool Same(const TableEntries& one, const TableEntries& other) {
 
 int SlotOf(const hr_steer_entry& entry) {
   if (!entry.is_vacant) return entry.slot;
-  return entry.empty == HR_STEER_OTHER ? entry.other_slot : -1;
+  return (entry.empty & HR_STEER_OTHER) != 0 ? entry.other_slot : -1;
 }
 
 absl::StatusOr<TableEntries> GroupTable::Initial(const Weights& weights, const Policy& policy) {
@@ -30,19 +31,21 @@ absl::StatusOr<TableEntries> GroupTable::Initial(const Weights& weights, const P
   return Entries(*home, weights, std::vector<bool>(weights.size()), policy.empty, policy.stand_in);
 }
 
-absl::StatusOr<GroupTable> GroupTable::Open(KernelGroup* kernel, const Listen& listen, bool tcp, const Policy& policy, Weights weights,
-                                            std::vector<bool> empty) {
-  GroupTable table(kernel, listen, tcp, policy);
+absl::StatusOr<GroupTable> GroupTable::Open(KernelGroup* kernel, const Listen& listen, bool records,
+                                            const Policy& policy, Weights weights) {
+  GroupTable table(kernel, listen, records, policy);
   const auto entries = kernel->ReadTable();
   if (!entries.ok()) return entries.status();
   auto devices = kernel->Devices();
   if (!devices.ok()) return devices.status();
   table.devices_ = *std::move(devices);
   table.entries_ = *entries;
-  for (size_t bucket = 0; bucket < entries->size(); ++bucket) table.home_[bucket] = (*entries)[bucket].slot;
+  for (size_t bucket = 0; bucket < entries->size(); ++bucket) {
+    const hr_steer_entry& entry = (*entries)[bucket];
+    table.home_[bucket] = entry.slot;
+    if (entry.is_vacant) table.empty_[entry.slot] = true;
+  }
   table.weights_ = std::move(weights);
-  table.empty_ = std::move(empty);
-  table.empty_.resize(std::max(table.empty_.size(), table.weights_.size()));
   // The former supervisor may have ended between two steps of a change.
   if (const absl::Status stopped = kernel->SetRecording(false); !stopped.ok()) return stopped;
   if (const absl::Status counted = table.CountPins(); !counted.ok()) return counted;
@@ -70,31 +73,24 @@ absl::StatusOr<GroupTable::Moved> GroupTable::SetWeights(const Weights& weights)
     const int due = slot < shares->size() ? (*shares)[slot] : 0;
     moved.fewest += static_cast<uint32_t>(std::max(0, had[slot] - due));
   }
-  std::vector<bool> empty = empty_;
-  empty.resize(weights.size());
-  const auto pinned = Write(Wanted(*home, weights, empty));
+  const auto pinned = Write(Wanted(*home, weights, empty_));
   if (!pinned.ok()) return pinned.status();
   home_ = *home;
   weights_ = weights;
-  empty_ = std::move(empty);
   moved.pinned = *pinned;
   return moved;
 }
 
 absl::Status GroupTable::SetEmpty(const std::vector<bool>& empty) {
-  std::vector<bool> now = empty;
-  now.resize(weights_.size());
-  if (now == empty_) return absl::OkStatus();
+  if (empty == empty_) return absl::OkStatus();
   const auto pins = kernel_->Pins();
   if (!pins.ok()) return pins.status();
   for (const auto& [source, slot] : *pins) {
-    const bool ends = slot < now.size() && now[slot] && (slot >= empty_.size() || !empty_[slot]);
-    if (!ends) continue;
+    if (!empty[slot] || empty_[slot]) continue;
     if (const absl::Status unpinned = kernel_->Unpin(source); !unpinned.ok()) return unpinned;
   }
-  const std::vector<bool> before = empty_;
-  empty_ = now;
-  const auto written = Write(Wanted(home_, weights_, now));
+  const std::vector<bool> before = std::exchange(empty_, empty);
+  const auto written = Write(Wanted(home_, weights_, empty));
   if (!written.ok()) empty_ = before;
   return written.status();
 }
@@ -103,7 +99,7 @@ absl::StatusOr<uint32_t> GroupTable::Write(const TableEntries& wanted) {
   if (Same(wanted, entries_)) return 0;
   const bool moves = !std::equal(wanted.begin(), wanted.end(), entries_.begin(),
                                  [](const auto& a, const auto& b) { return SlotOf(a) == SlotOf(b); });
-  const bool records = tcp_ && moves;
+  const bool records = records_ && moves;
   uint32_t pinned = 0;
   const auto change = [&]() -> absl::Status {
     if (records) {
@@ -141,10 +137,11 @@ absl::StatusOr<uint32_t> GroupTable::PinMoving(const TableEntries& wanted) {
     const int had = SlotOf(choice.entry);
     const int gets = SlotOf(wanted[choice.bucket]);
     // The connections of a slot that has become empty are gone, or are what it is to be relieved of.
-    const bool ended = had < 0 || (static_cast<size_t>(had) < empty_.size() && empty_[static_cast<size_t>(had)]);
+    const bool ended = had < 0 || IsEmpty(had);
     if (had == gets || ended || !pinned.insert(KeyOf(choice.source)).second) continue;
-    if (const absl::Status made = kernel_->Pin(choice.source, static_cast<uint8_t>(had)); !made.ok()) return made;
-    ++count;
+    const absl::Status made = kernel_->Pin(choice.source, static_cast<uint8_t>(had));
+    if (!made.ok() && !absl::IsResourceExhausted(made)) return made;
+    count += made.ok();
   }
   return count;
 }

@@ -43,31 +43,34 @@ class GroupTable {
   // The first table of a new group.
   static absl::StatusOr<TableEntries> Initial(const Weights& weights, const Policy& policy);
 
-  // Reads the kernel's table, which was made from `weights` and `empty`. Completes a change that a dead supervisor began. `kernel`
-  // must outlive the result. `tcp`: the group has connections.
-  static absl::StatusOr<GroupTable> Open(KernelGroup* kernel, const Listen& listen, bool tcp, const Policy& policy, Weights weights,
-                                         std::vector<bool> empty);
+  // Reads the kernel's table, which was made from `weights`; the slots that are vacant in it are empty. Completes a
+  // change that a dead supervisor began. `kernel` must outlive the result. `records`: sources stay with the slot of
+  // their open connections.
+  static absl::StatusOr<GroupTable> Open(KernelGroup* kernel, const Listen& listen, bool records, const Policy& policy,
+                                         Weights weights);
 
   // InvalidArgument: no table has these shares (NewHome), and the present one stays.
   absl::StatusOr<Moved> SetWeights(const Weights& weights);
-  // Slots without a worker, by number. Pins to a slot that becomes empty end.
+  // HR_STEER_SLOTS slots: those without a worker. Pins to a slot that becomes empty end.
   absl::Status SetEmpty(const std::vector<bool>& empty);
 
   // Ends the pins of sources without an open connection. Call it several times a second while pins() is not 0.
   absl::Status Poll();
   uint32_t pins() const { return pins_; }
 
+  bool IsEmpty(int slot) const { return empty_[static_cast<size_t>(slot)]; }
   const Weights& weights() const { return weights_; }
   const TableEntries& entries() const { return entries_; }
   // Each slot's buckets, empty or not.
   uint32_t BucketsOf(int slot) const;
 
  private:
-  GroupTable(KernelGroup* kernel, const Listen& listen, bool tcp, const Policy& policy)
-      : kernel_(kernel), listen_(listen), tcp_(tcp), policy_(policy) {}
+  GroupTable(KernelGroup* kernel, const Listen& listen, bool records, const Policy& policy)
+      : kernel_(kernel), listen_(listen), records_(records), policy_(policy) {}
 
   TableEntries Wanted(const Home& home, const Weights& weights, const std::vector<bool>& empty) const;
   absl::StatusOr<uint32_t> Write(const TableEntries& wanted);
+  // A source for which there is no place goes by the table.
   absl::StatusOr<uint32_t> PinMoving(const TableEntries& wanted);
   // Sources with an open connection.
   absl::StatusOr<std::vector<hr_steer_source>> OpenSources() const;
@@ -76,12 +79,12 @@ class GroupTable {
 
   KernelGroup* kernel_;
   Listen listen_;
-  bool tcp_;
+  bool records_;
   Policy policy_;
   DeviceIndex devices_{};
   Home home_{};
   Weights weights_{};
-  std::vector<bool> empty_{};
+  std::vector<bool> empty_ = std::vector<bool>(HR_STEER_SLOTS);
   TableEntries entries_{};
   uint32_t pins_ = 0;
   // A new connection may be absent from one dump: a pin ends after two dumps without a connection.

@@ -6,6 +6,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,6 +41,7 @@ class FakeGroup final : public KernelGroup {
     return absl::OkStatus();
   }
   absl::Status Pin(const hr_steer_source& source, uint8_t slot) override {
+    if (pins.size() == places) return absl::ResourceExhaustedError("full");
     steps.push_back(absl::StrCat("pin ", slot));
     pins.emplace_back(source, slot);
     return absl::OkStatus();
@@ -56,6 +59,7 @@ class FakeGroup final : public KernelGroup {
   std::vector<std::string> steps;
   TableEntries table{};
   std::vector<std::pair<hr_steer_source, uint8_t>> pins;
+  size_t places = HR_STEER_PINS;
 
  private:
   hr_steer_config config_{};
@@ -77,9 +81,9 @@ std::vector<bool> EmptyAt(int slot) {
 
 class ChangeTest : public net::NamespaceTest {
  protected:
-  GroupTable Opened(hr_steer_empty policy = HR_STEER_REJECT, bool tcp = true) {
+  GroupTable Opened(hr_steer_empty policy = HR_STEER_REJECT, bool records = true) {
     group_.table = *GroupTable::Initial(Even(2), {policy});
-    auto table = GroupTable::Open(&group_, kHere, tcp, {policy}, Even(2), {});
+    auto table = GroupTable::Open(&group_, kHere, records, {policy}, Even(2));
     EXPECT_TRUE(table.ok()) << table.status();
     group_.steps.clear();
     return *std::move(table);
@@ -142,7 +146,22 @@ TEST_F(ChangeTest, SourcesWithConnectionsThatMoveArePinnedBeforeTheTableChanges)
   });
 }
 
-TEST_F(ChangeTest, WithoutTcpNothingIsRecorded) {
+TEST_F(ChangeTest, AChangeIsMadeWithMoreOpenConnectionsThanPlacesForPins) {
+  InNamespace([this] {
+    const net::UniqueFd listener = Listening();
+    GroupTable table = Opened();
+    std::vector<net::UniqueFd> connections;
+    for (int number = 1; number <= 30; ++number) connections.push_back(ConnectFrom(number));
+    group_.places = 3;
+    const auto moved = table.SetWeights(Even(3));
+    ASSERT_TRUE(moved.ok()) << moved.status();
+    EXPECT_EQ(moved->buckets, 341u);
+    EXPECT_EQ(moved->pinned, 3u);
+    EXPECT_EQ(table.BucketsOf(2), 341u);
+  });
+}
+
+TEST_F(ChangeTest, AGroupOfOneTransportRecordsNothing) {
   InNamespace([this] {
     GroupTable table = Opened(HR_STEER_REJECT, false);
     ASSERT_TRUE(table.SetWeights(Even(3)).ok());
@@ -178,12 +197,29 @@ TEST_F(ChangeTest, AnEmptySlotIsRelievedOfAllAndGetsBackWhatHasNoConnection) {
   });
 }
 
+TEST_F(ChangeTest, ASlotThatWasEmptyWhenItWentIsServedWhenItComesBack) {
+  InNamespace([this] {
+    group_.table = *GroupTable::Initial(Even(3), {});
+    for (hr_steer_entry& entry : group_.table) entry.is_vacant = entry.slot == 2;
+    auto table = GroupTable::Open(&group_, kHere, true, {}, Even(3));
+    ASSERT_TRUE(table.ok()) << table.status();
+    EXPECT_TRUE(table->IsEmpty(2)) << "as the kernel's table has it";
+    EXPECT_FALSE(table->IsEmpty(1));
+    ASSERT_TRUE(table->SetWeights(Even(2)).ok());
+    ASSERT_TRUE(table->SetEmpty(EmptyAt(-1)).ok());
+    ASSERT_TRUE(table->SetWeights(Even(3)).ok());
+    EXPECT_TRUE(
+        std::none_of(group_.table.begin(), group_.table.end(), [](const auto& each) { return each.is_vacant != 0; }));
+    EXPECT_EQ(table->BucketsOf(2), 341u);
+  });
+}
+
 TEST_F(ChangeTest, AChangeThatWasCutShortIsEndedByTheNextSupervisor) {
   InNamespace([this] {
     group_.table = *GroupTable::Initial(Even(3), {});
     hr_steer_source source{.kind = HR_STEER_IPV4, .words = {0x0101007f, 0}};
     group_.pins.emplace_back(source, uint8_t{1});
-    auto table = GroupTable::Open(&group_, kHere, true, {}, Even(2), {});
+    auto table = GroupTable::Open(&group_, kHere, true, {}, Even(2));
     ASSERT_TRUE(table.ok()) << table.status();
     EXPECT_THAT(group_.steps, ElementsAre("stop")) << "no recording goes on";
     EXPECT_EQ(table->pins(), 1u);

@@ -94,8 +94,8 @@ Choice Explain(const hr_steer_config& config, const DeviceIndex& devices,
   choice.source = SourceOf(config, devices, static_cast<uint32_t>(family), words, payload);
   choice.bucket = hr_steer_bucket(&config, &choice.source);
   choice.entry = table[choice.bucket];
-  choice.slot = choice.entry.is_vacant != 0 && choice.entry.empty == HR_STEER_OTHER ? choice.entry.other_slot
-                                                                                    : choice.entry.slot;
+  choice.slot = choice.entry.is_vacant != 0 && (choice.entry.empty & HR_STEER_OTHER) != 0 ? choice.entry.other_slot
+                                                                                          : choice.entry.slot;
   const auto pin = std::find_if(pins.begin(), pins.end(), [&](const auto& pinned) {
     return memcmp(&pinned.first, &choice.source, sizeof(choice.source)) == 0;
   });

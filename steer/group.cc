@@ -89,9 +89,9 @@ absl::StatusOr<std::string> Group::Difference(const v1::Record& record, const Ke
 }
 
 absl::Status Group::OpenTable() {
-  std::vector<bool> empty(HR_STEER_SLOTS);
-  for (const auto& [number, share] : Shares()) empty[static_cast<size_t>(number)] = share->empty;
-  auto table = GroupTable::Open(kernel_.get(), settings_.listen, settings_.tcp, policy(), WeightsNow(), std::move(empty));
+  // Pins keep a source's UDP with its connections: a group of one transport has none.
+  auto table =
+      GroupTable::Open(kernel_.get(), settings_.listen, settings_.udp && settings_.tcp, policy(), WeightsNow());
   if (!table.ok()) return table.status();
   table_ = *std::move(table);
   return absl::OkStatus();
@@ -113,7 +113,7 @@ absl::Status Group::Save() {
   record.set_mode(mode());
   record.set_supervisor_pid(getpid());
   record.set_mounted_bpffs(mounted_bpffs_);
-  if (v1::Process keeper = RecordedKeeper(); keeper.pid() != 0) *record.mutable_keeper() = std::move(keeper);
+  Record(record);
   for (const auto& [number, share] : Shares()) {
     v1::RecordedSlot& slot = *record.add_slots();
     slot = RecordWorker(number);
@@ -132,22 +132,18 @@ absl::Status Group::Save() {
 
 void Group::ApplyEmpty() {
   const int64_t now = MonotonicNs();
-  const std::map<int, Share*> shares = Shares();
   std::vector<bool> empty(HR_STEER_SLOTS);
-  bool changed = false;
-  for (const auto& [number, share] : shares) {
-    const bool is_empty = IsEmpty(number, now);
-    changed |= is_empty != share->empty;
-    empty[static_cast<size_t>(number)] = is_empty;
+  std::vector<int> changed;
+  for (const auto& [number, share] : Shares()) {
+    empty[static_cast<size_t>(number)] = IsEmpty(number, now);
+    if (empty[static_cast<size_t>(number)] != table_->IsEmpty(number)) changed.push_back(number);
   }
-  if (!changed) return;
   const absl::Status applied = table_->SetEmpty(empty);
   Note(table_problem_, applied.ok() ? "" : absl::StrCat("the table could not be changed: ", applied.message()));
   if (!applied.ok()) return;
-  for (const auto& [number, share] : shares) {
-    const bool is_empty = empty[static_cast<size_t>(number)];
-    if (is_empty == std::exchange(share->empty, is_empty)) continue;
-    LogInfo("slot ", number, is_empty ? absl::StrCat(" is empty: ", settings_.EmptyText()) : " is served again");
+  for (const int number : changed) {
+    LogInfo("slot ", number,
+            table_->IsEmpty(number) ? absl::StrCat(" is empty: ", settings_.EmptyText()) : " is served again");
   }
 }
 
@@ -189,7 +185,8 @@ absl::StatusOr<v1::Change> Group::ChangeTable(const std::function<void()>& undo)
     undo();
     return moved.status();
   }
-  LogInfo("table: ", moved->buckets, " buckets moved, ", moved->pinned, " sources stay with their open connections");
+  LogInfo("table: ", moved->buckets, " buckets moved, ", moved->pinned, " sources stay with their open connections",
+          table_->pins() == HR_STEER_PINS ? ", and there is no place for more" : "");
   (void)Save();
   v1::Change change;
   change.set_moved_buckets(moved->buckets);

@@ -32,7 +32,6 @@ struct Share {
   bool stand_in = false;
   bool drained = false;
   bool leaving = false;       // its buckets have moved; it is removed when its worker ends
-  bool empty = false;         // as the table has it
   int64_t down_since_ns = 0;  // without a worker (CLOCK_MONOTONIC)
 };
 
@@ -60,7 +59,8 @@ class Group : public Control {
   // The slot's worker, its state, and what its sockets hold.
   virtual v1::Slot ShowWorker(int slot) const = 0;
   virtual v1::RecordedSlot RecordWorker(int slot) const = 0;
-  virtual v1::Process RecordedKeeper() const { return {}; }
+  // What the record has beside its slots.
+  virtual void Record(v1::Record& record) const = 0;
   virtual std::vector<std::string> Problems() const = 0;
   // The table has changed: sources may have been pinned.
   virtual void TableChanged() {}
@@ -94,7 +94,7 @@ class Group : public Control {
   std::array<net::UniqueFd, 2> sinks_{};  // by Transport
 
  private:
-  GroupTable::Policy policy() const { return {settings_.empty, settings_.empty == HR_STEER_OTHER && settings_.stand_in ? kStandIn : -1}; }
+  GroupTable::Policy policy() const { return {settings_.empty, settings_.stand_in ? kStandIn : -1}; }
 
   std::string table_problem_{};
   std::string record_problem_{};

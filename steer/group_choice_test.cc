@@ -303,6 +303,32 @@ TEST_F(GroupChoice, AnotherSlotTakesAVacantSlotsSources) {
   });
 }
 
+// Its array knows one socket of three: an overlapping restart, or a supervisor that has died.
+TEST_F(GroupChoice, WhereTheKernelIsToChooseASocketInNoSlotIsFound) {
+  for (const hr_steer_empty policy : {HR_STEER_KERNEL, HR_STEER_OTHER_OR_KERNEL, HR_STEER_REJECT, HR_STEER_OTHER}) {
+    InGroupNamespace([&] {
+      const auto group = MakeGroup(SpecOf(3, policy));
+      ASSERT_NE(group, nullptr);
+      GroupSockets sockets(*group, kAny4, 3);
+      const std::string source = SourceAt(*group, 1);
+      for (const Transport transport : {Transport::kUdp, Transport::kTcp}) {
+        for (const int slot : {1, 2}) ASSERT_THAT(group->Remove(transport, slot), IsOk());
+        for (const int slot : {0, HR_STEER_SINK}) sockets.Close(transport, slot);
+      }
+      const bool is_open = (policy & HR_STEER_KERNEL) != 0;
+      EXPECT_EQ(sockets.Udp(source) >= 1, is_open) << policy;
+      EXPECT_EQ(sockets.Tcp(source) >= 1, is_open) << policy;
+      MakeVacant(*group, 1, policy, 2);
+      EXPECT_EQ(sockets.Udp(source) >= 1, is_open) << policy;
+      EXPECT_EQ(group->Counts()->slots[1].empty_udp, 2u);
+      EXPECT_EQ(group->Counts()->slots[1].selected_udp, 0u) << "which one the kernel chose is not known";
+      ASSERT_THAT(group->Insert(Transport::kUdp, 2, sockets.socket(Transport::kUdp, 2)), IsOk());
+      if ((policy & HR_STEER_OTHER) != 0) EXPECT_EQ(sockets.Udp(source), 2) << "another slot comes first";
+      EXPECT_THAT(KernelGroup::Remove(bpffs(), "test"), IsOk());
+    });
+  }
+}
+
 TEST_F(GroupChoice, APinnedSourceStaysOnBothTransportsUntilItIsUnpinned) {
   InGroupNamespace([&] {
     const auto group = MakeGroup(SpecOf(kSlots));
@@ -420,14 +446,15 @@ TEST_F(GroupChoice, ARecordThatFindsNoPlaceIsCountedAndTheConnectionGoesOn) {
     for (; source.words[0] < HR_STEER_PINS; ++source.words[0]) ASSERT_THAT(group->Pin(source, 0), IsOk());
     EXPECT_EQ(group->Pin(source, 0).code(), absl::StatusCode::kResourceExhausted);
     ASSERT_THAT(group->SetRecording(true), IsOk());
+    EXPECT_EQ(group->Counts()->all.pins_full, 1u) << "by this process";
     EXPECT_EQ(sockets.Tcp(SourceAt(*group, 2)), 2);
-    EXPECT_EQ(group->Counts()->all.pins_full, 1u);
+    EXPECT_EQ(group->Counts()->all.pins_full, 2u) << "and by the program";
     // A source that has a place, though its slot has no socket, needs none.
     const std::string known = SourceAt(*group, 3);
     ASSERT_THAT(group->Unpin({HR_STEER_DEVICE, {0, 0}}), IsOk());
     ASSERT_THAT(group->Pin(Explained(*group, known).source, 9), IsOk());
     EXPECT_EQ(sockets.Tcp(known), 3);
-    EXPECT_EQ(group->Counts()->all.pins_full, 1u);
+    EXPECT_EQ(group->Counts()->all.pins_full, 2u);
   });
 }
 

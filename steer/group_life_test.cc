@@ -159,6 +159,7 @@ TEST_F(GroupLife, AForeignProgramOfTheGroupIsFound) {
       BindAndListen(transport, stranger.get(), kAny4);
       EXPECT_EQ(*group->ProgramOf(sockets.socket(transport, 0)), group->OwnProgram(transport))
           << "to bind changes nothing";
+      EXPECT_TRUE(group->ClassicFilterOf(sockets.socket(transport, 0))->empty()) << "ours is none";
       const UniqueFd foreign = ForeignProgram();
       const int fd = foreign.get();
       ASSERT_EQ(setsockopt(stranger.get(), SOL_SOCKET, SO_ATTACH_REUSEPORT_EBPF, &fd, sizeof(fd)), 0)
@@ -170,6 +171,7 @@ TEST_F(GroupLife, AForeignProgramOfTheGroupIsFound) {
       ASSERT_EQ(setsockopt(stranger.get(), SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &classic, sizeof(classic)), 0)
           << strerror(errno);
       EXPECT_EQ(*group->ProgramOf(sockets.socket(transport, 0)), HR_STEER_CLASSIC_PROGRAM);
+      EXPECT_THAT(*group->ClassicFilterOf(sockets.socket(transport, 0)), testing::ElementsAre(BPF_RET | BPF_K, 0u));
       const int none = 0;
       ASSERT_EQ(setsockopt(stranger.get(), SOL_SOCKET, SO_DETACH_REUSEPORT_BPF, &none, sizeof(none)), 0)
           << strerror(errno);
@@ -279,8 +281,7 @@ TEST_F(GroupLife, AnotherLayoutIsRefused) {
     const std::array<uint32_t, 32> constants = {HR_STEER_LAYOUT + 1};
     ASSERT_EQ(bpf_map_update_elem(later.get(), &zero, constants.data(), BPF_ANY), 0);
     replace("config", later.get());
-    EXPECT_THAT(refused(),
-                FailsWith(absl::StatusCode::kFailedPrecondition, "its layout is 3, and this build's is 2"));
+    EXPECT_THAT(refused(), FailsWith(absl::StatusCode::kFailedPrecondition, "its layout is 4, and this build's is 3"));
     EXPECT_THAT(refused(), FailsWith(absl::StatusCode::kFailedPrecondition, "hedgerow steer clean"));
   });
 }

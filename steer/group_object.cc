@@ -115,7 +115,7 @@ absl::StatusOr<hr_steer_config> ReadConfig(const std::string& folder, const net:
   // What an older build's constants lack is 0 here, which is what they mean.
   hr_steer_config config{};
   memcpy(&config, value.data(), sizeof(config));
-  if (config.layout != HR_STEER_LAYOUT && config.layout != HR_STEER_LAYOUT_SHORT)
+  if (config.layout < HR_STEER_LAYOUT_SHORT || config.layout > HR_STEER_LAYOUT)
     return OtherLayout(
         folder, absl::StrCat("its layout is ", config.layout, ", and this build's is ", HR_STEER_LAYOUT));
   return config;
@@ -139,7 +139,7 @@ absl::StatusOr<Program> OpenProgram(const std::string& folder, const bpf_program
 
 absl::Status CheckTable(const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table) {
   for (const hr_steer_entry& entry : table) {
-    if (entry.slot >= HR_STEER_SLOTS || entry.other_slot >= HR_STEER_SLOTS || entry.empty > HR_STEER_OTHER)
+    if (entry.slot >= HR_STEER_SLOTS || entry.other_slot >= HR_STEER_SLOTS || entry.empty > HR_STEER_OTHER_OR_KERNEL)
       return absl::InvalidArgumentError(absl::StrCat("the table names slot ", entry.slot, " or ",
                                                      entry.other_slot, ", and slots end at ",
                                                      HR_STEER_SLOTS - 1));

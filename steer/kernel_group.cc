@@ -164,10 +164,10 @@ class PinnedGroup : public KernelGroup {
     if (!known || present != value) {
       if (absl::Status status = WaitWhereFreed(); !status.ok()) return status;
       if (bpf_map_update_elem(object_.pins.get(), &source, &value, BPF_ANY) != 0) {
-        if (errno == E2BIG || errno == ENOMEM)
-          return absl::ResourceExhaustedError(absl::StrCat("no place for more than ", HR_STEER_PINS,
-                                                           " sources that stay with their connections: change less at a time, or "
-                                                           "wait until some have closed"));
+        if (errno == E2BIG || errno == ENOMEM) {
+          ++pins_full_;
+          return absl::ResourceExhaustedError(absl::StrCat("no place for more than ", HR_STEER_PINS, " sources"));
+        }
         return absl::ErrnoToStatus(errno, "pinning a source");
       }
       freed_ = freed_ || known;
@@ -207,6 +207,7 @@ class PinnedGroup : public KernelGroup {
     GroupCounts counts;
     counts.slots.resize(HR_STEER_SLOTS);
     counts.buckets.resize(HR_STEER_BUCKETS);
+    counts.all.pins_full = pins_full_;
     absl::Status status = AddPerCpu(object_.counts.get(), 0, counts.all);
     for (uint32_t slot = 0; status.ok() && slot < HR_STEER_SLOTS; ++slot)
       status = AddPerCpu(object_.slot_counts.get(), slot, counts.slots[slot]);
@@ -216,16 +217,18 @@ class PinnedGroup : public KernelGroup {
     return counts;
   }
 
-  absl::StatusOr<uint32_t> ProgramOf(int socket) const override {
-    struct stat info {};
-    if (fstat(socket, &info) != 0) return absl::ErrnoToStatus(errno, "looking at a socket");
-    if (!S_ISSOCK(info.st_mode))
-      return absl::InvalidArgumentError(absl::StrCat("descriptor ", socket, " is no socket"));
-    const uint64_t arguments[1] = {static_cast<uint64_t>(socket)};
-    LIBBPF_OPTS(bpf_test_run_opts, options, .ctx_in = arguments, .ctx_size_in = sizeof(arguments));
-    if (bpf_prog_test_run_opts(object_.program_of.fd.get(), &options) != 0)
-      return absl::ErrnoToStatus(errno, "reading a socket's program");
-    return options.retval;
+  absl::StatusOr<uint32_t> ProgramOf(int socket) const override { return Ask(socket, HR_STEER_ASK_ID); }
+
+  absl::StatusOr<std::vector<uint32_t>> ClassicFilterOf(int socket) const override {
+    const auto length = Ask(socket, HR_STEER_ASK_LENGTH);
+    if (!length.ok()) return length.status();
+    std::vector<uint32_t> words;
+    for (uint32_t i = 0; i < 2 * *length; ++i) {
+      const auto word = Ask(socket, HR_STEER_ASK_FIRST + i);
+      if (!word.ok()) return word.status();
+      words.push_back(*word);
+    }
+    return words;
   }
 
   uint32_t OwnProgram(Transport transport) const override {
@@ -235,6 +238,18 @@ class PinnedGroup : public KernelGroup {
  private:
   PinnedGroup(GroupObject object, net::Mapped<TableElement> table, net::Mapped<hr_steer_state> state)
       : object_(std::move(object)), table_(std::move(table)), state_(std::move(state)) {}
+
+  absl::StatusOr<uint32_t> Ask(int socket, uint64_t what) const {
+    struct stat info {};
+    if (fstat(socket, &info) != 0) return absl::ErrnoToStatus(errno, "looking at a socket");
+    if (!S_ISSOCK(info.st_mode))
+      return absl::InvalidArgumentError(absl::StrCat("descriptor ", socket, " is no socket"));
+    const uint64_t arguments[2] = {static_cast<uint64_t>(socket), what};
+    LIBBPF_OPTS(bpf_test_run_opts, options, .ctx_in = arguments, .ctx_size_in = sizeof(arguments));
+    if (bpf_prog_test_run_opts(object_.program_of.fd.get(), &options) != 0)
+      return absl::ErrnoToStatus(errno, "reading a socket's program");
+    return options.retval;
+  }
 
   template <typename T>
   static const T& OfTransport(const std::array<T, 2>& both, Transport transport) {
@@ -267,6 +282,7 @@ class PinnedGroup : public KernelGroup {
   net::Mapped<TableElement> table_{};
   net::Mapped<hr_steer_state> state_{};
   bool freed_ = false;
+  uint64_t pins_full_ = 0;  // by this process; the programs count theirs
 };
 
 }  // namespace

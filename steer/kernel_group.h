@@ -73,6 +73,7 @@ class KernelGroup {
   // Sources that stay with the slot of their open connections. A pin to a slot without a socket has no effect.
   // SetRecording returns when no program runs that saw the old value.
   virtual absl::Status SetRecording(bool on) = 0;
+  // ResourceExhausted: HR_STEER_PINS sources are pinned; pins_full has counted it.
   virtual absl::Status Pin(const hr_steer_source& source, uint8_t slot) = 0;
   virtual absl::Status Unpin(const hr_steer_source& source) = 0;
   virtual absl::StatusOr<std::vector<std::pair<hr_steer_source, uint8_t>>> Pins() const = 0;
@@ -83,6 +84,10 @@ class KernelGroup {
   // HR_STEER_CLASSIC_PROGRAM: a classic filter; and of ours. Reads the kernel's memory (CAP_PERFMON): there is
   // no call for it.
   virtual absl::StatusOr<uint32_t> ProgramOf(int socket) const = 0;
+  // Of a classic filter its instructions, two words each, as they stand in memory; else empty.
+  virtual absl::StatusOr<std::vector<uint32_t>> ClassicFilterOf(int /*socket*/) const {
+    return std::vector<uint32_t>();
+  }
   virtual uint32_t OwnProgram(Transport transport) const = 0;
 };
 

@@ -92,7 +92,15 @@ absl::Status RunGroup(const Settings& settings, const StartGroup& start, const s
   if (!group.ok()) return group.status();
   const absl::Status watched = (*loop)->Watch(signals.get(), [&] {
     signalfd_siginfo info;
-    while (read(signals.get(), &info, sizeof(info)) == sizeof(info)) (*group)->BeginStop();
+    while (read(signals.get(), &info, sizeof(info)) == sizeof(info)) {
+      if (info.ssi_signo != SIGHUP) {
+        (*group)->BeginStop();
+      } else {
+        LogInfo("signal ", info.ssi_signo,
+                ": a group's options are its command line's, so there is nothing to read again; `resize`, `weights`, "
+                "`restart` and `drain` change it while it runs");
+      }
+    }
   });
   if (!watched.ok()) return watched;
   std::unique_ptr<operate::HttpServer> metrics;

@@ -18,7 +18,8 @@ namespace hedgerow::steer {
 // On the main thread, before the loop runs. `mounted_bpffs`: it was mounted for this group.
 using StartGroup = std::function<absl::StatusOr<std::unique_ptr<Group>>(EventLoop* loop, bool mounted_bpffs)>;
 
-// Serves in the foreground until SIGTERM, SIGINT, SIGHUP or `stop`. `ready` is called once, when the group serves.
+// Serves in the foreground until SIGTERM, SIGINT or `stop`; SIGHUP is logged. `ready` is called once, when the group
+// serves.
 absl::Status RunGroup(const Settings& settings, const StartGroup& start, const std::function<void(Group&)>& ready);
 
 }  // namespace hedgerow::steer

@@ -71,6 +71,7 @@ bool Listen::wildcard() const {
 std::string Settings::EmptyText() const {
   if (empty == HR_STEER_REJECT) return "reject";
   if (empty == HR_STEER_DROP) return "drop";
+  if (empty == HR_STEER_KERNEL) return "kernel";
   return stand_in ? "stand-in" : "next";
 }
 

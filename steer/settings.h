@@ -66,6 +66,7 @@ struct Settings {
   absl::Duration heartbeat = absl::ZeroDuration();  // none
   absl::Duration stop_timeout = absl::Seconds(10);  // from SIGTERM to SIGKILL
   WorkerUser user{};
+  uint32_t socket_uid = 0;     // the group's sockets belong to this user: the kernel admits no other user's to them
   int64_t receive_buffer = 0;  // bytes; 0: the kernel's default
   uint32_t ipv6_prefix = 128;
   std::vector<Device> devices{};
@@ -76,7 +77,7 @@ struct Settings {
   std::string bpffs{};
   std::vector<std::string> command{};
 
-  // The policy's name in options and reports: "reject", "drop", "next", "stand-in".
+  // The policy's name in options and reports: "reject", "drop", "next", "stand-in", "kernel".
   std::string EmptyText() const;
   // The transports in the order of LISTEN_FDS.
   std::vector<Transport> transports() const;

@@ -6,6 +6,8 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <climits>
@@ -25,6 +27,11 @@ bool IsSpoilt(int udp_socket) {
   if (getpeername(udp_socket, reinterpret_cast<sockaddr*>(&peer), &bytes) == 0) return true;
   pollfd shut{.fd = udp_socket, .events = POLLRDHUP, .revents = 0};
   return poll(&shut, 1, 0) > 0 && (shut.revents & POLLRDHUP) != 0;
+}
+
+uint32_t OwnerOf(int socket) {
+  struct stat info {};
+  return fstat(socket, &info) == 0 ? info.st_uid : geteuid();
 }
 
 bool IsListening(int socket) {

@@ -18,6 +18,9 @@ UdpSocketState UdpState(int socket);
 // Of no use to a next worker: connected to one peer, by which it may have left its reuseport group for good, or shut down.
 bool IsSpoilt(int udp_socket);
 
+// The user that the socket belongs to.
+uint32_t OwnerOf(int socket);
+
 bool IsListening(int socket);
 // Of a socket that was shut down, and keeps its address.
 absl::Status ListenAgain(int socket);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <linux/filter.h>
 #include <netinet/in.h>
+#include <sys/fsuid.h>
 #include <sys/socket.h>
 
 #include <climits>
@@ -39,8 +40,11 @@ absl::Status BindError(const Settings& settings, Transport transport, int error)
 
 absl::StatusOr<net::UniqueFd> Open(const Settings& settings, Transport transport) {
   const int type = transport == Transport::kUdp ? SOCK_DGRAM : SOCK_STREAM;
+  // A socket belongs to its maker's fsuid, which is a thread's.
+  const auto own_fsuid = static_cast<uid_t>(setfsuid(settings.socket_uid));
   // Without O_NONBLOCK: a daemon that needs it sets it, and a daemon written for blocking sockets would fail.
   net::UniqueFd fd(socket(settings.listen.address.family(), type | SOCK_CLOEXEC, 0));
+  setfsuid(own_fsuid);
   const int on = 1, off = 0;
   if (!fd.valid() || setsockopt(fd.get(), SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("make a socket of ", Upper(transport)));

@@ -280,8 +280,8 @@ bool Supervisor::Proven(const Slot& slot, int64_t now) const {
 
 bool Supervisor::IsEmpty(int number, int64_t now_ns) const {
   const Slot& slot = slots_.at(number);
-  if (slot.has_worker()) return slot.is_silent || (slot.empty && !Proven(slot, now_ns));
-  return slot.empty || now_ns - slot.down_since_ns >= absl::ToInt64Nanoseconds(settings_.empty_after);
+  if (slot.has_worker()) return slot.is_silent || (table_->IsEmpty(number) && !Proven(slot, now_ns));
+  return table_->IsEmpty(number) || now_ns - slot.down_since_ns >= absl::ToInt64Nanoseconds(settings_.empty_after);
 }
 
 void Supervisor::LookAround() {
@@ -313,9 +313,10 @@ void Supervisor::OnKeeperGone() {
 
 bool Supervisor::Busy() const {
   if (stopping_ || table_->pins() > 0) return true;
-  return std::any_of(slots_.begin(), slots_.end(), [](const auto& each) {
+  return std::any_of(slots_.begin(), slots_.end(), [this](const auto& each) {
     const Slot& slot = each.second;
-    return !slot.has_worker() || slot.leaving || slot.terminated_ns != 0 || (slot.empty && !slot.is_silent);
+    return !slot.has_worker() || slot.leaving || slot.terminated_ns != 0 ||
+           (table_->IsEmpty(slot.number) && !slot.is_silent);
   });
 }
 

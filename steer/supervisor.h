@@ -87,7 +87,7 @@ class Supervisor final : public Group {
   bool IsEmpty(int slot, int64_t now_ns) const override;
   v1::Slot ShowWorker(int slot) const override;
   v1::RecordedSlot RecordWorker(int slot) const override;
-  v1::Process RecordedKeeper() const override { return keeper_process_; }
+  void Record(v1::Record& record) const override;
   std::vector<std::string> Problems() const override;
   void TableChanged() override { Pace(); }
   std::string StateOf(const Slot& slot) const;

@@ -25,7 +25,7 @@ std::string Supervisor::WorkersText() {
 }
 
 std::string Supervisor::StateOf(const Slot& slot) const {
-  if (!slot.has_worker()) return slot.empty ? "empty" : "restarting";
+  if (!slot.has_worker()) return table_->IsEmpty(slot.number) ? "empty" : "restarting";
   if (slot.is_silent) return "silent";
   if (settings_.heartbeat > absl::ZeroDuration() && !slot.heard) return "starting";
   if (slot.leaving) return "leaving";
@@ -57,6 +57,10 @@ v1::RecordedSlot Supervisor::RecordWorker(int number) const {
   out.set_restarts(slot.restarts);
   out.set_last_exit(slot.last_exit);
   return out;
+}
+
+void Supervisor::Record(v1::Record& record) const {
+  if (keeper_process_.pid() != 0) *record.mutable_keeper() = keeper_process_;
 }
 
 std::vector<std::string> Supervisor::Problems() const {

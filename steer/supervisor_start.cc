@@ -14,6 +14,7 @@
 #include "steer/leftovers.h"
 #include "steer/process.h"
 #include "steer/sock_diag.h"
+#include "steer/socket_state.h"
 #include "steer/sockets.h"
 #include "steer/supervisor.h"
 
@@ -57,7 +58,7 @@ absl::Status Supervisor::MakeSlots() {
   for (int number = 0; number < settings_.workers; ++number) {
     if (const absl::Status made = AddSlot(number, false); !made.ok()) return made;
   }
-  if (settings_.stand_in && settings_.empty == HR_STEER_OTHER) {
+  if (settings_.stand_in) {
     if (const absl::Status made = AddSlot(kStandIn, true); !made.ok()) return made;
   }
   return absl::OkStatus();
@@ -160,8 +161,6 @@ absl::Status Supervisor::TakeOver(const v1::Record& record) {
 }
 
 absl::Status Supervisor::TakeSlots(const v1::Record& record) {
-  const auto entries = kernel_->ReadTable();
-  if (!entries.ok()) return entries.status();
   const int64_t now = MonotonicNs();
   for (const v1::RecordedSlot& recorded : record.slots()) {
     const int number = static_cast<int>(recorded.slot());
@@ -183,8 +182,6 @@ absl::Status Supervisor::TakeSlots(const v1::Record& record) {
     }
     slot.down_since_ns = now;
     if (recorded.worker().pid() != 0) slot.last_exit = "unknown: it ended while there was no supervisor";
-    // As the table in the kernel says.
-    slot.empty = std::any_of(entries->begin(), entries->end(), [number](const auto& each) { return each.is_vacant && each.slot == number; });
   }
   auto kept = keeper_->Take();
   if (!kept.ok()) return kept.status();
@@ -193,6 +190,7 @@ absl::Status Supervisor::TakeSlots(const v1::Record& record) {
     if (each.slot == HR_STEER_SINK) {
       sinks_[static_cast<size_t>(each.transport)] = std::move(each.socket);
     } else if (slot != slots_.end()) {
+      settings_.socket_uid = OwnerOf(each.socket.get());
       slot->second.socket(each.transport) = std::move(each.socket);
     } else {
       (void)kernel_->Remove(each.transport, each.slot);
@@ -227,7 +225,6 @@ void Supervisor::FindUnrecordedWorker(Slot& slot) {
   if (!pidfd.ok()) return;
   slot.worker = worker;
   slot.pidfd = *std::move(pidfd);
-  slot.empty = false;
 }
 
 absl::Status Supervisor::BeginWatching() {

@@ -180,7 +180,7 @@ std::array<hr_steer_entry, HR_STEER_BUCKETS> Entries(const Home& home, absl::Spa
     entry.slot = entry.other_slot = static_cast<uint8_t>(slot);
     entry.is_vacant = is_empty(slot);
     entry.empty = static_cast<uint8_t>(policy);
-    if (policy != HR_STEER_OTHER) continue;
+    if ((policy & HR_STEER_OTHER) == 0) continue;
     int other = -1;
     if (stand_in >= 0) {
       if (stand_in != slot && !is_empty(stand_in)) other = stand_in;
@@ -197,7 +197,7 @@ std::array<hr_steer_entry, HR_STEER_BUCKETS> Entries(const Home& home, absl::Spa
     if (other >= 0) {
       entry.other_slot = static_cast<uint8_t>(other);
     } else {
-      entry.empty = HR_STEER_REJECT;  // no slot could take it
+      entry.empty &= HR_STEER_KERNEL;  // no slot could take it
     }
   }
   return entries;

@@ -196,6 +196,16 @@ TEST(Entries, AStandInTakesAllAndAnEmptyOneNone) {
     EXPECT_EQ(entry.empty, HR_STEER_REJECT);
 }
 
+TEST(Entries, WhereNoSlotIsLeftTheKernelChoosesIfThePolicySaysSo) {
+  const auto entries = Entries(*NewHome({1, 1}), {1, 1}, {true, false}, HR_STEER_OTHER_OR_KERNEL, -1);
+  for (const hr_steer_entry& entry : entries)
+    EXPECT_EQ(entry.empty, entry.slot == 0 ? HR_STEER_OTHER_OR_KERNEL : HR_STEER_KERNEL);
+  for (const hr_steer_entry& entry : Entries(*NewHome({1, 1}), {1, 1}, {true, true}, HR_STEER_OTHER_OR_KERNEL, -1)) {
+    EXPECT_EQ(entry.empty, HR_STEER_KERNEL);
+    EXPECT_TRUE(entry.is_vacant);
+  }
+}
+
 TEST(Entries, TheOnlySlotIsRejectedWhereItIsEmpty) {
   for (const hr_steer_entry& entry : Entries(*NewHome({1}), {1}, {true}, HR_STEER_OTHER, -1)) {
     EXPECT_EQ(entry.empty, HR_STEER_REJECT);

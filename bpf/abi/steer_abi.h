@@ -10,9 +10,10 @@
 #include "bpf/abi/config_abi.h"
 #include "bpf/abi/siphash_abi.h"
 
-/* Raised whenever the bytes of a pinned map change their meaning. A supervisor adopts groups of its own layout, and of
- * HR_STEER_LAYOUT_SHORT, whose constants end before `located`. */
-#define HR_STEER_LAYOUT 2
+/* Raised whenever the bytes of a pinned map change their meaning. A supervisor takes over groups of its own layout and of
+ * older ones: the constants of HR_STEER_LAYOUT_SHORT end before `located`, programs before layout 3 know no
+ * HR_STEER_KERNEL and reject. */
+#define HR_STEER_LAYOUT 3
 #define HR_STEER_LAYOUT_SHORT 1
 
 #define HR_STEER_BUCKETS 1024
@@ -36,11 +37,13 @@ struct hr_steer_source {
 };
 HR_STATIC_ASSERT(sizeof(struct hr_steer_source) == 24, "hr_steer_source is 24 bytes");
 
-/* What happens to a packet whose slot is vacant or has no socket. */
+/* What happens to a packet whose slot is vacant or has no socket. OTHER and KERNEL are bits. */
 enum hr_steer_empty {
   HR_STEER_REJECT = 0, /* as if nothing listened: ICMP port unreachable (UDP), RST (TCP) */
   HR_STEER_DROP = 1,   /* silence: the sink takes it */
   HR_STEER_OTHER = 2,  /* other_slot takes it, and where that is empty too it is rejected */
+  HR_STEER_KERNEL = 4, /* the kernel chooses among all sockets of the group, those in no slot included */
+  HR_STEER_OTHER_OR_KERNEL = 6, /* the kernel chooses where other_slot is empty too */
 };
 
 /* A bucket's element of the table. One aligned word, so it changes at once. */
@@ -100,6 +103,11 @@ struct hr_steer_state {
 
 /* What hr_steer_program_of returns for a classic filter, which has no id. */
 #define HR_STEER_CLASSIC_PROGRAM 0xffffffffu
+
+/* What hr_steer_program_of is asked. */
+#define HR_STEER_ASK_ID 0
+#define HR_STEER_ASK_LENGTH 1
+#define HR_STEER_ASK_FIRST 2
 
 /* Per CPU and slot. */
 struct hr_steer_slot_counts {

@@ -13,7 +13,6 @@
 #define HR_TCP_SYN 0x02
 #define HR_TCP_RST 0x04
 
-/* SK_PASS without a selection lets the kernel choose by its own hash, so each way ends here or in SK_DROP. */
 HR_INLINE int hr_steer_take(struct sk_reuseport_md *ctx, void *sockets, __u32 slot) {
   return !bpf_sk_select_reuseport(ctx, sockets, &slot, 0);
 }
@@ -65,18 +64,18 @@ HR_INLINE __u32 hr_steer_record(struct sk_reuseport_md *ctx, void *sockets, cons
   return slot;
 }
 
-/* Where a packet goes whose slot is vacant or has no socket: SK_PASS with a selection, or SK_DROP. */
-HR_INLINE int hr_steer_elsewhere(struct sk_reuseport_md *ctx, void *sockets, struct hr_steer_entry entry, int is_udp,
-                                 int is_migrating) {
-  const __u32 slot = entry.slot;
+HR_INLINE void hr_steer_count_empty(__u32 slot, int is_udp) {
   struct hr_steer_slot_counts *counts = bpf_map_lookup_elem(&steer_slot_counts, &slot);
 
   if (counts && is_udp) counts->empty_udp++;
   if (counts && !is_udp) counts->empty_tcp++;
-  if (entry.empty == HR_STEER_OTHER) return hr_steer_take(ctx, sockets, entry.other_slot) ? SK_PASS : SK_DROP;
+}
+
+/* The verdict on a packet that no slot takes. SK_PASS without a selection: the kernel chooses by its own hash. */
+HR_INLINE int hr_steer_without_slot(struct sk_reuseport_md *ctx, void *sockets, __u8 empty, int is_migrating) {
   /* The sink accepts nothing, so an established connection is better reset. */
-  if (entry.empty == HR_STEER_DROP && !is_migrating && hr_steer_take(ctx, sockets, HR_STEER_SINK)) return SK_PASS;
-  return SK_DROP;
+  if (empty == HR_STEER_DROP) return !is_migrating && hr_steer_take(ctx, sockets, HR_STEER_SINK) ? SK_PASS : SK_DROP;
+  return empty & HR_STEER_KERNEL ? SK_PASS : SK_DROP;
 }
 
 HR_INLINE int hr_steer(struct sk_reuseport_md *ctx, void *sockets, int is_udp) {
@@ -114,8 +113,9 @@ HR_INLINE int hr_steer(struct sk_reuseport_md *ctx, void *sockets, int is_udp) {
   entry.word = READ_ONCE(found->word);
   slot = entry.slot;
   if (entry.is_vacant || !hr_steer_take(ctx, sockets, slot)) {
-    if (hr_steer_elsewhere(ctx, sockets, entry, is_udp, migrating != NULL) == SK_DROP) return SK_DROP;
-    if (entry.empty == HR_STEER_DROP) return SK_PASS; /* the sink's are not selected */
+    hr_steer_count_empty(slot, is_udp);
+    if (!(entry.empty & HR_STEER_OTHER) || !hr_steer_take(ctx, sockets, entry.other_slot))
+      return hr_steer_without_slot(ctx, sockets, entry.empty, migrating != NULL);
     slot = entry.other_slot;
   }
   if (!is_udp && READ_ONCE(state->recording) && !(tcp_flags & HR_TCP_RST))

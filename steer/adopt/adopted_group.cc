@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "steer/adopt/adopted_group.h"
 
-#include <linux/capability.h>
 #include <netinet/tcp.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -28,27 +24,6 @@ namespace {
 constexpr absl::Duration kLook = absl::Milliseconds(100);
 // How long the start waits for evidence that is better than the order of sockets.
 constexpr absl::Duration kSettle = absl::Seconds(1);
-
-// Acts as the owner of the group's sockets: the kernel refuses sockets of another user.
-class AsUser {
- public:
-  // The kernel takes the effective capabilities with the user id; a low port and a map still ask for them.
-  explicit AsUser(uint32_t uid) : own_(geteuid()) {
-    changed_ = uid != own_ && seteuid(uid) == 0;
-    __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
-    __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
-    if (!changed_ || syscall(SYS_capget, &header, sets) != 0) return;
-    for (auto& set : sets) set.effective = set.permitted;
-    if (syscall(SYS_capset, &header, sets) != 0) LogWarning("cannot keep the capabilities as the user ", uid);
-  }
-  ~AsUser() {
-    if (changed_ && seteuid(own_) != 0) LogError("cannot take back the user id ", own_);
-  }
-
- private:
-  uid_t own_;
-  bool changed_ = false;
-};
 
 // All processes of a daemon that is starting: they were the same for a while.
 absl::StatusOr<std::vector<pid_t>> FindStarted(const SocketSearch& search) {
@@ -97,8 +72,9 @@ absl::StatusOr<int> PinConnections(KernelGroup& kernel, const Listen& listen, co
       memcpy(address, wire.data(), wire.size());
       const Choice choice = Explain(kernel.config(), devices, {}, *table, each.peer.is_v4() ? 4 : 6, address, {});
       if (choice.slot == slot) continue;
-      if (const absl::Status done = kernel.Pin(choice.source, static_cast<uint8_t>(slot)); !done.ok()) return done;
-      ++pinned;
+      const absl::Status done = kernel.Pin(choice.source, static_cast<uint8_t>(slot));
+      if (!done.ok() && !absl::IsResourceExhausted(done)) return done;
+      pinned += done.ok();
     }
   }
   return pinned;
@@ -110,6 +86,7 @@ absl::StatusOr<std::unique_ptr<AdoptedGroup>> AdoptedGroup::Start(EventLoop* loo
                                                                   bool mounted_bpffs) {
   std::unique_ptr<AdoptedGroup> group(new AdoptedGroup(loop, settings, mounted_bpffs));
   if (const absl::Status adopted = group->Adopt(search); !adopted.ok()) return adopted;
+  if (const absl::Status made = group->MakeSinks(); !made.ok()) return made;
   const auto timer = loop->StartTimer(kLook, [raw = group.get()] { raw->Tick(); });
   if (!timer.ok()) return timer.status();
   group->timer_ = *timer;
@@ -132,6 +109,7 @@ absl::Status AdoptedGroup::Adopt(SocketSearch search) {
   settings_.udp = has(&AdoptedWorker::udp);
   settings_.tcp = has(&AdoptedWorker::tcp);
   const std::vector<Transport> transports = settings_.transports();
+  settings_.socket_uid = found->uid;
   search.transports = {transports.begin(), transports.end()};  // a later socket of the other transport is not the group's
 
   const Leftovers left = LookForLeftovers(settings_.places, settings_.bpffs);
@@ -143,15 +121,13 @@ absl::Status AdoptedGroup::Adopt(SocketSearch search) {
   if (left.has_pins && left.record.mode() == "adopt") {
     const auto resumed = Resume(left.record, search, *found);
     if (!resumed.ok()) return resumed.status();
-    if (*resumed) {
-      if (const absl::Status made = MakeSinks(); !made.ok()) return made;
-      return OpenTable();
-    }
+    if (*resumed) return OpenTable();
   }
   if (left.any()) {
     // Without a readable record the pins show whether the daemon's sockets have these programs.
     if (left.has_pins && left.record.mode() != "adopt") {
-      if (const auto former = KernelGroup::Open(left.bpffs, settings_.places.name); former.ok()) GiveBack(**former, search);
+      if (const auto former = KernelGroup::Open(left.bpffs, settings_.places.name); former.ok())
+        GiveBack(**former, search, {});
     }
     if (const absl::Status removed = RemoveLeftovers(settings_.places, left); !removed.ok()) return removed;
   }
@@ -163,7 +139,7 @@ absl::Status AdoptedGroup::Begin(const SocketSearch& search, const AdoptedWorker
   remove_at_end_ = true;
   AddShares(found.workers.size());
   if (const absl::Status created = CreateKernel(WeightsNow()); !created.ok()) return created;
-  if (settings_.tcp) {
+  if (settings_.udp && settings_.tcp) {
     const auto pinned = PinConnections(*kernel_, settings_.listen, found);
     if (!pinned.ok()) return pinned.status();
     if (*pinned > 0) LogInfo(*pinned, " sources stay with the workers that have their open connections");
@@ -172,19 +148,19 @@ absl::Status AdoptedGroup::Begin(const SocketSearch& search, const AdoptedWorker
   if (!slots.ok()) return slots.status();
   slots_ = *std::move(slots);
   for (const std::string& guess : Guesses(found)) LogWarning(guess);
-  uid_ = found.uid;
-  if (const absl::Status made = MakeSinks(); !made.ok()) return made;
   return OpenTable();
 }
 
-// False: the dead supervisor's group differs from the wanted one, and its programs are detached.
+// False: the dead supervisor's group differs from the wanted one, or its programs are an older build's, and they are
+// detached.
 absl::StatusOr<bool> AdoptedGroup::Resume(const v1::Record& record, const SocketSearch& search, const AdoptedWorkers& found) {
   auto kernel = KernelGroup::Open(settings_.bpffs, settings_.places.name);
   if (!kernel.ok()) return kernel.status();
   const auto other = Difference(record, **kernel);
   if (!other.ok()) return other.status();
-  if (!other->empty() || static_cast<int>(found.workers.size()) > record.slots_size()) {
-    GiveBack(**kernel, search);
+  if (!other->empty() || (*kernel)->config().layout != HR_STEER_LAYOUT ||
+      static_cast<int>(found.workers.size()) > record.slots_size()) {
+    GiveBack(**kernel, search, FiltersOf(record));
     return false;
   }
   std::vector<AdoptedSlot> slots;
@@ -199,24 +175,29 @@ absl::StatusOr<bool> AdoptedGroup::Resume(const v1::Record& record, const Socket
     shares_.back().drained = recorded.drained();
   }
   kernel_ = *std::move(kernel);
-  auto resumed = AdoptedSlots::Resume(kernel_.get(), search, found, std::move(slots));
+  auto resumed = AdoptedSlots::Resume(kernel_.get(), search, found, std::move(slots), FiltersOf(record));
   if (!resumed.ok()) return resumed.status();
   slots_ = *std::move(resumed);
-  uid_ = found.uid;
   LogInfo("took over group ", settings_.places.name, " from pid ", record.supervisor_pid());
   for (const std::string& line : slots_->Poll(absl::Now())) LogInfo(line);
   return true;
 }
 
-// After the programs are attached: the kernel's own spreading would give the sink a share.
+// After the programs are attached: the kernel's own spreading would give the sink a share. It lasts while the daemon
+// has a socket: alone it would hold the daemon's port.
 absl::Status AdoptedGroup::MakeSinks() {
   if (settings_.empty != HR_STEER_DROP) return absl::OkStatus();
+  const auto& slots = slots_->slots();
   for (const Transport transport : settings_.transports()) {
-    const AsUser owner(uid_);
-    auto sink = MakeSink(settings_, transport);
-    if (!sink.ok()) return sink.status();
-    if (const absl::Status done = kernel_->Insert(transport, HR_STEER_SINK, sink->get()); !done.ok()) return done;
-    sinks_[static_cast<size_t>(transport)] = *std::move(sink);
+    net::UniqueFd& sink = sinks_[static_cast<size_t>(transport)];
+    const bool serves = std::any_of(slots.begin(), slots.end(),
+                                    [&](const AdoptedSlot& each) { return each.socket(transport).cookie != 0; });
+    if (!serves) sink.Reset();
+    if (!serves || sink.valid()) continue;
+    auto made = MakeSink(settings_, transport);
+    if (!made.ok()) return made.status();
+    if (const absl::Status done = kernel_->Insert(transport, HR_STEER_SINK, made->get()); !done.ok()) return done;
+    sink = *std::move(made);
   }
   return absl::OkStatus();
 }
@@ -269,7 +250,9 @@ void AdoptedGroup::Tick() {
   }
   ApplyEmpty();
   PollPins(now);
-  const std::vector<std::string> problems = slots_->problems();
+  const absl::Status made = MakeSinks();
+  sink_problem_ = made.ok() ? "" : absl::StrCat("--empty drop: ", made.message(), ": an empty slot rejects");
+  const std::vector<std::string> problems = Problems();
   for (const std::string& problem : problems) {
     if (std::find(problems_.begin(), problems_.end(), problem) == problems_.end()) LogError(problem);
   }
@@ -280,9 +263,16 @@ void AdoptedGroup::Tick() {
   if (!lines.empty()) (void)Save();
 }
 
+std::vector<std::string> AdoptedGroup::Problems() const {
+  std::vector<std::string> all = slots_->problems();
+  if (!sink_problem_.empty()) all.push_back(sink_problem_);
+  return all;
+}
+
 bool AdoptedGroup::IsEmpty(int number, int64_t now_ns) const {
   const AdoptedShare& share = shares_[static_cast<size_t>(number)];
-  return share.down_since_ns != 0 && (share.empty || now_ns - share.down_since_ns >= absl::ToInt64Nanoseconds(settings_.empty_after));
+  return share.down_since_ns != 0 &&
+         (table_->IsEmpty(number) || now_ns - share.down_since_ns >= absl::ToInt64Nanoseconds(settings_.empty_after));
 }
 
 v1::RecordedSlot AdoptedGroup::RecordWorker(int number) const {
@@ -294,6 +284,13 @@ v1::RecordedSlot AdoptedGroup::RecordWorker(int number) const {
   out.set_udp_cookie(slot.udp.cookie);
   out.set_tcp_cookie(slot.tcp.cookie);
   return out;
+}
+
+void AdoptedGroup::Record(v1::Record& record) const {
+  for (const auto& [transport, filter] : slots_->filters()) {
+    (transport == Transport::kUdp ? record.mutable_udp_filter() : record.mutable_tcp_filter())
+        ->Add(filter.begin(), filter.end());
+  }
 }
 
 // Operations.
@@ -337,7 +334,10 @@ v1::Slot AdoptedGroup::ShowWorker(int number) const {
   const AdoptedShare& share = shares_[index];
   v1::Slot out;
   out.set_pid(slot.has_worker ? slot.worker.pid : 0);
-  out.set_state(share.empty ? "empty" : IsDown(index) ? "restarting" : share.drained ? "drained" : "serving");
+  out.set_state(table_->IsEmpty(number) ? "empty"
+                : IsDown(index)         ? "restarting"
+                : share.drained         ? "drained"
+                                        : "serving");
   out.set_restarts(slot.restarts);
   out.set_seconds_in_state(static_cast<double>(MonotonicNs() - share.since_ns) / 1e9);
   if (const auto udp = slots_->Open(index, Transport::kUdp); udp.ok()) {

@@ -60,12 +60,13 @@ class AdoptedGroup final : public Group {
   bool IsEmpty(int slot, int64_t now_ns) const override;
   v1::Slot ShowWorker(int slot) const override;
   v1::RecordedSlot RecordWorker(int slot) const override;
-  std::vector<std::string> Problems() const override { return slots_->problems(); }
+  void Record(v1::Record& record) const override;
+  std::vector<std::string> Problems() const override;
 
   std::unique_ptr<AdoptedSlots> slots_;
   std::vector<AdoptedShare> shares_{};
   std::vector<std::string> problems_{};  // of the last tick
-  uint32_t uid_ = 0;                      // that the daemon's sockets belong to
+  std::string sink_problem_{};
   bool remove_at_end_ = false;
   int timer_ = -1;
 };

@@ -7,6 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace hedgerow::steer {
 namespace {
@@ -21,8 +22,6 @@ constexpr absl::Duration kPatience = absl::Seconds(3);
 constexpr absl::Duration kCheck = absl::Seconds(1);
 
 const char* Name(Transport transport) { return transport == Transport::kUdp ? "UDP" : "TCP"; }
-
-AdoptedSocket& SocketOf(AdoptedSlot& slot, Transport transport) { return transport == Transport::kUdp ? slot.udp : slot.tcp; }
 
 std::optional<size_t> SlotOf(const std::vector<AdoptedSlot>& slots, const AdoptedWorker& worker) {
   for (size_t i = 0; i < slots.size(); ++i) {
@@ -53,7 +52,7 @@ Placement Place(const std::vector<AdoptedSlot>& slots, const std::vector<Adopted
   Placement placement{.slots = slots};
   std::vector<const AdoptedWorker*> homeless;
   const auto fill = [&](size_t slot, Transport transport, const std::optional<AdoptedSocket>& socket) {
-    AdoptedSocket& present = SocketOf(placement.slots[slot], transport);
+    AdoptedSocket& present = placement.slots[slot].socket(transport);
     if (!socket || (present.cookie != 0 && present.cookie != socket->cookie)) return;
     if (std::exchange(present, *socket).cookie != 0) return;
     placement.fills.push_back({.slot = static_cast<int>(slot), .transport = transport, .socket = *socket});
@@ -109,7 +108,6 @@ absl::StatusOr<std::unique_ptr<AdoptedSlots>> AdoptedSlots::Adopt(KernelGroup* g
     if (!socket.ok()) return socket.status();
     const auto foreign = group->ProgramOf(socket->get());
     if (!foreign.ok()) return foreign.status();
-    // A classic filter is the daemon's own way to choose (knot: by the processor), which ours replaces.
     if (*foreign != 0 && *foreign != HR_STEER_CLASSIC_PROGRAM && *foreign != group->OwnProgram(fill.transport)) {
       return absl::FailedPreconditionError(absl::StrCat("another program (id ", *foreign, ", `bpftool prog show id ", *foreign, "`) spreads the ",
                                                         Name(fill.transport), " packets of process ", fill.socket.holder, " already"));
@@ -118,18 +116,20 @@ absl::StatusOr<std::unique_ptr<AdoptedSlots>> AdoptedSlots::Adopt(KernelGroup* g
     any[fill.transport] = *std::move(socket);
   }
   for (const auto& [transport, socket] : any) {
-    if (const absl::Status status = group->Attach(transport, socket.get()); !status.ok()) return status;
+    if (const absl::Status status = adopted->Attach(transport, socket.get()); !status.ok()) return status;
   }
   adopted->slots_ = std::move(placement.slots);
   adopted->Know(workers);
   return adopted;
 }
 
-absl::StatusOr<std::unique_ptr<AdoptedSlots>> AdoptedSlots::Resume(KernelGroup* group, const SocketSearch& search, const AdoptedWorkers& workers,
-                                                                   std::vector<AdoptedSlot> slots) {
+absl::StatusOr<std::unique_ptr<AdoptedSlots>> AdoptedSlots::Resume(KernelGroup* group, const SocketSearch& search,
+                                                                   const AdoptedWorkers& workers,
+                                                                   std::vector<AdoptedSlot> slots, Filters filters) {
   if (const absl::Status status = RefuseOthers(workers); !status.ok()) return status;
   auto adopted = std::unique_ptr<AdoptedSlots>(new AdoptedSlots(group, search));
   adopted->slots_ = std::move(slots);
+  adopted->filters_ = std::move(filters);
   adopted->Know(workers);
   adopted->cookies_.clear();  // the first poll takes all that is new
   return adopted;
@@ -145,6 +145,14 @@ void AdoptedSlots::Know(const AdoptedWorkers& workers) {
   programs_.erase("");
 }
 
+// A classic filter is the daemon's own way to choose (knot: by the processor). It is kept for the end.
+absl::Status AdoptedSlots::Attach(Transport transport, int socket) {
+  auto filter = group_->ClassicFilterOf(socket);
+  if (!filter.ok()) return filter.status();
+  if (!filter->empty()) filters_[transport] = *std::move(filter);
+  return group_->Attach(transport, socket);
+}
+
 // When a daemon's last socket has closed, its next bind makes a reuseport group without a program, and the daemon may attach a filter of
 // its own. Attaches again in both cases. A foreign program stays, and is returned as a problem.
 std::string AdoptedSlots::AttachWhereNeeded(Transport transport, int socket, std::vector<std::string>& lines) {
@@ -155,7 +163,8 @@ std::string AdoptedSlots::AttachWhereNeeded(Transport transport, int socket, std
     return absl::StrCat("takeover: the program ", *program, " chooses among the ", Name(transport), " sockets, in place of this group's ",
                         group_->OwnProgram(transport), ", so sources meet any worker");
   }
-  if (const absl::Status status = group_->Attach(transport, socket); !status.ok()) return std::string(status.message());
+  if (*program == 0) filters_.erase(transport);  // it went with the former group
+  if (const absl::Status status = Attach(transport, socket); !status.ok()) return std::string(status.message());
   lines.push_back(absl::StrCat("the ", Name(transport), " sockets had ", *program == 0 ? "no program" : "a classic filter", ": attached again"));
   return "";
 }
@@ -165,7 +174,8 @@ void AdoptedSlots::CheckPrograms(std::vector<std::string>& lines) {
   std::vector<Process> holders;
   for (const AdoptedSlot& slot : slots_) holders.push_back(slot.worker);
   for (const Transport transport : {Transport::kUdp, Transport::kTcp}) {
-    const bool has_any = std::any_of(slots_.begin(), slots_.end(), [&](AdoptedSlot& slot) { return SocketOf(slot, transport).cookie != 0; });
+    const bool has_any = std::any_of(slots_.begin(), slots_.end(),
+                                     [&](AdoptedSlot& slot) { return slot.socket(transport).cookie != 0; });
     if (!has_any) continue;
     const auto socket = AnySocket(search_, transport, holders);
     if (!socket.ok()) continue;  // it has closed
@@ -201,12 +211,12 @@ absl::Status AdoptedSlots::Reattach(Transport transport) {
 }
 
 absl::StatusOr<net::UniqueFd> AdoptedSlots::Open(size_t slot, Transport transport) const {
-  const AdoptedSocket& socket = transport == Transport::kUdp ? slots_[slot].udp : slots_[slot].tcp;
+  const AdoptedSocket& socket = slots_[slot].socket(transport);
   if (socket.cookie == 0) return absl::NotFoundError(absl::StrCat("slot ", slot, " has no ", Name(transport), " socket"));
   return OpenSocket(socket);
 }
 
-void AdoptedSlots::GiveBack() { steer::GiveBack(*group_, search_); }
+void AdoptedSlots::GiveBack() { steer::GiveBack(*group_, search_, filters_); }
 
 absl::Status AdoptedSlots::Insert(const Placement::Fill& fill) {
   const auto socket = OpenSocket(fill.socket);
@@ -217,7 +227,7 @@ absl::Status AdoptedSlots::Insert(const Placement::Fill& fill) {
 void AdoptedSlots::Close(const std::set<uint64_t>& cookies, std::vector<std::string>& lines) {
   for (size_t i = 0; i < slots_.size(); ++i) {
     for (const Transport transport : {Transport::kUdp, Transport::kTcp}) {
-      AdoptedSocket& socket = SocketOf(slots_[i], transport);
+      AdoptedSocket& socket = slots_[i].socket(transport);
       if (socket.cookie == 0 || cookies.contains(socket.cookie)) continue;
       socket = {};
       lines.push_back(absl::StrCat("slot ", i, ": process ", ToString(slots_[i].worker), " closed its ", Name(transport), " socket"));
@@ -242,7 +252,7 @@ void AdoptedSlots::Take(Placement placement, std::vector<std::string>& lines) {
   for (const Placement::Fill& fill : placement.fills) {
     const absl::Status status = Insert(fill);
     if (status.ok()) continue;
-    SocketOf(placement.slots[static_cast<size_t>(fill.slot)], fill.transport) = {};
+    placement.slots[static_cast<size_t>(fill.slot)].socket(fill.transport) = {};
     cookies_.clear();  // search again: one of the two sockets is closing
     if (!absl::IsNotFound(status) && !absl::IsAlreadyExists(status)) problems_.push_back(std::string(status.message()));
   }
@@ -253,8 +263,11 @@ void AdoptedSlots::Take(Placement placement, std::vector<std::string>& lines) {
     lines.push_back(absl::StrCat("slot ", i, ": process ", ToString(now.worker), " serves it"));
   }
   for (const Process& process : placement.waiting) {
-    problems_.push_back(absl::StrCat("process ", ToString(process), " has sockets of the group, and no slot is free: it gets nothing until one is. "
-                                     "`hedgerow steer resize ", slots_.size() + placement.waiting.size(), "` makes room"));
+    problems_.push_back(
+        absl::StrCat("process ", ToString(process),
+                     " has sockets of the group, and no slot is free: it has no sources of its own until one is. "
+                     "`hedgerow steer resize ",
+                     slots_.size() + placement.waiting.size(), "` makes room"));
   }
   for (const Process& process : placement.split) {
     problems_.push_back(absl::StrCat("process ", ToString(process), " has its UDP socket in one slot and its TCP socket in another, because their "
@@ -268,15 +281,30 @@ absl::Status AdoptedSlots::Follow(absl::Time now, std::vector<std::string>& line
   if (!holders.ok()) return holders.status();
   SocketSearch search = search_;
   search.pids.clear();
+  std::set<std::string> programs;
   for (const Process& holder : *holders) {
     if (programs_.contains(ProgramOf(holder.pid))) search.pids.push_back(holder.pid);
+    programs.insert(ProgramOf(holder.pid));
   }
   problems_.clear();
-  if (search.pids.empty()) return absl::OkStatus();
+  if (holders->empty()) return absl::OkStatus();
+  // Of the daemon as it was no process holds a socket: an upgrade to another path.
+  if (search.pids.empty() && programs.size() == 1) {
+    lines.push_back(absl::StrCat("the daemon is ", *programs.begin(), " now"));
+    programs_ = programs;
+    return Follow(now, lines);
+  }
+  if (search.pids.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat("the daemon has gone, and programs of several paths have ",
+                                                      search_.listen.ToString(), ": ", absl::StrJoin(programs, ", "),
+                                                      ". Stop this group and adopt one of them"));
+  }
   const auto found = FindWorkers(search);
   if (!found.ok()) return found.status();
   for (const Process& process : found->others) {
-    problems_.push_back(absl::StrCat("process ", ToString(process), " has sockets of the group and is none of the daemon's: it gets nothing"));
+    problems_.push_back(
+        absl::StrCat("process ", ToString(process),
+                     " has sockets of the group and is none of the daemon's: it has no sources of its own"));
   }
   Take(Place(slots_, found->workers), lines);
   for (const AdoptedWorker& worker : found->workers) {

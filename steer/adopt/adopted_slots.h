@@ -27,6 +27,8 @@ struct AdoptedSlot {
   Evidence evidence = Evidence::kAlone;
   uint32_t restarts = 0;     // how often another worker took the slot
 
+  const AdoptedSocket& socket(Transport transport) const { return transport == Transport::kUdp ? udp : tcp; }
+  AdoptedSocket& socket(Transport transport) { return transport == Transport::kUdp ? udp : tcp; }
   bool empty() const { return udp.cookie == 0 && tcp.cookie == 0; }
 };
 
@@ -53,8 +55,9 @@ class AdoptedSlots {
   static absl::StatusOr<std::unique_ptr<AdoptedSlots>> Adopt(KernelGroup* group, const SocketSearch& search, const AdoptedWorkers& workers);
 
   // Continues the group of a dead supervisor: `slots` are from its record, and their sockets are inserted already.
-  static absl::StatusOr<std::unique_ptr<AdoptedSlots>> Resume(KernelGroup* group, const SocketSearch& search, const AdoptedWorkers& workers,
-                                                              std::vector<AdoptedSlot> slots);
+  static absl::StatusOr<std::unique_ptr<AdoptedSlots>> Resume(KernelGroup* group, const SocketSearch& search,
+                                                              const AdoptedWorkers& workers,
+                                                              std::vector<AdoptedSlot> slots, Filters filters = {});
 
   // Finds closed and new sockets; call it several times a second. Returns a line for each change.
   std::vector<std::string> Poll(absl::Time now);
@@ -68,6 +71,8 @@ class AdoptedSlots {
   void GiveBack();
 
   const std::vector<AdoptedSlot>& slots() const { return slots_; }
+  // Those that the group's programs have replaced.
+  const Filters& filters() const { return filters_; }
   // Present problems, one sentence each: a worker that waits for a slot, a process of another program in the group.
   std::vector<std::string> problems() const;
 
@@ -76,6 +81,7 @@ class AdoptedSlots {
 
   void Know(const AdoptedWorkers& workers);
   absl::Status Insert(const Placement::Fill& fill);
+  absl::Status Attach(Transport transport, int socket);
   std::string AttachWhereNeeded(Transport transport, int socket, std::vector<std::string>& lines);
   void CheckPrograms(std::vector<std::string>& lines);
   void Close(const std::set<uint64_t>& cookies, std::vector<std::string>& lines);
@@ -88,6 +94,7 @@ class AdoptedSlots {
   SocketSearch search_;
   std::set<std::string> programs_{};     // whose processes belong to the daemon
   std::vector<AdoptedSlot> slots_{};
+  Filters filters_{};
   std::set<uint64_t> cookies_{};         // at the last search; empty: search again
   bool certain_ = true;                  // the last search used more than the order for each socket
   absl::Time failing_since_ = absl::InfiniteFuture();

@@ -4,6 +4,7 @@
 // that knows sockets by their cookie; tests/e2e/test_steer_daemons.py has the kernel's, under real daemons.
 #include "steer/adopt/adopted_slots.h"
 
+#include <fcntl.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -68,6 +69,10 @@ class FakeGroup : public KernelGroup {
     getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &bytes);
     const auto program = programs.find(type == SOCK_DGRAM ? Transport::kUdp : Transport::kTcp);
     return program == programs.end() ? 0 : program->second;
+  }
+  absl::StatusOr<std::vector<uint32_t>> ClassicFilterOf(int socket) const override {
+    if (*ProgramOf(socket) != HR_STEER_CLASSIC_PROGRAM) return std::vector<uint32_t>();
+    return std::vector<uint32_t>{6, 2};  // the third socket
   }
   uint32_t OwnProgram(Transport transport) const override { return transport == Transport::kUdp ? 7 : 8; }
 
@@ -319,6 +324,52 @@ TEST_F(AdoptedSlotsTest, AProgramThatTookThePlaceIsReplacedWhereItIsTheDaemonsOw
     EXPECT_EQ(lines, "");
     EXPECT_THAT(adopted->problems(), ElementsAre(HasSubstr("takeover: the program 99")));
     EXPECT_EQ(group_.programs[Transport::kTcp], 99u);
+  });
+}
+
+TEST_F(AdoptedSlotsTest, TheDaemonsOwnFilterIsKeptUntilItsGroupHasGone) {
+  InNamespace([&] {
+    group_.programs[Transport::kUdp] = HR_STEER_CLASSIC_PROGRAM;
+    std::optional<Child> daemon(HoldBoth);
+    const auto adopted = Adopt(Search({daemon->pid()}));
+    EXPECT_THAT(adopted->filters().at(Transport::kUdp), ElementsAre(6u, 2u));
+    EXPECT_FALSE(adopted->filters().contains(Transport::kTcp));
+    ASSERT_THAT(adopted->Reattach(Transport::kUdp), IsOk());
+    EXPECT_TRUE(adopted->filters().contains(Transport::kUdp)) << "ours in its own place";
+    daemon.reset();
+    Lines(*adopted);
+    group_.programs.clear();  // the kernel's group went with its last socket
+    const Child again(HoldBoth);
+    Lines(*adopted);
+    EXPECT_FALSE(adopted->filters().contains(Transport::kUdp)) << "the next daemon may have none";
+  });
+}
+
+TEST_F(AdoptedSlotsTest, ADaemonThatIsUpgradedToAnotherPathIsFollowed) {
+  InNamespace([&] {
+    std::optional<Child> daemon(HoldBoth);
+    const auto adopted = Adopt(Search({daemon->pid()}));
+    const Child next([] {  // sleep(1) has the sockets when this returns
+      int started[2];
+      const int udp = MakeUdp(), tcp = MakeTcp();
+      if (pipe2(started, O_CLOEXEC) != 0) return false;
+      const pid_t child = fork();
+      if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        execl("/bin/sleep", "sleep", "60", nullptr);
+        _exit(1);
+      }
+      char byte = 0;
+      close(started[1]);
+      return read(started[0], &byte, 1) == 0 && close(udp) == 0 && close(tcp) == 0;
+    });
+    ASSERT_TRUE(next.ready());
+    Lines(*adopted);
+    EXPECT_EQ(adopted->slots()[0].worker.pid, daemon->pid()) << "while the former one lives";
+    daemon.reset();
+    EXPECT_THAT(Lines(*adopted), HasSubstr("/sleep now"));
+    EXPECT_EQ(adopted->slots()[0].worker.name, "sleep");
+    EXPECT_FALSE(adopted->slots()[0].empty());
   });
 }
 

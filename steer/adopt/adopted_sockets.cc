@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "steer/adopt/adopted_sockets.h"
 
+#include <linux/filter.h>
 #include <net/if.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -453,17 +454,26 @@ absl::StatusOr<net::UniqueFd> AnySocket(const SocketSearch& search, Transport tr
   return absl::NotFoundError(absl::StrCat("no ", Name(transport), " socket of ", search.listen.ToString()));
 }
 
-void GiveBack(const KernelGroup& group, const SocketSearch& search) {
+Filters FiltersOf(const v1::Record& record) {
+  return {{Transport::kUdp, {record.udp_filter().begin(), record.udp_filter().end()}},
+          {Transport::kTcp, {record.tcp_filter().begin(), record.tcp_filter().end()}}};
+}
+
+void GiveBack(const KernelGroup& group, const SocketSearch& search, Filters filters) {
   const auto holders = HoldersOf(search);
   if (!holders.ok()) return;
   for (const Transport transport : {Transport::kUdp, Transport::kTcp}) {
     const auto socket = AnySocket(search, transport, *holders);
     if (!socket.ok()) continue;
     const auto program = group.ProgramOf(socket->get());
+    if (!program.ok() || *program != group.OwnProgram(transport)) continue;
     const int none = 0;
-    if (program.ok() && *program == group.OwnProgram(transport)) {
-      setsockopt(socket->get(), SOL_SOCKET, SO_DETACH_REUSEPORT_BPF, &none, sizeof(none));
-    }
+    std::vector<uint32_t>& words = filters[transport];
+    const sock_fprog filter{.len = static_cast<unsigned short>(words.size() / 2),
+                            .filter = reinterpret_cast<sock_filter*>(words.data())};
+    if (!words.empty() && setsockopt(socket->get(), SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &filter, sizeof(filter)) == 0)
+      continue;
+    setsockopt(socket->get(), SOL_SOCKET, SO_DETACH_REUSEPORT_BPF, &none, sizeof(none));
   }
 }
 

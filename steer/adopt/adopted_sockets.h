@@ -9,6 +9,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -17,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "net/unique_fd.h"
+#include "steer/api/record.pb.h"
 #include "steer/kernel_group.h"
 #include "steer/settings.h"
 #include "steer/adopt/holders.h"
@@ -81,7 +83,11 @@ absl::StatusOr<std::vector<pid_t>> FindDaemon(const SocketSearch& search);
 // A descriptor of any of them; all sockets of a transport are in one reuseport group. NotFound: none of `holders` has one.
 absl::StatusOr<net::UniqueFd> AnySocket(const SocketSearch& search, Transport transport, const std::vector<Process>& holders);
 
-// Detaches the group's programs from the sockets of the address and port.
-void GiveBack(const KernelGroup& group, const SocketSearch& search);
+// A daemon's own classic filters, by transport (KernelGroup::ClassicFilterOf).
+using Filters = std::map<Transport, std::vector<uint32_t>>;
+Filters FiltersOf(const v1::Record& record);
+
+// Detaches the group's programs from the sockets of the address and port, and puts the daemon's filters back.
+void GiveBack(const KernelGroup& group, const SocketSearch& search, Filters filters);
 
 }  // namespace hedgerow::steer

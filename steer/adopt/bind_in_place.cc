@@ -36,6 +36,8 @@
 #include "net/ip_address.h"
 #include "net/unique_fd.h"
 #include "steer/adopt/holders.h"
+#include "steer/sock_diag.h"
+#include "steer/socket_state.h"
 
 namespace hedgerow::steer {
 namespace {
@@ -223,10 +225,27 @@ class Monitor {
     if (!own.ok()) return Complain(std::string(own.status().message()));
     const int type = IntOption(own->get(), SOL_SOCKET, SO_TYPE);
     for (const GivenSocket& given : sockets_) {
-      if (given.type == type && given.endpoint == *wanted) return Put(call, given, own->get(), process, descriptor);
+      if (given.type != type || given.endpoint != *wanted) continue;
+      const auto held = SocketsOf({.pid = process}, {InodeOf(given.fd.get())});
+      return held.ok() && !held->descriptors.empty() ? LetBind(own->get(), given)
+                                                     : Put(call, given, own->get(), process, descriptor);
     }
     return Complain(absl::StrCat("binds ", type == SOCK_DGRAM ? "UDP " : "TCP ", wanted->ToString(), ", and the sockets handed over are ", Given(),
                                  ": the address of --listen and the daemon's must be the same one"));
+  }
+
+  // The process has the slot's socket already. Its further ones of the address stay its own, as DTLS servers make one
+  // for each peer: they join the reuseport group, whose program selects none of them, and once connected each receives
+  // what its peer sends.
+  bool LetBind(int own, const GivenSocket& given) const {
+    const int on = 1;
+    // Two UDP sockets with SO_REUSEADDR may share an address, and the slot's socket has SO_REUSEPORT alone.
+    if (given.type == SOCK_DGRAM && IntOption(own, SOL_SOCKET, SO_REUSEADDR) > 0)
+      setsockopt(own, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
+    if (OwnerOf(own) == OwnerOf(given.fd.get())) return false;
+    return Complain(absl::StrCat("binds a second socket to ", given.endpoint.ToString(), " as user ", OwnerOf(own),
+                                 ", which the kernel refuses beside those of user ", OwnerOf(given.fd.get()),
+                                 ": let `hedgerow steer run --user` change the user, not the daemon"));
   }
 
   bool Put(const seccomp_notif& call, const GivenSocket& given, int own, pid_t process, int descriptor) {

@@ -108,6 +108,55 @@ os.wait()
   });
 }
 
+// As DTLS servers do: a socket for each peer beside the one that listens.
+TEST_F(BindInPlaceTest, ASecondSocketOfTheAddressIsTheProgramsOwnAndServesItsPeer) {
+  for (const char* option : {"SO_REUSEADDR", "SO_REUSEPORT"}) {
+    InNamespace([&] {
+      const Ended ended = Run(Script(absl::StrReplaceAll(R"(
+def make():
+    u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    u.setsockopt(socket.SOL_SOCKET, socket.OPTION, 1); u.settimeout(2)
+    before = os.fstat(u.fileno()).st_ino
+    u.bind(("127.0.0.1", 2055))
+    return u, before == os.fstat(u.fileno()).st_ino
+first, own = make(); print("first", own)
+peer = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); peer.bind(("127.0.1.1", 0))
+other = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); other.bind(("127.0.1.2", 0))
+for _ in range(2):
+    second, own = make(); print("second", own); second.connect(peer.getsockname())
+    peer.sendto(b"known", ("127.0.0.1", 2055)); print("by its own", second.recv(9))
+    other.sendto(b"new", ("127.0.0.1", 2055)); print("by the first", first.recv(9))
+    second.close()
+first.close()
+again, own = make(); print("again", own)
+)",
+                                                         {{"OPTION", option}})));
+      EXPECT_EQ(ended.code, 0) << ended.output;
+      EXPECT_EQ(ended.output,
+                "first False\nsecond True\nby its own b'known'\nby the first b'new'\nsecond True\nby its own b'known'\n"
+                "by the first b'new'\nagain False\n");
+    });
+  }
+}
+
+TEST_F(BindInPlaceTest, ASecondSocketOfAnotherUserIsNamed) {
+  InNamespace([&] {
+    const Ended ended = Run(Script(R"(
+first = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); first.bind(("127.0.0.1", 2055))
+os.setresuid(65534, 65534, 65534)
+second = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); second.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+try: second.bind(("127.0.0.1", 2055))
+except OSError as error: print(error)
+)"));
+    EXPECT_EQ(ended.code, 0) << ended.output;
+    EXPECT_THAT(
+        ended.output,
+        HasSubstr(
+            "binds a second socket to 127.0.0.1:2055 as user 65534, which the kernel refuses beside those of user 0"));
+    EXPECT_THAT(ended.output, HasSubstr("Address already in use"));
+  });
+}
+
 TEST_F(BindInPlaceTest, OtherSocketsBindAsAlways) {
   InNamespace([&] {
     const Ended ended = Run(Script(R"(

@@ -12,12 +12,21 @@
 #include "steer/run.h"
 
 namespace hedgerow::steer::cli {
+namespace {
+
+// A daemon that starts a worker binds before its socket has a slot, so the kernel's own choice may be the very socket
+// that serves.
+constexpr Policy kPolicies[] = {{"kernel", HR_STEER_KERNEL},
+                                {"reject", HR_STEER_REJECT},
+                                {"drop", HR_STEER_DROP},
+                                {"next", HR_STEER_OTHER_OR_KERNEL}};
+
+}  // namespace
 
 int RunAdopt(const Call& call) {
   const std::vector<std::string>& words = call.arguments.words;
-  auto settings = CommonSettings(call.arguments);
+  auto settings = CommonSettings(call.arguments, kPolicies);
   if (!settings.ok()) return call.Fail(settings.status());
-  if (settings->stand_in) return call.UsageError("--empty stand-in: `adopt` starts no workers; reject, drop and next are there");
   SocketSearch search{.listen = settings->listen};
   for (auto word = words.begin() + 1; word != words.end(); ++word) {
     pid_t pid = 0;

@@ -58,8 +58,8 @@ std::vector<operate::Option> OptionsOfAdopt() {
        {"transport", "udp|tcp|both", "which of its sockets (default: those that it has)"},
        {"name", "NAME", "the group's name (default port-PORT)"},
        {"empty", "POLICY",
-        "how packets of a slot whose worker or socket is gone are handled: reject (as if nothing listened), drop, or next (another "
-        "slot takes them) (default reject)"},
+        "how packets of a slot whose worker or socket is gone are handled: kernel (any socket of the daemon takes them, as without "
+        "steering), next (another slot), drop or reject (as if nothing listened) (default kernel)"},
        {"empty-after", "DURATION", "how long a slot may lack its worker while another process holds its sockets (default 1s)"}});
 }
 
@@ -122,7 +122,7 @@ const operate::Program& TheProgram() {
                 "descriptor 3 and TCP descriptor 4, named udp and tcp in LISTEN_FDNAMES. It may send READY=1 and WATCHDOG=1 to "
                 "NOTIFY_SOCKET (sd_notify(3)). Its slot's number is in HEDGEROW_STEER_SLOT; in CMD's words %s is that number, and %% is %.",
                 "A worker that ends is started again, after a pause of at most 5 s if it ends repeatedly. Its packets wait in its sockets "
-                "meanwhile. SIGTERM, SIGINT and SIGHUP end the supervisor and its workers. A supervisor that is killed leaves "
+                "meanwhile. SIGTERM and SIGINT end the supervisor and its workers; SIGHUP changes nothing. A supervisor that is killed leaves "
                 "workers and sockets as they are, and the next `run` with the same name takes them over.",
                 "`adopt` leaves workers and sockets the daemon's. A worker that restarts with new sockets takes the slot that became empty, "
                 "within a second. Its packets meanwhile go by --empty. When `adopt` ends, the kernel spreads packets as before.",

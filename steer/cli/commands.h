@@ -7,6 +7,8 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "operate/command_line.h"
 #include "steer/run.h"
 #include "steer/settings.h"
@@ -21,8 +23,14 @@ const operate::Program& TheProgram();
 
 // --run-dir and --name; without a name the only group. The errors list the groups.
 absl::StatusOr<Places> FindGroup(const Arguments& arguments);
-// The settings of `run` and `adopt` alike: name, address, folders, policy, sources. InvalidArgument names the option.
-absl::StatusOr<Settings> CommonSettings(const Arguments& arguments);
+// A word of --empty.
+struct Policy {
+  absl::string_view name;
+  hr_steer_empty empty;
+};
+// The settings of `run` and `adopt` alike: name, address, folders, policy (the first one by default), sources.
+// InvalidArgument names the option.
+absl::StatusOr<Settings> CommonSettings(const Arguments& arguments, absl::Span<const Policy> policies);
 // A duration above 0, or `otherwise` without the option.
 absl::StatusOr<absl::Duration> DurationOption(const Arguments& arguments, const std::string& name, absl::Duration otherwise);
 absl::StatusOr<int64_t> NumberOption(const Arguments& arguments, const std::string& name, int64_t otherwise, int64_t least, int64_t most);

@@ -200,7 +200,10 @@ int RunExplain(const Call& call) {
   }
   if (!choice.pinned && choice.entry.is_vacant) {
     const std::string home = absl::StrCat("slot ", choice.entry.slot, ", its own, is empty: ");
-    explanation.set_empty(home + (choice.entry.empty == HR_STEER_OTHER  ? absl::StrCat("slot ", choice.entry.other_slot, " takes its place")
+    explanation.set_empty(home + ((choice.entry.empty & HR_STEER_OTHER) != 0
+                                      ? absl::StrCat("slot ", choice.entry.other_slot, " takes its place")
+                                  : choice.entry.empty == HR_STEER_KERNEL
+                                      ? "the kernel gives the packet to any socket of the daemon"
                                   : choice.entry.empty == HR_STEER_DROP ? "the packet is dropped"
                                                                         : "the packet is rejected"));
   }

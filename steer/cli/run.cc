@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // `hedgerow steer run`: from options to settings, and the group's life.
+#include <algorithm>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "config/json.h"
 #include "config/scalar.h"
 #include "net/bpffs.h"
@@ -22,18 +24,18 @@ absl::Status Wrong(const Arguments& arguments, const std::string& name, absl::st
   return absl::InvalidArgumentError(absl::StrCat("--", name, ": got \"", arguments.Get(name), "\", expected ", expected));
 }
 
-absl::Status ReadPolicy(const Arguments& arguments, Settings& settings) {
-  const std::string text = arguments.Get("empty", "reject");
-  if (text == "reject") {
-    settings.empty = HR_STEER_REJECT;
-  } else if (text == "drop") {
-    settings.empty = HR_STEER_DROP;
-  } else if (text == "next" || text == "stand-in") {
-    settings.empty = HR_STEER_OTHER;
-    settings.stand_in = text == "stand-in";
-  } else {
-    return Wrong(arguments, "empty", "reject, drop, next or stand-in");
+absl::Status ReadPolicy(const Arguments& arguments, absl::Span<const Policy> policies, Settings& settings) {
+  const std::string text = arguments.Get("empty", std::string(policies.front().name));
+  const auto chosen =
+      std::find_if(policies.begin(), policies.end(), [&text](const Policy& each) { return each.name == text; });
+  if (chosen == policies.end()) {
+    const auto add_name = [](std::string* out, const Policy& each) { absl::StrAppend(out, each.name); };
+    return Wrong(
+        arguments, "empty",
+        absl::StrCat(absl::StrJoin(policies.first(policies.size() - 1), ", ", add_name), " or ", policies.back().name));
   }
+  settings.empty = chosen->empty;
+  settings.stand_in = text == "stand-in";
   return absl::OkStatus();
 }
 
@@ -59,8 +61,13 @@ absl::Status ReadTimes(const Arguments& arguments, Settings& settings) {
   return absl::OkStatus();
 }
 
+// A supervisor's sockets are there without a worker, so that the kernel's own choice would fill queues that no process
+// reads.
+constexpr Policy kPolicies[] = {
+    {"reject", HR_STEER_REJECT}, {"drop", HR_STEER_DROP}, {"next", HR_STEER_OTHER}, {"stand-in", HR_STEER_OTHER}};
+
 absl::StatusOr<Settings> SettingsOfRun(const Arguments& arguments) {
-  auto settings = CommonSettings(arguments);
+  auto settings = CommonSettings(arguments, kPolicies);
   if (!settings.ok()) return settings;
   if (!arguments.Has("workers")) return absl::InvalidArgumentError("how many workers? -n N");
   const auto workers = NumberOption(arguments, "workers", 0, 1, settings->stand_in ? kStandIn : HR_STEER_SLOTS);
@@ -69,13 +76,14 @@ absl::StatusOr<Settings> SettingsOfRun(const Arguments& arguments) {
   auto user = FindWorkerUser(arguments.Get("user"), arguments.Get("group"));
   if (!user.ok()) return user.status();
   settings->user = *std::move(user);
+  settings->socket_uid = settings->user.uid;  // so that a worker can bind further ones
   settings->command = arguments.command;
   return settings;
 }
 
 }  // namespace
 
-absl::StatusOr<Settings> CommonSettings(const Arguments& arguments) {
+absl::StatusOr<Settings> CommonSettings(const Arguments& arguments, absl::Span<const Policy> policies) {
   Settings settings;
   if (!arguments.Has("listen")) return absl::InvalidArgumentError("on which address? --listen ADDRESS:PORT");
   const auto listen = Listen::Parse(arguments.Get("listen"));
@@ -92,7 +100,7 @@ absl::StatusOr<Settings> CommonSettings(const Arguments& arguments) {
   settings.bpffs = arguments.Get("bpffs", net::kDefaultBpffs);
   settings.metrics = arguments.Get("metrics");
   if (arguments.Has("metrics") && !operate::IsListenText(settings.metrics)) return Wrong(arguments, "metrics", "ADDRESS:PORT or unix:/PATH");
-  if (const absl::Status read = ReadPolicy(arguments, settings); !read.ok()) return read;
+  if (const absl::Status read = ReadPolicy(arguments, policies, settings); !read.ok()) return read;
   if (const absl::Status read = ReadNumbers(arguments, settings); !read.ok()) return read;
   if (const absl::Status read = ReadTimes(arguments, settings); !read.ok()) return read;
   if (arguments.Has("devices")) {

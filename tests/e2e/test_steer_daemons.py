@@ -2,10 +2,13 @@
 """Daemons of Debian that know nothing of it, under `hedgerow steer`: adopted where they set SO_REUSEPORT, else started with
 `hedgerow steer bind`. Each source meets one worker, the one that `explain` names; what a restarted worker was sent waits for it."""
 
+import contextlib
+import ctypes
 import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -17,6 +20,7 @@ from harness.product import BIN, PROJECT, wait_until
 from harness.steer import IPV4, PORT, Group, made_folder, made_netns
 from harness.steer_daemons import ADDRESS, FLOWS, NFACCTD_READY, Daemons, daemons_in, dns_question, is_answer
 
+SO_ATTACH_REUSEPORT_CBPF = 51
 SOURCES = IPV4[:16]
 BIND = (str(BIN / "hedgerow-steer"), "bind", "--")
 
@@ -186,8 +190,8 @@ def test_nfacctd_and_its_exporters_and_a_worker_that_restarts(net, daemons: Daem
     daemons.stop(first, signal.SIGKILL)
     group.wait_state(slot, "empty")
     source = next(source for source, each in found.items() if each["slot"] == slot)
-    with pytest.raises(ConnectionRefusedError):
-        net.udp(source)
+    daemons.export(source)
+    wait_until(lambda: daemons.exporters_in("two").get(source) == FLOWS, 6, "the exporter meanwhile, at the other worker")
     third = daemons.start(*daemons.nfacctd("three"))
     daemons.wait_sockets(2)
     group.wait_state(slot, "serving")
@@ -198,7 +202,7 @@ def test_nfacctd_and_its_exporters_and_a_worker_that_restarts(net, daemons: Daem
     wait_until(lambda: daemons.exporters_in("three") == {source: FLOWS}, 6, "the restarted worker's exporter")
 
 
-@pytest.mark.parametrize("policy", [pytest.param("reject", marks=pytest.mark.long), "drop", "next"])
+@pytest.mark.parametrize("policy", [pytest.param("reject", marks=pytest.mark.long), "drop", "next", "kernel"])
 def test_an_adopted_slot_without_a_socket_goes_by_empty_until_the_daemon_is_back(net, daemons: Daemons, group, policy):
     workers = [daemons.echo() for _ in range(2)]
     daemons.wait_sockets(2)
@@ -225,10 +229,11 @@ def test_an_adopted_slot_without_a_socket_goes_by_empty_until_the_daemon_is_back
     gone, stays = (str(worker.pid) for worker in workers)
     daemons.stop(workers[0], signal.SIGKILL)
     wait_until(lambda: {slot["state"] for slot in group.slots().values()} == {"serving", "empty"}, 5, "an empty slot")
-    instead = {"reject": "ConnectionRefusedError", "drop": "TimeoutError", "next": stays}[policy]
+    instead = {"reject": "ConnectionRefusedError", "drop": "TimeoutError", "next": stays, "kernel": stays}[policy]
     assert met() == {source: instead if pid == gone else pid for source, pid in before.items()}
     daemons.stop(workers[1], signal.SIGKILL)  # the daemon as a whole is restarted
     wait_until(lambda: {slot["state"] for slot in group.slots().values()} == {"empty"}, 5, "two empty slots")
+    daemons.wait_sockets(0)  # the group has none of its own that would hold the daemon's port
     again = [daemons.echo() for _ in range(2)]
     daemons.wait_sockets(3 if policy == "drop" else 2)  # the sink is one more
     wait_until(lambda: {slot["state"] for slot in group.slots().values()} == {"serving"}, 5, "both slots")
@@ -240,6 +245,62 @@ def test_an_adopted_slot_without_a_socket_goes_by_empty_until_the_daemon_is_back
     assert met() == last
     group.adopt(*(worker.pid for worker in again), options=("--empty", policy))
     assert wanted() == last and met() == last
+
+
+def test_a_daemon_that_comes_back_with_fewer_workers_answers_every_source_also_without_a_supervisor(net, daemons: Daemons, group):
+    workers = [daemons.echo() for _ in range(3)]
+    daemons.wait_sockets(3)
+    group.adopt(*(worker.pid for worker in workers))
+    for worker in workers:
+        daemons.stop(worker, signal.SIGKILL)
+    only = daemons.echo()
+    wait_until(lambda: sorted(slot["state"] for slot in group.slots().values()) == ["empty", "empty", "serving"], 5, "one worker")
+    assert {net.udp(source) for source in SOURCES} == {str(only.pid)}
+    one = next(source for source, found in explained(group).items() if found.get("pid", 0) == 0)
+    assert "the kernel gives the packet to any socket of the daemon" in group.cli("explain", one).stdout
+    group.kill()
+    more = daemons.echo()
+    daemons.wait_sockets(2)
+    daemons.stop(only, signal.SIGKILL)
+    daemons.wait_sockets(1)
+    assert {net.udp(source) for source in SOURCES} == {str(more.pid)}, "its socket is in no slot"
+
+
+def test_a_daemons_own_filter_chooses_again_when_it_is_given_back(net, daemons: Daemons, group):
+    third = (ctypes.c_uint32 * 2)(0x06, 2)  # BPF_RET | BPF_K: the third socket
+    filters = struct.pack("HxxxxxxQ", 1, ctypes.addressof(third))
+    with contextlib.ExitStack() as opened:
+        with net.entered():
+            sockets = [opened.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)) for _ in range(4)]
+            for sock in sockets:
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+                sock.bind((ADDRESS, PORT))
+        sockets[0].setsockopt(socket.SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, filters)
+
+        def met() -> set[int]:
+            for source in SOURCES:
+                with net.open(socket.SOCK_DGRAM, source) as client:
+                    client.sendto(b"x", (ADDRESS, PORT))
+            got = [(number, bytes) for number, sock in enumerate(sockets) for bytes in received(sock)]
+            assert len(got) == len(SOURCES)
+            return {number for number, _ in got}
+
+        assert met() == {2}
+        for end in (lambda: group.ask("stop"), group.kill):
+            group.adopt(os.getpid())
+            assert len(met()) > 1
+            end()
+        assert len(met()) > 1, "the killed one's programs are in force"
+        group.stop()  # `clean`
+        assert met() == {2}
+
+
+def received(sock: socket.socket) -> list[bytes]:
+    got = []
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            got.append(sock.recv(100, socket.MSG_DONTWAIT))
+    return got
 
 
 def test_pmbmpd_and_routers_that_speak_bmp(daemons: Daemons, group):

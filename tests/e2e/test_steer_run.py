@@ -416,6 +416,62 @@ def test_an_empty_slot_is_served_as_the_policy_says_on_both_transports(net, grou
     assert slot_of(net.tcp(source)) == 0
 
 
+def test_a_slot_that_was_empty_when_it_was_resized_away_is_served_when_it_comes_back(net, group):
+    down = group.folder / "down-SLOT"
+    group.start("--empty-after", "100ms", workers=3, worker=("--down", str(down), "--beat", "5"))
+    before = {source: slot_of(net.udp(source)) for source in IPV4}
+    (group.folder / "down-2").touch()
+    os.kill(group.pids()[2], signal.SIGKILL)
+    wait_until(lambda: group.ask("show")["slots"][2]["state"] == "empty", 5, "an empty slot")
+    group.ask("resize", "2")
+    wait_until(lambda: len(group.slots()) == 2, 5, "two slots")
+    (group.folder / "down-2").unlink()
+    group.ask("resize", "3")
+    group.wait_state(2, "serving")
+    assert {source: slot_of(net.udp(source)) for source in IPV4} == before
+
+
+@pytest.mark.parametrize("nohup", [True, False])
+def test_a_hangup_ends_nothing(net, group, nohup):
+    former = signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup else signal.SIG_DFL)
+    try:
+        group.start()
+    finally:
+        signal.signal(signal.SIGHUP, former)
+    pids = group.pids()
+    for count in (1, 2):
+        group.process.send_signal(signal.SIGHUP)
+        wait_until(lambda count=count: group.log.read_text(encoding="utf-8").count("there is nothing to read again") == count)
+    assert group.pids() == pids
+    assert {pid_of(net.udp(source)) for source in IPV4} == set(pids.values())
+
+
+def test_a_worker_of_another_user_binds_a_socket_for_a_peer_of_its_own(net, group):
+    second = '''
+import os, socket, time
+def make():
+    sock = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.bind(("127.0.0.1", 2055))
+    return sock
+first, peers = make(), {}
+while True:
+    data, peer = first.recvfrom(100)
+    peers[peer] = make()
+    peers[peer].connect(peer)
+    peers[peer].send(data + b" " + str(os.getuid()).encode())
+'''
+    group.run(str(BIN / "hedgerow-steer"), "bind", "--", "/usr/bin/python3", "-c", second, options=("--transport", "udp", "--user", "nobody"))
+    wait_until(lambda: {slot["state"] for slot in group.slots().values()} == {"serving"}, 5, "both workers")
+    time.sleep(0.5)  # what comes before they have bound waits in their sockets
+    assert {net.udp(source) for source in IPV4} == {"x 65534"}
+    assert group.ask("show")["problems"] == []
+    # Another supervisor's further sockets are of the same user.
+    group.kill()
+    group.run(str(BIN / "hedgerow-steer"), "bind", "--", "/usr/bin/python3", "-c", second, options=("--transport", "udp", "--user", "nobody"))
+    group.ask("resize", "3")
+
+
 def explained_slot(group: Group, source: str) -> int:
     return json.loads(group.cli("explain", source, "--json").stdout)["slot"]
 
