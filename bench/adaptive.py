@@ -22,7 +22,7 @@ from pathlib import Path
 
 from bench import cpu_time, experiment, product, single_r
 from bench.client_run import Destinations, command, run_client
-from bench.manifest import add_config, manifest
+from bench.manifest import add_config
 from bench.outcome import Check, Results, at_least, at_most, median, print_table
 from bench.pinning import hurry
 from bench.replicas import BenchServer, packets_received
@@ -300,7 +300,7 @@ def main(argv: list[str]) -> int:
     print()
     rows += computed
     return experiment.conclude(
-        results, manifest(rig.configs, ("hr-load", "hr-tail-server", "hedgerowd"), rounds=arguments.rounds),
+        results, results.manifest(rig.configs, rounds=arguments.rounds),
         rows, must_show(rows),
         {"mode": "mode", "phase": "phase", "runs": "runs", "n": "n", "lost": "lost", "p50_ms": "p50 ms",
          "p95_ms": "p95 ms", "p99_ms": "p99 ms", "delay_ms": "delay ms", "hedges": "hedges",

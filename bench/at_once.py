@@ -20,7 +20,7 @@ from pathlib import Path
 from bench import cpu_time, experiment, product
 from bench.client_run import ClientRun, run_client
 from bench.histogram import Histogram
-from bench.manifest import add_config, binary, manifest
+from bench.manifest import add_config, binary
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.pinning import hurry
 from bench.replicas import BenchServer
@@ -361,8 +361,7 @@ def main(argv: list[str]) -> int:
         rig = Rig(lab, results, arguments.seconds, arguments.idle)
         rows = measure(rig, arguments)
     return experiment.conclude(
-        results, manifest(rig.configs, ("hr-load", "hr-stall-server", "hr-tail-server", "hr-coordinator", "hedgerowd"),
-                          rounds=arguments.rounds, proxies=arguments.proxies),
+        results, results.manifest(rig.configs, rounds=arguments.rounds, proxies=arguments.proxies),
         rows, must_show(rows),
         {"workload": "workload", "load": "load %", "system": "system", "n": "n", "lost": "lost", "p50_ms": "p50 ms",
          "p99_ms": "p99 ms", "p999_ms": "p99.9 ms", "p99_spread_ms": "p99 spread", "extra_load": "extra load",

@@ -12,7 +12,7 @@ import dataclasses
 from bench import cpu_time, experiment
 from bench.client_run import MODES
 from bench.dns_rig import DnsRig
-from bench.manifest import add_config, manifest
+from bench.manifest import add_config
 from bench.outcome import Results, at_least, at_most, median
 from bench.stopping import run
 from deploy.lab import Lab
@@ -114,7 +114,7 @@ def main(argv: list[str]) -> int:
     with Lab("benchdns", replicas=2) as lab:
         rows = measure(lab, arguments, results, configs)
     return experiment.conclude(
-        results, manifest(configs, rounds=arguments.rounds),
+        results, results.manifest(configs, rounds=arguments.rounds),
         rows, must_show(rows),
         {"variant": "variant", "mode": "mode", "runs": "runs", "n": "n", "timeouts": "time-outs", "p50_ms": "p50 ms",
          "p99_ms": "p99 ms", "p999_ms": "p99.9 ms", "max_ms": "max ms", "extra_load_max": "extra load",

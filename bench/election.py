@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from bench import cpu_time, experiment
-from bench.manifest import add_config, manifest
+from bench.manifest import add_config
 from bench.outcome import Check, Results, at_least, at_most
 from bench.stopping import run
 from chaos.faults import FaultSpec, World, make
@@ -260,7 +260,7 @@ def main(argv: list[str]) -> int:
     rows = measure(arguments, results, configs)
     print()
     return experiment.conclude(
-        results, manifest(configs, ("hedgerow-node",), rounds=arguments.rounds, terms=arguments.terms),
+        results, results.manifest(configs, rounds=arguments.rounds, terms=arguments.terms),
         rows, must_show(rows),
         {"replicas": "nodes", "mode": "mode", "cause": "cause", "terms": "terms", "vote_p50_us": "vote p50 us",
          "vote_p99_us": "p99", "pre_vote_p50_us": "pre-vote p50 us", "pre_vote_p99_us": "p99", "fence_p50_us": "fence p50 us",

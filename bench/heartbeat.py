@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from bench import cpu_time, experiment
 from bench.histogram import Histogram
-from bench.manifest import binary, config_hash, manifest
+from bench.manifest import binary, config_hash
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.replicas import BenchServer, stress
 from bench.stopping import run
@@ -168,7 +168,7 @@ def main(argv: list[str]) -> int:
     rows = measure(arguments, results, configs)
     print()
     return experiment.conclude(
-        results, manifest(configs, ("hedgerow-node", "hr-heartbeat-probe", "hr-echo-server"), rounds=arguments.rounds),
+        results, results.manifest(configs, rounds=arguments.rounds),
         rows, must_show(rows),
         {"load": "load", "server": "server", "runs": "runs", "n": "n", "lost": "lost", "p50_us": "p50 us", "p95_us": "p95 us",
          "p99_us": "p99 us", "p99_us_min": "min", "p99_us_max": "max", "max_us": "max us", "by_kernel": "by kernel",

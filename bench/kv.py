@@ -14,10 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench import cpu_time, experiment, hashicorp_raft, store_load
-from bench.manifest import add_config, binary, manifest
+from bench.manifest import add_config, binary
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.stopping import run
-from chaos.systems import Running, Settings, etcd_version, running
+from chaos.systems import Running, Settings, running
 from deploy.lab import VIP_KV, Lab
 from deploy.lab.cluster import Cluster
 from deploy.lab.data_dirs import DataDirs
@@ -212,11 +212,10 @@ def main(argv: list[str]) -> int:
     theirs = hashicorp_raft.programs(NAME, "--systems", arguments.systems)
     if theirs is None:
         return 1
-    programs = ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-load", "hr-etcd-load", *theirs)
     results, configs = Results(NAME, arguments.into), {}
     rows = measure(arguments, results, configs)
     return experiment.conclude(
-        results, manifest(configs, programs, rounds=arguments.rounds, etcd=etcd_version()),
+        results, results.manifest(configs, rounds=arguments.rounds),
         rows, must_show(rows),
         {"replicas": "replicas", "mode": "mode", "system": "system", "clients": "clients", "operation": "op",
          "value_bytes": "bytes",

@@ -15,6 +15,8 @@ from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
+from deploy.lab import programs
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -26,7 +28,7 @@ def binary(name: str) -> Path:
     path = build_dir() / "bin" / name
     if not path.exists():
         raise FileNotFoundError(why_missing(name) or f"{path} is not built: run ./dev build")
-    return path
+    return programs.noted(path)
 
 
 def why_missing(name: str) -> str | None:
@@ -47,8 +49,8 @@ def add_config(configs: dict[str, dict], config: dict) -> str:
     return hashed
 
 
-def manifest(configs: dict[str, dict], programs: Sequence[str] = ("hr-load",), **settings) -> dict:
-    """`configs` maps config_hash to the configuration itself; `programs` are those of ours that were measured."""
+def at_start() -> dict:
+    """What was true before the first measurement; the rest of a manifest is added at the end."""
     return {
         "kernel": platform.release(),
         "kernel_version": platform.version(),
@@ -56,11 +58,24 @@ def manifest(configs: dict[str, dict], programs: Sequence[str] = ("hr-load",), *
         "cpus": os.cpu_count(),
         "memory_mib": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20,
         "clocksource": _first_line("/sys/devices/system/clocksource/clocksource0/current_clocksource"),
-        "load_average": os.getloadavg(),
         **commit(),
         "command": command(),
-        "finished": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "binaries": {name: _sha256(binary(name)) for name in programs},
+        "started": _now(),
+        "load_average_before": os.getloadavg(),
+    }
+
+
+def at_end(started: dict, configs: dict[str, dict], **settings) -> dict:
+    """`configs` maps config_hash to the configuration itself. `changed_meanwhile` names what was measured in two forms: the commit, or a
+    program. It is empty in a manifest whose figures can be ascribed to one build."""
+    now = commit()
+    return {
+        **started,
+        "load_average": os.getloadavg(),
+        "finished": _now(),
+        "binaries": programs.hashes(),
+        "packages": programs.packages(),
+        "changed_meanwhile": [key for key in now if now[key] != started[key]] + programs.changed(),
         "configs": configs,
         **settings,
     }
@@ -115,5 +130,5 @@ def _git(*arguments: str) -> str:
     return done.stdout.strip() if done.returncode == 0 else "unknown"
 
 
-def _sha256(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 
 from bench import cpu_time, experiment, product
 from bench.history import figures
-from bench.manifest import add_config, manifest
+from bench.manifest import add_config
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.stopping import run
 from chaos.block import FINAL_READ_WITHIN_S, final_of
 from chaos.cell import errors_of
-from chaos.judgement import CHECKERS, judge_twice, require_checkers
+from chaos.judgement import judge_twice, require_checkers
 from chaos.load_process import sending
 from chaos.systems import Running, Settings, running
 from chaos.unavailable import read_history
@@ -256,8 +256,7 @@ def main(argv: list[str]) -> int:
     results, configs = Results(NAME, arguments.into), {}
     rows = measure(arguments, results, configs)
     return experiment.conclude(
-        results, manifest(configs, ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-chaos", *CHECKERS),
-                          rounds=arguments.rounds),
+        results, results.manifest(configs, rounds=arguments.rounds),
         rows, must_show(rows),
         {"mode": "mode", "offloads": "offloads", "phase": "phase", "runs": "runs", "n": "n", "p50_ms": "p50 ms",
          "p99_ms": "p99", "p999_ms": "p99.9", "max_ms": "max ms", "errors": "errors", "acked_lost": "lost",

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from bench import cpu_time, experiment, product
 from bench.client_run import Destinations, command, run_client
-from bench.manifest import binary, config_hash, manifest
+from bench.manifest import binary, config_hash
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.pinning import CLIENT_CPU, SERVER_CPU, client_and_server, on_cpu, pin
 from bench.replicas import BenchServer
@@ -190,7 +190,7 @@ def main(argv: list[str]) -> int:
                 for mode, slices in rounds[-1].items()), flush=True)
     rows = [row_of(mode, rounds, config_hash(config)) for mode in arguments.modes]
     return experiment.conclude(
-        results, manifest({config_hash(config): config}, rounds=arguments.rounds, slices=arguments.slices, seen=seen,
+        results, results.manifest({config_hash(config): config}, rounds=arguments.rounds, slices=arguments.slices, seen=seen,
                           pinned=client_and_server()),
         rows, must_show(rows, seen),
         {"mode": "mode", "runs": "runs", "rate": "requests/s", "loss": "loss", "loss_q1": "q1", "loss_q3": "q3",

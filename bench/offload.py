@@ -17,10 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bench import cpu_profile, cpu_time, experiment, hashicorp_raft, store_load
-from bench.manifest import add_config, binary, manifest
+from bench.manifest import add_config, binary
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.stopping import run
-from chaos.systems import etcd_version
 from deploy.lab import Lab
 from deploy.lab.cluster import Cluster, etcd_cluster, hedgerow_cluster
 from deploy.lab.data_dirs import DataDirs
@@ -311,12 +310,11 @@ def main(argv: list[str]) -> int:
     theirs = hashicorp_raft.programs(NAME, "--variants", arguments.variants)
     if theirs is None:
         return 1
-    programs = ("hedgerow-node", "hr-kv-load", "hr-etcd-load", "hr-cpu-profile", *theirs)
     results, configs = Results(NAME, arguments.into), {}
     rows = measure(arguments, results, configs)
     print()
     status = experiment.conclude(
-        results, manifest(configs, programs, rounds=arguments.rounds, etcd=etcd_version()),
+        results, results.manifest(configs, rounds=arguments.rounds),
         rows, must_show(rows),
         {"replicas": "replicas", "variant": "variant", "clients": "clients", "rate_per_s": "asked/s", "runs": "runs", "xdp": "XDP",
          "put_per_s": "puts/s", "put_per_s_min": "min", "put_per_s_max": "max", "p50_us": "p50 us", "p99_us": "p99 us",

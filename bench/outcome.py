@@ -5,12 +5,17 @@ experiment must show, printed as a table at the end. The exit code of every expe
 
 import dataclasses
 import json
+import os
 import shutil
 import statistics
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
+from bench import manifest
 from bench.manifest import ROOT
+
+_UNFINISHED = "raw-unfinished-"  # and the process that writes it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -42,26 +47,38 @@ def planted_is_found(plant: str, checks: Iterable[Check], least: int | None = No
 
 
 class Results:
-    """The folder of one experiment; a new run replaces what was there."""
+    """The folder of one experiment, made before anything is measured. What a run writes takes the place of its forerunner's when the run
+    ends, raw files and summary together: one that is cut short leaves the folder as it was, and takes nothing from one that runs beside it."""
 
     def __init__(self, name: str, folder: Path | None = None):
         self.name = name
         self.folder = folder or self.folder_named(name)
-        self.raw = self.folder / "raw"
-        shutil.rmtree(self.raw, ignore_errors=True)
-        self.raw.mkdir(parents=True)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        for left in self.folder.glob(f"{_UNFINISHED}*"):
+            if not Path("/proc", left.name.removeprefix(_UNFINISHED).partition("-")[0]).exists():
+                shutil.rmtree(left)
+        self.raw = Path(tempfile.mkdtemp(prefix=f"{_UNFINISHED}{os.getpid()}-", dir=self.folder))
+        self.raw.chmod(0o755)
+        self._started = manifest.at_start()
 
     @staticmethod
     def folder_named(name: str) -> Path:
         return ROOT / "results" / name
 
+    def manifest(self, configs: dict[str, dict], **settings) -> dict:
+        return manifest.at_end(self._started, configs, **settings)
+
     def write_raw(self, name: str, content: Mapping) -> None:
         (self.raw / f"{name}.json").write_text(json.dumps(content) + "\n", encoding="ascii")
 
-    def write_summary(self, manifest: Mapping, rows: list[dict], checks: Iterable[Check]) -> None:
-        summary = {"name": self.name, "manifest": manifest, "rows": rows,
-                   "checks": [dataclasses.asdict(check) for check in checks]}
-        (self.folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="ascii")
+    def write_summary(self, manifest_: Mapping, rows: list[dict], checks: Iterable[Check]) -> None:
+        summary, raw = self.folder / "summary.json", self.folder / "raw"
+        summary.unlink(missing_ok=True)
+        if self.raw != raw:
+            shutil.rmtree(raw, ignore_errors=True)
+            self.raw = self.raw.rename(raw)
+        content = {"name": self.name, "manifest": manifest_, "rows": rows, "checks": [dataclasses.asdict(check) for check in checks]}
+        summary.write_text(json.dumps(content, indent=1) + "\n", encoding="ascii")
 
 
 def print_table(rows: Iterable[Mapping], columns: Mapping[str, str]) -> None:

@@ -2,8 +2,10 @@
 """A limit is met only by a figure that was measured; rows are medians and sums; CPU time leaves strangers out."""
 
 import json
+import subprocess
 
-from bench import cpu_time, outcome, seed_hedge
+from bench import cpu_time, manifest, outcome, seed_hedge
+from deploy.lab import programs
 
 
 def test_an_unmeasured_figure_never_meets_a_limit():
@@ -40,6 +42,55 @@ def test_results_replace_the_raw_files_of_the_last_run(tmp_path):
     assert [path.name for path in results.raw.iterdir()] == ["new.json"]
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert summary["name"] == "x" and summary["rows"] == [{"n": 1}] and summary["checks"][0]["met"]
+
+
+def _content(folder) -> dict:
+    return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*.json") if "unfinished" not in str(path)}
+
+
+def test_a_run_that_is_cut_short_leaves_the_former_run_whole(tmp_path):
+    former = outcome.Results("x", tmp_path)
+    former.write_raw("a", {"p99_us": 20})
+    former.write_summary({}, [{"p99_us": 20}], [])
+    whole = _content(tmp_path)
+    assert set(whole) == {"summary.json", "raw/a.json"}
+    outcome.Results("x", tmp_path).write_raw("a", {"p99_us": 5000})
+    assert _content(tmp_path) == whole
+
+
+def test_a_second_run_takes_nothing_from_the_one_that_runs(tmp_path):
+    running = outcome.Results("x", tmp_path)
+    running.write_raw("a", {})
+    outcome.Results("x", tmp_path)
+    running.write_raw("b", {})
+    running.write_summary({}, [], [])
+    assert set(_content(tmp_path)) == {"summary.json", "raw/a.json", "raw/b.json"}
+
+
+def test_what_an_ended_process_left_unfinished_is_removed_by_the_next_run(tmp_path):
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    left = tmp_path / f"raw-unfinished-{ended.pid}-abc"
+    left.mkdir()
+    outcome.Results("x", tmp_path)
+    assert not left.exists()
+
+
+def test_a_manifest_is_of_the_start_and_names_what_changed_until_the_end(tmp_path, monkeypatch):
+    program = tmp_path / "hedgerowd"
+    program.write_bytes(b"one build")
+    results = outcome.Results("x", tmp_path / "results")
+    programs.noted(program)
+    made = results.manifest({})
+    assert made["changed_meanwhile"] == [] and made["started"] <= made["finished"]
+    program.write_bytes(b"another build")
+    of_now = dict(manifest.commit())
+    monkeypatch.setattr(manifest, "commit", lambda: {**of_now, "commit": "f" * 40})
+    later = results.manifest({})
+    assert later["changed_meanwhile"] == ["commit", "hedgerowd"]
+    assert (later["commit"], later["binaries"]["hedgerowd"]) == (made["commit"], made["binaries"]["hedgerowd"])
+    program.unlink()
+    programs._hashes.pop(program)
 
 
 def _run(p99_ms, hedges, lost=0):

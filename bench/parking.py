@@ -15,7 +15,7 @@ import time
 
 from bench import bpf_stats, cpu_time, delay_line, experiment, highest_rate, product
 from bench.client_run import ClientRun, Destinations, EventHook, command, run_client
-from bench.manifest import add_config, manifest
+from bench.manifest import add_config
 from bench.outcome import Results, at_least, at_most, median
 from bench.pinning import CLIENT_CPU, SERVER_CPU, client_and_server, on_cpu, pin
 from bench.replicas import BenchServer
@@ -210,7 +210,7 @@ def main(argv: list[str]) -> int:
     with Lab("benchpark", replicas=2) as lab:
         rows = measure(lab, arguments, results, configs)
     return experiment.conclude(
-        results, manifest(configs, rounds=arguments.rounds, pinned=client_and_server(), program_statistics=True),
+        results, results.manifest(configs, rounds=arguments.rounds, pinned=client_and_server(), program_statistics=True),
         rows, must_show(rows),
         {"variant": "rate", "mode": "mode", "runs": "runs", "rate": "requests/s", "lost": "lost",
          "hr_splitter_ns": "splitter ns", "hr_reply_ns": "reply ns", "hr_clock_ns": "clock ns",

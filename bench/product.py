@@ -51,6 +51,7 @@ class Product:
     def up(self) -> None:
         if (_PINS / self.config["instance"]).exists():
             self.clean()  # A run that was killed left it.
+        binary("hedgerowd")  # which `up` starts, for the manifest
         try:
             self.host.run([binary("hedgerow"), "up", "--config", self.file], timeout=60)
         except BaseException:

@@ -14,7 +14,7 @@ import statistics
 
 from bench import cpu_time, experiment, highest_rate, product
 from bench.client_run import ClientRun, run_client
-from bench.manifest import add_config, binary, manifest
+from bench.manifest import add_config, binary
 from bench.other_proxies import DNSDIST_PORT, NGINX_PORT, Dnsdist, Nginx, OtherProxy, rss_bytes
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.pinning import CLIENT_CPU, SERVER_CPU, client_and_server, on_cpu, pin
@@ -245,7 +245,7 @@ def main(argv: list[str]) -> int:
         server, tried = (arguments.server, []) if arguments.server else choose_server(lab, results)
         rows = measure(lab, server, arguments, results, configs)
     return experiment.conclude(
-        results, manifest(configs, rounds=arguments.rounds, pinned=client_and_server(), server=server, servers_tried=tried),
+        results, results.manifest(configs, rounds=arguments.rounds, pinned=client_and_server(), server=server, servers_tried=tried),
         rows, must_show(rows),
         {"variant": "rate", "system": "system", "runs": "runs", "rate": "requests/s", "lost": "lost", "p50_us": "p50 us",
          "p99_us": "p99 us", "cpu_us_per_request": "cpu us", "added_us": "added us", "rss_bytes": "rss",

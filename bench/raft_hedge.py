@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bench import cpu_time, experiment, history, product
-from bench.manifest import add_config, manifest
+from bench.manifest import add_config
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.stopping import run
 from chaos import unavailable
@@ -239,7 +239,7 @@ def main(argv: list[str]) -> int:
     results, configs = Results(NAME, arguments.into), {}
     rows = measure(arguments, results, configs)
     return experiment.conclude(
-        results, manifest(configs, ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-chaos"), rounds=arguments.rounds),
+        results, results.manifest(configs, rounds=arguments.rounds),
         rows, must_show(rows),
         {"variant": "variant", "mode": "mode", "operation": "op", "runs": "runs", "n": "n", "lost": "lost",
          "p50_ms": "p50 ms", "p99_ms": "p99 ms", "p999_ms": "p99.9 ms", "max_ms": "max ms", "extra_load": "extra load",

@@ -13,7 +13,7 @@ import dataclasses
 
 from bench import cpu_time, experiment
 from bench.dns_rig import DELAY, DnsRig, Stalls
-from bench.manifest import add_config, manifest
+from bench.manifest import add_config
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.stopping import run
 from deploy.lab import Lab
@@ -145,7 +145,7 @@ def main(argv: list[str]) -> int:
     with Lab("benchstalls", replicas=2) as lab:
         rows = measure(lab, arguments, results, configs)
     return experiment.conclude(
-        results, manifest(configs, rounds=arguments.rounds), rows, must_show(rows),
+        results, results.manifest(configs, rounds=arguments.rounds), rows, must_show(rows),
         {"cell": "cell", "mode": "mode", "n": "n", "lost": "lost", "wrong": "wrong", "duplicates": "twice",
          "p50_ms": "p50 ms", "p99_ms": "p99 ms", "p999_ms": "p99.9 ms", "max_ms": "worst ms",
          "extra_load": "extra load", "suspected": "suspected", "suspect_after_ms": "suspect after"}, None)

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 from bench import cpu_time, experiment
-from bench.manifest import add_config, binary, manifest
+from bench.manifest import add_config, binary
 from bench.outcome import Check, Results, at_least, at_most
 from bench.stopping import run
 from deploy.lab import Lab
@@ -216,7 +216,7 @@ def main(argv: list[str]) -> int:
     rows = measure(arguments, results, configs)
     print()
     return experiment.conclude(
-        results, manifest(configs, ("hedgerow-node", "hr-kv-load"), rounds=arguments.rounds),
+        results, results.manifest(configs, rounds=arguments.rounds),
         rows, must_show(rows, arguments.entries),
         {"what": "what", "node": "node", "mode": "mode", "entries": "entries", "seconds": "seconds", "log_entries": "log entries",
          "live_bytes": "live", "peak_bytes": "peak disk", "rest_bytes": "disk at rest", "bound_bytes": "bound",

@@ -17,7 +17,7 @@ import time
 
 from bench import cpu_time, delay_line, experiment, product, vm_run
 from bench.client_run import MODES, ClientRun, Destinations, command, run_client
-from bench.manifest import add_config, manifest
+from bench.manifest import add_config
 from bench.outcome import Results, at_least, at_most, median
 from bench.replicas import BenchServer, packets_received, stress
 from bench.stopping import run
@@ -216,7 +216,7 @@ def main(argv: list[str]) -> int:
         rig = Rig(lab, results)
         rows = measure(rig, arguments)
     return experiment.conclude(
-        results, manifest(rig.configs, rounds=arguments.rounds),
+        results, results.manifest(rig.configs, rounds=arguments.rounds),
         rows, must_show_in_vm(rows) if arguments.inside_vm else must_show(rows),
         {"variant": "variant", "load": "load", "mode": "mode", "n": "n", "lost": "lost", "p50_ms": "p50 ms",
          "p99_ms": "p99 ms", "p999_ms": "p99.9 ms", "max_ms": "max ms", "fire_error_p99_us": "fire p99 us",

@@ -19,7 +19,7 @@ from pathlib import Path
 from bench import cpu_time, experiment, product
 from bench.adaptive import BUDGET, SLOWER, Conductor, Sample, per_second, read_latencies
 from bench.client_run import Destinations, command, run_client
-from bench.manifest import add_config, manifest
+from bench.manifest import add_config
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.pinning import hurry
 from bench.replicas import BenchServer
@@ -193,7 +193,7 @@ def main(argv: list[str]) -> int:
                       f"{record['share']:.3f}  extra load {record['extra_load']:.4f}  lost {record['lost']}", flush=True)
     rows = [row_of(phase, found) for phase, found in runs.items()]
     return experiment.conclude(
-        results, manifest(rig.configs, ("hr-load", "hr-tail-server", "hedgerowd"), rounds=arguments.rounds), rows, must_show(rows),
+        results, results.manifest(rig.configs, rounds=arguments.rounds), rows, must_show(rows),
         {"phase": "phase", "runs": "runs", "n": "n", "lost": "lost", "p50_ms": "p50 ms", "p99_ms": "p99 ms", "share": "share of a",
          "back_after_s": "back after s", "hedges": "hedges", "failovers": "failovers", "extra_load": "extra load"},
         "standby_choice")

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from bench import bpf_stats, cpu_time, experiment, highest_rate, steer_rig
 from bench.histogram import Histogram
-from bench.manifest import add_config, binary, manifest
+from bench.manifest import add_config, binary
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.pinning import client_and_server
-from bench.steer_systems import SYSTEMS, Steer, System, Wanted, program_ns
+from bench.steer_systems import SYSTEMS, System, Wanted, program_ns
 from bench.stopping import run
 from deploy.lab import Lab
 
@@ -334,9 +334,8 @@ def main(argv: list[str]) -> int:
     results, configs, steps = Results(NAME, arguments.into), {}, steps_per_us()
     with Lab(arguments.lab, replicas=1) as lab:
         rows = measure(lab, arguments, results, configs, steps)
-    programs = ["hr-steer-collector", "hr-steer-load", *(["hedgerow", "hedgerow-steer"] if "steer" in arguments.systems else [])]
     return experiment.conclude(
-        results, manifest(configs, programs, rounds=arguments.rounds, pinned=client_and_server(), cpus_used=os.cpu_count(), steps_per_us=steps,
+        results, results.manifest(configs, rounds=arguments.rounds, pinned=client_and_server(), cpus_used=os.cpu_count(), steps_per_us=steps,
                           work_us=WORK_US), rows, must_show(rows),
         {"variant": "workers", "system": "system", "runs": "runs", "total_us": "cpu us", "user_us": "user us", "system_us": "system us",
          "added_us": "added us", "p50_us": "p50 us", "p99_us": "p99 us", "highest_rate": "highest/s", "lost": "lost",

@@ -20,7 +20,7 @@ _TIMEOUT_S = 1800
 def run(series: str, module: str, arguments: list[str], name: str) -> Path | None:
     """Runs bench.MODULE there and shows what it prints. The folder results/NAME-vm-SERIES that its results came into;
     None when the machine, or what the experiment must show, failed."""
-    folder = ROOT / "results" / f"{name}-vm-{series}"
+    folder, started = ROOT / "results" / f"{name}-vm-{series}", commit()
     shutil.rmtree(folder, ignore_errors=True)
     try:
         kernel = kernels.get(series)
@@ -39,6 +39,7 @@ def run(series: str, module: str, arguments: list[str], name: str) -> Path | Non
         print(f"bench: {outcome.why_not()}", file=sys.stderr)
     if (summary := folder / "summary.json").exists():
         content = json.loads(summary.read_text(encoding="ascii"))
-        content["manifest"].update(commit())  # the machine has no git
+        content["manifest"].update(started)  # the machine has no git
+        content["manifest"]["changed_meanwhile"] += [key for key, now in commit().items() if now != started[key]]
         summary.write_text(json.dumps(content, indent=1) + "\n", encoding="ascii")
     return folder if outcome.status == 0 else None

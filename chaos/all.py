@@ -20,13 +20,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench import experiment
-from bench.manifest import config_hash, manifest
 from bench.outcome import Check, Results, at_least, at_most
 from bench.stopping import run
 from chaos import beside, plants, scenario
 from chaos.cell import Cell, block_sizes, one_block
 from chaos.faults.operations import has_command
-from chaos.judgement import CHECKERS, require_checkers
+from chaos.judgement import require_checkers
 from chaos.promises import held
 from chaos.run import settings_of
 from chaos.scenario import Scenario
@@ -35,7 +34,6 @@ from deploy.lab import CommandFailed, Lab, LabInUse
 NAME = "chaos-all"
 TAG = "chaosall"
 QUICK_MINUTES = 28
-_PROGRAMS = ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-chaos", *CHECKERS, "hr-unsynced-fs")
 _BESIDE_S = {"quick": 75.0, "full": 600.0}  # for the first guess of what is left
 
 
@@ -162,7 +160,7 @@ def conclude(outcomes: list[Outcome], left_out: dict[str, str], results: Results
     if arguments.length == "quick" and not arguments.only and not arguments.events:
         checks.append(at_most("minutes, all of it", seconds / 60, QUICK_MINUTES))
     configs = {key: config for outcome in outcomes for key, config in outcome.configs.items()}
-    described = manifest(configs, _PROGRAMS, length=arguments.length, seed=arguments.seed, plant=arguments.plant,
+    described = results.manifest(configs, length=arguments.length, seed=arguments.seed, plant=arguments.plant,
                          left_out=left_out, minutes=round(seconds / 60, 1))
     print()
     status = experiment.conclude(results, described, rows, checks, {

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from bench import cpu_time, experiment
-from bench.manifest import config_hash, manifest
+from bench.manifest import config_hash
 from bench.outcome import Check, Results, at_least, at_most, median, planted_is_found
 from bench.pinning import hurry, pin
 from bench.stopping import run
@@ -229,8 +229,7 @@ def main(argv: list[str]) -> int:
         print("chaos flood: another run is under way", file=sys.stderr)
         return 1
     return experiment.conclude(
-        results, manifest(configs, ("hedgerow", "hedgerowd", "hr-load", "hr-flood", *(["hedgerow-node"] if "node" in arguments.hooks else [])),
-                          rate=arguments.rate),
+        results, results.manifest(configs, rate=arguments.rate),
         rows, planted_is_found(arguments.plant, checks) if arguments.plant else checks,
         {"hook": "hook", "runs": "runs", "sent_per_s": "frames/s", "met_share": "met", "quiet_p99_us": "quiet p99",
          "control_p99_us": "control p99", "flood_p99_us": "flood p99", "p99_factor": "factor", "flood_lost": "lost", "hedges_of_quiet": "hedges/quiet",

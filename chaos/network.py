@@ -23,7 +23,7 @@ from pathlib import Path
 
 from bench import cpu_time, experiment, product
 from bench.dns_rig import DnsRig
-from bench.manifest import binary, config_hash, manifest
+from bench.manifest import binary, config_hash
 from bench.outcome import Check, Results, at_least, at_most, planted_is_found
 from bench.stopping import run
 from deploy.lab import Host, Lab, LabInUse, names
@@ -328,7 +328,7 @@ def main(argv: list[str]) -> int:
     wanted = arguments.changes if arguments.plant else WANTED_CHANGES
     checks = must_show(row, wanted, arguments.quick)
     return experiment.conclude(
-        results, manifest({row["config_hash"]: settings}, ("hedgerow", "hedgerowd", "hr-load")), [row],
+        results, results.manifest({row["config_hash"]: settings}), [row],
         planted_is_found(BLIND, checks) if arguments.plant else checks,
         {"changes": "changes", "seed": "seed", "sent": "requests", "lost": "lost", "lost_direct": "lost directly",
          "lost_beyond": "lost beyond", "wrong": "status wrong", "followed_s": "longest s"}, None)

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench import cpu_time, experiment, store_load
-from bench.manifest import binary, config_hash, manifest
+from bench.manifest import binary, config_hash
 from bench.outcome import Check, Results, at_least, at_most
 from bench.replicas import MAX_SECONDS, stress
 from bench.stopping import run
@@ -180,8 +180,7 @@ def main(argv: list[str]) -> int:
         print("chaos no-false-elections: another run is under way", file=sys.stderr)
         return 1
     return experiment.conclude(
-        results, manifest(configs, ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-load"), clients=CLIENTS,
-                          priority=command_prefix()),
+        results, results.manifest(configs, clients=CLIENTS, priority=command_prefix()),
         rows, must_show(rows),
         {"mode": "mode", "replicas": "replicas", "seconds": "seconds", "elections": "elections", "resigns": "resigns",
          "quorum_checks": "quorum checks", "puts_per_s": "puts/s", "gets_per_s": "gets/s", "put_p50_us": "put p50 us",

@@ -17,7 +17,7 @@ import sys
 import time
 
 from bench import cpu_time, experiment
-from bench.manifest import config_hash, manifest
+from bench.manifest import config_hash
 from bench.outcome import Check, Results, at_least, at_most, planted_is_found
 from bench.stopping import run
 from chaos.load_process import sending
@@ -172,7 +172,7 @@ def main(argv: list[str]) -> int:
         return 1
     checks = must_show(rows)
     return experiment.conclude(
-        results, manifest(configs, ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-chaos")), rows,
+        results, results.manifest(configs), rows,
         planted_is_found(CUT_OFF, checks, least=1) if arguments.plant else checks,
         {"mode": "mode", "changes": "changes", "sent": "requests", "errors": "errors", "elections": "elections", "resigns": "resigns",
          "unbelieved": "not believed", "change_s": "longest change s"}, None)

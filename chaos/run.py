@@ -9,20 +9,18 @@ import re
 import sys
 
 from bench import cpu_time, experiment
-from bench.manifest import config_hash, manifest
 from bench.outcome import Results
 from bench.stopping import run
 from chaos import scenario as scenarios
 from chaos.cell import Cell, block_sizes, line_of, one_block
-from chaos.judgement import CHECKERS, require_checkers
+from chaos.judgement import require_checkers
 from chaos.promises import must_show
 from chaos.scenario import Scenario
-from chaos.systems import SYSTEMS, Settings, etcd_version, is_etcd
+from chaos.systems import SYSTEMS, Settings, is_etcd
 from deploy.lab import CommandFailed, Lab, LabInUse
 from deploy.lab.unsynced_disks import DiskSettings
 
 MODES, REPLICAS = scenarios.MODES, scenarios.REPLICAS
-_PROGRAMS = ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-chaos", *CHECKERS, "hr-unsynced-fs")
 
 
 def settings_of(scenario: Scenario, mode: str, replicas: int, *, hedge_delay: str = "10ms", disks: DiskSettings | None = None,
@@ -134,7 +132,7 @@ def main(argv: list[str]) -> int:
     rows = [cell.row(scenario) for cell in cells]
     configs = {key: config for cell in cells for key, config in cell.configs.items()}
     return experiment.conclude(
-        results, manifest(configs, _PROGRAMS, events=arguments.kills, seed=arguments.seed, etcd=etcd_version(),
+        results, results.manifest(configs, events=arguments.kills, seed=arguments.seed,
                           checkers=sorted({f"{name} {found.get('version', '')}".strip() for cell in cells
                                            for block in cell.blocks
                                            for name, found in block.verdict["checkers"].items()}),

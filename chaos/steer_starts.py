@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from bench import experiment, steer_rig
-from bench.manifest import config_hash, manifest
+from bench.manifest import config_hash
 from bench.outcome import Check, Results, at_least, at_most, planted_is_found
 from bench.steer_rig import Counts
 from bench.steer_systems import Reuseport, Steer, System, Wanted
@@ -227,9 +227,8 @@ def main(argv: list[str]) -> int:
         results.write_raw(row["what"].replace(", ", "-"), {**row, "each": raw.get(row["what"], [])})
     wanted = (arguments.addresses, arguments.starts) if arguments.plant or arguments.length == "quick" else (ADDRESSES["full"], STARTS["full"])
     checks = must_show(rows, *wanted)
-    programs = ["hr-steer-collector", "hr-steer-load"] + ([] if arguments.plant else ["hedgerow", "hedgerow-steer"])
     return experiment.conclude(
-        results, manifest({config_hash(config): config}, programs), rows, planted_is_found(PLAIN, checks) if arguments.plant else checks,
+        results, results.manifest({config_hash(config): config}), rows, planted_is_found(PLAIN, checks) if arguments.plant else checks,
         {"what": "what", "addresses": "addresses", "starts": "starts", "one_worker": "one worker", "of_two": "of two workers",
          "chi_square": "chi-square", "explained_right": "explained", "orders": "orders"}, None)
 

@@ -12,7 +12,6 @@ and nowhere else.
 
 import contextlib
 import dataclasses
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -137,8 +136,3 @@ def _config(system: str, cluster: Cluster, load: list[str], proxy: product.Produ
     services = [{**service, "cluster": "with its key"} for service in proxy.config["services"]] if proxy else None
     return {"system": system, **dataclasses.asdict(settings), "node": described, "services": services,
             "load": [Path(load[0]).name, *load[1:]]}
-
-
-def etcd_version() -> str:
-    done = subprocess.run(["/usr/bin/etcd", "--version"], capture_output=True, text=True, check=False)
-    return done.stdout.splitlines()[0] if done.returncode == 0 and done.stdout else "none"

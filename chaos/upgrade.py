@@ -22,11 +22,11 @@ import yaml
 
 from bench import cpu_time, experiment, product
 from bench.client_run import ClientRun, run_client
-from bench.manifest import binary, config_hash, manifest
+from bench.manifest import binary, config_hash
 from bench.outcome import Check, Results, at_least, at_most
 from bench.replicas import BenchServer
 from bench.stopping import run
-from chaos.daemons import BUILDS, Daemons
+from chaos.daemons import Daemons
 from deploy.lab import VIP_RAW, Host, Lab, LabInUse
 
 NAME = "chaos-upgrade"
@@ -212,7 +212,7 @@ def main(argv: list[str]) -> int:
         print("chaos upgrade: another run is under way", file=sys.stderr)
         return 1
     return experiment.conclude(
-        results, manifest({config_hash(config): config}, ("hedgerow", *BUILDS, "hr-load")),
+        results, results.manifest({config_hash(config): config}),
         rows, must_show(rows),
         {"phase": "phase", "events": "successions", "reloads": "reloads", "n": "requests", "lost": "lost",
          "wrong": "wrong", "p50_ms": "p50 ms", "p99_ms": "p99", "p999_ms": "p99.9", "max_ms": "max",

@@ -26,7 +26,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from bench import cpu_time, experiment, product, steer_rig
-from bench.manifest import config_hash, manifest
+from bench.manifest import config_hash
 from bench.outcome import Check, Results, at_least, at_most, planted_is_found
 from bench.steer_records import Record, quantile, read, slots_met
 from bench.steer_systems import Reuseport, Wanted
@@ -396,9 +396,8 @@ def main(argv: list[str]) -> int:
     except LabInUse:
         print("chaos worker-churn: another run is under way", file=sys.stderr)
         return 1
-    programs = ["hr-steer-collector", "hr-steer-load"] + ([] if arguments.plant == PLAIN else ["hedgerow", "hedgerow-steer"])
     return experiment.conclude(
-        results, manifest(configs, programs), rows, planted_is_found(arguments.plant, checks, _FOUND_BY[arguments.plant]) if arguments.plant else checks,
+        results, results.manifest(configs), rows, planted_is_found(arguments.plant, checks, _FOUND_BY[arguments.plant]) if arguments.plant else checks,
         {"behind": "behind", "events": "events", "seed": "seed", "sent": "messages", "lost_of_others": "lost, others", "lost_of_own": "lost, own",
          "of_two_workers": "of two workers", "refused": "refused", "connections_lost": "connections ended", "p99_us": "p99 us of others",
          "quiet_p99_us": "undisturbed", "p99_factor": "factor", "own_max_ms": "own wait, ms"}, None)

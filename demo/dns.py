@@ -13,7 +13,7 @@ import time
 from bench import product, stopping
 from bench.client_run import MODES
 from bench.dns_rig import DnsRig, DnsRun, Stalls
-from bench.manifest import ROOT, binary, config_hash, manifest
+from bench.manifest import ROOT, binary, config_hash
 from bench.outcome import Results, at_least, at_most, print_checks, print_table
 from demo import stage
 from demo.dns_progress import ProgressLine
@@ -62,7 +62,7 @@ def what_worked(rows: list[dict]) -> list:
 
 def show(rows: list[dict], results: Results, rig_configs: dict) -> bool:
     checks = what_worked(rows)
-    results.write_summary(manifest(rig_configs), rows, checks)
+    results.write_summary(results.manifest(rig_configs), rows, checks)
     print(f"\n{RATE:,} DNS queries/s to two servers; the first was stopped for {Stalls.for_s:.0f} s in every "
           f"{Stalls.every_s:.0f}; hedged after 10 ms. Times in ms.\n")
     print_table(rows, {"label": "", "n": "queries", "lost": "lost", "p50_ms": "p50", "p99_ms": "p99",

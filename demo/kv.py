@@ -14,7 +14,7 @@ import subprocess
 import time
 
 from bench import product, stopping
-from bench.manifest import ROOT, binary, config_hash, manifest
+from bench.manifest import ROOT, binary, config_hash
 from bench.outcome import Check, Results, at_least, at_most, print_checks, print_table
 from chaos.cell import errors_of
 from chaos.systems import Running, Settings, running
@@ -25,7 +25,6 @@ from demo.kv_progress import Progress
 NAME = "demo"
 STAGE = stage.Stage(tag="demo", instance="demo", durability="memory")
 SETTINGS = Settings(mode="memory", replicas=3, hedge_delay="10ms")
-_PROGRAMS = ("hedgerow", "hedgerowd", "hedgerow-node", "hr-kv-chaos", "hr-kv-check")
 # A bound for a machine that somebody works on; docs/figures.md has what an idle one shows.
 _LONGEST_WAIT_MS = 1000
 
@@ -111,7 +110,7 @@ def what_worked(rows: list[dict]) -> list[Check]:
 
 def show(rows: list[dict], configs: dict, results: Results) -> bool:
     checks = what_worked(rows)
-    results.write_summary(manifest(configs, _PROGRAMS), rows, checks)
+    results.write_summary(results.manifest(configs), rows, checks)
     print("wait: the longest around that kill, in ms; 5000: no answer, the client has given up.\n"
           "lost: writes that were acknowledged and are not there. doubled: writes that were done twice.\n")
     print_table([_cells(row) for row in rows],

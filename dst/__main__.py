@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from bench.manifest import build_dir, commit, manifest, why_missing
+from bench.manifest import build_dir, commit, why_missing
 from bench.outcome import Check, Results, print_checks
 from bench.stopping import run as run_until_stopped
 from deploy.vm import kernels, machine
@@ -156,8 +156,7 @@ def _run(arguments: argparse.Namespace, seeds: range, kernel: kernels.Kernel, ba
     checks = _checks(outcomes, arguments.bug, arguments.twice)
     virtual_s, wall_s = (sum(row[name] or 0.0 for row in rows) for name in ("virtual_s", "wall_s"))
     speed = {"virtual_s_per_wall_s": round(virtual_s / wall_s, 3) if wall_s else None}
-    results.write_summary(manifest({}, programs=("hedgerow-node", "hedgerowd", "hr-kv-chaos", "hr-dst-driver"),
-                                   guest_kernel=kernel.release, bug=arguments.bug, jobs=arguments.jobs, **speed), rows, checks)
+    results.write_summary(results.manifest({}, guest_kernel=kernel.release, bug=arguments.bug, jobs=arguments.jobs, **speed), rows, checks)
     print(f"\n{len(rows)} seeds: {virtual_s:.0f} virtual s in {wall_s:.0f} s of each machine's time, "
           f"{speed['virtual_s_per_wall_s']} virtual s per wall s and machine, {arguments.jobs} at a time; "
           f"commit {_commit()}, kernel {kernel.release}")

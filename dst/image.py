@@ -12,6 +12,7 @@ from pathlib import Path
 
 import yaml
 
+from deploy.lab.programs import noted
 from deploy.vm import image
 from deploy.vm.kernels import Broken, Kernel
 from dst.plan import Plan
@@ -33,7 +34,7 @@ _CLUSTER_KEY, _ANNOUNCE_KEY = "6865646765726f772d6473742d6e6f64", "6865646765726
 def make_base(kernel: Kernel, build_dir: Path, into: Path, with_bugs: bool = False) -> Path:
     """What all seeds share."""
     node = build_dir / "bin" / (NODE_WITH_BUGS if with_bugs else NODE)
-    programs = {name: build_dir / "bin" / name for name in _PROGRAMS} | {NODE: node}
+    programs = {name: noted(build_dir / "bin" / name) for name in _PROGRAMS} | {NODE: noted(node)}
     with tempfile.TemporaryDirectory(prefix="hedgerow-dst-") as scratch:
         root = Path(scratch)
         image.make_small_system(kernel, programs, _TOOLS, _MODULES, root)

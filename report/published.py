@@ -24,6 +24,10 @@ _NS_OF_MS, _NS_OF_US = 1e6, 1e3
 _STEPS_A_DECADE = 40  # of a thinned curve: finer than a line is wide
 
 
+# A path of the machine that measured.
+_PRIVATE = re.compile(rf"(?:{re.escape(str(ROOT))}|(?<![\w.])/(?:home|root|tmp|mnt|srv)/[\w.-]+)(?:/[\w.-]+)*")
+
+
 class ReportError(Exception):
     """What is wrong, and what to do about it."""
 
@@ -179,11 +183,12 @@ _MORE: dict[str, Callable[[Path, dict], tuple[dict, dict]]] = {
 
 
 def published_form(folder: Path) -> dict:
-    """Of a run's folder in results/. Configurations are left out, but for their hashes in the rows: they name the run's folders."""
+    """Of a run's folder in results/."""
     summary = _json(folder / "summary.json")
     try:
         figures, series = _MORE.get(folder.name, lambda *_: ({}, {}))(folder, summary)
-        manifest = {key: value for key, value in summary["manifest"].items() if key != "configs"}
+        # Configurations name the run's folders, which mean nothing elsewhere; rows name their configurations by hash.
+        manifest = {**summary["manifest"], "configs": json.loads(_PRIVATE.sub("(path)", json.dumps(summary["manifest"]["configs"])))}
         checks = {"of": len(summary["checks"]), "met": sum(check["met"] for check in summary["checks"])}
         return {"name": summary["name"], "manifest": manifest, "rows": summary["rows"], "checks": summary["checks"],
                 "figures": {**figures, "checks": checks}, "series": series}
@@ -198,9 +203,15 @@ def keep(name: str, results: Path = RESULTS, published: Path = PUBLISHED) -> Pat
     if name not in there:
         raise ReportError(f"there is no {_shown(results)}/{name}/summary.json; runs that are there: {', '.join(there) or 'none'}")
     form = published_form(results / name)
-    series = form.pop("series")
-    private = re.search(rf"{re.escape(str(ROOT))}|(?<![\w.])/(?:home|root|tmp|mnt|srv)/[\w.-]+", json.dumps(form))
-    if private:
+    series, measured = form.pop("series"), form["manifest"]
+    if "changed_meanwhile" not in measured:
+        raise ReportError(f"{_shown(results)}/{name} does not say whether its programs stayed the same while they were measured: run the "
+                          "experiment again")
+    changed = measured["changed_meanwhile"] + ["files that no commit has"] * measured["uncommitted_changes"]
+    if changed:
+        raise ReportError(f"{_shown(results)}/{name} was measured of more than one build, or of none that a commit names: "
+                          f"{', '.join(changed)} changed. Run it again from a clean commit, and build nothing meanwhile")
+    if private := _PRIVATE.search(json.dumps(form)):
         raise ReportError(f"{_shown(results)}/{name} names a path of this machine, {private[0]}: it is not for the repository")
     folder = published / name
     folder.mkdir(parents=True, exist_ok=True)

@@ -84,7 +84,7 @@ def test_what_is_published_names_no_path_and_is_small():
 def summary(name, rows, finished="2026-01-02T03:04:05+00:00", **manifest):
     return {"name": name, "rows": rows, "checks": [],
             "manifest": {"kernel": "6.1.0", "cpu": "a processor", "cpus": 2, "commit": "c" * 40, "uncommitted_changes": False,
-                         "finished": finished, "configs": {}, **manifest}}
+                         "finished": finished, "configs": {}, "changed_meanwhile": [], **manifest}}
 
 
 def write(folder, content, **raw):
@@ -116,7 +116,6 @@ def test_a_kept_run_says_what_its_raw_data_say(tmp_path):
     assert figures["max"] == 1e6
     shares = [share for _, share in run.form["series"]["idle-xdp"]["tail_us"]]
     assert shares == sorted(shares, reverse=True) and shares[-1] == 0
-    assert "configs" not in run.manifest
 
 
 def test_a_slot_has_the_median_the_longest_and_the_unanswered():
@@ -196,6 +195,31 @@ def test_keeping_a_run_that_is_not_there_names_those_that_are(tmp_path):
     heartbeat(tmp_path / "heartbeat", [1])
     with pytest.raises(ReportError, match="runs that are there: heartbeat"):
         published.keep("hartbeat", tmp_path, tmp_path / "published")
+
+
+@pytest.mark.parametrize("manifest", [{"changed_meanwhile": ["commit"]}, {"changed_meanwhile": ["hedgerowd"]}, {"uncommitted_changes": True}])
+def test_a_run_of_more_than_one_build_is_not_published(tmp_path, manifest):
+    heartbeat(tmp_path / "heartbeat", [1], **manifest)
+    with pytest.raises(ReportError, match="commit|hedgerowd"):
+        published.keep("heartbeat", tmp_path, tmp_path / "published")
+    assert not (tmp_path / "published").exists()
+
+
+def test_a_run_that_does_not_say_what_was_measured_is_not_published(tmp_path):
+    heartbeat(tmp_path / "heartbeat", [1])
+    file = tmp_path / "heartbeat" / "summary.json"
+    content = json.loads(file.read_text(encoding="ascii"))
+    del content["manifest"]["changed_meanwhile"]
+    file.write_text(json.dumps(content), encoding="ascii")
+    with pytest.raises(ReportError, match="run the experiment again"):
+        published.keep("heartbeat", tmp_path, tmp_path / "published")
+
+
+def test_published_rows_keep_their_configurations_without_paths_of_this_machine(tmp_path):
+    heartbeat(tmp_path / "heartbeat", [1], configs={"abc": {"socket": "/tmp/lab-1/admin.sock", "delay": "10ms"}})
+    published.keep("heartbeat", tmp_path, tmp_path / "published")
+    kept = json.loads((tmp_path / "published" / "heartbeat" / "summary.json").read_text(encoding="ascii"))
+    assert kept["manifest"]["configs"] == {"abc": {"socket": "(path)", "delay": "10ms"}}
 
 
 def test_a_path_of_this_machine_is_not_published(tmp_path):

@@ -21,6 +21,7 @@ from pyroute2 import IPRoute
 from deploy.lab import netns
 from deploy.lab import uplink as uplink_options
 from deploy.lab.names import INNER, netns_name
+from deploy.lab.programs import note_installed
 from deploy.lab.registry import Registry
 
 UPLINK = "eth0"
@@ -67,6 +68,7 @@ class Host:
               env: Mapping[str, str] | None = None, **options) -> subprocess.Popen:
         """Starts a program in the background; `log` takes its output. It leads a process group of its own."""
         command = [os.fspath(part) for part in argv]
+        note_installed(command)
         with contextlib.ExitStack() as stack:
             if log is not None:
                 output = stack.enter_context(open(log, "ab"))

@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from deploy.lab.host import Host
+from deploy.lab.programs import noted
 from deploy.lab.servers.server import Server, round_trip
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -18,7 +19,7 @@ def binary(name: str) -> Path:
     path = Path(os.environ.get("HEDGEROW_BIN", PROJECT / "build" / "release" / "bin")) / name
     if not path.exists():
         raise FileNotFoundError(f"{path}: run `./dev build` first")
-    return path
+    return noted(path)
 
 
 def bpf_object(name: str) -> Path:
@@ -26,7 +27,7 @@ def bpf_object(name: str) -> Path:
     path = binary("hedgerow-node").parent.parent / "bpf" / f"{name}.bpf.o"
     if not path.exists():
         raise FileNotFoundError(f"{path}: run `./dev build` first")
-    return path
+    return noted(path)
 
 
 class LoadServer(Server):

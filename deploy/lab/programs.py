@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which programs this process has started or was about to, and which bytes they had at that time: what an experiment's manifest says was
+measured (bench/outcome.py).
+"""
+
+import functools
+import hashlib
+import os
+import subprocess
+from collections.abc import Iterable
+from pathlib import Path
+
+_hashes: dict[Path, str] = {}
+
+
+def noted(path: Path) -> Path:
+    """A program, or another file of the build that a run uses. Hashed when it is first asked for, which is before it runs."""
+    if path not in _hashes:
+        _hashes[path] = _hash(path)
+    return path
+
+
+def note_installed(command: Iterable[str]) -> None:
+    """Other projects' programs stand in command lines by their absolute paths."""
+    for word in command:
+        if word.startswith("/usr/") and os.access(word, os.X_OK) and os.path.isfile(word):
+            noted(Path(word))
+
+
+def hashes() -> dict[str, str]:
+    """Of the build's by name, of installed ones by path."""
+    return {_name(path): found for path, found in sorted(_hashes.items())}
+
+
+def changed() -> list[str]:
+    """Those that are other files by now than when they were first used."""
+    return [_name(path) for path, found in sorted(_hashes.items()) if not path.exists() or _hash(path) != found]
+
+
+def packages() -> dict[str, str]:
+    """Of installed programs: package and version, where dpkg knows them."""
+    return {_name(path): _package_of(path) for path in sorted(_hashes) if path.is_relative_to("/usr")}
+
+
+@functools.cache
+def _package_of(path: Path) -> str:
+    def said(*words: str) -> str:
+        return subprocess.run(words, capture_output=True, text=True, check=False).stdout
+
+    try:
+        owner = said("dpkg-query", "-S", str(path.resolve())).partition(": ")[0]
+        return said("dpkg-query", "-W", "-f", "${Package} ${Version}", owner) if owner else "of no package"
+    except FileNotFoundError:
+        return "no dpkg"
+
+
+def _name(path: Path) -> str:
+    return str(path) if path.is_relative_to("/usr") else path.name
+
+
+def _hash(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
