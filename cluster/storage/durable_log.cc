@@ -41,9 +41,21 @@ absl::Status FolderGoneError(const std::string& path) {
 absl::Status MemoryLostError(const std::string& path) {
   return AsLost(absl::FailedPreconditionError(absl::StrCat(
       "the log in ", path,
-      " was written in memory mode and this host has restarted since: votes and entries that were acknowledged "
+      " was written in memory mode and this host has restarted since, or its boot id cannot be read: votes and "
+      "entries that were "
+      "acknowledged "
       "may be gone. This node must not go on under its identity. Do not empty the folder; ",
-      kLetItComeBack, ", and once they are not, `hedgerow cluster recover` makes a cluster of the member that has the most")));
+      kLetItComeBack,
+      ", and once they are not, `hedgerow cluster recover` makes a cluster of the member that has the most")));
+}
+
+absl::Status NoBootIdError() {
+  return absl::PermissionDeniedError(
+      "/proc/sys/kernel/random/boot_id cannot be read (ProcSubset=pid in the unit, a masked /proc/sys, a rule "
+      "of AppArmor?). "
+      "`durability: memory` needs it: without it a log that a power cut has shortened looks like one that is "
+      "whole. Make the "
+      "file readable for the node, or use `durability: disk` on all nodes");
 }
 
 }  // namespace
@@ -51,10 +63,9 @@ absl::Status MemoryLostError(const std::string& path) {
 DurableLog::DurableLog(StorageOptions options, Watermark watermark, LogHeader header)
     : options_(std::move(options)), watermark_(std::move(watermark)), header_(std::move(header)) {}
 
-absl::StatusOr<std::unique_ptr<DurableLog>> DurableLog::Open(const StorageOptions& given,
+absl::StatusOr<std::unique_ptr<DurableLog>> DurableLog::Open(const StorageOptions& options,
                                                              const StoredIdentity& identity) {
-  StorageOptions options = given;
-  if (options.boot_id.empty()) options.boot_id = KernelBootId();
+  if (!options.sync && options.boot_id.empty()) return NoBootIdError();
   // Before anything is made or locked: another's folder, or one of another format, is left as it is.
   absl::StatusOr<std::optional<LogHeader>> header = ReadLogHeader(options.path, identity);
   if (!header.ok()) return header.status();
@@ -67,15 +78,14 @@ absl::StatusOr<std::unique_ptr<DurableLog>> DurableLog::Open(const StorageOption
     return DamagedError(options.path, absl::StrCat("the file `log-header` is missing, though ", mark.batch,
                                                    " batches were durable"));
   }
-  if (mark.unsynced && mark.boot_id != options.boot_id) return MemoryLostError(options.path);
+  if (mark.unsynced && !IsSameBoot(mark.boot_id, options.boot_id)) return MemoryLostError(options.path);
   if (!exists) {
     header->emplace(LogHeader{.identity = identity,
                               .copy_id = DrawCopyId(),
                               .generation = options.generation,
                               .began_with = options.begins_with});
   }
-  std::unique_ptr<DurableLog> log(
-      new DurableLog(std::move(options), *std::move(watermark), **std::move(header)));
+  std::unique_ptr<DurableLog> log(new DurableLog(options, *std::move(watermark), **std::move(header)));
   if (!exists) {
     if (absl::Status status = log->Begin(); !status.ok()) return status;
   }

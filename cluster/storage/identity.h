@@ -53,6 +53,10 @@ struct Identity {
   std::optional<raft::NodeId> unknown_to{};
   std::map<raft::NodeId, uint64_t> copies{};  // of the other members
 
+  // In the host's run `boot_id`; empty: it cannot be known, and may be the one that the promises are of.
+  bool KernelMayHold(const std::string& boot_id) const {
+    return !kernel_holds.empty() && (boot_id.empty() || kernel_holds == boot_id);
+  }
   bool operator==(const Identity&) const = default;
 };
 

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "cluster/storage/errors.h"
 #include "cluster/storage/testing/storage_story.h"
 
 namespace hedgerow::storage {
@@ -377,6 +378,33 @@ TEST(LogStorageModesTest, AMemoryLogEndsWithItsHostUnlessItWasStopped) {
   options.sync = true;
   EXPECT_EQ(OpenError(options).code(), absl::StatusCode::kFailedPrecondition);
   options.boot_id = "second";  // the process alone had died
+  OpenOrDie(options);
+}
+
+// Two runs of the host that cannot be told apart would pass for one.
+TEST(LogStorageModesTest, AHostWhoseRunCannotBeKnownKeepsNoMemoryLog) {
+  const TestFolder folder;
+  StorageOptions options = TestOptions(folder, false);
+  options.boot_id = "";
+  const absl::Status refused = OpenError(options);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("/proc/sys/kernel/random/boot_id cannot be read"));
+  EXPECT_FALSE(std::filesystem::exists(folder.log() + "/log-header"));
+
+  options.boot_id = "known";
+  std::string running;
+  {
+    const std::unique_ptr<LogStorage> storage = OpenOrDie(options);
+    running = ReadFile(folder.log() + "/watermark");
+  }
+  WriteFile(folder.log() + "/watermark", running);
+  options.boot_id = "";
+  EXPECT_EQ(OpenError(options).code(), absl::StatusCode::kPermissionDenied);
+  options.sync = true;
+  EXPECT_TRUE(IsLost(OpenError(options))) << "what memory mode left unsynced may be gone";
+  options.boot_id = "known";
+  OpenOrDie(options);  // disk mode from now on, and synced
+  options.boot_id = "";
   OpenOrDie(options);
 }
 

@@ -211,9 +211,9 @@ class StoppedLogTest : public RestoreLogTest {
                 .entries = {TestEntry(1, 1, "a"), TestEntry(2, 1, "b")}});
     ASSERT_TRUE(AwaitDurable(*log, 1));
   }
-  absl::StatusOr<StoppedLog> Read(const std::string& boot_id = "") {
+  absl::StatusOr<StoppedLog> Read(const std::string& boot_id = KernelBootId()) {
     StorageOptions options = this->options();
-    if (!boot_id.empty()) options.boot_id = boot_id;
+    options.boot_id = boot_id;
     return ReadStoppedLog(options, kIdentity, ReadThrough);
   }
 };
@@ -244,8 +244,8 @@ TEST_F(StoppedLogTest, OfAHostThatRestartedIsReadWithADoubtAndStaysRefused) {
     mark = ReadFile(folder_.log() + "/watermark");
   }
   WriteFile(folder_.log() + "/watermark", mark);  // as if it had not been stopped in order
-  for (int i = 0; i < 2; ++i) {
-    const auto log = Read("the next run of the host");
+  for (const char* const boot_id : {"the next run of the host", "", "the next run of the host"}) {
+    const auto log = Read(boot_id);
     ASSERT_TRUE(log.ok()) << log.status();
     ASSERT_EQ(log->doubts.size(), 1u);
     EXPECT_THAT(log->doubts[0], HasSubstr("this host has restarted since"));

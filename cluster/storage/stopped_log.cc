@@ -71,7 +71,7 @@ absl::StatusOr<StoppedLog> ReadStoppedLog(const StorageOptions& options, const S
   if (!lock.ok()) return lock.status();
   StoppedLog log{.lock = *std::move(lock), .generation = header->generation, .copy_id = header->copy_id};
   const Watermark::Value mark = log.lock.value();
-  if (mark.unsynced && mark.boot_id != (options.boot_id.empty() ? KernelBootId() : options.boot_id)) {
+  if (mark.unsynced && !IsSameBoot(mark.boot_id, options.boot_id)) {
     log.doubts.push_back(
         "it was written in memory mode and this host has restarted since: what was not on its disk by then is "
         "gone");

@@ -13,6 +13,7 @@
 #include "absl/time/time.h"
 #include "cluster/raft/types.h"
 #include "cluster/storage/load_progress.h"
+#include "cluster/storage/watermark.h"
 
 namespace hedgerow::storage {
 
@@ -44,8 +45,8 @@ struct StorageOptions {
   size_t queue_max_bytes = 64 * 1024 * 1024;
   // While the disk is full.
   absl::Duration retry_interval = absl::Milliseconds(250);
-  // Names the host's present run; empty is the kernel's boot id.
-  std::string boot_id;
+  // Names the host's present run; empty: it cannot be known.
+  std::string boot_id = KernelBootId();
   // What a log says of itself that is made anew. One that is there keeps its own.
   RecoveryGeneration generation{};
   // Where the opening of the log says how far it is; it must outlive that. Null: nowhere.

@@ -45,7 +45,7 @@ std::string Encode(const Watermark::Value& value) {
 std::string KernelBootId() {
   std::string boot_id;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot_id);
-  return boot_id.empty() ? "unknown" : boot_id;
+  return boot_id;
 }
 
 absl::StatusOr<Watermark> Watermark::Open(const std::string& path, bool must_exist) {

@@ -18,8 +18,12 @@
 
 namespace hedgerow::storage {
 
-// The kernel's name of the host's present run; "unknown" where it cannot be read, never empty.
+// The kernel's name of the host's present run; empty where it cannot be read. An empty one is no other's equal:
+// not to know in which run something was written is to have no proof that it is this one.
 std::string KernelBootId();
+inline bool IsSameBoot(const std::string& recorded, const std::string& now) {
+  return !now.empty() && recorded == now;
+}
 
 class Watermark {
  public:

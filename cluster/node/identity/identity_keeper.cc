@@ -83,7 +83,6 @@ absl::StatusOr<std::unique_ptr<IdentityKeeper>> IdentityKeeper::Open(const NodeC
   if (absl::Status owner = storage::CheckOwner(config.data_dir, *identity, config.cluster_id, config.self); !owner.ok())
     return owner;
   if (absl::Status known = CheckKnown(config.data_dir, *identity); !known.ok()) return known;
-  if (boot_id.empty()) boot_id = storage::KernelBootId();
   return std::unique_ptr<IdentityKeeper>(new IdentityKeeper(config.data_dir, std::move(boot_id), *std::move(identity)));
 }
 

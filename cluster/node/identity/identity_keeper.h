@@ -29,10 +29,12 @@ namespace hedgerow::node {
 
 class IdentityKeeper final : public CopyRegister {
  public:
-  // Of the folder that `config` names; a folder that is new gets one. To be called before anything else is opened
-  // there. Errors: the folder is another node's, or holds a log and no identity, or one that cannot be read; an error
-  // that storage::IsLost knows: the node was found out before. `boot_id` empty: the kernel's.
-  static absl::StatusOr<std::unique_ptr<IdentityKeeper>> Open(const NodeConfig& config, std::string boot_id = "");
+  // Of the folder that `config` names; a folder that is new gets one. To be called before anything else is
+  // opened there. Errors: the folder is another node's, or holds a log and no identity, or one that cannot be
+  // read; an error that storage::IsLost knows: the node was found out before. `boot_id` empty: it cannot be
+  // known.
+  static absl::StatusOr<std::unique_ptr<IdentityKeeper>> Open(const NodeConfig& config,
+                                                              std::string boot_id = storage::KernelBootId());
   ~IdentityKeeper() override;
   IdentityKeeper(const IdentityKeeper&) = delete;
   IdentityKeeper& operator=(const IdentityKeeper&) = delete;
@@ -61,7 +63,7 @@ class IdentityKeeper final : public CopyRegister {
 
   // The kernel's promises, of this run of the host (rule R3 and the memory mode of docs/SAFETY.md). A node that finds
   // that it made some, and not the kernel's maps, has lost what it acknowledged.
-  bool KernelHolds() const { return wanted_.kernel_lost || wanted_.kernel_holds == boot_id_; }
+  bool KernelHolds() const { return wanted_.kernel_lost || wanted_.KernelMayHold(boot_id_); }
   bool KernelLost() const { return wanted_.kernel_lost; }
   // An error: it cannot be written, so nothing may be promised.
   absl::Status SetKernelHolds();

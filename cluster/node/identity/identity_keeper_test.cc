@@ -161,6 +161,7 @@ TEST_F(IdentityKeeperTest, WhatTheKernelHeldIsOfOneRunOfTheHostUntilItIsLost) {
   ASSERT_EQ(OpenOrDie()->SetKernelHolds(), absl::OkStatus());
   EXPECT_TRUE(OpenOrDie()->KernelHolds());
   EXPECT_FALSE(OpenOrDie("the-next-run")->KernelHolds()) << "its log is worth nothing there, which the log itself says";
+  EXPECT_TRUE(OpenOrDie("")->KernelHolds()) << "a run that cannot be known may be this one";
   EXPECT_FALSE(OpenOrDie()->KernelLost());
   ASSERT_EQ(OpenOrDie()->SetKernelLost(), absl::OkStatus());
   EXPECT_TRUE(OpenOrDie("the-next-run")->KernelHolds());
@@ -171,6 +172,7 @@ TEST_F(IdentityKeeperTest, WhatStopsInOrderHoldsNothingInTheKernel) {
   ASSERT_EQ(OpenOrDie()->SetKernelHolds(), absl::OkStatus());
   ASSERT_EQ(OpenOrDie()->SetKernelFree(), absl::OkStatus());
   EXPECT_FALSE(OpenOrDie()->KernelHolds());
+  EXPECT_FALSE(OpenOrDie("")->KernelHolds());
 }
 
 TEST_F(IdentityKeeperTest, ARestoredFolderIsOneUntilItsFirstStart) {

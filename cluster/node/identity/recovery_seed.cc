@@ -46,7 +46,7 @@ void AddDoubts(const std::string& folder, storage::StoppedLog& log) {
     log.doubts.push_back(
         "it is LOST: the kernel held entries that it had acknowledged, and they are gone; to start it brings "
         "nothing back");
-  } else if (recorded.kernel_holds == storage::KernelBootId()) {
+  } else if (recorded.KernelMayHold(storage::KernelBootId())) {
     log.doubts.push_back(
         "its process was killed, and the kernel may hold entries that it had acknowledged and the log lacks: "
         "if the node "
