@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/kv/command.h"
 
+#include <array>
+
 #include "bpf/abi/siphash_abi.h"
+#include "cluster/kv/features.h"
 #include "cluster/raft/bytes.h"
 
 namespace hedgerow::kv {
@@ -10,9 +13,16 @@ namespace {
 // 1 and 2 knew neither tokens nor fingerprints of writes; a folder that holds them is refused (storage/records.h).
 constexpr uint8_t kVersion = 3;
 
+// By CommandKind and OperationKind: the feature by which a member announces that it knows it; 0: all programs
+// do. Nothing else of either number is one, so what is added gets its feature here.
+constexpr std::array<uint32_t, 9> kKindSince = {0, 0, 0, 0, 0, 0, 0, kStateChecksFeature, 0};
+constexpr std::array<uint32_t, 5> kOperationSince = {};
+static_assert(static_cast<size_t>(CommandKind::kPurge) + 1 == kKindSince.size());
+static_assert(static_cast<size_t>(OperationKind::kIncrement) + 1 == kOperationSince.size());
+
 void GetOperation(ByteReader& reader, Operation& operation) {
   const uint8_t kind = reader.Get<uint8_t>();
-  if (kind < 1 || kind > 4) reader.Fail();
+  if (kind < 1 || kind >= kOperationSince.size()) reader.Fail();
   operation.kind = static_cast<OperationKind>(kind);
   operation.key = reader.GetText<uint32_t>(kKeyMax_bytes);
   operation.value = reader.GetText<uint32_t>(kValueMax_bytes);
@@ -124,6 +134,13 @@ RequestKey OnceKey(uint64_t nonce, const std::vector<Operation>& operations) {
   return {.kind = CommandKind::kWindowed, .a = nonce, .c = Fingerprint(nonce, 0, operations)};
 }
 
+uint32_t FeaturesNeeded(const Command& command) {
+  uint32_t needed = kKindSince[static_cast<size_t>(command.key.kind)];
+  for (const Operation& operation : command.operations)
+    needed |= kOperationSince[static_cast<size_t>(operation.kind)];
+  return needed;
+}
+
 std::string Encode(const Command& command) {
   ByteWriter writer(Size_bytes(command));
   writer.Put(kVersion);
@@ -177,7 +194,7 @@ bool DecodeInto(std::string_view bytes, Command& command) {
   const uint8_t version = reader.Get<uint8_t>();
   if (version != kVersion) return false;
   const uint8_t kind = reader.Get<uint8_t>();
-  if (kind < 1 || kind > static_cast<uint8_t>(CommandKind::kPurge)) return false;
+  if (kind < 1 || kind >= kKindSince.size()) return false;
   command.key.kind = static_cast<CommandKind>(kind);
   command.key.a = reader.Get<uint64_t>();
   command.key.b = reader.Get<uint64_t>();

@@ -76,10 +76,11 @@ enum class CommandKind : uint8_t {
   kPurge = 8,      // an administrator's deletes, of the keys that the leader has found; nothing is remembered of them
 };
 
-// What makes two commands the same request. kOpen: `a` is the nonce. kWrite: session, seq, fingerprint, token (WriteKey).
-// kWindowed: `a` is the nonce, `c` the fingerprint (OnceKey). Of memcached's clients: address, frame id, in `c` a
-// fingerprint of the bytes (memcached::KeyOf). kSettings: `a` is kSeed or 0, and with a seed `b` is the log's UUID.
-// kCheck: `a` is the entry's index, `b` the fingerprint after it (state_checks.h), `c` the voter.
+// What makes two commands the same request. kOpen: `a` is the nonce. kWrite: session, seq, fingerprint, token
+// (WriteKey). kWindowed: `a` is the nonce, `c` the fingerprint (OnceKey). Of memcached's clients: address,
+// frame id, in `c` a fingerprint of the bytes (memcached::KeyOf). kSettings: `a` is kSeed or 0, and with a seed
+// `b` is the log's UUID. kCheck: `a` is the entry's index, `b` the fingerprint after it (state_checks.h), `c`
+// the voter, `d` how it is computed.
 struct RequestKey {
   CommandKind kind = CommandKind::kWrite;
   uint64_t a = 0;
@@ -89,6 +90,11 @@ struct RequestKey {
 
   auto operator<=>(const RequestKey&) const = default;
 };
+
+// Made by a leader for itself. A member forwards none of them.
+inline bool IsLeadersOwn(CommandKind kind) {
+  return kind == CommandKind::kTick || kind == CommandKind::kSettings || kind == CommandKind::kPurge;
+}
 
 // What a client owns a session by: 128 bits that the leader that proposed its OPEN drew at random. The id names the
 // session; the token proves it, is a secret of the client and the cluster, and stands in no log line and no metric.
@@ -177,6 +183,10 @@ struct Result {
 
 // The answer to a request whose number another one has.
 extern const Result kAnotherRequest;
+
+// Which features (features.h) all members must have before a leader proposes this: a member that cannot read an
+// entry serves nothing from there on.
+uint32_t FeaturesNeeded(const Command& command);
 
 std::string Encode(const Command& command);
 // The key in an encoded command if it is used once (IsUsedOnce); nothing for other kinds, or other bytes.

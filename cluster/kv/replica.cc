@@ -134,15 +134,16 @@ void Replica::Tick() {
     Act();
   }
   if (now_ns >= std::min(raft_.next_deadline_ns(), raft_.detector().next_poll_ns())) Feed(raft::Tick{});
-  if (outside() && raft_.role() == raft::Role::kLeader && now_ns >= step_aside_ns_) StepAside();
+  if (!serves() && raft_.role() == raft::Role::kLeader && now_ns >= step_aside_ns_) StepAside();
   if (outside() && now_ns >= report_again_ns_) ReportOutside();
   if (now_ns >= next_time_tick_ns()) proposals_.Add({.tag = kNoRequest, .key = {.kind = CommandKind::kTick}});
 }
 
 uint64_t Replica::next_deadline_ns() const {
-  const bool leads_outside = outside() && raft_.role() == raft::Role::kLeader;
-  return std::min({raft_.next_deadline_ns(), raft_.detector().next_poll_ns(), router_.next_deadline_ns(), next_time_tick_ns(),
-                   leads_outside ? step_aside_ns_ : UINT64_MAX, outside() ? report_again_ns_ : UINT64_MAX});
+  const bool leads_unfit = !serves() && raft_.role() == raft::Role::kLeader;
+  return std::min({raft_.next_deadline_ns(), raft_.detector().next_poll_ns(), router_.next_deadline_ns(),
+                   next_time_tick_ns(), leads_unfit ? step_aside_ns_ : UINT64_MAX,
+                   outside() ? report_again_ns_ : UINT64_MAX});
 }
 
 // Commands move committed time, and without any it would stand still: nothing would end while nobody writes.
@@ -257,6 +258,7 @@ void Replica::Install() {
   HEDGEROW_CHECK(received_.front() != nullptr);
   std::swap(state_, *received_.front());
   applied_ = outputs_.install->last;
+  unreadable_ = {};
   checks_.StateReplaced();
   FollowChecks();
   entries_since_snapshot_ = bytes_since_snapshot_ = 0;
@@ -266,10 +268,10 @@ void Replica::Install() {
 void Replica::Apply() {
   if (outputs_.apply.empty()) return;
   const std::span<const raft::Entry> entries(outputs_.apply);
-  for (size_t begin = 0; begin < entries.size(); begin += commands_.size()) {
+  for (size_t begin = 0; begin < entries.size() && unreadable_ == raft::LogIndex(); begin += commands_.size()) {
     ApplySome(entries.subspan(begin, std::min(commands_.size(), entries.size() - begin)));
   }
-  Feed(raft::Applied{.index = outputs_.apply.back().index});
+  Feed(raft::Applied{.index = applied_.index});
 }
 
 // At most as many as commands_ has room for. All are decoded before the first is applied, so that what they
@@ -278,8 +280,13 @@ void Replica::ApplySome(std::span<const raft::Entry> entries) {
   size_t decoded = 0;
   for (const raft::Entry& entry : entries) {
     if (entry.kind != raft::EntryKind::kCommand) continue;
-    // It was encoded here or by a peer of this version, and has a checksum.
-    HEDGEROW_CHECK(DecodeInto(entry.payload.view(), commands_[decoded++]));
+    if (!DecodeInto(entry.payload.view(), commands_[decoded])) {
+      unreadable_ = entry.index;
+      entries = entries.first(entry.index.value() - entries.front().index.value());
+      FollowChecks();
+      break;
+    }
+    ++decoded;
   }
   state_.Prefetch(std::span(commands_).first(decoded));
   const Command* command = commands_.data();
@@ -292,7 +299,7 @@ void Replica::ApplySome(std::span<const raft::Entry> entries) {
       proposals_.RemoveProposed(command->key);
       const bool of_this_term = raft_.role() == raft::Role::kLeader && entry.term == raft_.term();
       router_.Applied(host_.Now_ns(), command->key, result, of_this_term, actions_);
-      if (command->key.kind == CommandKind::kCheck) {
+      if (command->key.kind == CommandKind::kCheck && command->key.d == StateChecks::kFormat) {
         const RequestKey& check = command->key;
         checks_.Count(entry.index, raft::LogIndex(check.a), raft::NodeId(check.c), check.b,
                       raft_.ConfigurationAt(entry.index));
@@ -315,8 +322,11 @@ void Replica::RecordFingerprint() {
 // A fingerprint that is lost is missing in one comparison. That a node is outside is reported again (ReportOutside).
 void Replica::ProposeCheck(raft::LogIndex index, uint64_t fingerprint) {
   if (raft_.configuration().Find(raft_.options().self) == nullptr) return;
-  const RequestKey key{
-      .kind = CommandKind::kCheck, .a = index.value(), .b = fingerprint, .c = raft_.options().self.value()};
+  const RequestKey key{.kind = CommandKind::kCheck,
+                       .a = index.value(),
+                       .b = fingerprint,
+                       .c = raft_.options().self.value(),
+                       .d = StateChecks::kFormat};
   if (proposals_.leads()) {
     AddCheck(key);
   } else if (raft_.leader().IsSet()) {
@@ -327,7 +337,7 @@ void Replica::ProposeCheck(raft::LogIndex index, uint64_t fingerprint) {
 }
 
 void Replica::AddCheck(const RequestKey& check) {
-  if (!proposals_.leads() || (agreed_features_ & kStateChecksFeature) == 0) return checks_.NotProposed();
+  if (!proposals_.leads()) return checks_.NotProposed();
   proposals_.Add({.tag = kNoRequest, .key = check});
 }
 
@@ -339,15 +349,15 @@ void Replica::ReportOutside() {
 
 void Replica::SetRemoved(bool removed) {
   removed_ = removed;
-  raft_.SetMayLead(!was_outside_ && !removed_);
+  raft_.SetMayLead(served_ && !removed_);
 }
 
 void Replica::FollowChecks() {
-  if (outside() == was_outside_) return;
-  was_outside_ = outside();
-  raft_.SetMayLead(!was_outside_ && !removed_);
-  router_.SetServes(!was_outside_);
-  if (was_outside_ && state_.taking_snapshot()) state_.AbandonSnapshot();
+  if (serves() == served_) return;
+  served_ = serves();
+  raft_.SetMayLead(served_ && !removed_);
+  router_.SetServes(served_);
+  if (!served_ && state_.taking_snapshot()) state_.AbandonSnapshot();
   step_aside_ns_ = host_.Now_ns();
   report_again_ns_ = host_.Now_ns() + kReportAgain_ns;
 }
@@ -383,7 +393,7 @@ void Replica::Mend(const raft::Snapshot& snapshot, std::unique_ptr<StateMachine>
   for (raft::LogIndex index = last.Next(); index <= applied; index = index.Next()) {
     const raft::Entry& entry = raft_.log().At(index);
     if (entry.kind != raft::EntryKind::kCommand) continue;
-    HEDGEROW_CHECK(DecodeInto(entry.payload.view(), command));
+    HEDGEROW_CHECK(DecodeInto(entry.payload.view(), command));  // it was applied before
     (void)state_.Apply(index.value(), command);
   }
   entries_since_snapshot_ = bytes_since_snapshot_ = 0;
@@ -433,6 +443,10 @@ raft::Propose Replica::TakeProposals() {
         command.session = {.id = std::max<uint64_t>(host_.Secret(), 1), .token = host_.Secret()};
       }
     }
+    if (leads && (FeaturesNeeded(command) & ~agreed_features_) != 0) {
+      NotKnownToAll(proposal);
+      continue;
+    }
     command.elapsed_ns = clock_.Elapsed_ns(host_.StampClock_ns());
     raft::Payload payload(Encode(command));
     ++entries;
@@ -441,6 +455,14 @@ raft::Propose Replica::TakeProposals() {
     propose.proposals.push_back({.tag = proposal.tag, .payload = std::move(payload)});
   }
   return propose;
+}
+
+void Replica::NotKnownToAll(const ProposeCommand& proposal) {
+  ++proposals_.counters.not_known_to_all;
+  if (proposal.key.kind == CommandKind::kCheck) checks_.NotProposed();
+  proposals_.RemoveProposed(proposal.key);
+  if (proposal.tag != kNoRequest)
+    router_.ProposalRefused(host_.Now_ns(), proposal.key, raft::RefusalReason::kOverloaded, actions_);
 }
 
 void Replica::ProposalsRefused() {

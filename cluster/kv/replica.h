@@ -143,6 +143,11 @@ class Replica {
   // state is replaced by the snapshot that a leader sends it (ReceiveSnapshot), with what its log holds beyond that.
   const StateChecks& checks() const { return checks_; }
   bool outside() const { return checks_.wrong_since() != raft::LogIndex(); }
+  // A committed entry that this build cannot read: a later version has it, and what it does cannot be known
+  // here. Nothing from it on is applied, until a snapshot has what it did; the replica votes and stores, and is
+  // otherwise as one that is outside. Not set: none.
+  raft::LogIndex unreadable() const { return unreadable_; }
+  bool serves() const { return !outside() && unreadable_ == raft::LogIndex(); }
   // A member has answered that this node has left the cluster; it does not stand.
   void SetRemoved(bool removed);
   // A snapshot has replaced this node's state, or was not needed.
@@ -159,6 +164,7 @@ class Replica {
   bool MayPropose() const;
   bool Propose();
   raft::Propose TakeProposals();
+  void NotKnownToAll(const ProposeCommand& proposal);
   void ProposalsRefused();
   void QueueOwn(Command command);
   void RecordFingerprint();
@@ -205,7 +211,8 @@ class Replica {
   uint64_t check_every_entries_;
   StateChecks checks_;
   uint32_t agreed_features_ = 0;  // until the host says
-  bool was_outside_ = false;
+  raft::LogIndex unreadable_{};
+  bool served_ = true;
   bool removed_ = false;
   uint64_t step_aside_ns_ = 0;  // when a leader that is outside next asks another to lead
   uint64_t report_again_ns_ = 0;  // when a node that is outside says so again

@@ -117,6 +117,62 @@ TEST_F(ReplicaTest, WhatAFormerLeaderHasProposedIsNotProposedAgainAndIsAnswered)
   for (const auto& [seq, answer] : answers_) EXPECT_EQ(answer.kind, Answer::Kind::kResult) << seq;
 }
 
+// Of a member of a later version.
+TEST_F(ReplicaTest, AnEntryThatCannotBeReadStopsTheReplicaAndNotTheProcess) {
+  for (const std::string& bytes : {std::string("\3\11"), std::string("\4\2"), std::string()}) {
+    answers_.clear();
+    Start();
+    const auto entry = [](uint64_t index, raft::Payload payload) {
+      return raft::Entry{.term = Term(5), .index = LogIndex(index), .payload = std::move(payload)};
+    };
+    const raft::Payload known(Encode(Write(1).command));
+    FromNode2(
+        5, raft::AppendRequest{.commit = LogIndex(3),
+                               .entries = {entry(1, known), entry(2, raft::Payload(bytes)), entry(3, known)}});
+    EXPECT_EQ(raft().commit(), LogIndex(3)) << "it votes and stores";
+    EXPECT_EQ(replica_->applied().index, LogIndex(1));
+    EXPECT_EQ(raft().applied(), LogIndex(1));
+    EXPECT_EQ(replica_->unreadable(), LogIndex(2));
+    EXPECT_FALSE(raft().may_stand());
+    Ask(2);
+    EXPECT_EQ(answers_.at(2).kind, Answer::Kind::kNotLeader);
+    FromNode2(5, raft::AppendRequest{.prev_index = LogIndex(3),
+                                     .prev_term = Term(5),
+                                     .commit = LogIndex(4),
+                                     .entries = {entry(4, known)}});
+    EXPECT_EQ(replica_->applied().index, LogIndex(1));
+    // What it did is in a later snapshot.
+    replica_->ReceiveSnapshot({.leader = NodeId(2),
+                               .term = Term(5),
+                               .snapshot = {.last = {.index = LogIndex(9), .term = Term(5)},
+                                            .configuration = raft().configuration()}},
+                              std::make_unique<StateMachine>());
+    replica_->Settle();
+    EXPECT_EQ(replica_->applied().index, LogIndex(9));
+    EXPECT_TRUE(replica_->serves());
+    EXPECT_TRUE(raft().may_stand());
+  }
+}
+
+TEST_F(ReplicaTest, ALeaderProposesOnlyWhatAllMembersCanRead) {
+  Start();
+  check_every_ = 2;
+  Start();
+  replica_->SetAgreedFeatures(0);
+  Lead();
+  for (uint64_t seq = 1; seq <= 4; ++seq) {
+    Ask(seq);
+    Acknowledge(Last());
+  }
+  EXPECT_EQ(Last(), 5u) << "its no-op and the requests";
+  EXPECT_EQ(replica_->proposals().counters.not_known_to_all, 2u);
+  EXPECT_EQ(replica_->checks().counters().not_proposed, 2u);
+  replica_->SetAgreedFeatures(kAllFeatures);
+  Ask(5);
+  Acknowledge(Last());
+  EXPECT_EQ(Last(), 7u);
+}
+
 TEST_F(ReplicaTest, WhatWasTruncatedIsProposedAgain) {
   Start({Entry(1, 1, 1)});
   Lead();

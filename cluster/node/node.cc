@@ -168,8 +168,8 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config, storage::L
       !members.ok())
     return members;
   absl::StatusOr<std::unique_ptr<Snapshots>> snapshots =
-      Snapshots::Open(node->config_, *node->storage_, node->replica_.raft().snapshot(), Monotonic_ns,
-                      [&wake = node->wake_] { wake.Wake(); });
+      Snapshots::Open(node->config_, *node->storage_, node->replica_.raft().snapshot(), incarnation,
+                      Monotonic_ns, [&wake = node->wake_] { wake.Wake(); });
   if (!snapshots.ok()) return snapshots.status();
   node->snapshots_ = *std::move(snapshots);
   const absl::Status started = node->offloads_->Start(node->replica_, node->peers_);

@@ -129,6 +129,7 @@ void Node::FollowTermLimit() {
   if (term_limit_.exists() || replica_.raft().term() == raft::Term()) return;
   term_limit_ = raft::TermLimit(replica_.raft().term(), now_ns_);
   peers_.SetTermLimit(term_limit_);
+  snapshots_->SetTermLimit(term_limit_);
   if (offload::KernelBridge* const bridge = offloads_->bridge(); bridge != nullptr) bridge->SetTermLimit(term_limit_);
 }
 

@@ -43,12 +43,16 @@ void AddReplication(NodeStatus& status, const raft::Raft::Counters& counters) {
              {"restarted", counters.restarts_seen}});
   status.counters.emplace_back("leader_quorum_checks", counters.quorum_checks);
   status.counters.emplace_back("terms_given_up", counters.terms_given_up);
+  status.counters.emplace_back("peer_impossible", counters.impossible);
   AddCounts(status, "leader_step_downs", {{"own_disk", counters.step_downs_own_disk}, {"replication", counters.step_downs_replication}});
 }
 
 void AddDesk(NodeStatus& status, const kv::Replica& replica) {
   const kv::ProposalQueue::Counters& proposals = replica.proposals().counters;
-  AddCounts(status, "proposals_not_made", {{"in_log", proposals.known}, {"unwanted", proposals.unwanted}});
+  AddCounts(status, "proposals_not_made",
+            {{"in_log", proposals.known},
+             {"unwanted", proposals.unwanted},
+             {"not_known_to_all", proposals.not_known_to_all}});
   status.counters.emplace_back("proposals_queued", proposals.queued);
   status.counters.emplace_back("sessions_evicted", replica.state().sessions_evicted());
   status.counters.emplace_back("forwards", replica.router().counters().forwards);
@@ -57,7 +61,8 @@ void AddDesk(NodeStatus& status, const kv::Replica& replica) {
   status.counters.emplace_back("requests_superseded", replica.router().counters().superseded);
 }
 
-void AddChecks(NodeStatus& status, const kv::StateChecks& checks) {
+void AddChecks(NodeStatus& status, const kv::Replica& replica) {
+  const kv::StateChecks& checks = replica.checks();
   const kv::StateChecks::Counters& counters = checks.counters();
   AddCounts(status, "state_checks",
             {{"equal", counters.equal}, {"differ", counters.differ}, {"skipped", counters.skipped},
@@ -66,6 +71,7 @@ void AddChecks(NodeStatus& status, const kv::StateChecks& checks) {
   status.counters.emplace_back("state_mended", counters.mended);
   status.outside_majority = checks.wrong_since() != raft::LogIndex();
   status.diverged = DivergedProblem(checks);
+  if (replica.unreadable() != raft::LogIndex()) status.unreadable = UnreadableProblem(replica.unreadable());
 }
 
 void AddStorage(NodeStatus& status, const storage::StorageStatistics& statistics) {
@@ -121,7 +127,7 @@ NodeStatus Node::StatusNow() {
   status.role = raft.role();
   status.term = raft.term();
   status.leader = raft.leader();
-  status.ready = readiness_.Observe(raft.leader(), raft.commit(), raft.applied()) && !replica_.outside();
+  status.ready = readiness_.Observe(raft.leader(), raft.commit(), raft.applied()) && replica_.serves();
   status.commit = raft.commit();
   status.applied = raft.applied();
   status.last_index = raft.log().last_index();
@@ -210,7 +216,7 @@ NodeStatus Node::StatusNow() {
   status.counters.emplace_back("peer_broadcasts", peers_.counters().broadcasts);
   AddReplication(status, raft.counters());
   AddDesk(status, replica_);
-  AddChecks(status, replica_.checks());
+  AddChecks(status, replica_);
   AddStorage(status, storage_->statistics());
   election_spans_.AddTo(status);
   incidents_.AddTo(now_ns_, status);

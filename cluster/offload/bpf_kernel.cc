@@ -11,6 +11,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 
 #include "absl/strings/str_cat.h"
 #include "cluster/offload/kernel_keys.h"
@@ -22,7 +23,8 @@
 namespace hedgerow::offload {
 namespace {
 
-constexpr int kControlAttempts = 1000;
+// Of a call that waits for memory.
+constexpr timespec kControlAgain{.tv_sec = 0, .tv_nsec = 1'000'000};
 
 struct PinnedMap {
   const char* name;
@@ -40,22 +42,21 @@ std::array<PinnedMap, 4> StateMaps(node_bpf* skeleton) {
 std::string PinPath(const std::string& folder, const char* name) { return absl::StrCat(folder, "/", name); }
 
 // Runs a control program on `request`, which becomes the answer. A request that is not carried out would break
-// the safety contract (a fence that does not hold), so the process must not go on after it.
+// the safety contract (a fence that does not hold), so the process does not go on before it is: it stands still
+// while the host has no memory for that, and its lease ends.
 template <typename Request>
 void RunControl(bpf_program* program, Request& request) {
   char frame[ETHER_HDR_LEN + sizeof(request)] = {};
   char answer[sizeof(frame)];
   memcpy(frame + ETHER_HDR_LEN, &request, sizeof(request));
-  int error = -1;
-  for (int attempt = 0; attempt < kControlAttempts && error != 0; ++attempt) {
-    LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame, .data_out = answer, .data_size_in = sizeof(frame),
-                .data_size_out = sizeof(answer));
-    error = bpf_prog_test_run_opts(bpf_program__fd(program), &options);
-    if (error == 0) error = static_cast<int>(options.retval);
-    const bool again = errno == EINTR || errno == EAGAIN || errno == ENOMEM;  // memory for the frame
-    HEDGEROW_CHECK(error == 0 || again);
+  LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame, .data_out = answer, .data_size_in = sizeof(frame),
+              .data_size_out = sizeof(answer));
+  while (bpf_prog_test_run_opts(bpf_program__fd(program), &options) != 0) {
+    HEDGEROW_CHECK(errno == EINTR || errno == EAGAIN || errno == ENOMEM);  // memory for the frame
+    if (errno == ENOMEM) nanosleep(&kControlAgain, nullptr);
+    options.data_size_out = sizeof(answer);
   }
-  HEDGEROW_CHECK(error == 0);
+  HEDGEROW_CHECK(options.retval == 0);
   memcpy(&request, answer + ETHER_HDR_LEN, sizeof(request));
 }
 

@@ -35,6 +35,9 @@ std::set<std::string>& RefusedPrograms() {
   return *names;
 }
 
+// So many runs of a program find no memory.
+int runs_without_memory = 0;
+
 }  // namespace
 
 extern "C" long syscall(long number, ...) noexcept {
@@ -51,6 +54,11 @@ extern "C" long syscall(long number, ...) noexcept {
       errno = EACCES;
       return -1;
     }
+  }
+  if (number == SYS_bpf && arguments[0] == BPF_PROG_TEST_RUN && runs_without_memory > 0) {
+    --runs_without_memory;
+    errno = ENOMEM;
+    return -1;
   }
   return next(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5]);
 }
@@ -231,6 +239,16 @@ TEST_F(BpfKernelTest, WhereSomethingIsOwedNothingIsPinnedAnew) {
     const auto kernel = MustOpen(owing);
     ASSERT_NE(kernel, nullptr);
     EXPECT_TRUE(kernel->adopted());
+  });
+}
+
+TEST_F(BpfKernelTest, ARequestWaitsAsLongAsTheHostHasNoMemoryForIt) {
+  WithBpffs([&] {
+    const auto kernel = MustOpen();
+    ASSERT_NE(kernel, nullptr);
+    runs_without_memory = 1200;
+    Begin(*kernel);
+    EXPECT_EQ(runs_without_memory, 0);
   });
 }
 

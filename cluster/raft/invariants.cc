@@ -72,6 +72,7 @@ void InvariantChecker::Started(const Raft& node, NodeId id) {
 
 void InvariantChecker::Stepped(const Raft& node, NodeId id, const Outputs& outputs) {
   Node& seen = nodes_[id];
+  if (node.counters().impossible != 0) Fail("node ", id.value(), " was sent what no member sends");
   if (node.term() < seen.term) Fail("monotone terms: node ", id.value(), " went back to ", node.term().value());
   const bool led = seen.leads;
   // What a leader commits was in its log before this step, and counts by the configuration that it held then;

@@ -96,7 +96,11 @@ bool Raft::AdoptTerm(Context& context, const Message& message) {
     BecomeFollower(context, message.term, leads ? message.from : NodeId());
     return true;
   }
-  if (message.term == term_) return true;
+  if (message.term == term_) {
+    const bool second = leads && !MayFollow(message.from);
+    counters_.impossible += second;
+    return !second;
+  }
   const auto* vote = std::get_if<VoteReply>(&message.body);
   if (vote != nullptr && vote->pre_vote) return true;
   // So that a leader whose term is over learns of it. It reads no more than the term.

@@ -109,6 +109,10 @@ class Raft {
     uint64_t step_downs_own_disk = 0;  // a leader whose log did not move asked another to lead, by StallCause
     uint64_t step_downs_replication = 0;
     uint64_t terms_given_up = 0;  // a candidate saw that its term can have no leader
+    // Messages and snapshots that no member sends that follows the protocol: a batch that is none, a second
+    // leader of one term, an entry in the place of a committed one. Their sender is at fault, and this node
+    // goes on.
+    uint64_t impossible = 0;
   };
   const Counters& counters() const { return counters_; }
   size_t reordered_appends() const { return reorder_buffer_.size(); }
@@ -199,6 +203,7 @@ class Raft {
   bool TrustsLeader(uint64_t now_ns) const;
 
   // raft_follower.cc
+  bool MayFollow(NodeId leader) const;
   void FollowLeader(Context& context, NodeId leader);
   void LeaderHeardAt(Context& context, uint64_t heard_ns);
   void Handle(Context& context, const Message& message, const AppendRequest& request);
@@ -212,6 +217,7 @@ class Raft {
 
   AppendRequest WithoutCompacted(AppendRequest request) const;
   static bool IsWellFormed(Term leader_term, const AppendRequest& request);
+  bool ContradictsStart(const AppendRequest& request) const;
 
   // raft_kernel.cc
   void On(Context& context, const KernelAppended& appended);

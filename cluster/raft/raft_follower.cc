@@ -9,7 +9,9 @@
 namespace hedgerow::raft {
 
 // A leader's batch is contiguous and of its own or earlier terms. Anything else is no message of this protocol.
+// No log is so long that its indices wrap around.
 bool Raft::IsWellFormed(Term leader_term, const AppendRequest& request) {
+  if ((request.prev_index.value() >> 63) != 0) return false;
   LogIndex index = request.prev_index;
   Term term = request.prev_term;
   for (const Entry& entry : request.entries) {
@@ -21,10 +23,13 @@ bool Raft::IsWellFormed(Term leader_term, const AppendRequest& request) {
   return true;
 }
 
+// Election Safety (Raft section 5.2): at most one leader in a term.
+bool Raft::MayFollow(NodeId leader) const {
+  return role_ != Role::kLeader && (!leader_.IsSet() || leader_ == leader);
+}
+
 void Raft::FollowLeader(Context& context, NodeId leader) {
-  // Election Safety (Raft section 5.2): at most one leader in a term.
-  HEDGEROW_CHECK(role_ != Role::kLeader);
-  HEDGEROW_CHECK(!leader_.IsSet() || leader_ == leader);
+  HEDGEROW_CHECK(MayFollow(leader));
   BecomeFollower(context, term_, leader);
   LeaderHeardAt(context, context.now_ns);
 }
@@ -41,7 +46,10 @@ void Raft::LeaderHeardAt(Context& context, uint64_t heard_ns) {
 }
 
 void Raft::Handle(Context& context, const Message& message, const AppendRequest& request) {
-  if (!IsWellFormed(message.term, request)) return;
+  if (!IsWellFormed(message.term, request) || ContradictsStart(request)) {
+    ++counters_.impossible;
+    return;
+  }
   if (request.prev_index < log_.start().index) {
     Handle(context, message, WithoutCompacted(request));
     return;
@@ -67,26 +75,37 @@ void Raft::Handle(Context& context, const Message& message, const AppendRequest&
   SendOnceDurable(context, message.from, AppendReply{.accepted = true, .index = last, .loop_seq = steps_});
 }
 
+// What the log begins after is committed.
+bool Raft::ContradictsStart(const AppendRequest& request) const {
+  return std::any_of(request.entries.begin(), request.entries.end(), [this](const Entry& entry) {
+    return entry.index == log_.start().index && entry.term != log_.start().term;
+  });
+}
+
 // The same request, as far as it is about what comes after the log's start. Up to there everything is
 // committed, so each later leader has it, too (Leader Completeness, Raft section 5.4).
 AppendRequest Raft::WithoutCompacted(AppendRequest request) const {
   const EntryId& start = log_.start();
   const auto covered = [&start](const Entry& entry) { return entry.index <= start.index; };
   const auto rest = std::find_if_not(request.entries.begin(), request.entries.end(), covered);
-  for (auto entry = request.entries.begin(); entry != rest; ++entry) {
-    HEDGEROW_CHECK(entry->index != start.index || entry->term == start.term);
-  }
+  HEDGEROW_CHECK(!ContradictsStart(request));
   request.entries.erase(request.entries.begin(), rest);
   request.prev_index = start.index;
   request.prev_term = start.term;
   return request;
 }
 
-// Steps 3 and 4 of AppendEntries: only a real conflict truncates, because an old batch may arrive late.
+// Steps 3 and 4 of AppendEntries: only a real conflict truncates, because an old batch may arrive late. What is
+// committed no leader has another entry for, and what matches its own log it changes itself never (Raft
+// section 5.3, 5.4).
 LogIndex Raft::StoreEntries(Context& context, const AppendRequest& request) {
   for (const Entry& entry : request.entries) {
     if (log_.Has(entry.index)) {
       if (log_.TermAt(entry.index) == entry.term) continue;
+      if (entry.index <= std::max(commit_, matched_)) {
+        ++counters_.impossible;
+        return entry.index.Previous();
+      }
       TruncateLog(context, entry.index);
     }
     AppendToLog(context, entry);

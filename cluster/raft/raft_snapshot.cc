@@ -47,10 +47,14 @@ void Raft::On(Context& context, const SnapshotSent& sent) {
 // Raft figure 13, the receiver's part.
 void Raft::On(Context& context, const SnapshotReceived& received) {
   if (received.term < term_) return;
+  const EntryId& last = received.snapshot.last;
+  if ((received.term == term_ && !MayFollow(received.leader)) || last.term > received.term ||
+      (last.index.value() >> 63) != 0) {
+    ++counters_.impossible;
+    return;
+  }
   if (received.term > term_) BecomeFollower(context, received.term, received.leader);
   FollowLeader(context, received.leader);
-  const EntryId& last = received.snapshot.last;
-  HEDGEROW_CHECK(last.term <= term_);
   if (last.index > commit_) {
     if (log_.Has(last)) {
       AdvanceCommit(context, last.index);  // step 6: it is a part of this log already

@@ -117,7 +117,9 @@ class Service final : public v1::SnapshotTransfer::Service {
     }
   };
 
-  absl::Status Judge(const Caller& caller) { return host_.Judge(caller.id, caller.term(), caller.last()); }
+  absl::Status Judge(const Caller& caller) {
+    return host_.Judge({caller.id, caller.offer.incarnation(), caller.term(), caller.last()});
+  }
 
   // All members have the cluster's key; a certificate is one member's.
   absl::Status CheckCertificate(const grpc::ServerContext& context, raft::NodeId caller) {

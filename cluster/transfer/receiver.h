@@ -43,6 +43,14 @@ struct Received {
   std::unique_ptr<kv::StateMachine> state;
 };
 
+// What is offered, and by which node.
+struct Offered {
+  raft::NodeId leader{};
+  uint64_t incarnation = 0;  // 0: not said
+  raft::Term term{};
+  raft::EntryId last{};
+};
+
 // Implemented by a node. Any thread.
 class ReceiverHost {
  public:
@@ -51,7 +59,7 @@ class ReceiverHost {
   virtual bool MayCall(const net::IpAddress& source) = 0;
   // Whether such a snapshot, of the leader of this term, would be of use. AlreadyExists: what it holds is here
   // already. Other errors are reported to the node that offers it.
-  virtual absl::Status Judge(raft::NodeId leader, raft::Term term, const raft::EntryId& last) = 0;
+  virtual absl::Status Judge(const Offered& offered) = 0;
   // OK: the core has it. Waits for that.
   virtual absl::Status Take(Received received) = 0;
 };

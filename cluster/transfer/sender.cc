@@ -202,6 +202,7 @@ class Sender::Call {
     offered.mutable_offer()->set_last_term(offer.last.term.value());
     offered.mutable_offer()->set_size_bytes(transfer_.size);
     offered.mutable_offer()->set_checksum(transfer_.checksum);
+    offered.mutable_offer()->set_incarnation(sender_.options_.incarnation);
     if (!stream_->Write(seal_->Close(offered))) return Broken();
     const absl::StatusOr<v1::Message> want = Answer();
     if (!want.ok()) return want.status();

@@ -28,6 +28,7 @@ struct SenderOptions {
   uint64_t cluster_id = 0;
   const SharedKeys* keys = nullptr;  // outlives this
   raft::NodeId self{};
+  uint64_t incarnation = 0;       // of it
   uint64_t bytes_per_second = 0;  // to each follower; 0: no bound
   // After a try that failed, twice as long after the next, and so on; also before a failure is reported, since the
   // node may ask again at once.

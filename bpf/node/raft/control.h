@@ -14,6 +14,8 @@ HR_INLINE int hr_node_may_replace(const struct hr_node_shared *shared, const str
   if (next->raft.term < shared->raft.term) return 0;
   if (next->raft.term == shared->raft.term && shared->raft.voted_for && next->raft.voted_for != shared->raft.voted_for)
     return 0;
+  /* In one term no leader takes back what matches its log. */
+  if (next->raft.term == shared->raft.term && next->raft.last_index < shared->matched) return 0;
   return next->self <= HR_NODE_NO_MEMBER;
 }
 

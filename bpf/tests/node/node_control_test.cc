@@ -71,6 +71,16 @@ TEST_P(NodeControlTest, EveryOperationIsTheNativeOne) {
   EXPECT_EQ(Expect(none), HR_NODE_INVALID);
 }
 
+TEST_P(NodeControlTest, AShorterLogThanWasAcknowledgedInTheTermIsRefused) {
+  EXPECT_EQ(Expect(Request(HR_NODE_FENCE)), HR_NODE_DONE);
+  hr_node_control open = Request(HR_NODE_OPEN);
+  ASSERT_GT(open.shared.matched, 0u);
+  open.shared.raft.last_index = open.shared.matched - 1;
+  EXPECT_EQ(Expect(open), HR_NODE_REFUSED);
+  open.shared.raft.term = kTerm + 1;
+  EXPECT_EQ(Expect(open), HR_NODE_DONE) << "another leader may have truncated it";
+}
+
 TEST_P(NodeControlTest, AnIncarnationBeginsAnEmptyWindow) {
   hr_node_window window{};
   for (auto& word : window.seen) word = ~0ull;

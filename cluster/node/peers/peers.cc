@@ -57,6 +57,11 @@ bool MayBeNew(wire::DropReason reason, const wire::Opened& opened) {
          (reason == wire::DropReason::kNone && std::holds_alternative<wire::Hello>(opened.body));
 }
 
+// A voter reports the fingerprint of its own state, and no other's.
+bool MayForward(const kv::RequestKey& key, raft::NodeId from) {
+  return !kv::IsLeadersOwn(key.kind) && (key.kind != kv::CommandKind::kCheck || raft::NodeId(key.c) == from);
+}
+
 wire::PeerTraits WithKeys(wire::PeerTraits traits, const wire::KeyRing& keys) {
   traits.sealing_key = keys.seals().id;
   traits.other_key = keys.other() != nullptr ? keys.other()->id : 0;
@@ -212,7 +217,7 @@ void Peers::TakeMessage(wire::Opened& opened, uint64_t arrived_ns, PeerReceiver&
 void Peers::TakeForward(const wire::PeerHeader& header, const wire::Forward& forward, uint64_t arrived_ns,
                         PeerReceiver& receiver) {
   std::optional<kv::Command> command = kv::Decode(forward.command);
-  if (!command.has_value()) {
+  if (!command.has_value() || !MayForward(command->key, header.from)) {
     ++counters_.bad_commands;
     return;
   }

@@ -107,7 +107,7 @@ class Peers {
     uint64_t too_large = 0;                            // could not be sealed
     uint64_t nowhere = 0;       // to a node whose address is not known, or no longer
     uint64_t refused = 0;       // datagrams of former members, or of nodes that never were members
-    uint64_t bad_commands = 0;  // a forwarded command that is none
+    uint64_t bad_commands = 0;  // a forwarded command that is none, or that its sender does not forward
     uint64_t broadcasts = 0;    // datagrams that the kernel copies to several peers
     uint64_t split = 0;         // messages that left in pieces
     uint64_t pieces = 0;        // those pieces
@@ -132,6 +132,9 @@ class Peers {
   // The addresses of members, proven ones of unknown peers included, for the port of snapshots. They change with the version.
   std::vector<NetAddress> MemberAddresses() const;
   uint64_t addresses_version() const { return addresses_version_; }
+  // The nodes whose datagrams are believed, unknown peers included, with their incarnations. They change with
+  // that version, too.
+  std::vector<std::pair<raft::NodeId, uint64_t>> Believed() const;
 
   void Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver);
   // The core's message in a datagram that the kernel has admitted; nothing if it is none.

@@ -74,6 +74,17 @@ std::vector<NetAddress> Peers::MemberAddresses() const {
   return addresses;
 }
 
+std::vector<std::pair<raft::NodeId, uint64_t>> Peers::Believed() const {
+  std::vector<std::pair<raft::NodeId, uint64_t>> believed;
+  const auto add = [this, &believed](raft::NodeId id) {
+    if (const uint64_t incarnation = incarnations_.IncarnationOf(id); incarnation != 0)
+      believed.emplace_back(id, incarnation);
+  };
+  for (const PeerState& peer : others_) add(peer.id);
+  for (const UnknownPeer& unknown : unknown_peers_) add(unknown.state.id);
+  return believed;
+}
+
 // Ports do not count: a port is no host's own.
 bool Peers::MayComeFrom(const NetAddress& source, uint64_t now_ns) {
   const auto is_source = [&source](const NetAddress& address) {
@@ -140,6 +151,7 @@ wire::DropReason Peers::Met(raft::NodeId id, uint64_t now_ns) {
     incarnations_.Remember(id, reported);
     return wire::DropReason::kNone;
   }
+  ++addresses_version_;
   incarnations_.Forget(id, now_ns,
                        pending ? wire::PeerIncarnations::kAskFloor_ns : wire::PeerIncarnations::kAskCap_ns);
   return wire::DropReason::kIncarnationUnknown;
@@ -202,6 +214,7 @@ wire::DropReason Peers::TakeTraits(raft::NodeId id, const wire::PeerTraits& its,
     peer->incompatible_ns = now_ns;
     peer->incompatible = std::move(why);
   }
+  ++addresses_version_;
   if (admitted == wire::DropReason::kNone) incarnations_.Forget(id, now_ns);
   return compared;
 }

@@ -610,6 +610,25 @@ TEST_F(PeersTest, ALargeCommandIsForwardedInPieces) {
   ASSERT_EQ(nobody_.requests.size(), 1u);
 }
 
+TEST_F(PeersTest, WhatALeaderMakesForItselfIsNotForwarded) {
+  Meet2();
+  const auto forward = [this](kv::RequestKey key) {
+    const kv::Command command{.key = key};
+    Take(other_.Seal(raft::NodeId(1), raft::Term(3),
+                     wire::Forward{.timeout_ns = 1, .command = kv::Encode(command)}));
+  };
+  for (const kv::CommandKind kind :
+       {kv::CommandKind::kTick, kv::CommandKind::kSettings, kv::CommandKind::kPurge})
+    forward({.kind = kind});
+  forward({.kind = kv::CommandKind::kCheck, .a = 5, .b = 6, .c = 3});  // in the name of another member
+  EXPECT_EQ(peers_.counters().bad_commands, 4u);
+  EXPECT_THAT(nobody_.requests, IsEmpty());
+  forward({.kind = kv::CommandKind::kCheck, .a = 5, .b = 6, .c = 2});
+  forward({.kind = kv::CommandKind::kWrite, .a = 7, .b = 1});
+  EXPECT_EQ(nobody_.requests.size(), 2u);
+  EXPECT_EQ(peers_.counters().bad_commands, 4u);
+}
+
 TEST_F(PeersTest, PiecesOfRemovedNodesAndOfFormerIncarnationsTakeNoMemory) {
   wire::PeerCodec removed({.cluster_id = 7, .keys = wire::KeyRing(), .self = raft::NodeId(9), .incarnation = 8});
   const std::string sealed =

@@ -36,9 +36,11 @@ raft::LogIndex MatchOf(const raft::Raft& raft, raft::NodeId member) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Open(
-    const NodeConfig& config, const storage::LogStorage& storage,
-    const raft::Snapshot& restored, std::function<uint64_t()> now_ns, std::function<void()> wake) {
+absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Open(const NodeConfig& config,
+                                                           const storage::LogStorage& storage,
+                                                           const raft::Snapshot& restored, uint64_t incarnation,
+                                                           std::function<uint64_t()> now_ns,
+                                                           std::function<void()> wake) {
   std::unique_ptr<Tls> tls;
   if (config.peer_tls.has_value()) {
     const std::string name = wire::PeerName(config.peer_tls->name, config.self);
@@ -46,8 +48,8 @@ absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Open(
     if (!first.ok()) return first.status();
     tls = std::make_unique<Tls>(*config.peer_tls, name, *std::move(first));
   }
-  std::unique_ptr<Snapshots> snapshots(
-      new Snapshots(config, std::move(tls), storage, restored, std::move(now_ns), std::move(wake)));
+  std::unique_ptr<Snapshots> snapshots(new Snapshots(config, std::move(tls), storage, restored, incarnation,
+                                                     std::move(now_ns), std::move(wake)));
   absl::StatusOr<std::unique_ptr<transfer::Receiver>> receiver = transfer::Receiver::Listen(
       {.cluster_id = config.cluster_id,
        .keys = &snapshots->keys_,
@@ -61,13 +63,14 @@ absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Open(
 }
 
 Snapshots::Snapshots(const NodeConfig& config, std::unique_ptr<Tls> tls, const storage::LogStorage& storage,
-                     const raft::Snapshot& restored, std::function<uint64_t()> now_ns,
+                     const raft::Snapshot& restored, uint64_t incarnation, std::function<uint64_t()> now_ns,
                      std::function<void()> wake)
     : self_(config.self),
       keys_(config.cluster_keys),
       tls_(std::move(tls)),
       folder_(storage.snapshots()),
       storage_(storage),
+      now_ns_(now_ns),
       wake_(wake),
       taker_(storage.snapshots(), config.cluster_id, now_ns, wake),
       peer_clients_(config.peer_clients),
@@ -76,6 +79,7 @@ Snapshots::Snapshots(const NodeConfig& config, std::unique_ptr<Tls> tls, const s
           transfer::SenderOptions{.cluster_id = config.cluster_id,
                                   .keys = &keys_,
                                   .self = config.self,
+                                  .incarnation = incarnation,
                                   .bytes_per_second = config.snapshots.rate_bytes_per_s,
                                   .tls = tls_ != nullptr ? &tls_->peers : nullptr},
           [this](raft::NodeId to, raft::LogIndex index, const absl::Status& status) {
@@ -117,13 +121,27 @@ bool Snapshots::MayCall(const net::IpAddress& source) {
                      [&source](const NetAddress& address) { return address.bytes == source.mapped(); });
 }
 
-// Of the last turn: what changes meanwhile is looked at again by the core.
-absl::Status Snapshots::Judge(raft::NodeId leader, raft::Term term, const raft::EntryId& last) {
-  if (leader == self_) return absl::InvalidArgumentError("that is this node");
-  if (term.value() < term_.load(std::memory_order_relaxed)) {
+// Of the last turn: what changes meanwhile is looked at again by the core. Who may speak at all is asked where
+// datagrams are (Peers).
+absl::Status Snapshots::Judge(const transfer::Offered& offered) {
+  {
+    absl::MutexLock lock(&mutex_);
+    const auto known = std::find_if(believed_.begin(), believed_.end(),
+                                    [&offered](const auto& node) { return node.first == offered.leader; });
+    if (known == believed_.end())
+      return absl::UnavailableError("no datagram of that node is believed here (yet)");
+    if (offered.incarnation != 0 && offered.incarnation != known->second)
+      return absl::FailedPreconditionError("that node is in another incarnation");
+    if (offered.term > term_limit_.At(now_ns_()))
+      return absl::FailedPreconditionError("elections cannot have reached that term");
+  }
+  if (offered.last.term > offered.term)
+    return absl::InvalidArgumentError("its last entry is of a later term than the offer");
+  if (offered.term.value() < term_.load(std::memory_order_relaxed)) {
     return absl::FailedPreconditionError("another term has begun");
   }
-  if (last.index.value() <= commit_.load(std::memory_order_relaxed) && !outside_.load(std::memory_order_relaxed)) {
+  if (offered.last.index.value() <= commit_.load(std::memory_order_relaxed) &&
+      !outside_.load(std::memory_order_relaxed)) {
     return absl::AlreadyExistsError("what it holds is here");
   }
   return absl::OkStatus();
@@ -146,7 +164,7 @@ absl::Status Snapshots::Take(transfer::Received received) {
 void Snapshots::Turn(uint64_t now_ns, kv::Replica& replica, const Peers& peers, offload::KernelBridge* bridge) {
   FollowRole(replica.raft());
   FollowMembers(replica.raft());
-  FollowAddresses(peers);
+  FollowPeers(peers);
   if (taker_.Turn(now_ns, Wanted(now_ns, replica), replica)) {
     size_bytes_ = taker_.status().last_size_bytes;
     written_ns_ = now_ns;
@@ -227,12 +245,13 @@ void Snapshots::FollowMembers(const raft::Raft& raft) {
   }
 }
 
-void Snapshots::FollowAddresses(const Peers& peers) {
+void Snapshots::FollowPeers(const Peers& peers) {
   if (addresses_version_ == peers.addresses_version()) return;
   addresses_version_ = peers.addresses_version();
   std::vector<NetAddress> addresses = peers.MemberAddresses();
   absl::MutexLock lock(&mutex_);
   addresses_ = std::move(addresses);
+  believed_ = peers.Believed();
 }
 
 void Snapshots::SendNeeded(kv::Replica& replica, const Peers& peers) {
@@ -297,7 +316,7 @@ void Snapshots::Install(uint64_t now_ns, kv::Replica& replica, offload::KernelBr
     written_ns_ = now_ns;
   }
   if (replica.raft().commit() < last.index) {
-    arrived->taken = absl::FailedPreconditionError("another term has begun");
+    arrived->taken = absl::FailedPreconditionError("another term has begun, or its sender does not lead");
   }
   arrived->done.Notify();
 }

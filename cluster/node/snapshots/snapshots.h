@@ -44,9 +44,11 @@ class Snapshots final : private transfer::ReceiverHost {
 
   // Listens on the peer address, alone or not: a cluster of one may grow. `now_ns` makes slices end, `wake`
   // makes the loop turn, from any thread. `storage` outlives it.
-  static absl::StatusOr<std::unique_ptr<Snapshots>> Open(
-      const NodeConfig& config, const storage::LogStorage& storage,
-      const raft::Snapshot& restored, std::function<uint64_t()> now_ns, std::function<void()> wake);
+  static absl::StatusOr<std::unique_ptr<Snapshots>> Open(const NodeConfig& config,
+                                                         const storage::LogStorage& storage,
+                                                         const raft::Snapshot& restored, uint64_t incarnation,
+                                                         std::function<uint64_t()> now_ns,
+                                                         std::function<void()> wake);
   ~Snapshots() override;
 
   // What the replica asks of its host (kv::ReplicaHost); done at the next Turn.
@@ -58,6 +60,10 @@ class Snapshots final : private transfer::ReceiverHost {
   uint64_t next_deadline_ns() const { return taker_.next_deadline_ns(); }
   // Begins one; the index that it will have at least.
   raft::LogIndex Ask(const kv::Replica& replica);
+  void SetTermLimit(const raft::TermLimit& limit) {
+    absl::MutexLock lock(&mutex_);
+    term_limit_ = limit;
+  }
   // Of transfers that begin from now on.
   void SetKeys(const wire::KeyRing& keys) { keys_.Set(keys); }
   // `unix_s`: the time of certificates.
@@ -91,18 +97,19 @@ class Snapshots final : private transfer::ReceiverHost {
   };
 
   Snapshots(const NodeConfig& config, std::unique_ptr<Tls> tls, const storage::LogStorage& storage,
-            const raft::Snapshot& restored, std::function<uint64_t()> now_ns, std::function<void()> wake);
+            const raft::Snapshot& restored, uint64_t incarnation, std::function<uint64_t()> now_ns,
+            std::function<void()> wake);
 
   // transfer::ReceiverHost: the receiver's threads.
   bool MayCall(const net::IpAddress& source) override;
-  absl::Status Judge(raft::NodeId leader, raft::Term term, const raft::EntryId& last) override;
+  absl::Status Judge(const transfer::Offered& offered) override;
   absl::Status Take(transfer::Received received) override;
 
   bool Wanted(uint64_t now_ns, const kv::Replica& replica);
   bool FollowerOnItsWay(uint64_t now_ns, const raft::Raft& raft);
   void FollowRole(const raft::Raft& raft);
   void FollowMembers(const raft::Raft& raft);
-  void FollowAddresses(const Peers& peers);
+  void FollowPeers(const Peers& peers);
   void MendOutside(uint64_t now_ns, const kv::Replica& replica);
   void SendNeeded(kv::Replica& replica, const Peers& peers);
   void TakeEnded(uint64_t now_ns, kv::Replica& replica);
@@ -114,6 +121,7 @@ class Snapshots final : private transfer::ReceiverHost {
   const std::unique_ptr<Tls> tls_;  // null: there is none
   const storage::SnapshotFolder folder_;
   const storage::LogStorage& storage_;
+  const std::function<uint64_t()> now_ns_;
   const std::function<void()> wake_;
   SnapshotTaker taker_;
   DeferredReclamation reclamation_;
@@ -139,6 +147,8 @@ class Snapshots final : private transfer::ReceiverHost {
   absl::Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<NetAddress> addresses_ ABSL_GUARDED_BY(mutex_);  // members'
+  std::vector<std::pair<raft::NodeId, uint64_t>> believed_ ABSL_GUARDED_BY(mutex_);  // Peers::Believed
+  raft::TermLimit term_limit_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<Arrived> arrived_ ABSL_GUARDED_BY(mutex_);
   std::vector<Ended> ended_ ABSL_GUARDED_BY(mutex_);  // at most one of each member and transfer
   std::atomic<bool> something_ = false;               // arrived_ or ended_

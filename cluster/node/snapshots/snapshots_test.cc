@@ -201,6 +201,50 @@ TEST_P(SnapshotsTest, ASnapshotFromASenderWithoutTheKeyIsRefused) {
   EXPECT_LT(StatusOf(leader).term, raft::Term(1000)) << "the stranger's";
 }
 
+// What peers' datagrams are asked is asked of an offer, too: a sender with the key is at fault.
+TEST_P(SnapshotsTest, AnOfferIsJudgedAsAMembersDatagramIs) {
+  const uint64_t leader = WaitForLeader();
+  const std::string file = folder_ + "/stranger";
+  std::ofstream(file) << std::string(1000, 'x');
+  const transfer::SharedKeys keys{wire::KeyRing(ConfigOf(leader).cluster_keys)};
+  const auto said_to = [&](uint64_t from, uint64_t incarnation, uint64_t term, uint64_t last_term) {
+    absl::Mutex mutex;
+    std::optional<absl::Status> ended;
+    transfer::Sender sender({.cluster_id = 7,
+                             .keys = &keys,
+                             .self = raft::NodeId(from),
+                             .incarnation = incarnation,
+                             .retry = absl::Milliseconds(1),
+                             .tries_max = 1},
+                            [&](raft::NodeId, raft::LogIndex, const absl::Status& status) {
+                              const absl::MutexLock lock(&mutex);
+                              ended = status;
+                            });
+    sender.Send({.to = raft::NodeId(leader),
+                 .address = members_[leader - 1].peer.ToString(),
+                 .term = raft::Term(term),
+                 .last = {.index = raft::LogIndex(1'000'000), .term = raft::Term(last_term)},
+                 .path = file});
+    EXPECT_TRUE(Eventually([&] {
+      const absl::MutexLock lock(&mutex);
+      return ended.has_value();
+    }));
+    const absl::MutexLock lock(&mutex);
+    return std::string(ended->message());
+  };
+  const uint64_t member = leader % 3 + 1;
+  const uint64_t possible = StatusOf(leader).term.value() + 10;
+  EXPECT_THAT(said_to(member, 0, UINT64_MAX, 1), testing::HasSubstr("elections cannot have reached that term"));
+  EXPECT_THAT(said_to(member, 0, UINT64_MAX, UINT64_MAX),
+              testing::HasSubstr("elections cannot have reached that term"));
+  EXPECT_THAT(said_to(member, 5, possible, 1), testing::HasSubstr("in another incarnation"));
+  EXPECT_THAT(said_to(member, 0, possible, possible + 1), testing::HasSubstr("of a later term than the offer"));
+  EXPECT_THAT(said_to(9, 0, possible, 1), testing::HasSubstr("no datagram of that node is believed"));
+  EXPECT_THAT(said_to(member, 0, possible, 1), testing::HasSubstr("damaged"))
+      << "it is taken, and the file is none";
+  EXPECT_LT(StatusOf(leader).term, raft::Term(possible));
+}
+
 TEST_P(SnapshotsTest, EveryCounterIsDocumented) {
   std::ifstream file(std::string(HEDGEROW_SOURCE_DIR) + "/docs/metrics.md");
   std::stringstream docs;

@@ -27,4 +27,12 @@ std::string DivergedProblem(const kv::StateChecks& checks) {
       "them, and put a new member in the place of the wrong one (docs/cluster.md, \"After a bad day\")");
 }
 
+std::string UnreadableProblem(raft::LogIndex entry) {
+  return absl::StrCat("entry ", entry.value(),
+                      " of the log holds a command that this build cannot read: a member of a later version "
+                      "has proposed it. The node "
+                      "applies nothing from there on, answers no client and does not lead. Upgrade it to the "
+                      "version of the others");
+}
+
 }  // namespace hedgerow::node

@@ -13,5 +13,6 @@ namespace hedgerow::node {
 
 // Empty: nothing is known to be wrong.
 std::string DivergedProblem(const kv::StateChecks& checks);
+std::string UnreadableProblem(raft::LogIndex entry);
 
 }  // namespace hedgerow::node

@@ -153,6 +153,7 @@ struct NodeStatus {
 
   List<v1::Setting> settings{};
   std::string diverged{};            // a sentence: whose state is not the majority's; empty: none is known
+  std::string unreadable{};          // a sentence: an entry that this build cannot read; empty: there is none
   bool outside_majority = false;     // this node's is not: it answers no client until it is mended
   uint64_t settings_version = 0;     // grows with each change; 0: the cluster has not set them yet
   std::vector<std::string> refused{};  // sentences: clients are refused, and it may be this node's fault

@@ -191,6 +191,7 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
   if (!status.cluster_lost.empty()) out.add_problems(absl::StrCat("LOST: ", status.cluster_lost));
   out.set_term(status.term.value());
   out.set_leader(status.leader.value());
+  if (!status.unreadable.empty()) out.add_problems(status.unreadable);
   if (!status.diverged.empty()) out.add_problems(absl::StrCat("DIVERGED: ", status.diverged));
   if (!status.storage.empty()) out.add_problems(absl::StrCat("storage: ", status.storage));
   for (const std::string& problem : StallProblems(status)) out.add_problems(problem);

@@ -156,9 +156,9 @@ class TransferTest : public ::testing::Test, public ReceiverHost {
 
   // ReceiverHost
   bool MayCall(const net::IpAddress& source) override { return source == calls_from_; }
-  absl::Status Judge(raft::NodeId, raft::Term term, const raft::EntryId& last) override {
-    if (term < raft::Term(5)) return absl::FailedPreconditionError("its term is over");
-    return last.index > raft::LogIndex(10) ? absl::OkStatus() : absl::AlreadyExistsError("it is here");
+  absl::Status Judge(const Offered& offered) override {
+    if (offered.term < raft::Term(5)) return absl::FailedPreconditionError("its term is over");
+    return offered.last.index > raft::LogIndex(10) ? absl::OkStatus() : absl::AlreadyExistsError("it is here");
   }
   absl::Status Take(Received received) override {
     absl::MutexLock lock(&mutex_);
