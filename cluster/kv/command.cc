@@ -149,7 +149,7 @@ std::string Encode(const Command& command) {
   writer.Put(command.key.b);
   writer.Put(command.key.c);
   writer.Put(command.key.d);
-  writer.Put(command.lowest_unanswered);
+  writer.Put(HasNoSession(command.key) ? command.came_ns : command.lowest_unanswered);
   writer.Put(command.elapsed_ns);
   writer.Put(static_cast<uint8_t>(command.operations.size()));
   for (const Operation& operation : command.operations) {
@@ -200,7 +200,8 @@ bool DecodeInto(std::string_view bytes, Command& command) {
   command.key.b = reader.Get<uint64_t>();
   command.key.c = reader.Get<uint64_t>();
   command.key.d = reader.Get<uint64_t>();
-  command.lowest_unanswered = reader.Get<uint64_t>();
+  command.lowest_unanswered = command.came_ns = 0;
+  (HasNoSession(command.key) ? command.came_ns : command.lowest_unanswered) = reader.Get<uint64_t>();
   command.elapsed_ns = reader.Get<uint64_t>();
   const uint8_t count = reader.Get<uint8_t>();
   if (count > kOperationsMax) return false;

@@ -138,10 +138,17 @@ inline bool HasNoSession(const RequestKey& key) {
   return key.kind == CommandKind::kWindowed || key.kind == CommandKind::kMemcached;
 }
 
+// A copy without a session that came to a node longer ago than this is not done, in committed time. Part of the
+// format.
+constexpr uint64_t kCopyAgeMax_ns = 1'500'000'000;
+
 struct Command {
   RequestKey key{};
   SessionName session{};  // kOpen: the new session's, as the leader drew it
   uint64_t lowest_unanswered = 0;  // kWrite: the client has the answers to all seqs before it, or wants none
+  // HasNoSession: what the node that took the youngest copy from its client had applied by then, in committed
+  // time. 0: not said.
+  uint64_t came_ns = 0;
   // Committed time: what has passed on the leader's monotonic clock since its previous command of this term, or its election.
   uint64_t elapsed_ns = 0;
   std::vector<Operation> operations{};  // all or none of them; none keeps the session alive
@@ -156,7 +163,8 @@ struct Command {
 
 enum class ResultCode : uint8_t {
   kOk = 0,
-  // Compare-and-set found another value, a seed found settings, or another request has this number; nothing was done.
+  // Compare-and-set found another value, a seed found settings, or another request has this number; nothing was
+  // done.
   kMismatch = 1,
   kNotANumber = 2,      // increment of something that is none, or past 64 bits; nothing was done
   kUnknownSession = 3,  // never opened, or expired; the client must not assume either outcome for what it sent
@@ -164,10 +172,13 @@ enum class ResultCode : uint8_t {
   kOverloaded = 5,      // a bound of the tables is reached; nothing was done
   // But for kNoRoom of memcached's commands only. kMismatch there: the item has another unique number.
   kNotFound = 6,
-  kNotStored = 7,    // add found an item; replace, append, prepend found none
-  kNoRoom = 8,       // hkv's, too: the store, or memcached's items, take all the memory that they may; nothing was done
-  kTooLarge = 9,     // append or prepend would pass kItemMax_bytes; or kDiscard, which has removed what was there
-  kSuperseded = 10,  // a late copy of a request whose id the client has used for another since: not done, not answered
+  kNotStored = 7,  // add found an item; replace, append, prepend found none
+  kNoRoom =
+      8,  // hkv's, too: the store, or memcached's items, take all the memory that they may; nothing was done
+  kTooLarge = 9,  // append or prepend would pass kItemMax_bytes; or kDiscard, which has removed what was there
+  // A late copy: of a request whose id the client has used for another since, or that came to a node so long
+  // ago that it may have been done and forgotten. Not done, not answered.
+  kSuperseded = 10,
 };
 constexpr ResultCode kResultCodeLast = ResultCode::kSuperseded;
 

@@ -13,6 +13,9 @@ namespace hedgerow::kv {
 // Entries with each voter's fingerprint (state_checks.h): an earlier program takes them for the leader's.
 inline constexpr uint32_t kStateChecksFeature = 1u << 0;
 
-inline constexpr uint32_t kAllFeatures = kStateChecksFeature;
+// Requests without a session say when they came (Command::came_ns): an earlier program does late ones, too.
+inline constexpr uint32_t kCameFeature = 1u << 1;
+
+inline constexpr uint32_t kAllFeatures = kStateChecksFeature | kCameFeature;
 
 }  // namespace hedgerow::kv

@@ -24,9 +24,12 @@ DedupeWindow::Verdict MemcachedState::Judge(const RequestKey& key, const Command
   return window_.Judge(key, now_ns - std::min(now_ns, *command.age_ns));
 }
 
-Result MemcachedState::Apply(uint64_t index, const Command& command, uint64_t now_ns, uint64_t growth_max_bytes) {
+Result MemcachedState::Apply(uint64_t index, const Command& command, uint64_t now_ns, uint64_t growth_max_bytes,
+                             bool late) {
   const RequestKey& key = command.key;
-  switch (Judge(key, command, now_ns)) {
+  DedupeWindow::Verdict verdict = Judge(key, command, now_ns);
+  if (verdict == DedupeWindow::Verdict::kNew && late) verdict = DedupeWindow::Verdict::kSuperseded;
+  switch (verdict) {
     case DedupeWindow::Verdict::kKnown:
       return *window_.Answer(key);
     case DedupeWindow::Verdict::kSuperseded:

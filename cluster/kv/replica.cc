@@ -148,8 +148,7 @@ uint64_t Replica::next_deadline_ns() const {
 
 // Commands move committed time, and without any it would stand still: nothing would end while nobody writes.
 uint64_t Replica::next_time_tick_ns() const {
-  if (raft_.role() != raft::Role::kLeader || !state_.memcached().waits_for_time() || !proposals_.empty())
-    return UINT64_MAX;
+  if (raft_.role() != raft::Role::kLeader || !state_.waits_for_time() || !proposals_.empty()) return UINT64_MAX;
   return proposed_ns_ + kTick_ns;
 }
 
@@ -402,6 +401,12 @@ void Replica::Mend(const raft::Snapshot& snapshot, std::unique_ptr<StateMachine>
   Feed(raft::SnapshotTaken{.snapshot = snapshot});
 }
 
+// An earlier program would put what it does not know into its log.
+void Replica::On(Forward& forward) {
+  if ((agreed_features_ & kCameFeature) == 0) forward.request.command.came_ns = 0;
+  host_.Send(std::move(forward));
+}
+
 void Replica::Act() {
   for (Action& action : actions_) {
     std::visit([this](auto& what) { On(what); }, action);
@@ -437,6 +442,7 @@ raft::Propose Replica::TakeProposals() {
       }
       if (!proposals_.AddProposed(key)) continue;  // its client is answered once that entry is applied
       command = *wanted.command;
+      command.came_ns = (agreed_features_ & kCameFeature) != 0 ? wanted.came_ns : 0;
       if (key.kind == CommandKind::kMemcached) command.age_ns = wanted.age_ns;
       // In the entry, so that all replicas give the session one name.
       if (key.kind == CommandKind::kOpen) {

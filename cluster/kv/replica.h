@@ -110,6 +110,9 @@ class Replica {
     bool done = false;  // the walk is at its end
   };
   std::optional<Purged> PurgeSome(const std::string& prefix, MapWalk& walk);
+  // The host has found that it stood still for kStandstill_ns or longer, by its own clock: nothing is known of
+  // how long what comes now has waited before the machine.
+  void StoodStill() { router_.StoodStill(host_.Now_ns()); }
   // What time demands; needed no earlier than next_deadline_ns().
   void Tick();
   void Settle();
@@ -182,7 +185,7 @@ class Replica {
   void ApplySome(std::span<const raft::Entry> entries);
   void Act();
   void On(Answer& answer) { host_.Send(std::move(answer)); }
-  void On(Forward& forward) { host_.Send(std::move(forward)); }
+  void On(Forward& forward);
   void On(ProposeCommand& propose) { proposals_.Add(propose); }
   void On(StartRead& read) { Feed(raft::Read{.tag = read.tag, .deadline_ns = read.deadline_ns}); }
 

@@ -47,9 +47,19 @@ bool RequestRouter::HasRoomFor(size_t bytes) const {
 
 void RequestRouter::Receive(uint64_t now_ns, uint64_t arrived_ns, Request request, std::vector<Action>& actions) {
   now_ns_ = now_ns;
-  if (!serves_) {
+  FollowCommittedTime(now_ns);
+  const bool fresh = request.hops == 0 && !request.is_read() && HasNoSession(request.command.key);
+  const bool closed = fresh && now_ns < closed_until_ns_;
+  counters_.after_standstill += closed;
+  if (!serves_ || closed) {
     actions.push_back(NotLeader(request, leader_ == self_ ? raft::NodeId() : leader_));
     return;
+  }
+  // Less what it waited in the socket: what is applied may have come meanwhile.
+  if (fresh) {
+    const uint64_t waited_ns = now_ns - std::min(now_ns, arrived_ns);
+    const uint64_t committed_ns = state_.committed_time_ns();
+    request.command.came_ns = std::max<uint64_t>(committed_ns - std::min(committed_ns, waited_ns), 1);
   }
   if (!request.is_read()) {
     if (std::optional<Result> known = state_.Known(request.command.key)) {
@@ -84,6 +94,24 @@ void RequestRouter::Receive(uint64_t now_ns, uint64_t arrived_ns, Request reques
   }
   by_key_[waiting.request.command.key].insert(tag);
   Place(now_ns, tag, actions);
+}
+
+void RequestRouter::StoodStill(uint64_t now_ns) {
+  counters_.standstills += now_ns >= closed_until_ns_;
+  closed_until_ns_ = now_ns + kClosedAfterStandstill_ns;
+}
+
+// A leader counts no more time than passes on its clock, so committed time gets ahead of no clock that runs,
+// but for what was late on its way here.
+void RequestRouter::FollowCommittedTime(uint64_t now_ns) {
+  const uint64_t committed_ns = state_.committed_time_ns();
+  if (committed_ns == followed_committed_ns_) return;
+  const uint64_t passed_ns = committed_ns - std::min(committed_ns, followed_committed_ns_);
+  const uint64_t ran_ns = now_ns - std::min(now_ns, followed_at_ns_);
+  if (followed_at_ns_ != 0) ahead_ns_ = ahead_ns_ + passed_ns - std::min(ahead_ns_ + passed_ns, ran_ns);
+  followed_committed_ns_ = committed_ns;
+  followed_at_ns_ = now_ns;
+  if (ahead_ns_ >= kStandstill_ns) StoodStill(now_ns);
 }
 
 bool RequestRouter::IsProposed(const RequestKey& key) const {
@@ -252,6 +280,7 @@ RequestRouter::Wanted RequestRouter::MayBeProposed(uint64_t now_ns, const Reques
     }
     if (wanted.command == nullptr) wanted.command = &waiting.request.command;
     wanted.age_ns = std::min(wanted.age_ns, age_ns);
+    wanted.came_ns = std::max(wanted.came_ns, waiting.request.command.came_ns);
     ++waiting.tries;
     if (waiting.queued) EndAt(tag, End_ns(waiting));
     waiting.queued = false;
@@ -344,6 +373,7 @@ void RequestRouter::ReadRefused(uint64_t tag, std::vector<Action>& actions) {
 void RequestRouter::Applied(uint64_t now_ns, const RequestKey& key, const Result& result, bool of_this_term,
                           std::vector<Action>& actions) {
   now_ns_ = now_ns;
+  FollowCommittedTime(now_ns);
   if (serves_) Answered(key, result, of_this_term, actions);
   if (!to_forward_.empty()) ForwardMore(now_ns, actions);
 }

@@ -96,6 +96,13 @@ struct RouterOptions {
   uint64_t forward_slot_ns = 100'000'000;
 };
 
+// A node whose machine stood still takes what waited before it (in its hypervisor's queue) for new. It finds
+// that out by what others have committed meanwhile, or by its own clock, if that went on. A shorter standstill
+// does no harm (docs/SAFETY.md, Exactly once).
+constexpr uint64_t kStandstill_ns = 500'000'000;
+// So long it takes nothing without a session then: what waited has come by that time.
+constexpr uint64_t kClosedAfterStandstill_ns = 1'000'000'000;
+
 class RequestRouter {
  public:
   // `first_tag` is drawn at random when the node starts: what another node still answers to a former incarnation must
@@ -116,12 +123,14 @@ class RequestRouter {
   struct Wanted {
     const Command* command = nullptr;
     uint64_t age_ns = UINT64_MAX;
+    uint64_t came_ns = 0;  // of that copy: Command::came_ns
   };
   Wanted MayBeProposed(uint64_t now_ns, const RequestKey& key, std::vector<Action>& actions);
   // It waits for room in the log: each copy as long as for a leader, and then it is refused with kOverloaded.
   void Queued(const RequestKey& key);
   // Or it waits because this node hands its leadership over: then it is refused like what waits for a leader.
   void HandsOver(bool hands_over) { hands_over_ = hands_over; }
+  void StoodStill(uint64_t now_ns);
   // False: this node's state is wrong. It answers nothing of it: clients are sent elsewhere, and what waits here as well.
   void SetServes(bool serves) { serves_ = serves; }
   bool IsProposed(const RequestKey& key) const;
@@ -147,7 +156,9 @@ class RequestRouter {
     uint64_t forwards = 0;
     uint64_t forwards_queued = 0;  // waited for an answer to earlier ones
     uint64_t overloaded = 0;       // refused: too many wait, or no room in the log came in time
-    uint64_t superseded = 0;       // not done and not answered: late copies of what another request has superseded
+    uint64_t superseded = 0;       // not done and not answered: late copies
+    uint64_t standstills = 0;      // this node found that it had stood still
+    uint64_t after_standstill = 0;  // writes without a session that were refused for that
   };
   const Counters& counters() const { return counters_; }
   // Writes that came to nothing here: refused for want of room or of a leader, or their clients have given up. Since the last
@@ -174,6 +185,7 @@ class RequestRouter {
     raft::NodeId forwarded_to{};
   };
 
+  void FollowCommittedTime(uint64_t now_ns);
   void Answered(const RequestKey& key, const Result& result, bool of_this_term, std::vector<Action>& actions);
   uint64_t Age_ns(uint64_t now_ns, const PendingRequest& waiting) const;
   uint64_t End_ns(const PendingRequest& waiting) const;
@@ -212,6 +224,12 @@ class RequestRouter {
       slots_;                        // (when it ends at the latest, tag), some of them free by now
   std::deque<uint64_t> to_forward_;  // tags, some of them gone by now
   Counters counters_;
+  // Committed time as this node has applied it, when it last moved; and how far it is ahead of this node's
+  // clock, which has run since or not (0 at least: what committed time lags behind is forgotten).
+  uint64_t followed_committed_ns_ = 0;
+  uint64_t followed_at_ns_ = 0;
+  uint64_t ahead_ns_ = 0;
+  uint64_t closed_until_ns_ = 0;
   uint64_t now_ns_ = 0;  // of the latest event
   Failing failing_;
 };

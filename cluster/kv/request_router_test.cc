@@ -92,6 +92,69 @@ TEST_F(RequestRouterTest, WhatTheOtherNodeCouldNotDoIsHeldForTheNextLeader) {
   EXPECT_NE(Only<ProposeCommand>(), nullptr);
 }
 
+// Its clock has stood, and what it applies next was committed meanwhile: in one step or in many small ones.
+TEST_F(RequestRouterTest, AfterAStandstillNothingWithoutASessionIsTakenForASecond) {
+  constexpr uint64_t kSecond = 1000 * kMillisecond;
+  for (const uint64_t step_ns : {6 * kSecond, 20 * kMillisecond}) {
+    StateMachine state;
+    RequestRouter router(kSelf, state, {}, 100);
+    const auto pass = [&](uint64_t now_ns, uint64_t elapsed_ns) {
+      const Command tick{.key = {.kind = CommandKind::kTick}, .elapsed_ns = elapsed_ns};
+      router.Applied(now_ns, tick.key, state.Apply(++index_, tick), false, actions_);
+    };
+    const auto is_taken = [&](uint64_t now_ns, Request request) {
+      actions_.clear();
+      router.Receive(now_ns, now_ns, std::move(request), actions_);
+      return Only<Forward>() != nullptr;
+    };
+    router.LeaderChanged(10 * kSecond, kOther, actions_);
+    uint64_t id = 0;
+    // It runs: an idle minute that is told at its end, a follower that lags a little, a leader's election that
+    // is not counted.
+    pass(10 * kSecond, kSecond);
+    pass(70 * kSecond, 60 * kSecond);
+    pass(75 * kSecond, kSecond);
+    pass(75 * kSecond, 400 * kMillisecond);
+    EXPECT_TRUE(is_taken(75 * kSecond, Item(++id)));
+    EXPECT_EQ(router.counters().standstills, 0u);
+    const uint64_t on_ns = 75 * kSecond + 1;
+    for (uint64_t passed_ns = 0; passed_ns < 6 * kSecond; passed_ns += step_ns) pass(on_ns, step_ns);
+    EXPECT_FALSE(is_taken(on_ns, Item(++id)));
+    ASSERT_NE(Only<Answer>(), nullptr);
+    EXPECT_EQ(Only<Answer>()->kind, Answer::Kind::kNotLeader);
+    EXPECT_FALSE(is_taken(on_ns + 999 * kMillisecond, Item(++id)));
+    EXPECT_TRUE(is_taken(on_ns + kSecond, Item(++id)));
+    EXPECT_EQ(router.counters().standstills, 1u);
+    EXPECT_EQ(router.counters().after_standstill, 2u);
+    // What has a session needs no clock; and another node's is judged there.
+    router.StoodStill(100 * kSecond);
+    EXPECT_TRUE(is_taken(100 * kSecond, Write(1)));
+    EXPECT_FALSE(is_taken(100 * kSecond, Item(++id)));
+    router.LeaderChanged(100 * kSecond, kSelf, actions_);
+    Request forwarded = Item(++id);
+    forwarded.hops = 1;
+    actions_.clear();
+    router.Receive(100 * kSecond, 100 * kSecond, forwarded, actions_);
+    EXPECT_NE(Only<ProposeCommand>(), nullptr);
+  }
+}
+
+TEST_F(RequestRouterTest, ARequestWithoutASessionSaysWhatWasAppliedWhenItCame) {
+  constexpr uint64_t kSecond = 1000 * kMillisecond;
+  router_.LeaderChanged(50 * kSecond, kOther, actions_);
+  ApplyItem(50 * kSecond, 1, 10 * kSecond);
+  router_.Receive(52 * kSecond, 51 * kSecond, Item(2), actions_);
+  ASSERT_NE(Only<Forward>(), nullptr);
+  EXPECT_EQ(Only<Forward>()->request.command.came_ns, 9 * kSecond) << "less what it waited in the socket";
+  // The leader proposes it as its youngest copy came.
+  router_.LeaderChanged(52 * kSecond, kSelf, actions_);
+  Request copy = Item(2);
+  copy.hops = 1;
+  copy.command.came_ns = 10 * kSecond - 1;
+  router_.Receive(52 * kSecond, 52 * kSecond, copy, actions_);
+  EXPECT_EQ(router_.MayBeProposed(52 * kSecond, copy.command.key, actions_).came_ns, 10 * kSecond - 1);
+}
+
 TEST_F(RequestRouterTest, AForwardedRequestIsNotForwardedAgain) {
   router_.LeaderChanged(0, kOther, actions_);
   Request request = Write(1);

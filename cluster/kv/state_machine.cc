@@ -29,6 +29,7 @@ std::optional<std::string> Incremented(const std::string* current, int64_t delta
 }  // namespace
 
 Result StateMachine::Apply(uint64_t index, const Command& command) {
+  const bool late = IsLate(command);
   now_ns_ += command.elapsed_ns;
   sessions_.Expire(now_ns_);
   window_.Expire(now_ns_);
@@ -42,10 +43,10 @@ Result StateMachine::Apply(uint64_t index, const Command& command) {
       result = ApplyInSession(command, memory().total());
       break;
     case CommandKind::kWindowed:
-      result = ApplyInWindow(command, memory().total());
+      result = ApplyInWindow(command, memory().total(), late);
       break;
     case CommandKind::kMemcached:
-      result = ApplyMemcached(index, command);
+      result = ApplyMemcached(index, command, late);
       break;
     case CommandKind::kTick:
     case CommandKind::kCheck:
@@ -58,6 +59,14 @@ Result StateMachine::Apply(uint64_t index, const Command& command) {
       break;
   }
   return result;
+}
+
+// By what the log has counted since: a node whose machine stood still does not know how long a copy lay before
+// it. While requests are known, time is told, so all of it counts; when none is, it was told until the last one
+// ended, and has rested since.
+bool StateMachine::IsLate(const Command& command) const {
+  const uint64_t until_ns = now_ns_ + (waits_for_time() ? command.elapsed_ns : 0);
+  return command.came_ns != 0 && until_ns > command.came_ns + kCopyAgeMax_ns;
 }
 
 MemoryUse StateMachine::memory() const {
@@ -107,7 +116,7 @@ Result StateMachine::ApplyOpen(const Command& command) {
 }
 
 // The requests of memcached's clients end by time alone, so they may use all of the reserve.
-Result StateMachine::ApplyMemcached(uint64_t index, const Command& command) {
+Result StateMachine::ApplyMemcached(uint64_t index, const Command& command, bool late) {
   constexpr size_t kNumber_bytes = 20;
   constexpr size_t kRecord_bytes = kRequestOverhead_bytes + kResultValueOverhead_bytes + kNumber_bytes;
   const uint64_t limit = settings_.memory_bytes;
@@ -115,7 +124,7 @@ Result StateMachine::ApplyMemcached(uint64_t index, const Command& command) {
   if (memory().total() + most > limit) FreeFor(most);
   const uint64_t with_record = memory().total() + kRecord_bytes;
   if (with_record > WithReserve(limit)) return {.code = ResultCode::kOverloaded, .session = 0, .values = {}};
-  return memcached_.Apply(index, command, now_ns_, limit - std::min(limit, with_record));
+  return memcached_.Apply(index, command, now_ns_, limit - std::min(limit, with_record), late);
 }
 
 void StateMachine::ApplyPurge(const Command& command) {
@@ -185,8 +194,9 @@ Result StateMachine::ApplyInSession(const Command& command, uint64_t before_byte
   return result;
 }
 
-Result StateMachine::ApplyInWindow(const Command& command, uint64_t before_bytes) {
+Result StateMachine::ApplyInWindow(const Command& command, uint64_t before_bytes, bool late) {
   if (const Result* known = window_.AnswerOnce(command.key)) return *known;
+  if (late) return {.code = ResultCode::kSuperseded, .session = 0, .values = {}};
   if (window_.full()) return {.code = ResultCode::kOverloaded, .session = 0, .values = {}};
   Result result =
       Execute(command.operations, {.before_bytes = before_bytes, .overhead_bytes = kRequestOverhead_bytes});

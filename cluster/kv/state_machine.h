@@ -70,6 +70,10 @@ class StateMachine {
   size_t seen_without_session() const { return window_.size(); }
   uint64_t committed_time_ns() const { return now_ns_; }
   const MemcachedState& memcached() const { return memcached_; }
+  // Something ends by time: a leader that has nothing to propose tells it. As long as a request without a
+  // session is known, what a node has applied is then no older than such a tick, and says when another one came
+  // (Command::came_ns).
+  bool waits_for_time() const { return window_.size() > 0 || memcached_.waits_for_time(); }
   MemoryUse memory() const;
   const Settings& settings() const { return settings_; }
 
@@ -91,8 +95,9 @@ class StateMachine {
 
   Result ApplyOpen(const Command& command);
   Result ApplyInSession(const Command& command, uint64_t before_bytes);
-  Result ApplyInWindow(const Command& command, uint64_t before_bytes);
-  Result ApplyMemcached(uint64_t index, const Command& command);
+  Result ApplyInWindow(const Command& command, uint64_t before_bytes, bool late);
+  Result ApplyMemcached(uint64_t index, const Command& command, bool late);
+  bool IsLate(const Command& command) const;
   void ApplyPurge(const Command& command);
   Result ApplySettings(const Command& command);
   void FollowSettings();

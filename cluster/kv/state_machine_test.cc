@@ -61,6 +61,47 @@ class StateMachineTest : public testing::Test {
   uint64_t index_ = 1;
 };
 
+// A copy that lay before a machine that stood still, until its request was forgotten and overwritten.
+TEST_F(StateMachineTest, WhatCameLongAgoWithoutASessionIsNotDone) {
+  const auto write = [this](uint64_t nonce, const std::string& value, uint64_t came_ns, uint64_t elapsed_ns) {
+    const std::vector<Operation> operations = {Put("k", value)};
+    return state_.Apply(++index_, {.key = OnceKey(nonce, operations),
+                                   .came_ns = came_ns,
+                                   .elapsed_ns = elapsed_ns,
+                                   .operations = operations});
+  };
+  const auto set = [this](uint64_t id, const std::string& value, uint64_t came_ns, uint64_t elapsed_ns) {
+    return state_.Apply(++index_, {.key = {.kind = CommandKind::kMemcached, .a = 1, .c = 2, .d = id},
+                                   .came_ns = came_ns,
+                                   .elapsed_ns = elapsed_ns,
+                                   .item = {.verb = ItemVerb::kSet, .key = "k", .value = value},
+                                   .age_ns = 0});
+  };
+  const auto tick = [this](uint64_t elapsed_ns) {
+    state_.Apply(++index_, {.key = {.kind = CommandKind::kTick}, .elapsed_ns = elapsed_ns});
+  };
+  tick(kSecond);
+  EXPECT_EQ(write(1, "old", kSecond, 0).code, ResultCode::kOk);
+  EXPECT_EQ(set(1, "old", kSecond, 0).code, ResultCode::kOk);
+  EXPECT_TRUE(state_.waits_for_time());
+  EXPECT_EQ(write(1, "old", kSecond, kSecond).code, ResultCode::kOk) << "known";
+  for (int second = 0; second < 80; ++second) tick(kSecond);
+  EXPECT_FALSE(state_.waits_for_time());
+  const uint64_t now_ns = state_.committed_time_ns();
+  // An idle hour has no ticks, and what comes then is new.
+  EXPECT_EQ(write(2, "new", now_ns, 3600 * kSecond).code, ResultCode::kOk);
+  EXPECT_EQ(set(2, "new", state_.committed_time_ns(), 0).code, ResultCode::kOk);
+  EXPECT_EQ(write(1, "old", kSecond, 0).code, ResultCode::kSuperseded);
+  EXPECT_EQ(set(1, "old", kSecond, 0).code, ResultCode::kSuperseded);
+  EXPECT_EQ(state_.Get("k"), "new");
+  EXPECT_EQ(state_.FindItem("k")->value, "new");
+  // As long as it may be held.
+  const uint64_t later_ns = state_.committed_time_ns();
+  EXPECT_EQ(write(3, "3", later_ns, kCopyAgeMax_ns).code, ResultCode::kOk);
+  EXPECT_EQ(write(4, "4", later_ns, 1).code, ResultCode::kSuperseded);
+  EXPECT_EQ(write(5, "5", 0, 0).code, ResultCode::kOk) << "of an earlier program, which does not say it";
+}
+
 TEST_F(StateMachineTest, DoesWhatTheOperationsSay) {
   EXPECT_EQ(Write(1, {Put("a", "x")}).code, ResultCode::kOk);
   EXPECT_EQ(state_.Get("a"), "x");

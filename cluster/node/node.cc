@@ -273,7 +273,7 @@ void Node::RunTurn() {
   ++turns_;
   now_ns_ = Monotonic_ns();
   busy_.Works(now_ns_);
-  incidents_.TurnBegins(now_ns_);
+  if (incidents_.TurnBegins(now_ns_) >= kv::kStandstill_ns) replica_.StoodStill();
   sources_->TurnBegins(now_ns_);
   if (turn_.Run(now_ns_)) worked_ns_ = now_ns_;
 }

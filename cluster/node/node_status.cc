@@ -59,6 +59,8 @@ void AddDesk(NodeStatus& status, const kv::Replica& replica) {
   status.counters.emplace_back("forwards_queued", replica.router().counters().forwards_queued);
   status.counters.emplace_back("requests_overloaded", replica.router().counters().overloaded);
   status.counters.emplace_back("requests_superseded", replica.router().counters().superseded);
+  status.counters.emplace_back("standstills", replica.router().counters().standstills);
+  status.counters.emplace_back("requests_after_standstill", replica.router().counters().after_standstill);
 }
 
 void AddChecks(NodeStatus& status, const kv::Replica& replica) {

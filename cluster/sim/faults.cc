@@ -16,7 +16,7 @@ void Faults::Start() {
   add(plan_.slow_links, &Faults::SlowLinks);
   add(plan_.crashes, &Faults::Crash);
   add(plan_.power_cuts, &Faults::PowerCut);
-  add(plan_.pauses, &Faults::Pause);
+  add(plan_.pauses, plan_.standstills ? &Faults::StandStill : &Faults::Pause);
   add(plan_.slow_disks, &Faults::SlowDisk);
   add(plan_.full_disks, &Faults::FullDisk);
   add(plan_.hung_disks, &Faults::HungDisk);
@@ -132,6 +132,17 @@ void Faults::Pause(uint64_t duration_ns) {
   Server& server = Target();
   world_.Trace("node ", server.id().value(), " stands still for ", duration_ns / kMillisecond, " ms");
   server.Pause();
+  world_.time.After(duration_ns, [&server] { server.Resume(); });
+}
+
+// Often longer than what a window knows.
+void Faults::StandStill(uint64_t duration_ns) {
+  Server& server = Target();
+  const bool clock_too = world_.random.Chance(500'000);
+  if (world_.random.Chance(500'000)) duration_ns += world_.random.Between(4, 10) * kSecond;
+  world_.Trace("the machine of node ", server.id().value(), " stands still for ", duration_ns / kMillisecond,
+               " ms", clock_too ? ", its clock too" : "");
+  server.StandStill(clock_too);
   world_.time.After(duration_ns, [&server] { server.Resume(); });
 }
 

@@ -40,6 +40,7 @@ class Faults {
   void Crash(uint64_t duration_ns);
   void PowerCut(uint64_t duration_ns);
   void Pause(uint64_t duration_ns);
+  void StandStill(uint64_t duration_ns);
   void SlowDisk(uint64_t duration_ns);
   void FullDisk(uint64_t duration_ns);
   void HungDisk(uint64_t duration_ns);

@@ -70,6 +70,8 @@ bool MemcachedClient::ReusesId(const Operation& operation) const {
 }
 
 bool MemcachedClient::MayReuseId() const {
+  // What waits before a machine is as what a network holds (ADR 0030).
+  if (world_.plan.faults.standstills) return false;
   return !reuse_.under_way && world_.time.now_ns() >= reuse_.rests_until_ns;
 }
 

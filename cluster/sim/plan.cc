@@ -250,6 +250,8 @@ Plan DrawPlan(Random& random) {
   plan.stranger.mean_interval_ns = glue.Pick<uint64_t>({0, 20, 100}) * kMillisecond;
   plan.stranger.seed = glue.Next();
   plan.clients.other_ppm = glue.Pick<uint64_t>({0, 20'000, 100'000});
+  // A kernel part has a clock of its own.
+  plan.faults.standstills = plan.faults.pauses && !plan.kernel.on && plan.stranger.seed % 4 != 0;
   return plan;
 }
 
@@ -274,7 +276,8 @@ std::string Describe(const Plan& plan) {
   add(faults.slow_links, "slow-links");
   add(faults.crashes, "crashes");
   add(faults.power_cuts, "power-cuts");
-  add(faults.pauses, "pauses");
+  add(faults.pauses && !faults.standstills, "pauses");
+  add(faults.standstills, "standstills");
   add(faults.slow_disks, "slow-disks");
   add(faults.full_disks, "full-disks");
   add(faults.hung_disks, "hung-disks");

@@ -86,6 +86,7 @@ struct FaultPlan {
   bool crashes = false;
   bool power_cuts = false;  // several nodes at one instant
   bool pauses = false;
+  bool standstills = false;  // of whole machines, in place of pauses: requests that came meanwhile look new
   bool slow_disks = false;
   bool full_disks = false;
   bool hung_disks = false;

@@ -160,6 +160,8 @@ void Server::Crash(bool power_cut) {
   wakes_ = false;
   busy_until_ns_ = 0;
   paused_ = false;
+  stood_ns_ = StoodStill_ns();
+  stands_since_ns_.reset();
   disk_.Crash();
   snapshots_.Crashed();
   if (!kernel_.has_value()) return;

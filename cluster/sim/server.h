@@ -58,6 +58,9 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   // What a restored log's snapshot holds.
   std::unique_ptr<kv::StateMachine> StateOf(const raft::RestoredState& log);
   void Pause() { paused_ = true; }
+  // Its machine stands still, with its clock or not. What comes waits before it, and has just come when it goes
+  // on.
+  void StandStill(bool clock_too);
   void Resume();
   // An administrator asks it for other settings.
   void ChangeSettings(kv::SettingValues values);
@@ -122,7 +125,9 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   using Inbox = std::deque<std::function<void()>>;  // what is to be done in the next turn
   void Arrive(Inbox& inbox, std::function<void()> take);
   static void Take(Inbox& inbox);
-  void ReceiveFromPeer(uint64_t arrived_ns, raft::Message message);
+  // When what comes now came, as this node is to see it.
+  std::function<uint64_t()> ArrivedNow();
+  uint64_t StoodStill_ns() const;
   raft::Configuration ConfiguredMembers();
   kv::HashSecret MapSecret() const;
   std::unique_ptr<kv::StateMachine> Load(const std::vector<std::string>& chunks);
@@ -151,6 +156,9 @@ class Server : public kv::ReplicaHost, private node::TurnHost {
   uint64_t incarnations_ = 0;
   bool paused_ = false;
   bool lost_ = false;
+  std::optional<uint64_t> stands_since_ns_;  // its machine
+  bool clock_stands_ = false;
+  uint64_t stood_ns_ = 0;  // what its clock lacks, of earlier standstills
   KnownCopies known_copies_{Disk::kFirstCopy};
   bool put_back_ = false;
   Inbox from_peers_;

@@ -24,10 +24,35 @@ constexpr size_t kTakenMax = 64;    // of a socket, in one turn
 
 }  // namespace
 
+void Server::StandStill(bool clock_too) {
+  if (!up() || stands_since_ns_.has_value()) return;
+  paused_ = true;
+  stands_since_ns_ = world_.time.now_ns();
+  clock_stands_ = clock_too;
+}
+
+// So far, by the world's time; 0: its clock goes on.
+uint64_t Server::StoodStill_ns() const {
+  return stood_ns_ +
+         (stands_since_ns_.has_value() && clock_stands_ ? world_.time.now_ns() - *stands_since_ns_ : 0);
+}
+
 void Server::Resume() {
   if (!paused_) return;
   paused_ = false;
+  if (stands_since_ns_.has_value()) {
+    const uint64_t since_ns = *stands_since_ns_;
+    stood_ns_ = StoodStill_ns();
+    stands_since_ns_.reset();
+    // By a clock that went on the node sees it itself (Node::RunTurn).
+    if (up() && !clock_stands_ && world_.time.now_ns() - since_ns >= kv::kStandstill_ns) replica_->StoodStill();
+  }
   Wake();
+}
+
+std::function<uint64_t()> Server::ArrivedNow() {
+  if (stands_since_ns_.has_value()) return [this] { return Now_ns(); };
+  return [arrived_ns = Now_ns()] { return arrived_ns; };
 }
 
 void Server::Arrive(Inbox& inbox, std::function<void()> take) {
@@ -52,7 +77,9 @@ void Server::ArriveFromPeer(raft::Message message, uint64_t copy_id) {
   if (kernel_.has_value() && kernel_->attached()) {
     kernel_->Arrive(std::move(message));
   } else {
-    ReceiveFromPeer(world_.time.now_ns(), std::move(message));
+    Arrive(from_peers_, [this, arrived = ArrivedNow(), message = std::move(message)] {
+      turn_->Receive(arrived(), message);
+    });
   }
 }
 
@@ -63,22 +90,18 @@ void Server::IsLost(raft::NodeId by) {
 }
 
 void Server::ArriveDatagram(uint64_t from, const std::string& bytes) {
-  Arrive(from_peers_, [this, from, bytes, arrived_ns = world_.time.now_ns()] { link_->Take(from, bytes, arrived_ns); });
+  Arrive(from_peers_, [this, from, bytes, arrived = ArrivedNow()] { link_->Take(from, bytes, arrived()); });
 }
 
 void Server::ArriveFromKernel(uint64_t arrived_ns, raft::Message message) {
-  ReceiveFromPeer(arrived_ns, std::move(message));
-}
-
-void Server::ReceiveFromPeer(uint64_t arrived_ns, raft::Message message) {
   Arrive(from_peers_, [this, arrived_ns, message = std::move(message)] { turn_->Receive(arrived_ns, message); });
 }
 
 // Of a client, or of a node that forwards it.
 void Server::ArriveRequest(kv::Request request) {
   Inbox& inbox = request.reply_to.client < kFirstClient ? from_peers_ : from_clients_;
-  Arrive(inbox, [this, arrived_ns = world_.time.now_ns(), request = std::move(request)] {
-    replica_->ReceiveRequest(arrived_ns, request);
+  Arrive(inbox, [this, arrived = ArrivedNow(), request = std::move(request)] {
+    replica_->ReceiveRequest(arrived(), request);
   });
 }
 
@@ -143,7 +166,7 @@ void Server::RunTurn() {
   last_turn_tolerated_ns_ = raft().detector().tolerated_pause_ns();
   if (world_.plan.turn_max_ns > 0) busy_until_ns_ = last_turn_ns_ + world_.random.Below(world_.plan.turn_max_ns);
   if (bridge_.has_value()) bridge_->Awake();
-  turn_->Run(last_turn_ns_);
+  turn_->Run(Now_ns());
   last_turn_tolerated_ns_ = std::max(last_turn_tolerated_ns_, raft().detector().tolerated_pause_ns());
   turning_ = false;
   if (link_.has_value() && link_->peers().refused_by().IsSet()) return IsLost(link_->peers().refused_by());
@@ -308,7 +331,7 @@ void Server::Send(kv::Forward forward) {
   });
 }
 
-uint64_t Server::Now_ns() { return world_.time.now_ns(); }
+uint64_t Server::Now_ns() { return world_.time.now_ns() - StoodStill_ns(); }
 
 uint64_t Server::StampClock_ns() { return Now_ns(); }
 
@@ -316,6 +339,7 @@ uint64_t Server::Random() { return world_.random.Next(); }
 
 void Server::Rearm() {
   uint64_t due_ns = replica_->next_deadline_ns();
+  if (due_ns != UINT64_MAX) due_ns += stood_ns_;
   if (bridge_.has_value()) due_ns = std::min(due_ns, bridge_->next_deadline_ns());
   if (link_.has_value()) due_ns = std::min(due_ns, link_->peers().next_greeting_ns());
   due_ns = std::max(world_.time.now_ns(), due_ns);

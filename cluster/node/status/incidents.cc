@@ -71,15 +71,16 @@ void Incidents::StepsDown(const raft::StepDown& step_down, uint64_t now_ns) {
                     Duration(step_down.stalled_ns)));
 }
 
-void Incidents::TurnBegins(uint64_t now_ns) {
+uint64_t Incidents::TurnBegins(uint64_t now_ns) {
   const bool slept = until_ns_ != 0;
   uint64_t still_ns = slept ? worked_ns_ + (now_ns > until_ns_ ? now_ns - until_ns_ : 0) : now_ns - turn_ns_;
   if (turn_ns_ == 0) still_ns = 0;
   turn_ns_ = now_ns;
   until_ns_ = 0;
-  if (still_ns < still_ns_) return;
+  if (still_ns < still_ns_) return still_ns;
   ++stood_still_;
   Keep(still_, now_ns, absl::StrCat("its loop stood still for ", Duration(still_ns)));
+  return still_ns;
 }
 
 void Incidents::Sleeps(uint64_t now_ns, uint64_t until_ns) {

@@ -29,8 +29,8 @@ class Incidents {
   void StepsDown(const raft::StepDown& step_down, uint64_t now_ns);
 
   // A turn of the loop begins, sleeps, or begins again: in between it served nothing, unless it slept as long
-  // as planned.
-  void TurnBegins(uint64_t now_ns);
+  // as planned. For how long it stood still.
+  uint64_t TurnBegins(uint64_t now_ns);
   void Sleeps(uint64_t now_ns, uint64_t until_ns);
 
   // Newest first.
