@@ -5,19 +5,10 @@ Called by bench/at_once.py, or by hand: `/usr/bin/python3 -m plots.at_once`.
 
 from pathlib import Path
 
-from bench.at_once import SYSTEMS
 from plots import style
+from plots.looks import AT_ONCE
 from plots.style import plt
 
-STYLES = {  # system: (label, colour, line style, marker)
-    "direct": ("no second copies", "#D55E00", ":", "o"),
-    "delay": ("Hedgerow, after 10 ms", "#56B4E9", "--", "v"),
-    "adaptive": ("Hedgerow, adaptive delay", "#0072B2", "-.", "s"),
-    "at-once": ("Hedgerow, at once while idle", "#009E73", "-", "D"),
-    "c-clone": ("client, always two copies (C-Clone)", "#CC79A7", "--", "^"),
-    "coordinator": ("coordinator (LAEDGE)", "#8C6D31", "-.", "P"),
-    "app": ("client, at once while idle", "#E69F00", ":", "X"),
-}
 _TITLES = {"stall": "2 ms, 2 % stall for 400 ms on first sight", "tail": "bounded Pareto, mean 2 ms, longest 400 ms"}
 _PANELS = (("p50_ms", "p50 (ms)", True), ("p99_ms", "p99 (ms)", True), ("p999_ms", "p99.9 (ms)", True),
            ("extra_load", "extra load (%)", False), ("cpu_us_per_request", "CPU of all hosts (us per request)", False))
@@ -26,7 +17,7 @@ _MOST_MS = 1000  # the clients' time-out
 
 def draw(folder: Path) -> str:
     summary = style.load_summary(folder)
-    rows = [row for row in summary["rows"] if row["system"] in STYLES]
+    rows = [row for row in summary["rows"] if "proxies" in row]  # not those of the highest rates
     return ", ".join(str(_figure(folder, summary["manifest"], workload, [row for row in rows if row["workload"] == workload]))
                      for workload in dict.fromkeys(row["workload"] for row in rows))
 
@@ -35,10 +26,10 @@ def _figure(folder: Path, manifest: dict, workload: str, rows: list[dict]) -> Pa
     figure, axes = plt.subplots(2, 3, figsize=(13, 7.4))
     loads = sorted({row["load"] for row in rows})
     for axis, (key, label, is_time) in zip(axes.flat, _PANELS, strict=False):
-        for system in SYSTEMS:
+        for system in AT_ONCE.of(row["system"] for row in rows):
             points = sorted((row["load"], row[key]) for row in rows if row["system"] == system)
             if points:
-                name, colour, line, marker = STYLES[system]
+                name, colour, line, marker = AT_ONCE[system]
                 factor = 100 if key == "extra_load" else 1
                 axis.plot([load for load, _ in points], [factor * value for _, value in points], color=colour, linestyle=line,
                           marker=marker, markersize=4.5, label=name)

@@ -7,15 +7,9 @@ import statistics
 from pathlib import Path
 
 from plots import style
+from plots.looks import STORES
 from plots.style import plt
 
-SYSTEMS = {  # system: (label, colour, line style)
-    "hedgerow": ("Hedgerow, client unchanged", "#009E73", "-"),
-    "noproxy-app": ("same store, hedging in the client", "#0072B2", "--"),
-    "noproxy-noretry": ("same store, client unchanged", "#D55E00", ":"),
-    "etcd-tuned": ("etcd, 10/100 ms", "#E69F00", "-."),
-    "etcd-default": ("etcd, defaults", "#666666", "-."),
-}
 _BEFORE_MS, _SLOT_MS = 100.0, 20.0  # of the profiles: chaos/unavailable.py
 _TICKS_MS = [1, 10, 100, 1000, 5000]
 
@@ -38,7 +32,8 @@ def draw(folder: Path) -> Path:
 
 
 def _each_event(axis, runs: list[dict]) -> None:
-    for system, (label, colour, line) in SYSTEMS.items():
+    for system in STORES.of(run["system"] for run in runs):
+        label, colour, line, _ = STORES[system]
         costs = [cost for run in runs if run["system"] == system for cost in run["costs"]]
         for figure, width in (("unavailable_ms", 2.2), ("outage_ms", 0.9)):
             values = sorted(cost[figure] for cost in costs)
@@ -55,7 +50,8 @@ def _each_event(axis, runs: list[dict]) -> None:
 
 
 def _around_a_fault(axis, runs: list[dict]) -> None:
-    for system, (label, colour, line) in SYSTEMS.items():
+    for system in STORES.of(run["system"] for run in runs):
+        label, colour, line, _ = STORES[system]
         profiles = [cost["profile_ms"] for run in runs if run["system"] == system for cost in run["costs"]]
         if not profiles:
             continue

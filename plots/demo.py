@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 
 from plots import style
-from plots.chaos import SYSTEMS
+from plots.looks import STORES
 from plots.style import plt
 
 _NO_ANSWER_MS = 5000.0  # The client's time-out in chaos/systems.py.
@@ -32,7 +32,7 @@ def draw(folder: Path) -> Path:
 
 def _panel(axis, row: dict, run: dict, history: Path) -> None:
     answered, failed = _points(history, run["start_ns"])
-    colour = SYSTEMS[row["system"]][1]
+    colour = STORES[row["system"]].colour
     for kill in run["kills"]:
         begin_s, end_s = ((kill[at] - run["start_ns"]) / 1e9 for at in ("begin_ns", "end_ns"))
         axis.axvspan(begin_s, end_s, color="#cccccc", alpha=0.5, linewidth=0)

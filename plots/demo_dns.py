@@ -7,7 +7,8 @@ import csv
 from pathlib import Path
 
 from plots import style
-from plots.style import MODES, plt
+from plots.looks import MODES
+from plots.style import plt
 
 _SLOT_S = 0.1
 _GIVEN_UP_MS = 2000.0  # The client's time-out in bench/dns_rig.py.
@@ -16,7 +17,7 @@ _GIVEN_UP_MS = 2000.0  # The client's time-out in bench/dns_rig.py.
 def draw(folder: Path) -> Path:
     summary = style.load_summary(folder)
     rows = {row["mode"]: row for row in summary["rows"]}
-    modes = style.modes_in(summary["rows"])
+    modes = MODES.of(row["mode"] for row in summary["rows"])
     figure, axes = plt.subplots(len(modes), 1, figsize=(9.5, 1.75 * len(modes) + 1.0), sharex=True, sharey=True,
                                 squeeze=False)
     for mode, axis in zip(modes, axes[:, 0], strict=True):

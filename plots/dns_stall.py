@@ -7,7 +7,8 @@ from pathlib import Path
 
 from bench.histogram import Histogram
 from plots import style
-from plots.style import MODES, plt
+from plots.looks import MODES
+from plots.style import plt
 
 _VARIANTS = {"stalled": "primary stopped for 1 s in every 10", "slow": "both servers answer after 15 ms"}
 
@@ -30,7 +31,7 @@ def draw(folder: Path) -> Path:
 
 
 def _tail(axis, runs: list[dict]) -> None:
-    for mode in style.modes_in(runs):
+    for mode in MODES.of(row["mode"] for row in runs):
         merged = Histogram()
         for run in runs:
             if run["mode"] == mode:
@@ -46,7 +47,7 @@ def _tail(axis, runs: list[dict]) -> None:
 
 
 def _extra_load(axis, rows: list[dict]) -> None:
-    modes = style.modes_in(rows)[::-1]
+    modes = MODES.of(row["mode"] for row in rows)[::-1]
     limit = max(12, 118 * max(row["extra_load_max"] for row in rows))
     for place, mode in enumerate(modes):
         row = next(row for row in rows if row["mode"] == mode)

@@ -9,11 +9,11 @@ from pathlib import Path
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
 from plots import style
+from plots.looks import CAUSES
 from plots.style import plt
 
 _COLOURS = {3: "#0072B2", 5: "#D55E00"}
 _LINES = {"memory": "-", "disk": "--"}
-_CAUSES = {"kill": ("SIGKILL", "#009E73"), "stall": ("stalled", "#E69F00"), "cut": ("cut off", "#D55E00")}
 
 
 def draw(folder: Path) -> Path:
@@ -29,7 +29,8 @@ def draw(folder: Path) -> Path:
         axis.set_title(title)
         axis.set_xlabel("us")
     for axis, replicas in zip(axes[2:], sizes, strict=True):
-        for cause, (label, colour) in _CAUSES.items():
+        for cause in CAUSES.of(run["cause"] for run in runs):
+            label, colour, *_ = CAUSES[cause]
             for mode in modes:
                 here = [run for run in runs if (run["replicas"], run["mode"], run["cause"]) == (replicas, mode, cause)]
                 _steps(axis, here, "outage_ms", color=colour, linestyle=_LINES[mode], label=f"{label}, {mode}")

@@ -8,13 +8,8 @@ from pathlib import Path
 
 from bench.histogram import Histogram
 from plots import style
+from plots.looks import HEARTBEATS
 from plots.style import plt
-
-SERVERS = {  # server: (label, colour, line style)
-    "xdp": ("a node's kernel programs", "#009E73", "-"),
-    "process": ("the same node's process", "#0072B2", "--"),
-    "echo": ("a process that echoes", "#D55E00", ":"),
-}
 
 
 def draw(folder: Path) -> Path:
@@ -22,7 +17,8 @@ def draw(folder: Path) -> Path:
     loads = [load for load in ("idle", "stress") if any(run["load"] == load for run in runs)]
     figure, axes = plt.subplots(1, len(loads), figsize=(6.2 * len(loads), 4.8), squeeze=False)
     for axis, load in zip(axes[0], loads, strict=True):
-        for server, (label, colour, line) in SERVERS.items():
+        for server in HEARTBEATS.of(run["server"] for run in runs):
+            label, colour, line, _ = HEARTBEATS[server]
             histograms = [Histogram.from_json(run["report"]["latency"]) for run in runs
                           if (run["load"], run["server"]) == (load, server)]
             if not histograms:

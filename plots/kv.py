@@ -10,15 +10,9 @@ from pathlib import Path
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from plots import style
+from plots.looks import KV
 from plots.style import plt
 
-SYSTEMS = {  # system: (label, colour, marker)
-    "hedgerow": ("Hedgerow's store", "#009E73", "D"),
-    "hedgerow-proxy": ("the same through the proxy (puts only)", "#0072B2", "s"),
-    "hedgerow-named": ("the same, each request proved", "#56B4E9", "v"),
-    "etcd": ("etcd, defaults", "#666666", "o"),
-    "hashicorp-raft": ("hashicorp/raft (in memory)", "#D55E00", "^"),
-}
 _FIGURES = (("p50_us", "half of the requests are faster than (us)"), ("ops_per_s", "answers per second"))
 
 
@@ -46,8 +40,10 @@ def draw(folder: Path) -> Path:
 
 def _panel(axis, runs: list[dict], key: str) -> None:
     clients = sorted({run["clients"] for run in runs})
-    for side, (system, (label, colour, marker)) in zip((-0.12, -0.06, 0, 0.06, 0.12), SYSTEMS.items(), strict=True):
-        points = []
+    systems = KV.of(run["system"] for run in runs)
+    for number, system in enumerate(systems):
+        label, colour, _, marker = KV[system]
+        points, side = [], 0.06 * (number - (len(systems) - 1) / 2)
         for place, count in enumerate(clients):
             values = [run[key] for run in runs if (run["system"], run["clients"]) == (system, count)]
             if values:

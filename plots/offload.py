@@ -10,19 +10,9 @@ from pathlib import Path
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from plots import style
+from plots.looks import OFFLOADS
 from plots.style import plt
 
-VARIANTS = {  # variant: (label, colour, marker)
-    "none": ("all offloads off", "#D55E00", "o"),
-    "none-blocking": ("off, leader never spins", "#E69F00", "o"),
-    "broadcast": ("broadcast alone", "#CC79A7", "v"),
-    "append": ("append alone", "#56B4E9", "^"),
-    "quorum": ("quorum alone", "#8C6D31", "P"),
-    "all": ("all offloads on", "#009E73", "D"),
-    "all-blocking": ("on, leader never spins", "#0072B2", "D"),
-    "etcd": ("etcd", "#666666", "s"),
-    "hashicorp-raft": ("hashicorp/raft", "#000000", "X"),
-}
 _KINDS = {"stack_share": ("network stack", "#D55E00"), "switch_share": ("waking and switching tasks", "#E69F00"),
           "offload_share": ("kernel programs", "#009E73"), "user_share": ("the nodes' own code", "#0072B2"),
           None: ("rest of the kernel", "#bbbbbb")}
@@ -53,13 +43,11 @@ def draw(folder: Path) -> Path:
 
 
 def _curves(axis, rows: list[dict], key: str) -> None:
-    for variant, (label, colour, marker) in VARIANTS.items():
+    for variant in OFFLOADS.of(row["variant"] for row in rows):
+        label, colour, line, marker = OFFLOADS[variant]
         points = sorted((row for row in rows if row["variant"] == variant), key=lambda row: row["clients"])
-        if not points:
-            continue
-        style_of = "--" if variant.endswith("-blocking") else "-"
         axis.plot([row["put_per_s"] for row in points], [row[key] for row in points], color=colour, marker=marker,
-                  markersize=5, linestyle=style_of, label=label)
+                  markersize=5, linestyle=line, label=label)
         for row in points:
             axis.vlines(row["put_per_s"], row[f"{key}_min"], row[f"{key}_max"], color=colour, linewidth=1.0)
             axis.hlines(row[key], row["put_per_s_min"], row["put_per_s_max"], color=colour, linewidth=1.0)
@@ -73,7 +61,7 @@ def _curves(axis, rows: list[dict], key: str) -> None:
 
 def _costs(axis, rows: list[dict]) -> None:
     most = max(row["clients"] for row in rows)
-    shown = [row for variant in VARIANTS for row in rows if (row["variant"], row["clients"]) == (variant, most)]
+    shown = [row for variant in OFFLOADS.of(row["variant"] for row in rows) for row in rows if (row["variant"], row["clients"]) == (variant, most)]
     left = [0.0] * len(shown)
     for key, (label, colour) in _KINDS.items():
         widths = [row["cluster_cpu_us_per_op"] * _share(row, key) for row in shown]

@@ -7,12 +7,11 @@ and largest run. Called by bench/parking.py.
 from pathlib import Path
 
 from plots import style
-from plots.style import MODES, plt
+from plots.looks import PARKING
+from plots.style import plt
 
 _VARIANTS = {"1000": "1,000/s", "20000": "20,000/s", "highest": "highest\nwithout loss"}
 _PROGRAMS = {"hr_splitter": "splitter", "hr_reply": "reply", "hr_clock": "clock (a lap)"}
-_LABELS = {"none": "never parked (attempts: 1)", "wheel": "every request parked",
-           "qdisc-htb": "every request cloned into htb"}
 
 
 def draw(folder: Path) -> Path:
@@ -29,9 +28,10 @@ def draw(folder: Path) -> Path:
         axis.set_title(title)
         axis.set_ylabel(unit)
     axes[1][2].set_yscale("log")
-    handles = [plt.Rectangle((0, 0), 1, 1, color=MODES[mode][1]) for mode in _LABELS]
+    modes = PARKING.of(run["mode"] for run in runs)
+    handles = [plt.Rectangle((0, 0), 1, 1, color=PARKING[mode].colour) for mode in modes]
     figure.suptitle("What parking costs when every answer comes at once", fontweight="bold", fontsize=12)
-    figure.legend(handles, list(_LABELS.values()), loc="lower center", ncols=3, bbox_to_anchor=(0.5, 0.01))
+    figure.legend(handles, [PARKING[mode].label for mode in modes], loc="lower center", ncols=4, bbox_to_anchor=(0.5, 0.01))
     return style.save(figure, folder / "parking.png", summary["manifest"], rect=(0, 0.06, 1, 0.99))
 
 
@@ -43,14 +43,16 @@ def _short(value: float) -> str:
 
 
 def _bars(axis, runs: list[dict], value) -> None:
-    for side, mode in ((-0.27, "none"), (0.0, "wheel"), (0.27, "qdisc-htb")):
+    modes = PARKING.of(run["mode"] for run in runs)
+    for number, mode in enumerate(modes):
+        side = 0.8 / len(modes) * (number - (len(modes) - 1) / 2)
         for place, variant in enumerate(_VARIANTS):
             found = sorted(v for v in (value(run) for run in runs if run["mode"] == mode and run["variant"] == variant)
                            if v is not None)
             if not found:
                 continue
             median = (found[(len(found) - 1) // 2] + found[len(found) // 2]) / 2
-            axis.bar(place + side, median, width=0.25, color=MODES[mode][1])
+            axis.bar(place + side, median, width=0.75 / len(modes), color=PARKING[mode].colour)
             axis.vlines(place + side, found[0], found[-1], color="#222222", linewidth=1.2)
             axis.annotate(_short(median), (place + side, found[-1]), ha="center",
                           va="bottom", fontsize=8, xytext=(0, 2), textcoords="offset points")

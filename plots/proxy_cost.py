@@ -6,15 +6,14 @@ proxies. Bars are medians, whiskers the smallest and largest run. Called by benc
 from pathlib import Path
 
 from plots import style
+from plots.looks import PROXIES
 from plots.style import plt
-
-_SYSTEMS = {"direct": ("nothing", "#888888"), "hedgerow": ("Hedgerow", "#009E73"), "nginx": ("nginx", "#0072B2"),
-            "dnsdist": ("dnsdist", "#D55E00")}
 
 
 def draw(folder: Path) -> Path:
     summary = style.load_summary(folder)
     rows = {(row["system"], row["variant"]): row for row in summary["rows"]}
+    systems = PROXIES.of(system for system, _ in rows)
     fixed = [variant for variant in dict.fromkeys(row["variant"] for row in summary["rows"]) if variant != "highest"]
     figure, axes = plt.subplots(2, 3, figsize=(12.5, 7.0))
     labels = [f"{int(variant):,}/s" for variant in fixed]
@@ -24,19 +23,21 @@ def draw(folder: Path) -> Path:
     _bars(axes[1][0], rows, ["highest"], [""], "rate", "highest rate without loss", "requests per second")
     _bars(axes[1][1], rows, fixed[-1:], [""], "cpu_us_per_request", f"CPU of the whole machine, {labels[-1]}", "us per request")
     _memory(axes[1][2], rows, fixed[-1])
-    handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for _, colour in _SYSTEMS.values()]
+    handles = [plt.Rectangle((0, 0), 1, 1, color=PROXIES[system].colour) for system in systems]
     figure.suptitle(f"What stands before a DNS server ({summary['manifest']['server']})", fontweight="bold", fontsize=12)
-    figure.legend(handles, [name for name, _ in _SYSTEMS.values()], loc="lower center", ncols=4, bbox_to_anchor=(0.5, 0.01))
+    figure.legend(handles, [PROXIES[system].label for system in systems], loc="lower center", ncols=4, bbox_to_anchor=(0.5, 0.01))
     return style.save(figure, folder / "proxy-cost.png", summary["manifest"], rect=(0, 0.06, 1, 0.99))
 
 
 def _bars(axis, rows: dict, variants: list[str], labels: list[str], key: str, title: str, unit: str) -> None:
+    systems = PROXIES.of(system for system, _ in rows)
     for place, variant in enumerate(variants):
-        for side, (system, (_, colour)) in enumerate(_SYSTEMS.items()):
+        for side, system in enumerate(systems):
+            colour = PROXIES[system].colour
             row = rows.get((system, variant))
             if row is None or row.get(key) is None or (key == "added_us" and system == "direct"):
                 continue
-            x = place + (side - 1.5) * 0.2
+            x = place + (side - (len(systems) - 1) / 2) * 0.2
             axis.bar(x, row[key], width=0.18, color=colour)
             low, high = row.get(f"{key}_min"), row.get(f"{key}_max")
             if key == "added_us" and row.get("added_us_stdev") is not None:
@@ -54,7 +55,8 @@ def _bars(axis, rows: dict, variants: list[str], labels: list[str], key: str, ti
 
 
 def _memory(axis, rows: dict, variant: str) -> None:
-    for side, (system, (_, colour)) in enumerate(_SYSTEMS.items()):
+    for side, system in enumerate(PROXIES.of(system for system, _ in rows)):
+        colour = PROXIES[system].colour
         row = rows.get((system, variant))
         if row is None or system == "direct":
             continue

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from bench.histogram import Histogram
 from plots import style
-from plots.style import MODES, plt
+from plots.looks import MODES
+from plots.style import plt
 
 _VARIANTS = {"stall": "the leader stops for 400 ms in every 5 s",
              "loss": "2 % of the packets between client and leader are lost"}
@@ -32,7 +33,7 @@ def draw(folder: Path) -> Path:
 
 
 def _tail(axis, runs: list[dict], operation: str) -> None:
-    for mode in style.modes_in(runs):
+    for mode in MODES.of(row["mode"] for row in runs):
         merged = Histogram()
         for run in runs:
             if run["mode"] == mode:

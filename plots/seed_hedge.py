@@ -9,7 +9,8 @@ from pathlib import Path
 
 from bench.histogram import Histogram
 from plots import style
-from plots.style import MODES, plt
+from plots.looks import MODES
+from plots.style import plt
 
 _VARIANTS = {"closed": "closed loop, 1 ms pause", "open1k": "open loop, 1,000/s", "open10k": "open loop, 10,000/s"}
 _LOADS = {"idle": "idle machine", "stress": "2 busy processes per core"}
@@ -41,7 +42,7 @@ def _draw_tails(path: Path, summary: dict, runs: list[dict], variants: list[str]
 
 
 def _tail(axis, runs: list[dict]) -> None:
-    for mode in style.modes_in(runs):
+    for mode in MODES.of(row["mode"] for row in runs):
         merged = Histogram()
         for run in runs:
             if run["mode"] == mode:
@@ -59,7 +60,7 @@ def _draw_fire_errors(path: Path, summary: dict, variants: list[str], loads: lis
     figure, axes = plt.subplots(1, len(loads), figsize=(4.8 * len(loads), 4.2), sharey=True, squeeze=False)
     for load, axis in zip(loads, axes[0], strict=True):
         rows = [row for row in summary["rows"] if row["load"] == load and row["fire_error_p99_us"]]
-        modes = style.modes_in(rows)
+        modes = MODES.of(row["mode"] for row in rows)
         for number, mode in enumerate(modes):
             label, colour, _, marker = MODES[mode]
             offset = 0.16 * (number - (len(modes) - 1) / 2)

@@ -5,14 +5,13 @@ its end; `/usr/bin/python3 -m plots.steer` draws again."""
 from pathlib import Path
 
 from plots import style
+from plots.looks import STEERING
 from plots.style import plt
-
-_SYSTEMS = {"one": ("one shared socket", "#666666"), "reuseport": ("SO_REUSEPORT", "#56B4E9"), "steer": ("Hedgerow", "#009E73"),
-            "haproxy": ("HAProxy", "#E69F00"), "nginx": ("nginx (stream)", "#CC79A7")}
 
 
 def draw(folder: Path) -> Path:
     summary = style.load_summary(folder)
+    systems = STEERING.of(row["system"] for row in summary["rows"])
     rows = {(row["load"], row["transport"], row["workers"], row["system"]): row for row in summary["rows"]}
     workers = sorted({key[2] for key in rows})
     middle = workers[len(workers) // 2]
@@ -20,7 +19,7 @@ def draw(folder: Path) -> Path:
     figure, axes = plt.subplots(2, 3, figsize=(15, 8))
 
     def by_transport(axis, load: str, key: str, title: str, unit: str, scale: float = 1.0) -> None:
-        _bars(axis, [(each, {system: rows.get((load, each, middle, system)) for system in _SYSTEMS}) for each in transports], key, scale)
+        _bars(axis, [(each, {system: rows.get((load, each, middle, system)) for system in systems}) for each in transports], key, scale)
         axis.set_title(f"{title}, {middle} workers")
         axis.set_ylabel(unit)
 
@@ -29,13 +28,13 @@ def draw(folder: Path) -> Path:
     by_transport(axes[0][2], "idle", "p99_us", "p99, idle workers", "us")
     axes[0][2].set_yscale("log")  # one disturbed round is a hundred times the others
     by_transport(axes[1][0], "idle", "highest_rate", "highest rate without loss", "thousand messages/s", 1e-3)
-    _bars(axes[1][1], [(f"{each} workers", {system: rows.get(("idle", "tcp", each, system)) for system in _SYSTEMS}) for each in workers],
+    _bars(axes[1][1], [(f"{each} workers", {system: rows.get(("idle", "tcp", each, system)) for system in systems}) for each in workers],
           "total_us", 1.0)
     axes[1][1].set_title("CPU, idle workers, TCP")
     axes[1][1].set_ylabel("us per message")
     by_transport(axes[1][2], "idle", "burst_10000_ms", "10,000 connects until answered", "ms")
-    handles = [plt.Rectangle((0, 0), 1, 1, color=colour) for _, colour in _SYSTEMS.values()]
-    figure.legend(handles, [label for label, _ in _SYSTEMS.values()], loc="upper center", ncol=len(_SYSTEMS))
+    handles = [plt.Rectangle((0, 0), 1, 1, color=STEERING[system].colour) for system in systems]
+    figure.legend(handles, [STEERING[system].label for system in systems], loc="upper center", ncol=len(systems))
     return style.save(figure, folder / "steer.png", summary["manifest"], (0, 0.02, 1, 0.95))
 
 
@@ -45,12 +44,11 @@ def _bars(axis, groups: list[tuple[str, dict]], key: str, scale: float) -> None:
         axis.text(0.5, 0.5, "not measured", ha="center", transform=axis.transAxes)
         axis.set_yticks([])
     for place, (_, by_system) in enumerate(groups):
-        for side, (system, (_, colour)) in enumerate(_SYSTEMS.items()):
-            row = by_system[system]
+        for side, (system, row) in enumerate(by_system.items()):
             if row is None or row.get(key) is None:
                 continue
-            x, height = place + (side - 2) * 0.16, row[key] * scale
-            axis.bar(x, height, width=0.15, color=colour)
+            x, height = place + (side - (len(by_system) - 1) / 2) * 0.16, row[key] * scale
+            axis.bar(x, height, width=0.15, color=STEERING[system].colour)
             low, high = row.get(f"{key}_min", row[key]) * scale, row.get(f"{key}_max", row[key]) * scale
             axis.vlines(x, low, high, color="#222222", linewidth=1.2)
             axis.annotate(f"{height:,.0f}", (x, max(height, high)), ha="center", va="bottom", fontsize=8, xytext=(0, 2),

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One look for all plots: colours that colour-blind readers can tell apart (Okabe and Ito), a line style per mode, and
-axes that say their unit. Imported by the plot of each experiment, before pyplot, to choose the Agg backend.
+"""One look for all plots, and axes that say their unit; looks.py has the systems. Imported by the plot of each experiment, before pyplot, to choose the Agg backend.
 """
 
 import json
@@ -13,17 +12,6 @@ import matplotlib
 matplotlib.use("Agg")
 
 import matplotlib.pyplot as plt  # noqa: E402  (the backend must be chosen first)
-
-MODES = {  # mode: (label, colour, line style, marker)
-    "baseline": ("no hedging", "#D55E00", ":", "o"),
-    "app-py": ("hedging in the client (Python)", "#CC79A7", "-.", "^"),
-    "app-cc": ("hedging in the client (C++)", "#0072B2", "--", "s"),
-    "wheel": ("Hedgerow", "#009E73", "-", "D"),
-    "qdisc-netem": ("clones in netem", "#56B4E9", "-", "v"),
-    "qdisc-fq": ("clones in fq", "#8C6D31", "-.", "P"),
-    "qdisc-htb": ("clones in htb", "#666666", ":", "X"),
-    "none": ("Hedgerow, never hedging", "#E69F00", "--", "o"),
-}
 
 plt.rcParams.update({
     "figure.dpi": 110, "savefig.dpi": 140, "font.size": 10, "axes.titlesize": 11, "axes.titleweight": "bold",
@@ -38,12 +26,6 @@ def load_summary(folder: Path) -> dict:
 
 def load_raw(folder: Path, pattern: str = "*.json") -> list[dict]:
     return [json.loads(path.read_text(encoding="ascii")) for path in sorted((folder / "raw").glob(pattern))]
-
-
-def modes_in(rows: list[dict]) -> list[str]:
-    """The modes that occur, in the order of MODES."""
-    present = {row["mode"] for row in rows}
-    return [mode for mode in MODES if mode in present]
 
 
 def footnote(figure, manifest: dict) -> None:

@@ -13,9 +13,9 @@ from plots.style import plt
 # What stands for the page's own colours while matplotlib draws; `colour()` names a series' one.
 _INK, _MUTED, _GRID, _SHADE = "#010203", "#040506", "#070809", "#0a0b0c"
 _VARIABLES = {_INK: "--ink", _MUTED: "--muted", _GRID: "--grid", _SHADE: "--shade", "#000000": "--ink"}
-DARK = {  # a series' colour in plots/style.py: the same on a dark ground
+DARK = {  # a series' colour in plots/looks.py: the same on a dark ground
     "#D55E00": "#ff8c42", "#CC79A7": "#e39ac6", "#0072B2": "#56b0ee", "#009E73": "#2fcb9c", "#56B4E9": "#56b4e9",
-    "#8C6D31": "#cfa85c", "#666666": "#a8a8a8", "#E69F00": "#f5b942", "#B00020": "#ff6b7d"}
+    "#8C6D31": "#cfa85c", "#444444": "#c4c4c4", "#666666": "#a8a8a8", "#E69F00": "#f5b942", "#B00020": "#ff6b7d"}
 _LOOK = {"svg.fonttype": "none", "font.size": 9.5, "text.color": _INK, "axes.labelcolor": _INK, "axes.edgecolor": _MUTED,
          "xtick.color": _MUTED, "ytick.color": _MUTED, "xtick.labelcolor": _INK, "ytick.labelcolor": _INK,
          "grid.color": _GRID, "axes.labelsize": 9.5, "lines.linewidth": 1.6}

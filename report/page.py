@@ -8,6 +8,7 @@ import html
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from plots.looks import Look
 from report import charts
 from report.published import Run
 
@@ -77,8 +78,7 @@ def panels(figures: Iterable[tuple[str, str]]) -> str:
             "".join(f"<figure><h3>{title}</h3>{svg}</figure>" for title, svg in figures) + "</div>")
 
 
-def legend(entries: Iterable[tuple[str, str, str]], filled: bool = False) -> str:
-    """Of (label, colour, line)."""
+def legend(looks: Iterable[Look], filled: bool = False) -> str:
     def key(colour: str, line: str) -> str:
         stroke = f"var({charts.variable(colour)})"
         if filled:
@@ -86,8 +86,8 @@ def legend(entries: Iterable[tuple[str, str, str]], filled: bool = False) -> str
         return f'<path d="M0 6H27" stroke="{stroke}" stroke-width="2.5" stroke-dasharray="{_DASHES[line]}"/>'
 
     return '<ul class="legend">' + "".join(
-        f'<li><svg viewBox="0 0 27 12" aria-hidden="true">{key(colour, line)}</svg>{label}</li>'
-        for label, colour, line in entries) + "</ul>"
+        f'<li><svg viewBox="0 0 27 12" aria-hidden="true">{key(look.colour, look.line)}</svg>{look.label}</li>'
+        for look in dict.fromkeys(looks)) + "</ul>"
 
 
 def made_by(run: Run, usual: str) -> str:

@@ -188,7 +188,23 @@ def test_a_run_with_variants_of_its_own_is_shown_as_far_as_it_goes(tmp_path):
     write(tmp_path / "offload", summary("offload", rows))
     runs = published.load(tmp_path, tmp_path / "nothing")
     text = report.build(runs)
-    assert ">123</data>" in text and ">456</data>" not in text and ">789</data>" not in text
+    assert ">123</data>" in text and ">456</data>" in text and "all on but append" in text and ">789</data>" not in text
+
+
+def test_a_system_without_a_label_is_shown_by_its_own_name(tmp_path):
+    latency = Histogram()
+    latency.record(1_000_000)
+    times = dict.fromkeys(("p50_ms", "p99_ms", "p999_ms", "max_ms", "extra_load"), 1.0)
+    modes = ("baseline", "at-once", "a-newer-mode")
+    write(tmp_path / "raft-hedge",
+          summary("raft-hedge", [{"variant": "stall", "mode": mode, "operation": "get", "n": 1, "lost": 0, **times} for mode in modes]),
+          **{mode: {"variant": "stall", "mode": mode, "operations": {"get": {"latency": latency.to_json()}}} for mode in modes})
+    cost = {"system": "a-newer-store", "mode": "memory", "outage_p50_ms": 1.0, "outage_max_ms": 1.0, "client_errors": 0, "acked_lost": 0}
+    write(tmp_path / "chaos-leader-kill", summary("chaos-leader-kill", [cost]),
+          a={"system": "a-newer-store", "mode": "memory", "costs": [{"unavailable_ms": 1.0}]})
+    text = report.build(published.load(tmp_path, tmp_path / "nothing"))
+    for name in ("Hedgerow, at once while idle", "a-newer-mode", "a-newer-store"):
+        assert f"</svg>{name}</li>" in text and text.count(name) >= 2, "in the legend and in the table"
 
 
 def test_keeping_a_run_that_is_not_there_names_those_that_are(tmp_path):

@@ -6,24 +6,12 @@ import dataclasses
 from collections.abc import Callable
 
 from bench import election, heartbeat, offload, parking, raft_hedge
-from plots.heartbeat import SERVERS
-from plots.offload import VARIANTS
-from plots.style import MODES
+from plots.looks import CAUSES, HEARTBEATS, MODES, OFFLOADS, PARKING, STORES
 from report import charts
 from report.page import Row, amount, count, legend, made_by, number, panels, percent, table
 from report.published import Run
 
-_SYSTEMS = {  # system: (label, colour, line); of the demo and of chaos
-    "noproxy-noretry": ("no proxy, no retry", "#D55E00", ":"),
-    "noproxy-app": ("hedging in the application", "#0072B2", "--"),
-    "hedgerow": ("Hedgerow, client unchanged", "#009E73", "-"),
-    "etcd-tuned": ("etcd, short timeouts", "#E69F00", "-."),
-    "etcd-default": ("etcd, its defaults", "#666666", "-."),
-}
 _SPREAD = ("min", "avg", "p50", "p95", "p99", "max")
-_CAUSES = {"kill": ("killed", "#009E73"), "stall": ("stalled", "#E69F00"), "cut": ("cut off", "#D55E00")}
-_PARKING = {"none": ("never parked", MODES["none"][1]), "wheel": ("every request parked", MODES["wheel"][1]),
-            "qdisc-htb": ("every request cloned into htb", MODES["qdisc-htb"][1])}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,15 +29,15 @@ class Section:
 
 def demo(run: Run) -> str:
     shown = [(at, row) for at, row in enumerate(run.rows) if row["system"] in run.form["series"]]
-    drawn = [(_SYSTEMS[row["system"]][0],
+    drawn = [(STORES[row["system"]][0],
               charts.panel(f"demo-{row['system']}", f"Waits over time: {row['label']}",
-                           lambda axis, key=row["system"]: charts.timeline(axis, run.form["series"][key], _SYSTEMS[key][1], 5000)))
+                           lambda axis, key=row["system"]: charts.timeline(axis, run.form["series"][key], STORES[key][1], 5000)))
              for _, row in shown]
     drawn.append(("All operations",
                   charts.panel("demo-tail", "Share of operations that waited longer than x", lambda axis: charts.tails(
-                      axis, [(run.form["series"][row["system"]]["tail_ms"], *_SYSTEMS[row["system"]][1:]) for _, row in shown],
+                      axis, [(run.form["series"][row["system"]]["tail_ms"], *STORES[row["system"]][1:3]) for _, row in shown],
                       "ms"))))
-    rows = [Row(_SYSTEMS[row["system"]][0],
+    rows = [Row(STORES[row["system"]][0],
                 [number(run, f"/rows/{at}/operations", count), number(run, f"/rows/{at}/client_errors", count),
                  *(number(run, f"/rows/{at}/unavailable_ms/{kill}") for kill in range(len(row["unavailable_ms"]))),
                  *(number(run, f"/figures/{row['system']}/{key}_ms") for key in ("p50", "p99", "p999")),
@@ -59,7 +47,7 @@ def demo(run: Run) -> str:
     return (
         "<p>A replicated store under load, whose leading server is killed three times and comes back two seconds later. The line is "
         "the longest wait of each moment, the band reaches down to the median, a cross is an operation without an answer. Grey: the "
-        "killed server is away.</p>" + panels(drawn) + legend((_SYSTEMS[row["system"]] for _, row in shown)) +
+        "killed server is away.</p>" + panels(drawn) + legend((STORES[row["system"]] for _, row in shown)) +
         table("Longest wait around each kill, and percentiles of all waits, in ms; an operation without an answer has waited its "
               "client's whole timeout", ("client", "operations", "errors", *kills, "p50", "p99", "p99.9", "writes lost",
                                          "applied twice"), rows))
@@ -78,13 +66,13 @@ def demo_dns(run: Run) -> str:
                 [number(run, f"/rows/{at}/lost", count), number(run, f"/rows/{at}/extra_load", percent)],
                 ours=row["mode"] == "wheel") for at, row in shown]
     return ("<p>Two servers of one zone behind one address. The first is stopped for a second now and then (grey).</p>" + panels(drawn) +
-            legend(MODES[row["mode"]][:3] for _, row in shown) +
+            legend(MODES[row["mode"]] for _, row in shown) +
             table("Answer times in ms", ("client", "p50", "p99", "slowest", "lost", "extra load"), rows))
 
 
 def hedging(run: Run) -> str:
     faults = {"stall": "the leader stops now and then", "loss": "packets of the leader are lost"}
-    modes = [mode for mode in MODES if any(row["mode"] == mode for row in run.rows)]
+    modes = MODES.of(row["mode"] for row in run.rows)
     drawn = []
     for variant in raft_hedge.VARIANTS:
         for operation in raft_hedge.OPERATIONS:
@@ -104,38 +92,38 @@ def hedging(run: Run) -> str:
                      for at, row in enumerate(run.rows) if row["variant"] == variant])
               for variant, text in faults.items() if any(row["variant"] == variant for row in run.rows)]
     return ("<p>The store's leader falters without dying. A client that asks once, one that hedges by itself, and the first again behind "
-            "the proxy.</p>" + panels(drawn) + legend(MODES[mode][:3] for mode in modes) + "".join(tables))
+            "the proxy.</p>" + panels(drawn) + legend(MODES[mode] for mode in modes) + "".join(tables))
 
 
 def kills(run: Run) -> str:
     keys = [(at, row, f"{row['mode']}-{row['system']}") for at, row in enumerate(run.rows)]
     drawn = []
     for mode in dict.fromkeys(row["mode"] for row in run.rows):
-        curves = [(run.form["series"][key]["unavailable_ms"], *_SYSTEMS[row["system"]][1:]) for _, row, key in keys
+        curves = [(run.form["series"][key]["unavailable_ms"], *STORES[row["system"]][1:3]) for _, row, key in keys
                   if row["mode"] == mode]
         drawn.append((f"Longest wait of each kill, {mode} mode",
                       charts.panel(f"kills-{mode}", f"Share of kills whose longest wait was at most x, {mode} mode",
                                    lambda axis, found=curves: charts.steps(axis, found, "longest wait (ms)", "kills"))))
-    rows = [Row(f"{_SYSTEMS[row['system']][0]}, {row['mode']} mode",
+    rows = [Row(f"{STORES[row['system']][0]}, {row['mode']} mode",
                 [number(run, f"/figures/{key}/n", count), *(number(run, f"/figures/{key}/{each}") for each in _SPREAD),
                  number(run, f"/rows/{at}/outage_p50_ms"), number(run, f"/rows/{at}/outage_max_ms"),
                  number(run, f"/rows/{at}/client_errors", count), number(run, f"/rows/{at}/acked_lost", count)],
                 ours=row["system"] == "hedgerow") for at, row, key in keys]
     return ("<p>The leader is killed at random moments under load, again and again. Of each kill, how long the client that waited longest "
             "had to wait for its answer. An operation with an error, or without an answer, has waited its whole timeout. What a client that asks "
-            "again sees is the time without a write: the longest in which none was acknowledged.</p>" + panels(drawn) + legend(_SYSTEMS[row["system"]] for _, row, _ in keys) +
+            "again sees is the time without a write: the longest in which none was acknowledged.</p>" + panels(drawn) + legend(STORES[row["system"]] for _, row, _ in keys) +
             table("Longest wait of a client around a kill, in ms", ("system", "kills", *_SPREAD, "without a write: p50", "max", "errors", "writes lost"), rows))
 
 
 def offloads(run: Run) -> str:
-    closed = [(at, row) for at, row in enumerate(run.rows) if row.get("rate_per_s") is None and row["variant"] in VARIANTS]
+    closed = [(at, row) for at, row in enumerate(run.rows) if row.get("rate_per_s") is None]
     most = max(row["clients"] for _, row in closed)
     sizes = sorted({row["replicas"] for _, row in closed})
-    variants = [name for name in VARIANTS if any(row["variant"] == name for _, row in closed)]
+    variants = OFFLOADS.of(row["variant"] for _, row in closed)
     place = {(row["replicas"], row["variant"]): at for at, row in closed if row["clients"] == most}
 
     def chart(key: str, unit: str, text: Callable[[float], str]) -> Callable:
-        series = [(VARIANTS[name][1], [(f"{run.name}/rows/{place[size, name]}/{key}", run.rows[place[size, name]][key])
+        series = [(OFFLOADS[name][1], [(f"{run.name}/rows/{place[size, name]}/{key}", run.rows[place[size, name]][key])
                                        if (size, name) in place else None for size in sizes]) for name in variants]
         return lambda axis: charts.bars(axis, [f"{size} replicas" for size in sizes], series, unit, text)
 
@@ -144,32 +132,33 @@ def offloads(run: Run) -> str:
              ("Processor time of the cluster for each put", charts.panel(
                  "offload-cpu", "Processor time per put by number of replicas",
                  chart("cluster_cpu_us_per_op", "us for each put", amount)))]
-    rows = [Row(VARIANTS[row["variant"]][0],
+    rows = [Row(OFFLOADS[row["variant"]][0],
                 [number(run, f"/rows/{at}/replicas", count), number(run, f"/rows/{at}/clients", count),
                  number(run, f"/rows/{at}/put_per_s", count), number(run, f"/rows/{at}/p50_us"), number(run, f"/rows/{at}/p99_us"),
                  number(run, f"/rows/{at}/leader_cpu_us_per_op"), number(run, f"/rows/{at}/cluster_cpu_us_per_op"),
                  number(run, f"/rows/{at}/runs", count)], ours=row["variant"] == "all") for at, row in closed]
     return ("<p>Puts in memory mode, each client waits for its answer. With the offloads on, the kernel's programs answer appends, count "
             "quorums and send broadcasts for the processes. Bars are of the largest number of clients; figures are medians of the runs."
-            "</p>" + panels(drawn) + legend(((VARIANTS[name][0], VARIANTS[name][1], "-") for name in variants), filled=True) +
+            "</p>" + panels(drawn) + legend((OFFLOADS[name] for name in variants), filled=True) +
             table("Puts; latencies and processor time in us", ("variant", "replicas", "clients", "puts/s", "p50", "p99", "CPU, leader",
                                                                "CPU, cluster", "runs"), rows))
 
 
 def heartbeats(run: Run) -> str:
     loads = {"idle": "idle machine", "stress": "two busy processes for each processor"}
-    cells = [(load, server) for load in heartbeat.LOADS for server in SERVERS if f"{load}-{server}" in run.form["figures"]]
+    servers = HEARTBEATS.of(row["server"] for row in run.rows)
+    cells = [(load, server) for load in heartbeat.LOADS for server in servers if f"{load}-{server}" in run.form["figures"]]
     drawn = [(loads[load], charts.panel(f"heartbeat-{load}", f"Share of heartbeats that waited longer than x, {loads[load]}",
                                         lambda axis, here=load: charts.tails(axis, [
-                                            (run.form["series"][f"{here}-{server}"]["tail_us"], *SERVERS[server][1:])
+                                            (run.form["series"][f"{here}-{server}"]["tail_us"], *HEARTBEATS[server][1:3])
                                             for found, server in cells if found == here], "us")))
              for load in heartbeat.LOADS if any(load == found for found, _ in cells)]
-    rows = [Row(SERVERS[server][0],
+    rows = [Row(HEARTBEATS[server][0],
                 ["idle" if load == "idle" else "busy", number(run, f"/figures/{load}-{server}/n", count),
                  *(number(run, f"/figures/{load}-{server}/{each}") for each in _SPREAD)], ours=server == "xdp")
             for load, server in cells]
     return ("<p>How long a follower takes to answer its leader's heartbeat. A late answer is what starts needless elections.</p>" +
-            panels(drawn) + legend(SERVERS.values()) +
+            panels(drawn) + legend(HEARTBEATS[server] for server in servers) +
             table("From heartbeat to answer, in us", ("answered by", "machine", "heartbeats", *_SPREAD), rows))
 
 
@@ -179,20 +168,20 @@ def elections(run: Run) -> str:
     keys = [(at, row, f"{row['replicas']}-{row['mode']}-{row['cause']}") for at, row in enumerate(run.rows)]
     drawn = []
     for size in election.REPLICAS:
-        curves = [(run.form["series"][key]["outage_ms"], _CAUSES[row["cause"]][1], "-" if row["mode"] == "memory" else "--")
+        curves = [(run.form["series"][key]["outage_ms"], CAUSES[row["cause"]][1], "-" if row["mode"] == "memory" else "--")
                   for _, row, key in keys if str(row["replicas"]) == size]
         if curves:
             drawn.append((f"From the fault to the next leader, {'three' if size == '3' else 'five'} nodes",
                           charts.panel(f"election-{size}", "Share of elections that took at most x", lambda axis, found=curves:
                                        charts.steps(axis, found, "fault to next leader (ms)", "elections"))))
     tables = [table(f"From {text}", ("the leader is", "nodes", "terms", *_SPREAD), [
-        Row(f"{_CAUSES[row['cause']][0]}, {row['mode']} mode",
+        Row(f"{CAUSES[row['cause']][0]}, {row['mode']} mode",
             [number(run, f"/rows/{at}/replicas", count), number(run, f"/figures/{key}/{span}/n", count),
              *(number(run, f"/figures/{key}/{span}/{each}") for each in _SPREAD)])
         for at, row, key in keys if span in run.form["figures"][key]]) for span, text in spans.items()]
     return ("<p>The leader of an idle cluster is killed, stopped or cut off, and another one is elected. Memory mode is drawn as a line, "
             "disk mode dashed.</p>" + panels(drawn) +
-            legend((label, colour, "-") for cause, (label, colour) in _CAUSES.items() if any(row["cause"] == cause for row in run.rows)) +
+            legend(CAUSES[cause] for cause in CAUSES.of(row["cause"] for row in run.rows)) +
             "".join(tables))
 
 
@@ -200,10 +189,10 @@ def costs(run: Run) -> str:
     variants = {"1000": "low rate", "20000": "high rate", "highest": "highest rate"}
     place = {(row["variant"], row["mode"]): at for at, row in enumerate(run.rows)}
     there = [name for name in variants if any(name == variant for variant, _ in place)]
-    modes = [mode for mode in _PARKING if any(mode == found for _, found in place)]
+    modes = PARKING.of(mode for _, mode in place)
 
     def chart(key: str, unit: str) -> Callable:
-        series = [(_PARKING[mode][1], [(f"{run.name}/rows/{place[name, mode]}/{key}", run.rows[place[name, mode]][key])
+        series = [(PARKING[mode][1], [(f"{run.name}/rows/{place[name, mode]}/{key}", run.rows[place[name, mode]][key])
                                        if (name, mode) in place and run.rows[place[name, mode]][key] is not None else None
                                        for name in there]) for mode in modes]
         return lambda axis: charts.bars(axis, [variants[name] for name in there], series, unit, amount)
@@ -211,13 +200,13 @@ def costs(run: Run) -> str:
     drawn = [(title, charts.panel(f"parking-{key}", title, chart(key, unit))) for key, title, unit in (
         ("hr_splitter_ns", "Splitter", "ns a run"), ("hr_reply_ns", "Reply program", "ns a run"),
         ("cpu_us_per_request", "All processors, servers included", "us a request"))]
-    rows = [Row(f"{_PARKING[row['mode']][0]}, {variants[row['variant']]}",
+    rows = [Row(f"{PARKING[row['mode']][0]}, {variants[row['variant']]}",
                 [number(run, f"/rows/{at}/rate", count), number(run, f"/rows/{at}/hr_splitter_ns"), number(run, f"/rows/{at}/hr_reply_ns"),
                  number(run, f"/rows/{at}/cpu_us_per_request"), number(run, f"/rows/{at}/p50_ms"), number(run, f"/rows/{at}/p99_ms"),
                  number(run, f"/rows/{at}/runs", count)], ours=row["mode"] == "wheel")
-            for at, row in enumerate(run.rows) if row["mode"] in modes]
+            for at, row in enumerate(run.rows)]
     return ("<p>What parking costs when every answer comes at once, so that no hedge is ever sent.</p>" + panels(drawn) +
-            legend(((*_PARKING[mode], "-") for mode in modes), filled=True) +
+            legend((PARKING[mode] for mode in modes), filled=True) +
             table("Kernel programs in ns a run, processor time in us a request, answers in ms",
                   ("requests", "requests/s", "splitter", "reply", "CPU", "p50", "p99", "runs"), rows))
 

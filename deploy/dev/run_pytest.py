@@ -42,11 +42,11 @@ OTHERS_NICE = 10
 Group = tuple[str, list[str]]
 
 
-def groups(folders: list[str]) -> tuple[list[Group], list[Group]]:
-    """A name, and what pytest is given: of the files with a time to keep, and of all others."""
+def groups(beside: list[str]) -> tuple[list[Group], list[Group]]:
+    """A name, and what pytest is given: of the files with a time to keep, and of all others. `beside`: folders whose tests run elsewhere."""
     files = {path.stem.removeprefix("test_"): path for path in END_TO_END.glob("test_*.py")}
     by_size = sorted(files, key=lambda name: files[name].stat().st_size, reverse=True)
-    found = {name: [str(files[name].relative_to(PROJECT))] for name in by_size} | {OTHERS: [*folders, "tests", "--ignore=tests/e2e"]}
+    found = {name: [str(files[name].relative_to(PROJECT))] for name in by_size} | {OTHERS: [".", *(f"--ignore={folder}" for folder in ("tests/e2e", *beside))]}
     timed = [(name, found.pop(name)) for name in TIMED]
     return timed, [(name, found.pop(name)) for name in LONGEST] + list(found.items())
 
@@ -101,12 +101,12 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--reports", type=Path, required=True, help="folder for JUnit reports and logs")
     parser.add_argument("--workers", type=int, default=2, help="of each of the two kinds")
-    parser.add_argument("folders", nargs="*", help="folders with further tests, beside tests/")
+    parser.add_argument("--beside", nargs="*", default=[], metavar="FOLDER", help="folders whose tests are run by the caller")
     args = parser.parse_args()
     runner = Runner(args.reports)
     signal.signal(signal.SIGINT, runner.stop)
     signal.signal(signal.SIGTERM, runner.stop)
-    timed, others = groups(args.folders)
+    timed, others = groups(args.beside)
     queue_timed, queue_others = iter(timed), iter(others)
 
     def work_timed() -> None:

@@ -12,6 +12,7 @@
 CTEST_LIMIT_S=900
 PYTEST_LIMIT_S=1800
 PATIENT_LIMIT_S=2400
+PATIENT_FOLDERS=(debian dst)  # whose Python tests run with the patient ones; those of all other folders are found
 FUZZ_SECONDS=${HEDGEROW_FUZZ_SECONDS:-60}
 
 cmd_test() {
@@ -86,13 +87,10 @@ run_ctest() {
 
 # A report for each file of end-to-end tests, several at a time (run_pytest.py).
 run_pytest() {
-  local result=0 folders=() folder report
-  for folder in bench chaos cluster demo deploy plots proxy spec; do
-    [ ! -d "$folder" ] || folders+=("$folder")
-  done
+  local result=0 report
   run_step pytest "Python and end-to-end tests" \
     timeout --foreground -s INT -k 60 "$PYTEST_LIMIT_S" "$PYTHON" -m deploy.dev.run_pytest --reports "$LOG_DIR" \
-    "${folders[@]}" || result=$?
+    --beside "${PATIENT_FOLDERS[@]}" || result=$?
   for report in "$LOG_DIR"/pytest-*.xml; do
     [ ! -f "$report" ] || reports+=("pytest:$report:0")
   done
@@ -106,7 +104,7 @@ start_patient() {
   rm -rf "$LOG_DIR"/vm-*
   rm -f "$LOG_DIR"/vm.status "$LOG_DIR"/vm-net.status "$LOG_DIR"/ctest-patient.status "$LOG_DIR"/patient-python.status
   LOG_DIR=$LOG_DIR setsid chrt -i 0 timeout -k 30 "$PATIENT_LIMIT_S" \
-    bash -c "$(declare -f patient_tests); patient_tests" >"$LOG_DIR/patient.log" 2>&1 </dev/null &
+    bash -c "$(declare -p PATIENT_FOLDERS); $(declare -f patient_tests); patient_tests" >"$LOG_DIR/patient.log" 2>&1 </dev/null &
   PATIENT_PID=$!
 }
 
@@ -123,7 +121,7 @@ patient_tests() {
   ctest --test-dir build/release --output-on-failure -L patient --no-tests=ignore -j 1 \
     --output-junit "$LOG_DIR/ctest-patient.xml"
   echo $? >"$LOG_DIR/ctest-patient.status"
-  "$PYTHON" -m pytest -v --junitxml="$LOG_DIR/patient-python.xml" debian dst
+  "$PYTHON" -m pytest -v --junitxml="$LOG_DIR/patient-python.xml" "${PATIENT_FOLDERS[@]}"
   echo $? >"$LOG_DIR/patient-python.status"
 }
 
