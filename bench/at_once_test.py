@@ -134,8 +134,3 @@ def test_the_quick_form_may_be_changed_in_part():
     for wrong in (["--loads", "0"], ["--loads", "ten"], ["--proxies", "9"], ["--systems", "none"], ["--idle", "0"]):
         with pytest.raises(SystemExit):
             at_once.parse(wrong)
-
-
-def test_every_system_of_the_figure_is_one_of_the_bench():
-    from plots.at_once import STYLES
-    assert set(STYLES) == set(at_once.SYSTEMS)
