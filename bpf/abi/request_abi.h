@@ -309,12 +309,14 @@ struct hr_backend_load {
 HR_STATIC_ASSERT(sizeof(struct hr_backend_load) == 512, "hr_backend_load is eight cache lines");
 
 /*
- * Sends that answers pay for: each is owed, and at most so many are owed at once, so they end where nothing is answered. They begin
- * with nothing owed.
+ * Sends that answers pay for: each is owed, and at most so many are owed at once, so they become few where nothing is answered. They
+ * begin with nothing owed. Once no more may be owed, time pays too (HR_DEBT_TICK_SHIFT): a request that is not sent again gets no answer
+ * that would pay.
  *
- * Retries, the attempts that negative replies cause: an answer pays for as many as a request may have. So a backend that refuses is
- * masked for as long as another answers, and where all refuse, clients get their refusals and the backends no more load than without
- * a proxy. Copies, the second sends to idle backends: an answer pays for one.
+ * Retries, the attempts that negative replies cause: an answer pays for as many as a request may have, and the answer to a retry for
+ * eight times as many. So a backend that refuses is masked for as long as another answers one in eight, and where all refuse, clients
+ * get their refusals and the backends 60 requests a second more than without a proxy. Copies, the second sends to idle backends: an
+ * answer pays for one.
  *
  * Failovers, the copies around backends that are not healthy (ADR 54): the copy pays for itself if it is of use (hr_was_of_use). An answer
  * from elsewhere pays for a 64th of one, which is the unit. So a backend that stalls is masked for as long as others answer, and where
@@ -322,9 +324,13 @@ HR_STATIC_ASSERT(sizeof(struct hr_backend_load) == 512, "hr_backend_load is eigh
  */
 enum hr_debt { HR_DEBT_RETRIES = 0, HR_DEBT_COPIES = 1, HR_DEBT_FAILOVERS = 2, HR_DEBTS = 3 };
 #define HR_RETRIES_MAX 100
+#define HR_RETRY_PAYS_FOR 8
 #define HR_COPIES_MAX 1024
 #define HR_FAILOVER_PARTS 64
 #define HR_FAILOVERS_MAX 256
+/* In each 16.8 ms that no more may be owed, time pays for one retry, one copy and a 16th of a failover: for 60, 60 and 3.7 in a second. */
+#define HR_DEBT_TICK_SHIFT 24
+#define HR_FAILOVER_PARTS_PAID (HR_FAILOVER_PARTS / 16)
 
 /* Map `service_states`, index = service id. */
 struct hr_service_state {
@@ -338,8 +344,10 @@ struct hr_service_state {
   __u16 last_client;       /* the last request's client + 1; 0 = there was none */
   __u16 copied; /* share of the last requests that left with a copy at once, in 65,536ths, of which all but one is the most */
   __s32 owed[HR_DEBTS];
+  __u32 paid_tick; /* up to when time has paid for what is owed, in ticks of HR_DEBT_TICK_SHIFT; 0 = it never had to */
+  __u32 pad[15];
 };
-HR_STATIC_ASSERT(sizeof(struct hr_service_state) == 64, "one cache line");
+HR_STATIC_ASSERT(sizeof(struct hr_service_state) == 128, "two cache lines, of which the second is for what is rare");
 
 /* Requests in use (32 bits) and parked copies in use (32 bits), changed by atomic add. */
 #define HR_HELD_REQUEST ((__s64)1 << 32)
@@ -357,8 +365,10 @@ struct hr_client {
   __s64 budget_micros; /* hedges earned and not paid; negative: it has used what others earned */
   __s32 owed[HR_DEBTS];
   __u32 flows; /* HR_FLOWS_...: how many it has made anew, and in which tick */
+  __u32 paid_tick; /* as a service's */
+  __u32 pad;
 };
-HR_STATIC_ASSERT(sizeof(struct hr_client) == 32, "two in a cache line");
+HR_STATIC_ASSERT(sizeof(struct hr_client) == 40, "hr_client is 40 bytes");
 
 /*
  * The timing wheel. Fine slots of 2^15 ns (32.8 us), 8192 of them: 268 ms. Coarse slots of 2^23 ns (8.4 ms), 2048 of

@@ -150,7 +150,8 @@ HR_INLINE void hr_count_win(const struct hr_request *request, const struct hr_re
     hr_count(reply->service_stats, HR_WON_BY_HEDGE);
   hr_debts_earn(reply->service_id, request->client, reply->config->attempts,
                 (HR_FAILOVER_MASK(request->masks) & bit) &&
-                    hr_was_of_use(reply->config_id, HR_REFERENCE_REQUEST(reply->reference), reply->index, reply->now_ns));
+                    hr_was_of_use(reply->config_id, HR_REFERENCE_REQUEST(reply->reference), reply->index, reply->now_ns),
+                HR_NOT_AWAITED_MASK(request->masks) != 0);
   hr_record_service(reply->service_id, HR_HISTOGRAM_LATENCY, reply->now_ns - request->sent_ns);
   hr_count_backend_win(reply->backend_id);
 }
@@ -202,10 +203,8 @@ HR_INLINE struct hr_answer hr_judge_late(struct hr_request *request, __u64 word,
   return answer;
 }
 
-/* Is a healthy backend left that was not asked? A nack in hand is better than a wait for a dead backend. */
-HR_INLINE int hr_somebody_healthy(const struct hr_reply *reply, __u32 client, __u32 sent_mask) {
-  __u32 packed = hr_choose_now(reply->config_id, sent_mask, HR_EXPLORE_NEVER, client, reply->now_ns);
-
+/* Is a choice (packed) a healthy backend? A nack in hand is better than a wait for a dead one. */
+HR_INLINE int hr_is_healthy_choice(__u32 packed) {
   return hr_unpack_choice(packed).why != HR_CHOSE_NONE && hr_unpack_choice(packed).why != HR_CHOSE_LAST_RESORT;
 }
 
@@ -302,7 +301,8 @@ HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_reque
   int open = !under_way && attempts < reply->config->attempts &&
              (HR_SENT_MASK(masks) & everybody) != everybody &&
              (leaderless || hr_open_hint(request, HR_SENT_MASK(masks)) < HR_MAX_BACKENDS_PER_SERVICE ||
-              hr_somebody_healthy(reply, request->client, HR_SENT_MASK(masks)));
+              hr_is_healthy_choice(hr_choose_now(reply->config_id, HR_SENT_MASK(masks) | hr_owing_two(reply->config, request),
+                                                 HR_EXPLORE_NEVER, request->client, reply->now_ns)));
   /* An attempt follows: at once, or when the clock looks. */
   int follows = open && !dry && !passed_over && (!pushback || hr_will_be_looked_at(request, reply, pushback));
 

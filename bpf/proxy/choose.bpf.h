@@ -109,6 +109,11 @@ HR_INLINE __u32 hr_owing(const struct hr_service_config *config, const struct hr
   return config->profile.echo == HR_ECHO_NONE ? HR_OUTSTANDING_NOW(READ_ONCE(request->outstanding)) : 0;
 }
 
+/* Those that no attempt of this request may go to. */
+HR_INLINE __u32 hr_owing_two(const struct hr_service_config *config, const struct hr_request *request) {
+  return hr_owing(config, request) & HR_OUTSTANDING_TWO(READ_ONCE(request->outstanding));
+}
+
 /*
  * The choice for a request's next attempt, among those that are not in `sent_mask`: a healthy backend that owes its key nothing, or
  * else any that does not owe it two. A global function: verified once.
@@ -126,7 +131,7 @@ HR_GLOBAL __u32 hr_choose_next(__u32 config_id, __u32 index, __u32 sent_mask, __
     packed = hr_choose_now(config_id, sent_mask | owing, HR_EXPLORE_NEVER, request->client, now_ns);
     choice = hr_unpack_choice(packed);
     if (hr_choice_is_fair(&choice)) return packed;
-    sent_mask |= owing & HR_OUTSTANDING_TWO(READ_ONCE(request->outstanding));
+    sent_mask |= hr_owing_two(config, request);
   }
   return hr_choose_now(config_id, sent_mask, HR_EXPLORE_NEVER, request->client, now_ns);
 }

@@ -274,7 +274,10 @@ HR_INLINE struct hr_answer hr_judge_undelivered(const struct hr_reply *reply) {
   struct hr_service_policy *policy = hr_policy_of(reply->service_id);
 
   hr_note_down(reply->backend_state, reply->service_stats, reply->now_ns);
-  if (!policy || hr_is_dry(policy) || !hr_somebody_healthy(reply, HR_NO_CLIENT, 1u << reply->index)) return answer;
+  if (!policy || hr_is_dry(policy) ||
+      !hr_is_healthy_choice(
+          hr_choose_now(reply->config_id, 1u << reply->index, HR_EXPLORE_NEVER, HR_NO_CLIENT, reply->now_ns)))
+    return answer;
   answer.verdict = HR_VERDICT_DROP;
   answer.reason = HR_REASON_NACK;
   hr_count(reply->service_stats, HR_NACKS_SWALLOWED);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "bpf/proxy/share.bpf.h"
+#include "bpf/proxy/time.bpf.h"
 
 HR_INLINE __u32 hr_backend_id(const struct hr_service_config *config, __u32 index) {
   HR_KEEP_BOUND(index);
@@ -67,7 +68,7 @@ HR_GLOBAL int hr_budget_pay(__u32 config_id, __u32 client_index) {
 }
 
 /*
- * ---- Debts: sends that answers pay for (enum hr_debt) --------------------------------------------------------------
+ * ---- Debts: sends that answers pay for, and time (enum hr_debt) ----------------------------------------------------
  *
  * Any client may owe until half of what may be owed is; then each may owe a sixteenth.
  */
@@ -82,36 +83,67 @@ HR_INLINE __s32 hr_debt_most(__u32 debt) {
   return debt == HR_DEBT_RETRIES ? HR_RETRIES_MAX : HR_COPIES_MAX;
 }
 
-/* Pays for `count` of what is owed, if anything is. As with the budget, CPUs that see the same debt may each pay. */
+/* Takes `count` off what is owed, and no more than that. As with the budget, CPUs that see the same debt may each pay. */
+HR_INLINE void hr_take_off(__s32 *owed, __s32 count) {
+  __s32 now = READ_ONCE(*owed);
+
+  if (now > 0) __sync_fetch_and_sub(owed, now < count ? now : count);
+}
+
 HR_GLOBAL int hr_debt_pay(__u32 service_id, __u32 client_index, __u32 debt, __s32 count) {
   struct hr_service_state *state = hr_service_state_of(service_id);
   struct hr_client *client = hr_client_at(client_index);
 
   if (!state || !client || debt >= HR_DEBTS) return 0;
-  if (READ_ONCE(state->owed[debt]) > 0) __sync_fetch_and_sub(&state->owed[debt], count);
-  if (READ_ONCE(client->owed[debt]) > 0) __sync_fetch_and_sub(&client->owed[debt], count);
+  hr_take_off(&state->owed[debt], count);
+  hr_take_off(&client->owed[debt], count);
   return 0;
 }
 
-/* An answered request. `failed_over`: a copy that it owed for has won. */
-HR_INLINE void hr_debts_earn(__u32 service_id, __u32 client_index, __u32 attempts, int failed_over) {
+/* What time pays since `tick`, which is brought up to now; the first time nothing. Of several CPUs one pays. */
+HR_INLINE void hr_debts_lapse(__u32 *tick, __s32 *owed) {
+  __u32 before = READ_ONCE(*tick), now = (__u32)(hr_now_ns() >> HR_DEBT_TICK_SHIFT) | 1u << 31, passed;
+
+  if (before == now || __sync_val_compare_and_swap(tick, before, now) != before || !before) return;
+  passed = now - before;
+  if (passed > HR_FAILOVERS_MAX * HR_FAILOVER_PARTS) passed = HR_FAILOVERS_MAX * HR_FAILOVER_PARTS; /* all of it */
+  hr_take_off(&owed[HR_DEBT_RETRIES], passed);
+  hr_take_off(&owed[HR_DEBT_COPIES], passed);
+  hr_take_off(&owed[HR_DEBT_FAILOVERS], passed * HR_FAILOVER_PARTS_PAID);
+}
+
+/* An answered request. `failed_over`: a copy that it owed for has won. `refused`: another backend had refused it. */
+HR_INLINE void hr_debts_earn(__u32 service_id, __u32 client_index, __u32 attempts, int failed_over, int refused) {
   struct hr_service_state *state = hr_service_state_of(service_id);
 
   if (!state) return;
-  if (READ_ONCE(state->owed[HR_DEBT_RETRIES]) > 0) hr_debt_pay(service_id, client_index, HR_DEBT_RETRIES, (__s32)attempts - 1);
+  if (READ_ONCE(state->owed[HR_DEBT_RETRIES]) > 0)
+    hr_debt_pay(service_id, client_index, HR_DEBT_RETRIES, ((__s32)attempts - 1) * (refused ? HR_RETRY_PAYS_FOR : 1));
   if (READ_ONCE(state->owed[HR_DEBT_COPIES]) > 0) hr_debt_pay(service_id, client_index, HR_DEBT_COPIES, 1);
   if (READ_ONCE(state->owed[HR_DEBT_FAILOVERS]) > 0)
     hr_debt_pay(service_id, client_index, HR_DEBT_FAILOVERS, failed_over ? HR_FAILOVER_PARTS : 1);
 }
 
-/* May one more be sent? Of no client (HR_NO_CLIENT): as far as the service is concerned. */
-HR_INLINE int hr_debt_is_open(__u32 service_id, __u32 client_index, __u32 debt) {
-  struct hr_service_state *state = hr_service_state_of(service_id);
-  struct hr_client *client = hr_client_at(client_index);
-  __s32 owed = state ? READ_ONCE(state->owed[debt]) : 0;
+HR_INLINE int hr_debt_has_room(const struct hr_service_state *state, const struct hr_client *client, __u32 debt) {
+  __s32 owed = READ_ONCE(state->owed[debt]);
 
   if (owed > hr_debt_most(debt) - hr_debt_unit(debt)) return 0;
   return owed < hr_debt_most(debt) / 2 || !client || READ_ONCE(client->owed[debt]) < hr_debt_most(debt) / HR_DEBT_CREDIT_PARTS;
+}
+
+/* May one more be sent? Of no client (null): as far as the service is concerned. Where it may not, time pays. */
+HR_INLINE int hr_debt_opens(struct hr_service_state *state, struct hr_client *client, __u32 debt) {
+  if (hr_debt_has_room(state, client, debt)) return 1;
+  hr_debts_lapse(&state->paid_tick, state->owed);
+  if (client) hr_debts_lapse(&client->paid_tick, client->owed);
+  return hr_debt_has_room(state, client, debt);
+}
+
+/* A global function: verified once. */
+HR_GLOBAL int hr_debt_is_open(__u32 service_id, __u32 client_index, __u32 debt) {
+  struct hr_service_state *state = hr_service_state_of(service_id);
+
+  return state && debt < HR_DEBTS && hr_debt_opens(state, hr_client_at(client_index), debt);
 }
 
 /* One more send: 0 = not now. */
@@ -123,7 +155,7 @@ HR_GLOBAL int hr_debt_owe(__u32 service_id, __u32 client_index, __u32 debt) {
   if (!state || !client || debt >= HR_DEBTS) return 0;
   owed = READ_ONCE(state->owed[debt]);
   if (READ_ONCE(client->owed[debt]) > owed) WRITE_ONCE(client->owed[debt], owed > 0 ? owed : 0); /* others' answers have paid for it */
-  if (owed >= hr_debt_most(debt) / 2 && READ_ONCE(client->owed[debt]) >= hr_debt_most(debt) / HR_DEBT_CREDIT_PARTS) return 0;
+  if (!hr_debt_opens(state, client, debt)) return 0;
   if (__sync_fetch_and_add(&state->owed[debt], hr_debt_unit(debt)) > hr_debt_most(debt) - hr_debt_unit(debt)) {
     __sync_fetch_and_sub(&state->owed[debt], hr_debt_unit(debt));
     return 0;

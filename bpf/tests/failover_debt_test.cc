@@ -112,6 +112,17 @@ TEST_F(FailoverDebtTest, AnswersPayForASixtyFourthEach) {
   Copies(1);
 }
 
+TEST_F(FailoverDebtTest, TimePaysOnceNoMoreMayBeOwed) {
+  Owe(HR_FAILOVERS_MAX);
+  for (const bool paid : {false, true}) {
+    MakeSuspect(kDns4A);
+    BackendState(kDns4A).probe_counter = 1;
+    EXPECT_EQ(Split(DnsRequest4(paid ? 2 : 1)).changes.contains("dns4.extra_sends"), paid);
+    Advance(300 * kMillisecond);
+  }
+  Copies(1);
+}
+
 TEST_F(FailoverDebtTest, OnceHalfIsOwedEachClientMayOweASixteenth) {
   Owe(HR_FAILOVERS_MAX / 2);
   BackendState(kDns4A).probe_counter = 1;

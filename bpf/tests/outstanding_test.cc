@@ -2,7 +2,10 @@
 //
 // A key that is used again while replies to older requests are outstanding, where nothing in a reply says which request it
 // answers (no echo): hr_request.outstanding.
+#include <cstring>
+
 #include "bpf/tests/kernel_fixture.h"
+#include "proxy/profiles/profile_test.h"
 
 namespace hedgerow::packets {
 namespace {
@@ -110,6 +113,28 @@ TEST_F(OutstandingTest, ALostReplyIsForgottenWhileTheKeyIsInUse) {
   Advance(kLapse - 2900 * kMillisecond);
   EXPECT_EQ(SentTo(Ask(3)), kA);
   EXPECT_EQ(Answer(kA4, 3), kRedirected);
+}
+
+// The only healthy backend owes the key two replies, so no attempt may follow the leader's refusal: the client gets it.
+TEST_F(OutstandingTest, ARefusalThatNoAttemptCanReplaceReachesTheClient) {
+  const hr_profile refusing = OwnProfile(
+      "{request_length: 4, reply_length: 4, negative_replies: [{match: [{offset: 4, bytes: \"ee\"}]}]}");
+  std::memcpy(const_cast<hr_profile*>(&ServiceConfig(kRaw4Service).profile), &refusing, sizeof(refusing));
+  BackendState(kRaw4A).probe_counter = 1;  // not its turn to be probed
+  for (const uint32_t backend : {kRaw4A, kRaw4C}) {
+    BackendState(backend).health = HR_DOWN;
+    BackendState(backend).health_since_ns = NowNs();
+  }
+  ASSERT_EQ(SentTo(Ask(1)) & kB, kB);
+  ASSERT_EQ(SentTo(Ask(2)) & kB, kB);
+  BackendState(kRaw4A).health = HR_HEALTHY;
+  const uint32_t request = Ask(3);
+  ASSERT_EQ(SentTo(request), kA);
+  ASSERT_EQ(HR_OUTSTANDING_TWO(Request(request).outstanding) & kB, kB);
+  const RunResult nack = Reply(PacketBuilder(kA4, kClient4).Udp(9000, kClientPort, {7, 0, 0, 0, 0xee}).Build());
+  EXPECT_EQ(nack.verdict, kRedirected);
+  EXPECT_THAT(nack.changes, Contains(Pair("raw4.nacked", 1)));
+  EXPECT_EQ(ServiceState(kRaw4Service).owed[HR_DEBT_RETRIES], 0) << "what is not sent is not owed";
 }
 
 TEST_F(OutstandingTest, WhereNoOtherIsHealthyTheOneThatOwesIsAskedTwiceAndNoMore) {

@@ -161,6 +161,12 @@ TEST_F(ShareTest, AClientThatIsAlwaysRefusedLeavesOthersTheirAttempts) {
   EXPECT_THAT(refuse(kClient4, 60), Contains(Pair("dns4:no_retry_budget", 1)));
   ASSERT_EQ(WhyForwarded(other, 1), "");
   EXPECT_THAT(refuse(other, 1), Contains(Pair("dns4:nack", 1)));
+  // Others keep the service at its half: time pays for the client's own part as well.
+  Advance(2 * kSecond);
+  ServiceState(kDns4Service).owed[HR_DEBT_RETRIES] = HR_RETRIES_MAX * 3 / 4;
+  ServiceState(kDns4Service).paid_tick = 0;
+  ASSERT_EQ(WhyForwarded(kClient4, 61), "");
+  EXPECT_THAT(refuse(kClient4, 61), Contains(Pair("dns4:nack", 1)));
 }
 
 }  // namespace

@@ -350,7 +350,33 @@ TEST_F(RetryBudgetTest, ABackendThatRefusesIsMaskedForAsLongAsAnotherAnswers) {
     EndRetention(request);
     VisitAll();
   }
-  EXPECT_EQ(ServiceState(kDns4Service).owed[HR_DEBT_RETRIES], HR_RETRIES_MAX - 1);
+  EXPECT_EQ(ServiceState(kDns4Service).owed[HR_DEBT_RETRIES], 0) << "each such answer pays for eight";
+}
+
+// A request that is refused and not given to another backend gets no answer, so answers alone would never pay.
+TEST_F(RetryBudgetTest, TimePaysForWhatNoAnswerPays) {
+  ServiceState(kDns4Service).owed[HR_DEBT_RETRIES] = HR_RETRIES_MAX;
+  ASSERT_FALSE(IsRetried(1));
+  Advance(20 * kMillisecond);
+  EXPECT_TRUE(IsRetried(2));
+  EXPECT_GE(ServiceState(kDns4Service).owed[HR_DEBT_RETRIES], HR_RETRIES_MAX - 2);
+  ServiceState(kDns4Service).owed[HR_DEBT_RETRIES] = HR_RETRIES_MAX;
+  EXPECT_FALSE(IsRetried(3));
+  Advance(3600 * kSecond);
+  EXPECT_TRUE(IsRetried(4));
+  EXPECT_EQ(ServiceState(kDns4Service).owed[HR_DEBT_RETRIES], 1) << "and no more than is owed";
+}
+
+TEST_F(RetryBudgetTest, NamesThatEveryBackendRefusesUseUpNothingWhileOneInEightIsAnswered) {
+  ServiceState(kDns4Service).owed[HR_DEBT_RETRIES] = HR_RETRIES_MAX / 2 - 8;
+  for (uint16_t id = 1; id <= 160; ++id) {
+    ASSERT_TRUE(IsRetried(id)) << id;
+    Clock(last_.packet, {.mark = last_.mark});
+    const uint32_t request = FindDns(id);
+    Reply(DnsReply4(id, kB4, id % 8 != 0 ? kServFail : 0));
+    EndRetention(request);
+    VisitAll();
+  }
 }
 
 TEST_F(RetryBudgetTest, AnswersPayNoMoreThanIsOwed) {
