@@ -32,13 +32,13 @@ class Job:
 
     kernel: kernels.Kernel
     base: Path
-    results: Path
+    results: Results
     bug: str
     keep: bool   # what sound runs leave, too
     twice: bool
 
     def folder(self, seed: int, again: bool = False) -> Path:
-        return self.results / "raw" / f"seed-{seed}{'-again' if again else ''}"
+        return self.results.raw / f"seed-{seed}{'-again' if again else ''}"
 
     def run(self, seed: int) -> Outcome:
         outcome = run_seed(self.kernel, self.base, draw(seed), self.folder(seed), self.bug)
@@ -144,7 +144,7 @@ def main(argv: list[str]) -> int:
 
 def _run(arguments: argparse.Namespace, seeds: range, kernel: kernels.Kernel, base: Path) -> int:
     results = Results(NAME, arguments.into)
-    job = Job(kernel, base, results.folder, arguments.bug, arguments.keep or arguments.seed is not None, arguments.twice)
+    job = Job(kernel, base, results, arguments.bug, arguments.keep or arguments.seed is not None, arguments.twice)
     if why := why_missing("hr-porcupine"):
         print(f"dst: judged by our own checker alone: {why}", flush=True)
     outcomes = []

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.outcome import Results
 from dst import __main__ as command
 from dst.plan import draw
 from dst.run import Outcome
@@ -71,6 +72,8 @@ def test_a_second_run_with_other_bytes_is_a_violation(tmp_path, monkeypatch, dig
         return _outcome(plan.seed, digest=digest)
 
     monkeypatch.setattr(command, "run_seed", run_seed)
-    job = command.Job(kernel=None, base=tmp_path, results=tmp_path, bug="", keep=False, twice=True)
+    job = command.Job(kernel=None, base=tmp_path, results=Results("dst", tmp_path), bug="", keep=False, twice=True)
     assert job.run(4).violations == wanted
     assert job.folder(4).exists() == bool(wanted), "what is wrong is kept, and nothing else"
+    job.results.write_summary({}, [], [])
+    assert job.folder(4) == tmp_path / "raw" / "seed-4" and job.folder(4).exists() == bool(wanted)
