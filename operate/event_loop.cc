@@ -30,8 +30,8 @@ absl::StatusOr<std::unique_ptr<EventLoop>> EventLoop::Create() {
   EventLoop* self = loop.get();
   const absl::Status watched = loop->Watch(loop->wake_.get(), [self] {
     uint64_t count = 0;
-    while (read(self->wake_.get(), &count, sizeof(count)) > 0) {
-    }
+    [[maybe_unused]] const ssize_t taken = read(self->wake_.get(), &count, sizeof(count));
+    return false;  // what was posted is work
   });
   if (!watched.ok()) return watched;
   return loop;
@@ -39,14 +39,14 @@ absl::StatusOr<std::unique_ptr<EventLoop>> EventLoop::Create() {
 
 EventLoop::~EventLoop() = default;
 
-absl::Status EventLoop::Watch(int fd, std::function<void()> on_readable) {
+absl::Status EventLoop::Watch(int fd, std::function<bool()> on_readable) {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.fd = fd;
   if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) {
     return absl::ErrnoToStatus(errno, "watching a descriptor");
   }
-  watched_[fd] = std::make_shared<std::function<void()>>(std::move(on_readable));
+  watched_[fd] = std::make_shared<std::function<bool()>>(std::move(on_readable));
   return absl::OkStatus();
 }
 
@@ -65,7 +65,9 @@ absl::StatusOr<int> EventLoop::StartTimer(absl::Duration period, std::function<v
   const int fd = timer.get();
   const absl::Status watched = Watch(fd, [fd, action = std::move(action)] {
     uint64_t turns = 0;
-    if (read(fd, &turns, sizeof(turns)) > 0) action();
+    if (read(fd, &turns, sizeof(turns)) <= 0) return false;
+    action();
+    return true;
   });
   if (!watched.ok()) return watched;
   timers_.emplace(fd, std::move(timer));
@@ -93,19 +95,21 @@ void EventLoop::Wake() {
   [[maybe_unused]] const ssize_t written = write(wake_.get(), &one, sizeof(one));
 }
 
-void EventLoop::RunPosted() {
+bool EventLoop::RunPosted() {
   std::deque<std::function<void()>> taken;
   {
     absl::MutexLock lock(&mutex_);
     taken.swap(posted_);
   }
   for (const std::function<void()>& closure : taken) closure();
+  return !taken.empty();
 }
 
 void EventLoop::Run() {
   epoll_event events[16];
+  bool worked = false;
   while (true) {
-    RunPosted();
+    worked |= RunPosted();
     {
       absl::MutexLock lock(&mutex_);
       if (stopping_ && posted_.empty()) {
@@ -114,13 +118,14 @@ void EventLoop::Run() {
       }
       if (!posted_.empty()) continue;
     }
+    turns_.Count(std::exchange(worked, false));
     const int ready = epoll_wait(epoll_.get(), events, 16, -1);
     for (int i = 0; i < ready; ++i) {
       const auto found = watched_.find(events[i].data.fd);
       if (found == watched_.end()) continue;  // unwatched by a callback before it in this turn
       // The callback may unwatch itself: keep it alive while it runs.
-      const std::shared_ptr<std::function<void()>> callback = found->second;
-      (*callback)();
+      const std::shared_ptr<std::function<bool()>> callback = found->second;
+      worked |= (*callback)();
     }
   }
 }

@@ -19,6 +19,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "net/unique_fd.h"
+#include "operate/loop_turns.h"
 
 namespace hedgerow {
 
@@ -36,7 +37,8 @@ class EventLoop {
   EventLoop& operator=(const EventLoop&) = delete;
 
   // On the loop's thread, or before Run. `fd` stays the caller's and must be unwatched before it is closed.
-  absl::Status Watch(int fd, std::function<void()> on_readable);
+  // `on_readable` reads what made it readable, or unwatches it, and returns whether anything had come.
+  absl::Status Watch(int fd, std::function<bool()> on_readable);
   void Unwatch(int fd);
   // Calls `action` every `period`, the first time after one period, until StopTimer. Late turns are not made up for.
   absl::StatusOr<int> StartTimer(absl::Duration period, std::function<void()> action);
@@ -50,19 +52,23 @@ class EventLoop {
   template <typename T>
   absl::StatusOr<T> Call(absl::Duration timeout, std::function<absl::StatusOr<T>()> body);
 
+  // On the loop's thread.
+  const LoopTurns& turns() const { return turns_; }
+
   // Returns after Stop, once what was posted before has run.
   void Run();
   void Stop();  // from any thread
 
  private:
   EventLoop() = default;
-  void RunPosted();
+  bool RunPosted();  // false: there was nothing
   void Wake();
 
   net::UniqueFd epoll_;
   net::UniqueFd wake_;
-  std::map<int, std::shared_ptr<std::function<void()>>> watched_;
+  std::map<int, std::shared_ptr<std::function<bool()>>> watched_;
   std::map<int, net::UniqueFd> timers_;
+  LoopTurns turns_;
 
   absl::Mutex mutex_;
   std::deque<std::function<void()>> posted_ ABSL_GUARDED_BY(mutex_);

@@ -94,6 +94,7 @@ TEST(EventLoop, TimersFireAndACallbackMayUnwatchItself) {
                           [&] {
                             ++reads;
                             (*loop)->Unwatch(ends[0]);
+                            return true;
                           })
                   .ok());
   ASSERT_TRUE((*loop)
@@ -105,6 +106,28 @@ TEST(EventLoop, TimersFireAndACallbackMayUnwatchItself) {
   (*loop)->Run();
   EXPECT_EQ(turns, 5);
   EXPECT_EQ(reads, 1);
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST(EventLoop, TurnsAreCountedByWhetherAnythingHadCome) {
+  auto loop = EventLoop::Create();
+  ASSERT_TRUE((*loop)->StartTimer(absl::Milliseconds(20), [&] { (*loop)->Stop(); }).ok());
+  EXPECT_TRUE((*loop)->Post([] {}));
+  (*loop)->Run();
+  EXPECT_GE((*loop)->turns().worked, 1u);
+  EXPECT_LE((*loop)->turns().worked + (*loop)->turns().idle, 5u) << "an idle loop sleeps";
+}
+
+TEST(EventLoop, ADescriptorThatIsNotReadIsSeenByItsTurns) {
+  auto loop = EventLoop::Create();
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  ASSERT_EQ(write(ends[1], "x", 1), 1);
+  ASSERT_TRUE((*loop)->Watch(ends[0], [] { return false; }).ok());
+  ASSERT_TRUE((*loop)->StartTimer(absl::Milliseconds(20), [&] { (*loop)->Stop(); }).ok());
+  (*loop)->Run();
+  EXPECT_GT((*loop)->turns().idle, 50u);
   close(ends[0]);
   close(ends[1]);
 }

@@ -12,6 +12,7 @@
 #include <prometheus/metric_family.h>
 
 #include "absl/strings/string_view.h"
+#include "operate/loop_turns.h"
 
 namespace hedgerow::operate {
 
@@ -34,6 +35,17 @@ inline prometheus::ClientMetric& AddSample(prometheus::MetricFamily& family, Lab
 
 inline void AddCounter(prometheus::MetricFamily& family, Labels labels, uint64_t value) {
   AddSample(family, std::move(labels)).counter.value = static_cast<double>(value);
+}
+
+// Of a counter whose help is kLoopTurnsHelp.
+inline constexpr char kLoopTurnsHelp[] =
+    "turns of the event loop, by `worked`: `true`, something had come; `false`, nothing had, and a loop that turns so "
+    "more than some hundred times a second takes a processor for nothing";
+inline void AddLoopTurns(prometheus::MetricFamily& family, Labels labels, const LoopTurns& turns) {
+  labels.push_back({"worked", "true"});
+  AddCounter(family, labels, turns.worked);
+  labels.back().value = "false";
+  AddCounter(family, std::move(labels), turns.idle);
 }
 
 inline void AddGauge(prometheus::MetricFamily& family, Labels labels, double value) {

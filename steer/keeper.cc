@@ -24,6 +24,7 @@ namespace {
 
 constexpr char kName[] = "steer-keeper";
 constexpr int kTransports = 2;
+constexpr int kAcceptAgain_ms = 100;
 constexpr int kPeers = 4;  // supervisors at a time: one, and the next one
 
 enum Operation : uint8_t { kPut = 1, kDrop, kTake, kEnd };
@@ -162,6 +163,8 @@ bool Answer(int peer, const Message& message, int socket, Kept& kept) {
       polled[free] = {peer, POLLIN, 0};
     } else if (peer >= 0) {
       close(peer);
+    } else {
+      poll(nullptr, 0, kAcceptAgain_ms);  // no descriptor is left: the connection waits, and poll() names it again
     }
   }
 }

@@ -4,14 +4,18 @@
 #include "steer/keeper.h"
 
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <filesystem>
 
 #include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
 
 namespace hedgerow::steer {
 namespace {
@@ -86,6 +90,30 @@ TEST_F(KeeperTest, ItIsForItsUserAloneAndItsEndIsSeen) {
   EXPECT_TRUE(absl::IsUnavailable(other->Take().status()));
   EXPECT_TRUE(absl::IsUnavailable(KeeperClient::Connect(path_).status()));
   keeper_.reset();
+}
+
+// A poll() that names a connection which accept4() cannot take returns at once, again and again.
+TEST_F(KeeperTest, ItSleepsWhileItHasNoDescriptorForAConnection) {
+  ASSERT_TRUE(keeper_->Take().ok()) << "it has begun";
+  const pid_t pid = keeper_->pid();
+  int lowest_free = 0;
+  while (std::filesystem::exists(absl::StrCat("/proc/", pid, "/fd/", lowest_free))) ++lowest_free;
+  rlimit before{};
+  ASSERT_EQ(prlimit(pid, RLIMIT_NOFILE, nullptr, &before), 0);
+  const rlimit none{.rlim_cur = static_cast<rlim_t>(lowest_free), .rlim_max = before.rlim_max};
+  ASSERT_EQ(prlimit(pid, RLIMIT_NOFILE, &none, nullptr), 0);
+  auto other = KeeperClient::Connect(path_);
+  ASSERT_TRUE(other.ok());
+  clockid_t clock{};
+  ASSERT_EQ(clock_getcpuclockid(pid, &clock), 0);
+  timespec began{}, ended{};
+  clock_gettime(clock, &began);
+  poll(nullptr, 0, 500);
+  clock_gettime(clock, &ended);
+  const int64_t took_ns = (ended.tv_sec - began.tv_sec) * 1'000'000'000 + ended.tv_nsec - began.tv_nsec;
+  EXPECT_LT(took_ns, 20'000'000) << "of a processor";
+  ASSERT_EQ(prlimit(pid, RLIMIT_NOFILE, &before, nullptr), 0);
+  EXPECT_TRUE(other->Take().ok()) << "it waited";
 }
 
 }  // namespace

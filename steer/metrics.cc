@@ -97,7 +97,7 @@ void Add(prometheus::MetricFamily& family, Labels labels, double value) {
 
 }  // namespace
 
-operate::MetricFamilies FamiliesOf(const v1::Group& group) {
+operate::MetricFamilies FamiliesOf(const v1::Group& group, const LoopTurns& turns) {
   operate::MetricFamilies families;
   for (const SlotValue& row : kSlotValues) {
     if (families.empty() || families.back().name != row.name) families.push_back(operate::MakeFamily(row.name, row.help, row.type));
@@ -111,14 +111,20 @@ operate::MetricFamilies FamiliesOf(const v1::Group& group) {
     families.push_back(operate::MakeFamily(row.name, row.help, row.type));
     Add(families.back(), {{"group", group.name()}}, row.value(group));
   }
+  families.push_back(
+      operate::MakeFamily("hedgerow_steer_loop_turns_total", operate::kLoopTurnsHelp, MetricType::Counter));
+  operate::AddLoopTurns(families.back(), {{"group", group.name()}}, turns);
   return families;
 }
 
 absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::string& listen, EventLoop& loop, Control& control) {
   const auto collect = [&loop, &control]() -> absl::StatusOr<operate::MetricFamilies> {
-    const auto group = loop.Call<v1::Group>(absl::Seconds(5), [&control] { return control.Show(false); });
-    if (!group.ok()) return group.status();
-    return FamiliesOf(*group);
+    using Families = operate::MetricFamilies;
+    return loop.Call<Families>(absl::Seconds(5), [&loop, &control]() -> absl::StatusOr<Families> {
+      const auto group = control.Show(false);
+      if (!group.ok()) return group.status();
+      return FamiliesOf(*group, loop.turns());
+    });
   };
   return operate::ServeMetricsPage(listen, "--metrics", collect);
 }

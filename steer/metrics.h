@@ -19,6 +19,6 @@ namespace hedgerow::steer {
 absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::string& listen, EventLoop& loop, Control& control);
 
 // Pure.
-operate::MetricFamilies FamiliesOf(const v1::Group& group);
+operate::MetricFamilies FamiliesOf(const v1::Group& group, const LoopTurns& turns);
 
 }  // namespace hedgerow::steer

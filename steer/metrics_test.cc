@@ -19,6 +19,8 @@ namespace {
 
 using testing::HasSubstr;
 
+constexpr LoopTurns kTurns = {.worked = 12, .idle = 3};
+
 v1::Group Sample() {
   v1::Group group;
   group.set_name("port-2055");
@@ -35,11 +37,13 @@ v1::Group Sample() {
 }
 
 TEST(SteerMetrics, HaveASeriesForEachSlotAndTransport) {
-  const std::string page = prometheus::TextSerializer().Serialize(FamiliesOf(Sample()));
+  const std::string page = prometheus::TextSerializer().Serialize(FamiliesOf(Sample(), kTurns));
   for (const char* line : {"hedgerow_steer_selected_total{group=\"port-2055\",slot=\"0\",transport=\"udp\"} 100\n",
                            "hedgerow_steer_selected_total{group=\"port-2055\",slot=\"1\",transport=\"udp\"} 101\n",
                            "hedgerow_steer_selected_total{group=\"port-2055\",slot=\"1\",transport=\"tcp\"} 0\n",
                            "hedgerow_steer_empty_total{group=\"port-2055\",slot=\"1\",transport=\"tcp\"} 7\n",
+                           "hedgerow_steer_loop_turns_total{group=\"port-2055\",worked=\"true\"} 12\n",
+                           "hedgerow_steer_loop_turns_total{group=\"port-2055\",worked=\"false\"} 3\n",
                            "hedgerow_steer_slot_up{group=\"port-2055\",slot=\"0\"} 1\n", "hedgerow_steer_slot_up{group=\"port-2055\",slot=\"1\"} 0\n",
                            "hedgerow_steer_taken_over{group=\"port-2055\"} 1\n", "hedgerow_steer_keeper_missing{group=\"port-2055\"} 0\n", "hedgerow_steer_problems{group=\"port-2055\"} 1\n"}) {
     EXPECT_THAT(page, HasSubstr(line));
@@ -50,7 +54,7 @@ TEST(SteerMetrics, ShowAGroupWithoutAKeeper) {
   v1::Group group = Sample();
   group.clear_problems();
   group.add_problems("keeper: no process keeps the sockets for the case that this one dies");
-  const std::string page = prometheus::TextSerializer().Serialize(FamiliesOf(group));
+  const std::string page = prometheus::TextSerializer().Serialize(FamiliesOf(group, kTurns));
   EXPECT_THAT(page, HasSubstr("hedgerow_steer_keeper_missing{group=\"port-2055\"} 1\n"));
   EXPECT_THAT(page, HasSubstr("hedgerow_steer_taken_over{group=\"port-2055\"} 0\n"));
 }
@@ -60,7 +64,7 @@ TEST(SteerMetrics, StandInTheirPage) {
   std::ifstream file(path);
   const std::string former(std::istreambuf_iterator<char>(file), {});
   std::string rows = "| metric | what it counts |\n|---|---|\n";
-  for (const prometheus::MetricFamily& family : FamiliesOf(Sample())) {
+  for (const prometheus::MetricFamily& family : FamiliesOf(Sample(), kTurns)) {
     absl::StrAppend(&rows, "| `", family.name, "` | ", family.type == prometheus::MetricType::Gauge ? "gauge: " : "", family.help, " |\n");
   }
   std::string text = former;

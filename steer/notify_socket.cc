@@ -58,7 +58,7 @@ absl::StatusOr<NotifySocket> NotifySocket::Open(const std::string& path) {
   return NotifySocket(std::move(fd));
 }
 
-void NotifySocket::Read(const std::function<void(const Notice&)>& visit) const {
+bool NotifySocket::Read(const std::function<void(const Notice&)>& visit) const {
   for (int i = 0; i < kMessagesAtATime; ++i) {
     char text[4096];
     iovec part{.iov_base = text, .iov_len = sizeof(text)};
@@ -70,7 +70,7 @@ void NotifySocket::Read(const std::function<void(const Notice&)>& visit) const {
     header.msg_controllen = sizeof(control);
     const ssize_t got = recvmsg(fd_.get(), &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return;
+    if (got < 0) return i > 0;
     CloseRights(header);
     Notice notice{.pid = WriterOf(header)};
     for (const absl::string_view line : absl::StrSplit(absl::string_view(text, static_cast<size_t>(got)), '\n')) {
@@ -80,6 +80,7 @@ void NotifySocket::Read(const std::function<void(const Notice&)>& visit) const {
     }
     if (notice.pid > 0) visit(notice);
   }
+  return true;
 }
 
 }  // namespace hedgerow::steer

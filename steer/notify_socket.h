@@ -26,8 +26,8 @@ class NotifySocket {
   // A dead supervisor's socket is replaced.
   static absl::StatusOr<NotifySocket> Open(const std::string& path);
   int fd() const { return fd_.get(); }
-  // Never blocks; a bounded number of messages at a time.
-  void Read(const std::function<void(const Notice&)>& visit) const;
+  // Never blocks; a bounded number of messages at a time. False: there was none.
+  bool Read(const std::function<void(const Notice&)>& visit) const;
 
  private:
   explicit NotifySocket(net::UniqueFd fd) : fd_(std::move(fd)) {}

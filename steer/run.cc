@@ -92,7 +92,8 @@ absl::Status RunGroup(const Settings& settings, const StartGroup& start, const s
   if (!group.ok()) return group.status();
   const absl::Status watched = (*loop)->Watch(signals.get(), [&] {
     signalfd_siginfo info;
-    while (read(signals.get(), &info, sizeof(info)) == sizeof(info)) {
+    bool any = false;
+    for (; read(signals.get(), &info, sizeof(info)) == sizeof(info); any = true) {
       if (info.ssi_signo != SIGHUP) {
         (*group)->BeginStop();
       } else {
@@ -101,6 +102,7 @@ absl::Status RunGroup(const Settings& settings, const StartGroup& start, const s
                 "`restart` and `drain` change it while it runs");
       }
     }
+    return any;
   });
   if (!watched.ok()) return watched;
   std::unique_ptr<operate::HttpServer> metrics;

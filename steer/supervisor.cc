@@ -92,11 +92,11 @@ void Supervisor::StartWorker(Slot& slot) {
 }
 
 void Supervisor::Follow(Slot& slot) {
-  const absl::Status watched = loop_->Watch(slot.pidfd.get(), [this, number = slot.number] { OnExit(number); });
+  const absl::Status watched = loop_->Watch(slot.pidfd.get(), [this, number = slot.number] { return OnExit(number); });
   if (!watched.ok()) LogError("slot ", slot.number, ": its worker cannot be watched: ", watched.message());
 }
 
-void Supervisor::OnExit(int number) {
+bool Supervisor::OnExit(int number) {
   Slot& slot = slots_.at(number);
   loop_->Unwatch(slot.pidfd.get());
   // Children of the worker would read beside the next worker. The process group's number stays reserved until the worker is reaped.
@@ -120,6 +120,7 @@ void Supervisor::OnExit(int number) {
     (void)Save();
   }
   Tick();
+  return true;
 }
 
 // A daemon that forked into the background has left its process group and would read beside the next worker. Only processes of the
@@ -302,13 +303,14 @@ std::vector<int> Supervisor::FdsOf(Transport transport) const {
   return all;
 }
 
-void Supervisor::OnKeeperGone() {
+bool Supervisor::OnKeeperGone() {
   loop_->Unwatch(keeper_->fd());
   if (keeper_->pid() > 0) waitpid(keeper_->pid(), nullptr, WNOHANG);
   keeper_.reset();
   keeper_process_.Clear();
   if (!stopping_) LogWarning("the keeper of the sockets has gone; another one is started");
   next_look_ns_ = 0;
+  return true;
 }
 
 bool Supervisor::Busy() const {

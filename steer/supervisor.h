@@ -65,9 +65,9 @@ class Supervisor final : public Group {
   void ForgiveOwnPause(int64_t now);
   void ReapOrphans();
   void Follow(Slot& slot);
-  void OnExit(int number);
+  bool OnExit(int number);
   void OnNotice(const Notice& notice);
-  void OnKeeperGone();
+  bool OnKeeperGone();
   void Terminate(Slot& slot);
   Slot* SlotOfProcess(pid_t pid);
   void Tick();

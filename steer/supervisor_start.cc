@@ -127,7 +127,7 @@ absl::Status Supervisor::StartKeeper() {
   }
   keeper_ = *std::move(keeper);
   (void)Save();
-  return loop_->Watch(keeper_->fd(), [this] { OnKeeperGone(); });
+  return loop_->Watch(keeper_->fd(), [this] { return OnKeeperGone(); });
 }
 
 absl::Status Supervisor::TakeOver(const v1::Record& record) {
@@ -145,7 +145,7 @@ absl::Status Supervisor::TakeOver(const v1::Record& record) {
   if (!keeper.ok()) return keeper.status();
   keeper_ = *std::move(keeper);
   keeper_process_ = record.keeper();
-  if (const absl::Status watched = loop_->Watch(keeper_->fd(), [this] { OnKeeperGone(); }); !watched.ok()) return watched;
+  if (const absl::Status watched = loop_->Watch(keeper_->fd(), [this] { return OnKeeperGone(); }); !watched.ok()) return watched;
   if (const absl::Status taken = TakeSlots(record); !taken.ok()) return taken;
   LogInfo("took over group ", settings_.places.name, " from pid ", record.supervisor_pid());
   const int workers = CountWorkers();
@@ -236,7 +236,7 @@ absl::Status Supervisor::BeginWatching() {
   if (settings_.user.set && (chmod(path.c_str(), 0600) != 0 || chown(path.c_str(), settings_.user.uid, settings_.user.gid) != 0)) {
     return absl::ErrnoToStatus(errno, absl::StrCat("give the workers their socket ", path));
   }
-  const absl::Status watched = loop_->Watch(notify_->fd(), [this] { notify_->Read([this](const Notice& notice) { OnNotice(notice); }); });
+  const absl::Status watched = loop_->Watch(notify_->fd(), [this] { return notify_->Read([this](const Notice& notice) { OnNotice(notice); }); });
   if (!watched.ok()) return watched;
   watch_.emplace(kernel_.get(), settings_);
   const absl::Duration period = settings_.heartbeat > absl::ZeroDuration() ? std::min(absl::Seconds(1), settings_.heartbeat / 4) : absl::Seconds(1);

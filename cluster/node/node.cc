@@ -270,12 +270,18 @@ void Node::RequestStop() {
 }
 
 void Node::RunTurn() {
-  ++turns_;
   now_ns_ = Monotonic_ns();
   busy_.Works(now_ns_);
   if (incidents_.TurnBegins(now_ns_) >= kv::kStandstill_ns) replica_.StoodStill();
   sources_->TurnBegins(now_ns_);
   if (turn_.Run(now_ns_)) worked_ns_ = now_ns_;
+  turns_.Count(std::exchange(came_, false) || worked_ns_ == now_ns_);
+}
+
+uint64_t Node::TakeDurable() {
+  const uint64_t durable = storage_->TakeDurable();
+  came_ |= std::exchange(durable_, durable) != durable;
+  return durable;
 }
 
 void Node::FollowReplica() {
@@ -445,7 +451,10 @@ void Node::Wait() {
   }
   for (int i = 0; i < ready; ++i) {
     const int fd = events[static_cast<size_t>(i)].data.fd;
-    if (fd == wake_.fd()) wake_.Drain();
+    if (fd == wake_.fd()) {
+      wake_.Drain();
+      came_ = true;
+    }
     if (fd == storage_->event_fd()) storage_->ReadEvent();
   }
 }

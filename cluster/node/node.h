@@ -48,6 +48,7 @@
 #include "cluster/node/net/udp_socket.h"
 #include "cluster/storage/load_progress.h"
 #include "cluster/storage/log_storage.h"
+#include "operate/loop_turns.h"
 
 namespace hedgerow::node {
 
@@ -116,7 +117,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   void FlushPeers() override;
   void FlushClients() override;
   void WriteLog(raft::Persist persist) override { storage_->Write(std::move(persist)); }
-  uint64_t TakeDurable() override { return storage_->TakeDurable(); }
+  uint64_t TakeDurable() override;
   void TurnSnapshots() override { snapshots_->Turn(now_ns_, replica_, peers_, offloads_->bridge()); }
   void FollowReplica() override;
 
@@ -211,7 +212,9 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   uint64_t leaderless_since_ns_;  // since when no leader is known; 0: one is
   ElectionSpans election_spans_;
   Incidents incidents_;
-  uint64_t turns_ = 0;
+  LoopTurns turns_;
+  uint64_t durable_ = 0;     // the last of TakeDurable()
+  bool came_ = false;        // beside datagrams, in this turn: a durable write, another thread's wake-up
   uint64_t worked_ns_ = 0;   // when a datagram last came
   uint64_t stop_by_ns_ = 0;  // 0: no stop was requested
   uint64_t hand_over_again_ns_ = 0;

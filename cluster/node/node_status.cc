@@ -191,7 +191,8 @@ NodeStatus Node::StatusNow() {
   status.counters.emplace_back("elections_won", elections_won_);
   status.counters.emplace_back("resigns_heard", resigns_heard_);
   status.counters.emplace_back("stalls_heard", stalls_heard_);
-  status.counters.emplace_back("loop_turns", turns_);
+  status.counters.emplace_back("loop_turns", turns_.worked, "true").label = "worked";
+  status.counters.emplace_back("loop_turns", turns_.idle, "false").label = "worked";
   status.counters.emplace_back("announcements_sent", announcer_.sent());
   front_end_.refused_lately().Report(now_ns_, status.notes, status.refused);
   status.counters.emplace_back("hkv_requests", front_end_.counters().requests);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "operate/loop_turns.h"
 #include "proxy/api/admin.pb.h"
 #include "proxy/api/config.pb.h"
 #include "proxy/data_plane/data_plane.h"
@@ -74,6 +75,7 @@ struct DaemonFacts {
   std::vector<ServicePathFacts> paths;  // in the configuration's order
   NetworkFacts network;
   std::vector<Problem> problems;  // beside the backends' health
+  LoopTurns loop_turns;           // when metrics are asked for
 };
 
 // What `status` and the metrics list: the daemon's, and the health of the backends.

@@ -203,7 +203,7 @@ class Daemon {
   absl::Status Serve(int signal_fd) {
     if (const absl::Status status = Guard(); !status.ok()) return status;
     controller_->Serve(instance_->data_plane().policy(), instance_->data_plane().reader());
-    return loop_->Watch(signal_fd, [this, signal_fd] { OnSignal(signal_fd); });
+    return loop_->Watch(signal_fd, [this, signal_fd] { return OnSignal(signal_fd); });
   }
 
   absl::Status Guard() {
@@ -352,18 +352,19 @@ class Daemon {
     return absl::OkStatus();
   }
 
-  void OnSignal(int signal_fd) {
+  bool OnSignal(int signal_fd) {
     signalfd_siginfo info{};
-    if (read(signal_fd, &info, sizeof(info)) != sizeof(info)) return;
+    if (read(signal_fd, &info, sizeof(info)) != sizeof(info)) return false;
     if (info.ssi_signo == SIGHUP) {
       LogInfo("signal ", info.ssi_signo, ": reloading ", facts_.config_file);
       Reload(/*dry_run=*/false, "").IgnoreError();  // it is logged and counted
-      return;
+      return true;
     }
     // A supervisor stops the daemon, for a restart or an upgrade; a person at the terminal ends the proxy.
     leaving_ = info.ssi_signo == SIGTERM;
     LogInfo("signal ", info.ssi_signo, leaving_ ? ": ending; the kernel part works on" : ": going down");
     loop_->Stop();
+    return true;
   }
 
   void GiveUp(const std::string& why) {

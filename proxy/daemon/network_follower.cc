@@ -32,7 +32,7 @@ absl::StatusOr<std::unique_ptr<NetworkFollower>> NetworkFollower::Start(const v1
       new NetworkFollower(config, topology, instance, facts, loop, std::move(callbacks), *std::move(watcher)));
   NetworkFollower* self = follower.get();
   self->SetInterest();
-  const absl::Status status = loop.Watch(self->watcher_.fd(), [self] { self->OnReadable(); });
+  const absl::Status status = loop.Watch(self->watcher_.fd(), [self] { return self->OnReadable(); });
   if (!status.ok()) return status;
   self->watching_ = true;
   self->After(absl::Milliseconds(1), /*look=*/true);
@@ -47,11 +47,12 @@ void NetworkFollower::Rest() {
   if (std::exchange(watching_, false)) loop_.Unwatch(watcher_.fd());
 }
 
-void NetworkFollower::OnReadable() {
+bool NetworkFollower::OnReadable() {
   const int64_t wait_ns = budget_.WaitNs(MonotonicNs());
   if (wait_ns == 0) return Turn(/*look=*/false);
   ++facts_.network.deferred;
   After(absl::Nanoseconds(wait_ns), /*look=*/false);
+  return true;
 }
 
 // One timer. No wish for a look is lost: it is done when the timer is due, whatever it was started for; the budget's wait begins anew with each event. While it runs because of the
@@ -70,21 +71,23 @@ void NetworkFollower::After(absl::Duration delay, bool look) {
   if (timer.ok()) timer_ = *timer;  // without a descriptor for one EverySecond() looks
 }
 
-void NetworkFollower::Turn(bool look) {
-  if (resting_) return;
+bool NetworkFollower::Turn(bool look) {
+  if (resting_) return false;
   const int64_t began_ns = MonotonicNs();
   const auto events = watcher_.Drain();
   if (!events.ok()) LogError("watching the network: ", std::string(events.status().message()));
   const net::NetworkEvents seen = events.value_or(net::NetworkEvents{.lost = true});
   facts_.network.events += seen.messages;
   facts_.network.events_lost += seen.lost ? 1 : 0;
+  const bool came = seen.messages > 0 || seen.lost;
   if (look || seen.any()) Look();
-  if (resting_) return;
+  if (resting_) return came;
   const int64_t ended_ns = MonotonicNs();
   budget_.Spend(ended_ns, ended_ns - began_ns);
-  if (watching_) return;
-  const absl::Status watched = loop_.Watch(watcher_.fd(), [this] { OnReadable(); });
+  if (watching_) return came;
+  const absl::Status watched = loop_.Watch(watcher_.fd(), [this] { return OnReadable(); });
   watching_ = watched.ok();
+  return came;
 }
 
 bool NetworkFollower::OwnLinksStand(const NetworkView& network) const {

@@ -57,8 +57,8 @@ class NetworkFollower {
         callbacks_(std::move(callbacks)),
         watcher_(std::move(watcher)) {}
 
-  void OnReadable();
-  void Turn(bool look);
+  bool OnReadable();
+  bool Turn(bool look);  // false: no message had come
   void Look();
   void Report(const ProxyInstance::Followed& followed);
   void After(absl::Duration delay, bool look);

@@ -13,10 +13,12 @@ absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::str
                                                                    std::vector<operate::HttpRoute> others) {
   using Families = operate::MetricFamilies;
   const auto collect = [&loop, &controller] {
-    return loop.Call<Families>(absl::Seconds(5), [&controller]() -> absl::StatusOr<Families> {
+    return loop.Call<Families>(absl::Seconds(5), [&loop, &controller]() -> absl::StatusOr<Families> {
       const absl::StatusOr<Snapshot> snapshot = controller.Read();
       if (!snapshot.ok()) return snapshot.status();
-      return BuildFamilies(controller.config(), controller.facts(), *snapshot);
+      DaemonFacts facts = controller.facts();
+      facts.loop_turns = loop.turns();
+      return BuildFamilies(controller.config(), facts, *snapshot);
     });
   };
   return operate::ServeMetricsPage(listen, "metrics.listen", collect, std::move(others), access);

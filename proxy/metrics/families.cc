@@ -274,6 +274,8 @@ std::vector<Metric> OtherMetrics() {
        Once([](const Scrape& scrape) { return scrape.facts.network.events_lost; })},
       {kMachine, kCounter, "network_moves_total", "times that another uplink or source address was followed",
        Once([](const Scrape& scrape) { return scrape.facts.network.moves; })},
+      {kMachine, kCounter, "loop_turns_total", operate::kLoopTurnsHelp,
+       [](const Scrape& scrape, MetricFamily& family) { operate::AddLoopTurns(family, {}, scrape.facts.loop_turns); }},
       {kMachine, kGauge, "problems", "the number of problems that `hedgerow status` lists; alert on > 0",
        Once([](const Scrape& scrape) { return AllProblems(scrape.facts, scrape.snapshot).size(); })},
       {kMachine, kCounter, "admin_refused_total",

@@ -17,7 +17,7 @@ import pytest
 from deploy.lab import netns
 from harness.product import BIN, wait_until
 from harness.screen import LEAVE, Screen
-from harness.steer import IPV4, IPV6, PORT, Group, made_folder, made_netns, pid_of, slot_of
+from harness.steer import IPV4, IPV6, PORT, Group, made_folder, made_netns, pid_of, scraped, slot_of
 
 SO_ATTACH_REUSEPORT_CBPF = 51
 
@@ -510,13 +510,6 @@ def test_a_foreign_program_is_seen_and_replaced_on_request(net, group):
     assert {source: net.udp(source) for source in IPV4} == met
     wait_until(lambda: group.ask("show")["problems"] == [], 3)
     assert "hedgerow_steer_taken_over{group=\"%s\"} 0" % group.name in scraped(group.folder / "metrics.sock")
-
-
-def scraped(path) -> str:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
-        sock.connect(str(path))
-        sock.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
-        return b"".join(iter(lambda: sock.recv(65536), b"")).decode()
 
 
 REFUSALS = [

@@ -239,7 +239,7 @@ void Counters(const NodeStatus& status, Families& out) {
     }
     Labels labels;
     if (counter.peer.IsSet()) labels.push_back({"peer", Text(counter.peer)});
-    if (!counter.reason.empty()) labels.push_back({"reason", counter.reason});
+    if (!counter.reason.empty()) labels.push_back({counter.label, counter.reason});
     operate::AddCounter(entry->second, std::move(labels), counter.value);
   }
   for (auto& [name, family] : families) out.push_back(std::move(family));

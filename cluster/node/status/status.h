@@ -56,6 +56,7 @@ struct NodeCounter {
   uint64_t value;
   std::string reason;
   raft::NodeId peer;
+  std::string label = "reason";  // what `reason` is called
 };
 
 // How long something took, from the process's start on. Named like a

@@ -30,7 +30,8 @@ constexpr uint64_t kSilenceMin_ns = 1'000'000'000;
 
 std::string CounterKey(const NodeCounter& counter) {
   std::string key = counter.name;
-  if (!counter.reason.empty()) absl::StrAppend(&key, ".", counter.reason);
+  if (!counter.reason.empty())
+    absl::StrAppend(&key, ".", counter.label == "reason" ? "" : counter.label + "=", counter.reason);
   if (counter.peer.IsSet()) absl::StrAppend(&key, "@", counter.peer.value());
   return key;
 }

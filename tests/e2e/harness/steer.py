@@ -71,6 +71,13 @@ class Netns:
             return sock.recv(2048).decode()
 
 
+def scraped(path) -> str:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
+        sock.connect(str(path))
+        sock.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        return b"".join(iter(lambda: sock.recv(65536), b"")).decode()
+
+
 def slot_of(answer: str | bytes) -> int:
     return int(answer.split()[0])
 
