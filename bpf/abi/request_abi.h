@@ -191,7 +191,7 @@ struct hr_flow_key {
 };
 HR_STATIC_ASSERT(sizeof(struct hr_flow_key) == 24, "hr_flow_key is 24 bytes");
 struct hr_flow {
-  __u64 seen_ns;      /* last packet from the client, to within a second */
+  __u64 seen_ns;      /* last packet from the client, under profile flow also from its backend, to within a second */
   __u64 untracked_ns; /* last packet that was forwarded untracked: its answer finds no tracked request */
   __u64 hedged_ns;    /* last time more than one backend was asked: a loser may answer late */
   __u32 id;

@@ -31,7 +31,7 @@ struct hr_reply {
   struct hr_service_config *config;
   struct hr_backend_state *backend_state;
   struct hr_stats *service_stats;
-  __u16 *flow_closing; /* the flow's; null: no flow */
+  struct hr_flow *flow; /* null: no flow */
   __u64 now_ns;
   __u32 config_id;
   __u32 service_id;
@@ -355,6 +355,16 @@ HR_INLINE void hr_note_untracked(const struct hr_reply *reply) {
                  reply->now_ns);
 }
 
+/*
+ * All requests of a socket have one key under by_socket, and a further one is forwarded once (HR_REASON_KEY_BUSY). A backend owes
+ * the tracked request one datagram: where it has sent that and lost, the next one answers a request that was forwarded.
+ */
+HR_INLINE int hr_is_of_untracked(const struct hr_request *request, __u64 word, const struct hr_reply *reply) {
+  return reply->untracked && reply->config->profile.request_correlation.pairing == HR_PAIR_SOCKET &&
+         HR_WORD_STATE(word) != HR_STATE_PENDING && HR_WORD_WINNER(word) != reply->index &&
+         HR_ANSWERED_MASK(READ_ONCE(request->masks)) & (1u << reply->index);
+}
+
 HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload payload, struct hr_request *request,
                                     const struct hr_reply *reply, int is_nack) {
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = HR_REFERENCE_REQUEST(reply->reference)};
@@ -367,7 +377,7 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
     answer.request = 0; /* freed since it was found */
     return answer;
   }
-  if (!(HR_SENT_MASK(request->masks) & bit)) {
+  if (!(HR_SENT_MASK(request->masks) & bit) || hr_is_of_untracked(request, word, reply)) {
     if (reply->untracked) { /* an untracked request with the same key went there */
       hr_note_untracked(reply);
       answer.request = 0;

@@ -36,7 +36,7 @@ HR_INLINE void hr_flow_key_of(struct hr_flow_key *key, const struct hr_address *
   key->pad = 0;
 }
 
-/* How long after the client's last packet a backend may still send to it. */
+/* How long after the client's last packet a backend may still send to it; under profile flow, after the last of either. */
 HR_INLINE __u64 hr_flow_udp_ns(const struct hr_service_config *config) {
   __u64 lifetime_ns = config->deadline_ns + config->retention_ns;
 
@@ -74,6 +74,10 @@ HR_INLINE int hr_flow_is_crowded(__u32 client_index, __u64 now_ns) {
   return 1;
 }
 
+HR_INLINE void hr_flow_stamp(struct hr_flow *flow, __u64 now_ns) {
+  if (now_ns > flow->seen_ns + HR_FLOW_STAMP_NS) flow->seen_ns = now_ns;
+}
+
 HR_INLINE struct hr_flow *hr_flow_find(struct hr_flow_key *key, __u64 lifetime_ns, __u64 now_ns) {
   struct hr_flow *flow = hr_flow_look_up(key);
 
@@ -108,8 +112,10 @@ HR_INLINE void hr_flow_note(const struct hr_address *client, __u16 client_port_b
 
   hr_flow_key_of(&key, client, client_port_be, protocol, kind, id);
   known = hr_flow_look_up(&key);
-  if (known && known->id == value) {
-    if (now_ns > known->seen_ns + HR_FLOW_STAMP_NS) known->seen_ns = now_ns;
+  if (known) {
+    /* A moved flow keeps its place: one more in the other map would be hidden by this one. */
+    if (known->id != value) *known = fresh;
+    hr_flow_stamp(known, now_ns);
     if (event == HR_FLOW_UNTRACKED && now_ns > known->untracked_ns + HR_FLOW_STAMP_NS) known->untracked_ns = now_ns;
     if (known->way != HR_FLOW_WAY(what)) known->way = HR_FLOW_WAY(what);
     if (event == HR_FLOW_CLOSING) known->closing = 1;

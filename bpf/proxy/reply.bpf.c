@@ -147,7 +147,12 @@ HR_INLINE struct hr_answer hr_judge_unpaired(const struct hr_packet *packet, con
   if (reply->config->profile.reply_correlation.pairing != HR_PAIR_FLOW) return answer;
   hr_flow_key_of(&key, &packet->destination, packet->destination_port_be, IPPROTO_UDP, HR_FLOW_CONNECTION, reply->service_id);
   flow = hr_flow_look_up(&key);
-  if (!flow || flow->id == reply->backend_id) return answer;
+  if (!flow || flow->id == reply->backend_id) {
+    /* A client that only receives keeps its flow, as in connection tracking. */
+    if (flow) hr_flow_stamp(flow, reply->now_ns);
+    if (reply->flow) hr_flow_stamp(reply->flow, reply->now_ns);
+    return answer;
+  }
   answer.verdict = HR_VERDICT_DROP;
   answer.reason = HR_REASON_LOSER;
   hr_count(reply->service_stats, HR_LOSERS_DROPPED);
@@ -259,7 +264,7 @@ HR_INLINE int hr_recognise(struct __sk_buff *skb, struct hr_reply *reply, const 
   }
   reply->known = 1;
   reply->way = flow->way;
-  reply->flow_closing = &flow->closing;
+  reply->flow = flow;
   reply->untracked = hr_flow_lately(flow->untracked_ns, lifetime_ns, reply->now_ns);
   reply->hedged = hr_flow_lately(flow->hedged_ns, lifetime_ns, reply->now_ns);
   return 0;
@@ -433,9 +438,9 @@ HR_INLINE int hr_handle_tcp(struct __sk_buff *skb, struct hr_packet *packet, str
   __u8 flags = 0;
 
   if (!reply->known) return hr_pass_unknown();
-  if (reply->flow_closing && !bpf_skb_load_bytes(skb, packet->l4_offset + HR_TCP_FLAGS, &flags, 1)) {
-    if (*reply->flow_closing && (flags & HR_TCP_SYN)) return hr_pass_unknown();
-    if (flags & (HR_TCP_FIN | HR_TCP_RST)) *reply->flow_closing = 1;
+  if (reply->flow && !bpf_skb_load_bytes(skb, packet->l4_offset + HR_TCP_FLAGS, &flags, 1)) {
+    if (reply->flow->closing && (flags & HR_TCP_SYN)) return hr_pass_unknown();
+    if (flags & (HR_TCP_FIN | HR_TCP_RST)) reply->flow->closing = 1;
   }
   if (hr_goes_direct(skb, packet, 0, reply)) return TC_ACT_UNSPEC;
   hr_count(reply->service_stats, HR_TCP_PACKETS);

@@ -219,6 +219,7 @@ HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb
   request->key.client_port_be = packet->source_port_be;
   request->key.service = service_id;
   request->key.pad = 0;
+  __builtin_memset(request->key.correlation, 0, sizeof(request->key.correlation)); /* by_socket writes none */
   request->client = client;
   request->sent_ns = now_ns;
   request->due_ns = now_ns + READ_ONCE(policy->delay_ns);

@@ -261,12 +261,43 @@ TEST_F(FlowTest, ASilentClientIsForgottenAfterTheFlowsTimeout) {
   EXPECT_EQ(run.changes.at("raw4.flows"), 1);
 }
 
-TEST_F(FlowTest, AnswersReachASilentClientAsLongAsItsFlowIsKept) {
+TEST_F(FlowTest, WhatTheBackendSendsKeepsTheFlowOfAClientThatOnlyReceives) {
   SentTo();
-  Advance(290 * kSecond);
-  EXPECT_EQ(Answer(kA4).verdict, kRedirected);
-  Advance(20 * kSecond);
+  LeadBy("b");
+  for (int i = 0; i < 3; ++i) {
+    Advance(290 * kSecond);
+    EXPECT_EQ(Answer(kA4).verdict, kRedirected);
+  }
+  BackendState(kRaw4A).wait_since = 0;
+  EXPECT_EQ(SentTo(), kA4) << "and the client's next datagram belongs to it";
+  Advance(302 * kSecond);
+  EXPECT_EQ(Answer(kA4).verdict, kUntouched) << "both have been silent";
+}
+
+TEST_F(FlowTest, AFormerBackendKeepsNoFlow) {
+  SentTo();
+  Unreachable(kA4);
+  ASSERT_NE(SentTo(), kA4);
+  Advance(200 * kSecond);
+  EXPECT_EQ(Answer(kA4).verdict, kDropped);
+  Advance(102 * kSecond);
   EXPECT_EQ(Answer(kA4).verdict, kUntouched);
+}
+
+TEST_F(FlowTest, AFlowOfAClientThatHasMadeItsPartMovesOnceAndHearsItsNewBackend) {
+  constexpr uint16_t kPart = 1024 / HR_FLOW_PARTS;  // of the fixture's flows
+  Advance((1ull << HR_FLOW_TICK_SHIFT) - NowNs() % (1ull << HR_FLOW_TICK_SHIFT));
+  ASSERT_EQ(SentTo(1000), kA4);
+  for (uint16_t port = 10'000; port < 10'000 + kPart; ++port) SentTo(port);
+  MakeDown(kRaw4A);
+  const RunResult moved = Send(1000);
+  const std::string to = Read(moved.packet).destination;
+  ASSERT_NE(to, kA4);
+  EXPECT_EQ(moved.changes.at("raw4.flows_moved"), 1);
+  EXPECT_EQ(Answer(to.c_str(), 1000).verdict, kRedirected);
+  const RunResult next = Send(1000);
+  EXPECT_EQ(Read(next.packet).destination, to);
+  EXPECT_FALSE(next.changes.contains("raw4.flows_moved"));
 }
 
 // ---- Pairing by the socket ---------------------------------------------------------------------------------------
@@ -317,6 +348,39 @@ TEST_F(BySocketTest, TheNextRequestIsTrackedAndTheLosersAnswerToTheFormerIsDropp
   EXPECT_EQ(StateOf(Find()), HR_STATE_PENDING);
   EXPECT_EQ(Answer(PacketTest::SentTo(Find()) & kB ? kB4 : kC4, kClientPort, Text("TWO")).verdict, kRedirected)
       << "the next one went where no reply was outstanding";
+}
+
+// A loser's one datagram is dropped; what it sends beyond that answers requests that were forwarded to it.
+TEST_F(BySocketTest, ALosersAnswersToForwardedRequestsReachTheClient) {
+  Send(kClientPort, Text("one"));
+  FireNow(Find());
+  Clones(HR_MARK_HEDGE, 1);
+  const char* standby = PacketTest::SentTo(Find()) & kB ? kB4 : kC4;
+  ASSERT_EQ(Read(Send(kClientPort, Text("two")).packet).destination, kA4);
+  ASSERT_EQ(Read(Send(kClientPort, Text("three")).packet).destination, kA4);
+  EXPECT_EQ(Answer(standby, kClientPort, Text("ONE")).verdict, kRedirected);
+  EXPECT_EQ(Answer(kA4, kClientPort, Text("ONE")).verdict, kDropped);
+  EXPECT_EQ(Answer(kA4, kClientPort, Text("TWO")).changes.at("raw4.replies_untracked"), 1);
+  EXPECT_EQ(Answer(kA4, kClientPort, Text("THREE")).verdict, kRedirected);
+}
+
+TEST_F(BySocketTest, ALosersSecondDatagramIsDroppedWhereNothingWasForwarded) {
+  Send(kClientPort, Text("one"));
+  FireNow(Find());
+  Clones(HR_MARK_HEDGE, 1);
+  Answer(PacketTest::SentTo(Find()) & kB ? kB4 : kC4, kClientPort, Text("ONE"));
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(Answer(kA4, kClientPort, Text("ONE")).verdict, kDropped);
+}
+
+TEST_F(BySocketTest, ARequestIsPairedWhateverServiceHadItsPlaceBefore) {
+  Split(DnsRequest4(0x1234));
+  const uint32_t place = FindRequest(kDns4Service, kClient4, kClientPort, {0x12, 0x34});
+  ASSERT_NE(place, 0u);
+  Reply(DnsReply4(0x1234, kA4));
+  VisitAll();
+  Send();
+  EXPECT_EQ(Find(), place);
+  EXPECT_THAT(Answer(kA4).changes, Contains(Pair("raw4.won_by_first", 1)));
 }
 
 }  // namespace
