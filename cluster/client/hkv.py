@@ -4,7 +4,6 @@
 It knows no leader, no second server and no proxy; docs/WIRE_FORMAT.md has the bytes.
 
     with hkv.Client("10.99.0.48", 4801) as client:
-        client.open()                      # a session, for a client that writes more than now and then
         client.put(b"name", b"alice")
         print(client.get(b"name"), client.incr(b"visits"))
 
@@ -13,12 +12,12 @@ have been done or not. Silence is not asked again. A write that is answered OVER
 once: another copy of it, a proxy's, may have been done. In the last quarter of its time it is taken back, by a CANCEL of
 its number. So HkvError OVERLOADED means that it was not done and never will be.
 
-A session is the client's own: each of its writes carries the session's token, which the cluster drew at random. Without a
-session a write stands for itself, under a number drawn at random, and so does a read. An answer is taken only from the
+The first write opens a session, so that each is done once, whatever is late. A session is the client's own: each of its writes carries
+the session's token, which the cluster drew at random. Without a session (`in_session=False`) a write stands for itself, under a number drawn at random, and so does a read. An answer is taken only from the
 server's address, and only under the numbers of what was asked. One thread per client.
 
-After a fork the child's client is another one: it has a socket of its own, and where the parent's had a session its first
-write opens another. With the parent's, the two would give one number to two writes, and take each other's answers.
+After a fork the child's client is another one: it has a socket of its own, and its first write opens another session. With the
+parent's, the two would give one number to two writes, and take each other's answers.
 """
 
 import errno
@@ -36,7 +35,7 @@ OPEN, WRITE, GET, CANCEL = 1, 2, 3, 4
 PUT, DELETE, CAS, INCR = 1, 2, 3, 4
 STATUSES = ("OK", "NOT_FOUND", "MISMATCH", "NOT_A_NUMBER", "UNKNOWN_SESSION", "BELOW_LOWEST", "OVERLOADED",
             "NOT_LEADER", "MALFORMED", "UNKNOWN_VERSION", "TOO_LARGE", "DENIED", "NO_SPACE", "SHORT")
-OK, NOT_FOUND, MISMATCH, OVERLOADED, MALFORMED, UNKNOWN_VERSION, DENIED, SHORT = 0, 1, 2, 6, 8, 9, 11, 13
+OK, NOT_FOUND, MISMATCH, UNKNOWN_SESSION, OVERLOADED, MALFORMED, UNKNOWN_VERSION, DENIED, SHORT = 0, 1, 2, 4, 6, 8, 9, 11, 13
 # Why a request was DENIED, by number.
 DENIALS = ("", "the server serves clients with a key only", "the server knows no client of this name and key",
            "this host's clock and the server's differ by more than 20 s", "no right to read", "no right to write")
@@ -302,13 +301,14 @@ class Credentials:
 
 class Client:
     def __init__(self, host: str, port: int = 4801, timeout_s: float = 1.0, sock: socket.socket | None = None,
-                 credentials: Credentials | None = None):
-        """Of a name's addresses the first one that the kernel has a route to is asked; one that refuses, before it has answered
+                 credentials: Credentials | None = None, in_session: bool = True):
+        """The first write opens a session. `in_session=False`: writes stand for themselves, known by a nonce for a while only, so that a copy
+        which the network, a proxy or this host holds longer is done once more; for programs that end after a write. Of a name's addresses the first one that the kernel has a route to is asked; one that refuses, before it has answered
         anything, is left for the next one. `sock`: a UDP socket to use instead of an own one, for instance from another network namespace. A client with
         such a socket cannot be used after a fork."""
         self.timeout_s = timeout_s
         self._credentials = credentials
-        self._wants_session = False
+        self._in_session = in_session
         if sock is None:
             self._addresses = socket.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
         else:
@@ -382,7 +382,7 @@ class Client:
         answer = self._ask(OPEN, 0, secrets.randbits(64), timeout_s)
         if answer.status != OK:
             raise _error(answer)
-        self.session, self.token, self._wants_session = answer.session, answer.token, True
+        self.session, self.token, self._in_session = answer.session, answer.token, True
 
     def get(self, key: bytes, timeout_s: float | None = None) -> bytes | None:
         """None: there is no such key."""
@@ -420,7 +420,7 @@ class Client:
     def write(self, operations: Sequence[bytes], timeout_s: float | None = None) -> list[bytes]:
         """All of them or none; for each a value: an increment's number, else empty."""
         self._be_of_this_process()
-        if self._wants_session and self.session == NO_SESSION:
+        if self._in_session and self.session == NO_SESSION:
             self.open(timeout_s)
         if self.session == NO_SESSION:
             answer = self._ask(WRITE, NO_SESSION, secrets.randbits(64), timeout_s, operations=operations)
@@ -429,6 +429,8 @@ class Client:
             # One request at a time: whatever came before it is answered or given up.
             answer = self._ask(WRITE, self.session, seq, timeout_s, lowest_unanswered=seq, operations=operations,
                                token=self.token)
+            if answer.status == UNKNOWN_SESSION:
+                self.session = NO_SESSION  # the next write opens another
         if answer.status != OK:
             raise _error(answer)
         return answer.values

@@ -214,6 +214,7 @@ absl::Status HkvClient::Start() {
       credentials_.has_value() ? credentials_->client.size() + wire::kHkvRequestTrailerFixed_bytes : 0;
   requests_ = PendingRequests(secret, outstanding_max_, OnOverload::kSettle, trailer_bytes);
   kept_.clear();
+  session_ended_ = false;
   counters_ = {};
   forks_ = forks.load();
   return absl::OkStatus();
@@ -253,7 +254,6 @@ bool HkvClient::IsOfThisProcess() const { return forks_ == forks.load(std::memor
 
 absl::Status HkvClient::BeOfThisProcess() {
   if (IsOfThisProcess()) return absl::OkStatus();
-  had_session_ = had_session_ || requests_.session() != 0;
   return Start();
 }
 
@@ -272,7 +272,8 @@ absl::StatusOr<uint64_t> HkvClient::SendGet(std::string key, absl::Duration time
 absl::StatusOr<uint64_t> HkvClient::SendWrite(std::vector<kv::Operation> operations, absl::Duration timeout) {
   if (absl::Status status = BeOfThisProcess(); !status.ok()) return status;
   if (LacksSession()) {
-    return absl::FailedPreconditionError("this process was forked, and its client has no session yet: open one");
+    return absl::FailedPreconditionError(
+        "this client has no session, of this process: open one, or ask for writes without");
   }
   if (requests_.session() != 0) return Send(requests_.Write(std::move(operations), Now_ns(), Timeout_ns(timeout)));
   const absl::StatusOr<uint64_t> nonce = RandomNumber();
@@ -398,12 +399,17 @@ absl::StatusOr<wire::HkvAnswer> HkvClient::Wait(absl::StatusOr<uint64_t> seq) {
           mine->overloaded ? std::string("the cluster was overloaded to the last; the write may have been done or not")
                            : absl::StrCat("no answer in time", why_silent.empty() ? "" : "; ", why_silent));
     }
+    session_ended_ = session_ended_ || mine->answer->status == wire::HkvStatus::kUnknownSession;
     if (absl::Status status = ToStatus(*mine->answer); !status.ok()) return status;
     return *std::move(mine->answer);
   }
 }
 
-absl::Status HkvClient::Open(absl::Duration timeout) { return Wait(SendOpen(timeout)).status(); }
+absl::Status HkvClient::Open(absl::Duration timeout) {
+  absl::Status opened = Wait(SendOpen(timeout)).status();
+  if (opened.ok()) session_ended_ = false;
+  return opened;
+}
 
 absl::StatusOr<std::string> HkvClient::Get(std::string key, absl::Duration timeout) {
   absl::StatusOr<wire::HkvAnswer> answer = Wait(SendGet(std::move(key), timeout));
@@ -414,7 +420,7 @@ absl::StatusOr<std::string> HkvClient::Get(std::string key, absl::Duration timeo
 absl::StatusOr<std::vector<std::string>> HkvClient::Write(std::vector<kv::Operation> operations,
                                                           absl::Duration timeout) {
   if (absl::Status status = BeOfThisProcess(); !status.ok()) return status;
-  if (LacksSession()) {
+  if (LacksSession() || session_ended_) {
     if (absl::Status opened = Open(timeout); !opened.ok()) return opened;
   }
   const size_t count = operations.size();

@@ -73,8 +73,14 @@ class HkvClient {
   HkvClient(const HkvClient&) = delete;
   HkvClient& operator=(const HkvClient&) = delete;
 
-  // Send one request and return its seq (a nonce, of an OPEN and of a write without a session). Errors: those of PendingRequests; of
-  // the system, once after a fork. FailedPrecondition: SendWrite in a child whose parent had a session, before Open.
+  // From now on writes need no session, and none is opened for them. Such a write is known by its nonce for a
+  // while only: a copy that the network, a proxy or this host holds longer is done once more (docs/limits.md).
+  // For programs that end after a write.
+  void WriteWithoutSession() { without_session_ = true; }
+
+  // Send one request and return its seq (a nonce, of an OPEN and of a write without a session). Errors: those
+  // of PendingRequests; of the system, once after a fork. FailedPrecondition: SendWrite before Open, unless
+  // WriteWithoutSession was called.
   absl::StatusOr<uint64_t> SendOpen(absl::Duration timeout);
   absl::StatusOr<uint64_t> SendGet(std::string key, absl::Duration timeout);
   absl::StatusOr<uint64_t> SendWrite(std::vector<kv::Operation> operations, absl::Duration timeout);
@@ -83,11 +89,12 @@ class HkvClient {
   // first; returns nothing earlier only if nothing is outstanding. Each request ends exactly once.
   std::vector<Outcome> Poll(absl::Duration wait);
 
-  // One request and its end. DeadlineExceeded: no answer, or OVERLOADED to the last; a write may have been done or not.
-  // FailedPrecondition: the cluster does not know the session (any more), or an increment found no number.
-  // PermissionDenied: DENIED. ResourceExhausted: overloaded; a write was not done, and never will be. Unavailable: NOT_LEADER. InvalidArgument: too
-  // large, or malformed. NotFound: the key (Get). What else ends meanwhile is kept for Poll. A write in a child whose
-  // parent had a session opens one first.
+  // One request and its end. DeadlineExceeded: no answer, or OVERLOADED to the last; a write may have been done
+  // or not. FailedPrecondition: the cluster does not know the session (any more), or an increment found no
+  // number. PermissionDenied: DENIED. ResourceExhausted: overloaded; a write was not done, and never will be.
+  // Unavailable: NOT_LEADER. InvalidArgument: too large, or malformed. NotFound: the key (Get). What else ends
+  // meanwhile is kept for Poll. A write opens a session first where there is none: the client's first one, the
+  // first one after a fork, and the next one after the cluster did not know the session.
   absl::Status Open(absl::Duration timeout);
   absl::StatusOr<std::string> Get(std::string key, absl::Duration timeout);
   absl::Status Put(std::string key, std::string value, absl::Duration timeout);
@@ -115,7 +122,7 @@ class HkvClient {
   void TryNextAddress();
   bool IsOfThisProcess() const;
   absl::Status BeOfThisProcess();
-  bool LacksSession() const { return had_session_ && requests_.session() == 0; }
+  bool LacksSession() const { return !without_session_ && requests_.session() == 0; }
   absl::StatusOr<uint64_t> Send(absl::StatusOr<Draft> draft);
   void Send(std::string datagram);
   void Refused(int error);
@@ -134,7 +141,8 @@ class HkvClient {
   int fd_ = -1;
   PendingRequests requests_{{}};
   uint64_t forks_ = 0;        // of the process that fd_ and requests_ belong to
-  bool had_session_ = false;  // in the process that this one was forked from
+  bool without_session_ = false;
+  bool session_ended_ = false;  // the cluster does not know it
   std::vector<Outcome> kept_;  // ended during a call that waited for another
   Counters counters_;
 };

@@ -69,8 +69,36 @@ TEST_F(HkvClientTest, SeveralKeysAreWrittenAtOnceOrNotAtAll) {
   EXPECT_TRUE(client_->Write({}, kTimeout)->empty()) << "no operations keep the session alive";
 }
 
+TEST_F(HkvClientTest, TheFirstWriteOpensASessionAndTheOneAfterItsEndAnother) {
+  std::atomic<uint64_t> ended = 0;
+  Start([&ended](const wire::HkvRequest& request) {
+    FakeServer::Treatment treatment;
+    if (request.kind == wire::HkvKind::kWrite && request.client_id == ended) {
+      treatment.instead = wire::HkvAnswer{.kind = request.kind,
+                                          .status = wire::HkvStatus::kUnknownSession,
+                                          .client_id = request.client_id,
+                                          .seq = request.seq};
+    }
+    return treatment;
+  });
+  EXPECT_EQ(client_->SendWrite({}, kTimeout).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(client_->Get("n", kTimeout).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(client_->session(), 0u) << "a reader needs none";
+  EXPECT_EQ(client_->Increment("n", 1, kTimeout).value(), 1);
+  const uint64_t session = client_->session();
+  EXPECT_NE(session, 0u);
+  EXPECT_EQ(client_->Increment("n", 1, kTimeout).value(), 2);
+  EXPECT_EQ(client_->session(), session);
+  EXPECT_EQ(store_->sessions(), 1u);
+  ended = session;
+  EXPECT_EQ(client_->Increment("n", 1, kTimeout).status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(client_->Increment("n", 1, kTimeout).value(), 3);
+  EXPECT_NE(client_->session(), session);
+}
+
 TEST_F(HkvClientTest, WritesWithoutASessionLeaveNoneBehind) {
   Start();
+  client_->WriteWithoutSession();
   ASSERT_TRUE(client_->Put("a", "x", kTimeout).ok());
   EXPECT_EQ(client_->Increment("n", 1, kTimeout).value(), 1);
   EXPECT_EQ(client_->Increment("n", 1, kTimeout).value(), 2);
@@ -144,6 +172,7 @@ TEST_F(HkvClientTest, AForkedChildIsToldToOpenASessionBeforeItSendsAWrite) {
 
 TEST_F(HkvClientTest, AForkedChildOfAClientWithoutASessionNeedsNone) {
   Start();
+  client_->WriteWithoutSession();
   ASSERT_TRUE(client_->Put("a", "x", kTimeout).ok());
   EXPECT_TRUE(InChild([&] { return client_->Put("a", "y", kTimeout).ok(); }));
   EXPECT_EQ(client_->Get("a", kTimeout).value(), "y");
@@ -241,6 +270,7 @@ TEST_F(HkvClientTest, WithoutASessionAnOverloadedWriteIsSentAgainUnderItsNonce) 
     if (left == 2) store_->Serve(request);
     return left-- > 0;
   }));
+  client_->WriteWithoutSession();
   EXPECT_EQ(client_->Increment("n", 1, kTimeout).value(), 1);
 }
 
@@ -333,6 +363,7 @@ TEST_F(HkvClientOfANameTest, AnAddressThatRefusesIsLeftForTheNextOne) {
 TEST_F(HkvClientOfANameTest, WhatWasUnderWayIsSentToTheNextOneAndDoneOnce) {
   Start();
   Connect({"127.91.4.1" + Port(), server_->address()});
+  client_->WriteWithoutSession();
   for (int i = 0; i < 50; ++i)
     ASSERT_TRUE(client_->SendWrite({{.kind = kv::OperationKind::kIncrement, .key = "n", .delta = 1}}, kTimeout).ok());
   size_t done = 0;

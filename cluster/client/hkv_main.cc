@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// hkv: reads and writes the store from a shell. A call opens no session, so that a loop of calls leaves none behind: a
-// write stands for itself. TheProgram() in arguments.cc describes it.
+// hkv: reads and writes the store from a shell. A call opens no session, so that a loop of calls leaves none
+// behind: a write stands for itself, and its process ends with it. TheProgram() in arguments.cc describes it.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -55,6 +55,7 @@ absl::StatusOr<std::optional<Credentials>> CredentialsOf(const std::string& clie
 int Run(const Arguments& arguments, const std::string& server, std::optional<Credentials> credentials) {
   absl::StatusOr<std::unique_ptr<HkvClient>> client = HkvClient::Connect(server, 1024, std::move(credentials));
   if (!client.ok()) return Fail(client.status());
+  (*client)->WriteWithoutSession();
   if (arguments.get.has_value()) {
     const absl::StatusOr<std::string> value = (*client)->Get(*arguments.get, arguments.timeout);
     if (!value.ok()) return Fail(value.status());

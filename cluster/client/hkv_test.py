@@ -251,8 +251,23 @@ def test_an_old_server_is_named():
             client.get(b"n")
 
 
+def test_the_first_write_opens_a_session_and_the_one_after_its_end_another():
+    unknown = iter([False, True, False])
+    def replies(datagram: bytes) -> list[bytes]:
+        if datagram[2] == hkv.WRITE and next(unknown):
+            return [reply_to(datagram, hkv.UNKNOWN_SESSION)]
+        return counted(datagram)
+    counted = sessions_store()
+    with FakeServer(replies) as server, hkv.Client("127.0.0.1", server.port, 20) as client:
+        assert (client.incr(b"n"), client.session) == (1, 1)
+        with pytest.raises(hkv.HkvError, match="UNKNOWN_SESSION"):
+            client.incr(b"n")
+        assert (client.incr(b"n"), client.session) == (2, 2)
+        assert [datagram[2] for datagram in server.requests] == [hkv.OPEN, hkv.WRITE, hkv.WRITE, hkv.OPEN, hkv.WRITE]
+
+
 def test_a_write_without_a_session_stands_for_itself_under_a_nonce():
-    with FakeServer(counting_store()) as server, hkv.Client("127.0.0.1", server.port, 20) as client:
+    with FakeServer(counting_store()) as server, hkv.Client("127.0.0.1", server.port, 20, in_session=False) as client:
         assert [client.incr(b"n"), client.incr(b"n")] == [1, 2]
         client.open()
         assert client.incr(b"n") == 3
@@ -310,7 +325,7 @@ def test_a_forked_child_writes_in_a_session_and_from_a_socket_of_its_own():
 
 
 def test_a_forked_child_without_a_session_needs_none():
-    with FakeServer(sessions_store()) as server, hkv.Client("127.0.0.1", server.port, 20) as client:
+    with FakeServer(sessions_store()) as server, hkv.Client("127.0.0.1", server.port, 20, in_session=False) as client:
         assert client.incr(b"n") == 1
         assert in_child(lambda: (client.incr(b"n"), client.session)) == repr((2, 0))
 
@@ -414,9 +429,7 @@ def test_an_overloaded_write_is_sent_again_under_its_number_and_done_once(sessio
     left = iter([True, True, False, False])
     first = iter([True])
     store = OverloadedStore(lambda _datagram: next(left), late=lambda _datagram: next(first, False))
-    with FakeServer(store) as server, hkv.Client("127.0.0.1", server.port, 20) as client:
-        if session:
-            client.open()
+    with FakeServer(store) as server, hkv.Client("127.0.0.1", server.port, 20, in_session=session) as client:
         assert client.incr(b"n") == 1
         assert client.incr(b"n") == 2
         assert client.unpaired == 0
@@ -445,7 +458,7 @@ def test_what_a_mismatch_means_after_a_cancel(kind, status, raised):
             return [reply_to(datagram, hkv.OVERLOADED, session=9)]
         return [reply_to(datagram[:2] + bytes([kind]) + datagram[3:], status)]
 
-    with FakeServer(replies) as server, hkv.Client("127.0.0.1", server.port, 2) as client:
+    with FakeServer(replies) as server, hkv.Client("127.0.0.1", server.port, 2, in_session=False) as client:
         with pytest.raises(hkv.HkvError, match=raised):
             client.put(b"n", b"v")
     assert {datagram[2] for datagram in server.requests} == {hkv.WRITE, hkv.CANCEL}

@@ -44,6 +44,11 @@ void Server::Resume() {
     const uint64_t since_ns = *stands_since_ns_;
     stood_ns_ = StoodStill_ns();
     stands_since_ns_.reset();
+    // A card with several queues hands over first whichever it likes.
+    if (world_.random.Chance(500'000)) {
+      from_peers_.insert(from_peers_.begin(), from_clients_.begin(), from_clients_.end());
+      from_clients_.clear();
+    }
     // By a clock that went on the node sees it itself (Node::RunTurn).
     if (up() && !clock_stands_ && world_.time.now_ns() - since_ns >= kv::kStandstill_ns) replica_->StoodStill();
   }
