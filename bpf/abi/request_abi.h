@@ -190,10 +190,32 @@ struct hr_flow_key {
   __u16 pad;
 };
 HR_STATIC_ASSERT(sizeof(struct hr_flow_key) == 24, "hr_flow_key is 24 bytes");
+/* What the client of a flow waits for (bpf/proxy/asking.bpf.h). Times in ticks of 2^20 ns. */
+#define HR_ASKING_TICK_SHIFT 20
+enum hr_asking_state {
+  HR_ASKING_ANSWERED = 1u << 0,        /* its backend has sent it something */
+  HR_ASKING_OPENING_ANSWERED = 1u << 1, /* in answer to its first datagram */
+  HR_ASKING_OPENING = 1u << 2,         /* the last datagram is of the first one's kind */
+};
+#define HR_ASKING_FORMER_SHIFT 4 /* its upper half: the place + 1 of a backend that never answered the flow */
+struct hr_asking {
+  __u32 since;   /* when the datagram was sent that is repeated */
+  __u32 last;    /* when the last one was; 0 = the backend has answered since */
+  __u16 gap;     /* between the last two */
+  __u16 hash;    /* of the last one's payload */
+  __u16 opening; /* kind of the first one, by length and first bytes */
+  __u8 repeats;  /* how surely they are repetitions: HR_ASKING_OWED */
+  __u8 state;    /* enum hr_asking_state */
+};
 struct hr_flow {
-  __u64 seen_ns;      /* last packet from the client, under profile flow also from its backend, to within a second */
-  __u64 untracked_ns; /* last packet that was forwarded untracked: its answer finds no tracked request */
-  __u64 hedged_ns;    /* last time more than one backend was asked: a loser may answer late */
+  __u64 seen_ns; /* last packet from the client, under profile flow also from its backend, to within a second */
+  union {
+    struct {
+      __u64 untracked_ns; /* last packet that was forwarded untracked: its answer finds no tracked request */
+      __u64 hedged_ns;    /* last time more than one backend was asked: a loser may answer late */
+    };
+    struct hr_asking asking; /* of HR_FLOW_CONNECTION, UDP */
+  };
   __u32 id;
   __u16 closing; /* TCP: 1 = a FIN or RST was seen since the last SYN */
   __u16 way;     /* enum hr_way, of the client's last packet */
@@ -229,10 +251,12 @@ enum hr_health {
   HR_DOWN = 2,    /* still silent: requests go to the standby, one in 64 doubled as a probe */
 };
 /*
- * A wait: since when, to within 4 us, and in its low bits the client; 0 = none. As a number it is that time. HR_NO_CLIENT is
- * the client of none.
+ * A wait: since when, to within 8 us, and in its low bits the client; 0 = none. As a number it is that time. HR_NO_CLIENT is
+ * the client of none. HR_WAIT_UNPROVED: nothing shows that what waits is owed an answer (bpf/proxy/health.bpf.h).
  */
-#define HR_WAIT(time_ns, client) (((time_ns) & ~(__u64)(HR_CLIENTS - 1)) | (client))
+#define HR_WAIT_UNPROVED ((__u64)HR_CLIENTS)
+#define HR_WAIT_MASK (2ull * HR_CLIENTS - 1)
+#define HR_WAIT(time_ns, client) (((time_ns) & ~HR_WAIT_MASK) | (client))
 #define HR_WAIT_CLIENT(wait) ((__u32)(wait) & (HR_CLIENTS - 1))
 #define HR_NO_CLIENT HR_CLIENTS
 
@@ -240,7 +264,7 @@ enum hr_health {
 #define HR_PAUSED_UNTIL_NS(paused_until) ((paused_until) & ~HR_CATCHING_UP)
 
 struct hr_backend_state {
-  __u64 wait_since;      /* the first send since its last datagram */
+  __u64 wait_since;      /* the first send since its last datagram, or the first of those that are owed an answer */
   __u64 last_receive_ns; /* last datagram */
   __u64 health_since_ns;
   __u64 answer_ewma_ns; /* weight 1/8 */
@@ -259,13 +283,16 @@ HR_STATIC_ASSERT(sizeof(struct hr_backend_state) == 64, "one cache line");
 /* A copy that was due at `fire_ns` is noted as sent so much later at most, or its backend's silence stays unattested. */
 #define HR_ATTEST_SLACK_NS 1000000
 
-/* The second witness of this silence. One from before it is left of a send that met the answer which ended the former silence. */
-HR_INLINE __u64 hr_attested(__u64 wait, __u64 attested) { return attested + HR_ATTEST_SLACK_NS < wait ? 0 : attested; }
+/* The second wait of this silence. One from before it is left of a send that met the answer which ended the former silence. */
+HR_INLINE __u64 hr_second_wait(__u64 wait, __u64 second) { return second + HR_ATTEST_SLACK_NS < wait ? 0 : second; }
+
+/* The same, if what waits is owed an answer: from then on the silence counts for all clients. */
+HR_INLINE __u64 hr_attested(__u64 wait, __u64 second) { return wait & HR_WAIT_UNPROVED ? 0 : hr_second_wait(wait, second); }
 
 /* Does a silence rest on one client's requests alone? */
-HR_INLINE int hr_has_one_witness(__u64 wait, __u64 attested) {
-  attested = hr_attested(wait, attested);
-  return wait && (!attested || HR_WAIT_CLIENT(attested) == HR_WAIT_CLIENT(wait));
+HR_INLINE int hr_has_one_witness(__u64 wait, __u64 second) {
+  second = hr_second_wait(wait, second);
+  return wait && (!second || HR_WAIT_CLIENT(second) == HR_WAIT_CLIENT(wait));
 }
 
 /*

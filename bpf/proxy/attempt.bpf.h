@@ -77,7 +77,7 @@ HR_GLOBAL int hr_settle(struct hr_attempt *attempt, __u32 outcome) {
     if (attempt->flags & HR_ATTEMPT_PROBE) hr_count(service_stats, HR_PROBES);
     if (attempt->flags & HR_ATTEMPT_HINTED) hr_count(service_stats, HR_HINTED);
     if (attempt->kind == HR_TRACE_HANDOVER) hr_count(service_stats, HR_HANDED_OVER);
-    hr_note_send(attempt->backend_id, request->client, now_ns);
+    hr_note_send(attempt->config_id, attempt->backend_id, request->client, now_ns);
     if (HR_WORD_GENERATION(READ_ONCE(request->word)) == HR_WORD_GENERATION(attempt->word)) {
       /* A copy at once goes where there is room: it is no load that would keep others from going there. */
       if (!(attempt->flags & HR_ATTEMPT_IDLE)) hr_flight_begin(request, attempt->index, attempt->backend_id);

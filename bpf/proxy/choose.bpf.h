@@ -251,7 +251,8 @@ HR_INLINE struct hr_choice hr_choose_first(__u32 config_id, const struct hr_serv
 /*
  * The place of a packet that is to reach a backend that answers, and can have no copy: of a connection, a flow, or a datagram that
  * nothing answers. Where a request goes to a suspect backend and to another, that is the other one if it is healthy, though it be drained.
- * Nothing shows that such a packet was lost, so it is no probe: the next request has its turn. A global function: rare.
+ * Nothing shows that such a packet was lost, so it is no probe: the next request has its turn. A backend that is suspect to this client
+ * alone, for what may be owed no answer, is not gone around. A global function: rare.
  */
 HR_GLOBAL __u32 hr_sure_place(__u32 config_id, __u32 packed, __u32 client, __u64 now_ns) {
   struct hr_service_config *config = hr_config_of(config_id);
@@ -260,8 +261,12 @@ HR_GLOBAL __u32 hr_sure_place(__u32 config_id, __u32 packed, __u32 client, __u64
   __u32 target_id;
 
   if (!config || choice.second >= HR_MAX_BACKENDS_PER_SERVICE) return choice.first;
-  if (choice.why == HR_CHOSE_BOTH)
+  if (choice.why == HR_CHOSE_BOTH) {
+    target_id = hr_backend_id(config, choice.first);
+    state = bpf_map_lookup_elem(&backend_states, &target_id);
+    if (state && state->health == HR_HEALTHY && (READ_ONCE(state->wait_since) & HR_WAIT_UNPROVED)) return choice.first;
     return hr_health_of(config_id, hr_backend_id(config, choice.second), client, now_ns) == HR_HEALTHY ? choice.second : choice.first;
+  }
   if (choice.why != HR_CHOSE_PROBE) return choice.first;
   target_id = hr_backend_id(config, choice.second);
   state = bpf_map_lookup_elem(&backend_states, &target_id);

@@ -22,11 +22,13 @@
 
 /*
  * The health of a backend, which is healthy to all others, to the client that waits there, and whose suspicion timeout ends at
- * `suspect_ns`: SUSPECT for an election timeout, then DOWN for HR_STANDBY_RETRY of them.
+ * `suspect_ns`: SUSPECT for an election timeout, then DOWN for HR_STANDBY_RETRY of them. Not where nothing shows by then that the
+ * client is owed an answer: other backends were asked meanwhile.
  */
-HR_INLINE __u32 hr_health_by_wait(__u64 suspect_ns, __u64 election_timeout_ns, __u64 now_ns) {
+HR_INLINE __u32 hr_health_by_wait(__u64 wait, __u64 suspect_ns, __u64 election_timeout_ns, __u64 now_ns) {
   if (now_ns <= suspect_ns) return HR_HEALTHY;
   if (now_ns <= suspect_ns + election_timeout_ns) return HR_SUSPECT;
+  if (wait & HR_WAIT_UNPROVED) return HR_HEALTHY;
   return now_ns <= suspect_ns + (1 + HR_STANDBY_RETRY) * election_timeout_ns ? HR_DOWN : HR_HEALTHY;
 }
 

@@ -187,7 +187,7 @@ HR_GLOBAL __u64 hr_suspicion_due_ns(__u32 config_id, __u32 index) {
   state = bpf_map_lookup_elem(&backend_states, &backend_id);
   if (!state) return ~0ull;
   since = hr_wait_of(state, request->client);
-  if (state->health != HR_HEALTHY || !since || since > HR_WAIT(request->sent_ns, HR_CLIENTS - 1)) return ~0ull;
+  if (state->health != HR_HEALTHY || !since || since > (request->sent_ns | HR_WAIT_MASK)) return ~0ull;
   return since + hr_silence_limit_ns(config, backend_id) + 1;
 }
 

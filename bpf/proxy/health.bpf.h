@@ -4,10 +4,12 @@
  * only as far as it is evidence about the backend: what one client sent may be that client's own fault. It may have died on its way
  * (a small TTL), been dropped as it came in (a wrong checksum) or have no answer (a name that a policy drops).
  *
- * - A silence is evidence for the client that waits. Its own requests go around the backend once its suspicion timeout has passed.
- * - It is evidence for all clients once it has a second witness: another client that waits in vain as long, or another backend that
- *   has answered the very request. The second backend counts only where the client has been the service's only one of late; where
- *   others ask as well, they must miss the backend too.
+ * - A silence counts only where an answer is owed: another backend has answered a request that waits there, or the client of a flow
+ *   repeats itself (asking.bpf.h). What every backend that was asked leaves unanswered, while one of them answers others, is the
+ *   request's fault; its client's next ones go to another backend too for an election timeout, and then the wait begins anew.
+ * - Then it is evidence for the client that waits. Its own requests go around the backend once its suspicion timeout has passed.
+ * - It is evidence for all clients once it has a second witness: another client that waits in vain as long, or the other backend's
+ *   answer, if the client has been the service's only one of late; where others ask as well, they must miss the backend too.
  * - An ICMP "unreachable" is evidence like a silence of the same client: for all at once where that client is alone.
  *
  * Failover is not hedging: it costs no budget and is bounded in time. Called by the splitter, the clock and the reply program.
@@ -64,21 +66,33 @@ HR_INLINE void hr_note_down(struct hr_backend_state *state, struct hr_stats *ser
   if (__sync_lock_test_and_set(&state->health, HR_DOWN) == HR_HEALTHY) hr_count(service_stats, HR_SUSPECTED);
 }
 
-/* The silence that counts for this client: its own, or an attested one. 0: none. HR_NO_CLIENT: attested ones only. */
-HR_INLINE __u64 hr_wait_of(const struct hr_backend_state *state, __u32 client) {
-  __u64 wait = READ_ONCE(state->wait_since);
+/* The client's own wait, the first or the second of this silence; 0: it does not wait. */
+HR_INLINE __u64 hr_own_wait(const struct hr_backend_state *state, __u32 client) {
+  __u64 wait = READ_ONCE(state->wait_since), second;
 
   if (!wait || HR_WAIT_CLIENT(wait) == client) return wait;
-  return hr_attested(wait, READ_ONCE(state->attested_since));
+  second = hr_second_wait(wait, READ_ONCE(state->attested_since));
+  return second && HR_WAIT_CLIENT(second) == client ? second | (wait & HR_WAIT_UNPROVED) : 0;
 }
 
-/* To the client that waits: hr_health_by_wait(). Where that has ended, the client waits anew, and its next request tries the backend again. */
-HR_INLINE __u32 hr_health_to_waiting(struct hr_backend_state *state, __u64 wait, __u64 suspect_ns, __u64 election_timeout_ns,
-                                     __u64 now_ns) {
-  __u32 health = hr_health_by_wait(suspect_ns, election_timeout_ns, now_ns);
+/* The silence that counts for this client: its own, or an attested one. 0: none. HR_NO_CLIENT: attested ones only. */
+HR_INLINE __u64 hr_wait_of(const struct hr_backend_state *state, __u32 client) {
+  __u64 own = hr_own_wait(state, client);
 
-  if (health == HR_HEALTHY && now_ns > suspect_ns)
-    __sync_val_compare_and_swap(&state->wait_since, wait, HR_WAIT(now_ns, HR_WAIT_CLIENT(wait)));
+  return own ? own : hr_attested(READ_ONCE(state->wait_since), READ_ONCE(state->attested_since));
+}
+
+/*
+ * To the client that waits since `own`: hr_health_by_wait(). Where that has ended, the client waits anew, and its next request tries the
+ * backend again.
+ */
+HR_INLINE __u32 hr_health_to_waiting(struct hr_backend_state *state, __u64 own, __u64 suspect_ns, __u64 election_timeout_ns,
+                                     __u64 now_ns) {
+  __u32 health = hr_health_by_wait(own, suspect_ns, election_timeout_ns, now_ns), client = HR_WAIT_CLIENT(own);
+
+  if (health != HR_HEALTHY || now_ns <= suspect_ns) return health;
+  if (__sync_val_compare_and_swap(&state->wait_since, own, HR_WAIT(now_ns, client) | HR_WAIT_UNPROVED) != own)
+    __sync_val_compare_and_swap(&state->attested_since, own & ~HR_WAIT_UNPROVED, HR_WAIT(now_ns, client));
   return health;
 }
 
@@ -89,7 +103,7 @@ HR_INLINE __u32 hr_health_to_waiting(struct hr_backend_state *state, __u64 wait,
 HR_GLOBAL __u32 hr_health_of(__u32 config_id, __u32 backend_id, __u32 client, __u64 now_ns) {
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
   struct hr_service_config *config = hr_config_of(config_id);
-  __u64 wait, attested, limit_ns;
+  __u64 wait, own, attested, limit_ns;
 
   if (!state || !config || (state->health == HR_HEALTHY && !READ_ONCE(state->wait_since))) return HR_HEALTHY;
   limit_ns = hr_silence_limit_ns(config, backend_id);
@@ -97,10 +111,10 @@ HR_GLOBAL __u32 hr_health_of(__u32 config_id, __u32 backend_id, __u32 client, __
   attested = hr_attested(wait, READ_ONCE(state->attested_since));
   if (state->health == HR_HEALTHY && attested && now_ns > attested + limit_ns)
     hr_suspect(state, hr_stats_of(HR_CONFIG_SERVICE(config_id)), now_ns);
-  if (state->health == HR_HEALTHY)
-    return wait && HR_WAIT_CLIENT(wait) == client
-               ? hr_health_to_waiting(state, wait, wait + limit_ns, config->election_timeout_ns, now_ns)
-               : HR_HEALTHY;
+  if (state->health == HR_HEALTHY) {
+    own = hr_own_wait(state, client);
+    return own ? hr_health_to_waiting(state, own, own + limit_ns, config->election_timeout_ns, now_ns) : HR_HEALTHY;
+  }
   if (hr_has_rested(state, limit_ns, now_ns)) __sync_lock_test_and_set(&state->health, HR_HEALTHY);
   if (state->health == HR_SUSPECT && now_ns > state->health_since_ns + config->election_timeout_ns)
     __sync_val_compare_and_swap(&state->health, HR_SUSPECT, HR_DOWN);
@@ -113,16 +127,59 @@ HR_GLOBAL __u32 hr_health_of(__u32 config_id, __u32 backend_id, __u32 client, __
 
 /* ---- What moves it down ------------------------------------------------------------------------------------------- */
 
-/* A tracked request of this client was sent to the backend: from now on its silence counts. */
-HR_INLINE void hr_note_send(__u32 backend_id, __u32 client, __u64 now_ns) {
+/*
+ * Nothing has shown for so long that what waits here is owed an answer. It is, if no backend of the service has sent anything since: then
+ * nothing works. A global function: rare.
+ */
+#define HR_ALL_SILENT_NS 10000000000ull
+HR_GLOBAL int hr_prove_if_all_are_silent(__u32 config_id, __u32 backend_id, __u64 wait) {
+  struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id), *other;
+  struct hr_service_config *config = hr_config_of(config_id);
+
+  if (!config || !state) return 0;
+  for (__u32 place = 0; place < HR_MAX_BACKENDS_PER_SERVICE; place++) {
+    __u32 other_id = hr_backend_id(config, place);
+
+    other = bpf_map_lookup_elem(&backend_states, &other_id);
+    if (config->present >> place & 1 && other && other->last_receive_ns > wait) return 0;
+  }
+  __sync_val_compare_and_swap(&state->wait_since, wait, wait & ~HR_WAIT_UNPROVED);
+  return 0;
+}
+
+/* A tracked request of this client was sent to the backend: from now on its silence counts, if an answer is owed (hr_attest). */
+HR_INLINE void hr_note_send(__u32 config_id, __u32 backend_id, __u32 client, __u64 now_ns) {
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
   __u64 wait = state ? READ_ONCE(state->wait_since) : 0;
 
   if (state && !wait)
-    __sync_val_compare_and_swap(&state->wait_since, 0, HR_WAIT(now_ns, client));
+    __sync_val_compare_and_swap(&state->wait_since, 0, HR_WAIT(now_ns, client) | HR_WAIT_UNPROVED);
   else if (state && HR_WAIT_CLIENT(wait) != client && hr_has_one_witness(wait, READ_ONCE(state->attested_since)))
     WRITE_ONCE(state->attested_since, HR_WAIT(now_ns, client));
+  else if (state && (wait & HR_WAIT_UNPROVED) && now_ns > wait + HR_ALL_SILENT_NS)
+    hr_prove_if_all_are_silent(config_id, backend_id, wait);
   hr_count_send(backend_id);
+}
+
+/*
+ * This wait is owed an answer: it is the first of the silence, in place of one that may not be, or the second. `alone`: its client
+ * is the service's only one, and another backend's answer the second witness. A global function: rare.
+ */
+HR_GLOBAL int hr_prove(__u32 backend_id, __u64 proved, __u32 alone) {
+  struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
+  __u32 client = HR_WAIT_CLIENT(proved);
+  __u64 wait, second;
+
+  if (!state) return 0;
+  wait = READ_ONCE(state->wait_since);
+  second = READ_ONCE(state->attested_since);
+  if (!wait || (wait & HR_WAIT_UNPROVED)) {
+    if (__sync_val_compare_and_swap(&state->wait_since, wait, proved) != wait) return 0;
+    wait = proved;
+  }
+  if (HR_WAIT_CLIENT(wait) == client ? alone && !hr_second_wait(wait, second) : hr_has_one_witness(wait, second))
+    WRITE_ONCE(state->attested_since, proved);
+  return 0;
 }
 
 /*
@@ -132,9 +189,10 @@ HR_INLINE void hr_note_send(__u32 backend_id, __u32 client, __u64 now_ns) {
 HR_GLOBAL int hr_attest(__u32 config_id, __u32 request_index, __u64 now_ns) {
   struct hr_request *request = hr_request_at(request_index);
   struct hr_service_config *config = hr_config_of(config_id);
-  __u32 masks, silent;
+  __u32 masks, silent, alone;
 
-  if (!request || !config || !hr_is_alone(HR_CONFIG_SERVICE(config_id), now_ns)) return 0;
+  if (!request || !config) return 0;
+  alone = hr_is_alone(HR_CONFIG_SERVICE(config_id), now_ns);
   masks = READ_ONCE(request->masks);
   silent = HR_SENT_MASK(masks) & ~HR_ANSWERED_MASK(masks);
   for (__u32 place = 0; place < HR_MAX_BACKENDS_PER_SERVICE; place++) {
@@ -147,10 +205,33 @@ HR_GLOBAL int hr_attest(__u32 config_id, __u32 request_index, __u64 now_ns) {
     state = bpf_map_lookup_elem(&backend_states, &backend_id);
     if (!state) continue;
     wait = READ_ONCE(state->wait_since);
-    if (wait && HR_WAIT_CLIENT(wait) == request->client && wait <= sent_ns + HR_ATTEST_SLACK_NS)
-      __sync_val_compare_and_swap(&state->attested_since, 0, HR_WAIT(sent_ns, request->client));
+    if (wait && wait <= sent_ns + HR_ATTEST_SLACK_NS) hr_prove(backend_id, HR_WAIT(sent_ns, request->client), alone);
   }
   return 0;
+}
+
+/*
+ * A flow has waited for its backend since `wait`, as its client's repetitions show; HR_WAIT_UNPROVED: the backend never answered the flow,
+ * which proves nothing. Counted from the backend's last datagram, and for no longer than until it is down. Returns 1 if it is by then. A
+ * global function: it has a stack of its own.
+ */
+HR_GLOBAL int hr_note_owed(__u32 config_id, __u32 backend_id, __u64 wait, __u64 now_ns) {
+  struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
+  struct hr_service_config *config = hr_config_of(config_id);
+  __u64 since = wait & ~HR_WAIT_MASK, known, second, down_ns;
+
+  if (!state || !config) return 0;
+  down_ns = hr_silence_limit_ns(config, backend_id) + config->election_timeout_ns + HR_WAIT_MASK + 1; /* a wait is later by its low bits */
+  if (since < state->last_receive_ns) since = state->last_receive_ns;
+  if (since + down_ns < now_ns) since = now_ns - down_ns;
+  wait = HR_WAIT(since, wait & HR_WAIT_MASK);
+  known = READ_ONCE(state->wait_since);
+  second = READ_ONCE(state->attested_since);
+  if (!known || (known & HR_WAIT_UNPROVED) || (HR_WAIT_CLIENT(known) == HR_WAIT_CLIENT(wait) && !(wait & HR_WAIT_UNPROVED)))
+    __sync_val_compare_and_swap(&state->wait_since, known, wait);
+  else if (!(wait & HR_WAIT_UNPROVED) && (hr_has_one_witness(known, second) || HR_WAIT_CLIENT(second) == HR_WAIT_CLIENT(wait)))
+    WRITE_ONCE(state->attested_since, wait);
+  return since + down_ns <= now_ns;
 }
 
 /* The backend's host has refused a datagram of this client: no process has the port, or a rule turns the client away. */
@@ -261,8 +342,9 @@ HR_INLINE void hr_trust(struct hr_backend_state *state) {
  * What another client waits for, or another backend has shown, stands as before.
  */
 HR_INLINE void hr_forgive(struct hr_backend_state *state, __u32 client, __u64 sent_ns) {
-  __u64 wait = HR_WAIT(sent_ns, client);
+  __u64 wait = READ_ONCE(state->wait_since), second = READ_ONCE(state->attested_since);
 
-  if (__sync_val_compare_and_swap(&state->wait_since, wait, READ_ONCE(state->attested_since)) != wait) return;
+  if ((wait & ~HR_WAIT_UNPROVED) != HR_WAIT(sent_ns, client)) return;
+  if (__sync_val_compare_and_swap(&state->wait_since, wait, second ? second | HR_WAIT_UNPROVED : 0) != wait) return;
   WRITE_ONCE(state->attested_since, 0);
 }

@@ -8,6 +8,7 @@
 #include "bpf/net/udp_checksum.bpf.h"
 #include "bpf/proxy/announce.bpf.h"
 #include "bpf/proxy/answer.bpf.h"
+#include "bpf/proxy/asking.bpf.h"
 #include "bpf/proxy/direct.bpf.h"
 #include "bpf/proxy/flow.bpf.h"
 #include "bpf/proxy/icmp.bpf.h"
@@ -149,7 +150,10 @@ HR_INLINE struct hr_answer hr_judge_unpaired(const struct hr_packet *packet, con
   flow = hr_flow_look_up(&key);
   if (!flow || flow->id == reply->backend_id) {
     /* A client that only receives keeps its flow, as in connection tracking. */
-    if (flow) hr_flow_stamp(flow, reply->now_ns);
+    if (flow) {
+      hr_flow_stamp(flow, reply->now_ns);
+      hr_flow_answered(flow, reply->config_id, reply->now_ns);
+    }
     if (reply->flow) hr_flow_stamp(reply->flow, reply->now_ns);
     return answer;
   }

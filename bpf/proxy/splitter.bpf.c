@@ -5,6 +5,7 @@
  * here, and so are ports without a service; later fragments follow their first. What else is for no service passes on untouched
  * (to the sink).
  */
+#include "bpf/proxy/asking.bpf.h"
 #include "bpf/proxy/attempt.bpf.h"
 #include "bpf/proxy/clients.bpf.h"
 #include "bpf/proxy/refuse.bpf.h"
@@ -80,41 +81,53 @@ HR_INLINE void hr_trace_begin(struct __sk_buff *skb, struct hr_packet *packet, _
                        HR_TRACE_WHAT(HR_TRACE_PASSED, tracking->reason, hr_untracked_to(choice, tracking), 0));
 }
 
+#define HR_FLOW_IS_NEW 0x100u
+
 /*
- * The place of a client's flow. It stays where it is while that backend lives: a new leader gets new flows only. The opening
- * datagram of a flow, which its client repeats when it is lost, is also how a down backend is tried again.
+ * The place of a client's flow; HR_FLOW_IS_NEW: it begins. It stays where it is while that backend lives: a new leader gets new flows
+ * only. The opening datagram of a flow, which its client repeats when it is lost, is also how a down backend is tried again. A flow that its
+ * backend never answered, though its client repeats itself for as long as it takes to be down, is tried elsewhere, and shows nothing.
  */
-HR_INLINE __u32 hr_place_of_flow(const struct hr_packet *packet, __u32 config_id, const struct hr_service_config *config,
+HR_INLINE __u32 hr_place_of_flow(struct __sk_buff *skb, struct hr_packet *packet, __u32 config_id, const struct hr_service_config *config,
                                  const struct hr_service_policy *policy, __u32 client, struct hr_stats *service_stats,
                                  __u64 now_ns) {
   struct hr_choice choice;
   struct hr_flow_key key;
   struct hr_flow *flow;
-  __u32 place, held = HR_NO_BACKEND;
+  __u32 place, held = HR_NO_BACKEND, unanswered = 0;
 
   hr_flow_key_of(&key, &packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_CONNECTION, HR_CONFIG_SERVICE(config_id));
   flow = hr_flow_find(&key, config->flow_timeout_ns, now_ns);
   if (flow) {
     held = hr_place_of_backend(config, flow->id);
-    if (held != HR_NO_BACKEND && !(hr_unrouted(policy, now_ns) >> held & 1) &&
+    if (hr_flow_asks(skb, packet, flow, now_ns))
+      unanswered = hr_note_owed(config_id, flow->id, hr_flow_wait(flow, client, now_ns), now_ns) && held != HR_NO_BACKEND &&
+                   !(flow->asking.state & HR_ASKING_ANSWERED) && !hr_is_dry(policy);
+    if (held != HR_NO_BACKEND && !unanswered && !(hr_unrouted(policy, now_ns) >> held & 1) &&
         hr_health_of(config_id, flow->id, client, now_ns) != HR_DOWN)
       return held;
   }
-  choice = hr_choose_first(config_id, config, policy, client, now_ns);
+  if (unanswered) {
+    choice = hr_unpack_choice(hr_choose_now(config_id, 1u << held, HR_EXPLORE_NEVER, client, now_ns));
+    if (!hr_choice_is_fair(&choice)) return held;
+  } else {
+    choice = hr_choose_first(config_id, config, policy, client, now_ns);
+  }
   if (choice.why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
   place = hr_sure_place(config_id, hr_pack_choice(&choice), client, now_ns);
   if (!flow) {
     hr_count(service_stats, HR_FLOWS);
     if (choice.probe && choice.second != HR_NO_BACKEND && hr_take_retry(config, hr_backend_id(config, choice.second), now_ns)) {
       hr_count(service_stats, HR_PROBES);
-      return choice.second;
+      return choice.second | HR_FLOW_IS_NEW;
     }
   } else if (place != held) {
     if (held != HR_NO_BACKEND && hr_health_of(config_id, hr_backend_id(config, place), client, now_ns) == HR_DOWN) return held;
+    hr_flow_moves(flow, hr_backend_id(config, place), unanswered ? held : HR_NO_BACKEND);
     hr_count(service_stats, HR_FLOWS_MOVED);
   }
   if (hr_choice_goes_around(&choice)) hr_count(service_stats, HR_FAILOVER_SENDS);
-  return place;
+  return flow ? place : place | HR_FLOW_IS_NEW;
 }
 
 /*
@@ -191,12 +204,14 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   __u32 client = hr_client_of(skb, packet, service_id);
   struct hr_choice choice = {.second = HR_NO_BACKEND, .why = HR_CHOSE_LEADER};
   struct hr_tracking tracking = {};
-  __u32 first_id, hedged = 0;
+  __u32 first_id, place, hedged = 0;
 
   hr_count(service_stats, HR_REQUESTS);
   hr_note_client(service_id, client, now_ns);
   if (hr_is_flow(config)) {
-    choice.first = hr_place_of_flow(packet, config_id, config, policy, client, service_stats, now_ns);
+    place = hr_place_of_flow(skb, packet, config_id, config, policy, client, service_stats, now_ns);
+    choice.first = place;
+    hedged = place & HR_FLOW_IS_NEW;
     tracking.reason = HR_REASON_FLOW;
   } else if (hr_is_unpaired(&config->profile.request_correlation)) {
     choice.first = hr_place_of_one_way(config_id, config, policy, client, service_stats, now_ns);
@@ -250,11 +265,13 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id,
                (!tracking.request ? HR_FLOW_UNTRACKED : hedged ? HR_FLOW_HEDGED : HR_FLOW_PLAIN) | HR_FLOW_BY(packet->way), client,
                now_ns);
-  if (hr_is_flow(config))
+  if (hr_is_flow(config)) {
     hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_CONNECTION, service_id, first_id,
                  HR_FLOW_PLAIN | HR_FLOW_BY(packet->way), client, now_ns);
-  if (tracking.request || hr_is_flow(config)) /* a server that is silent while its clients send is suspect */
-    hr_note_send(first_id, client, now_ns);
+    if (hedged) hr_flow_opens(skb, packet, service_id, now_ns);
+  }
+  if (tracking.request)
+    hr_note_send(config_id, first_id, client, now_ns);
   else
     hr_count_send(first_id);
   return hr_send_to_backend(skb, packet, first_id, service_stats);

@@ -95,7 +95,8 @@ TEST_F(FailoverDebtTest, WhatWaitsAtASuspectBackendIsThenPaidForLikeAHedge) {
               UnorderedElementsAre(Pair("dns4.extra_sends", 1), Pair("dns4.hedges", 1), Pair("dns4:failovers_owed", 1)));
   Clones(HR_MARK_HEDGE, 1);
   EXPECT_THAT(FireNow(FindDns(2)), UnorderedElementsAre(Pair("dns4:no_budget", 1), Pair("dns4:failovers_owed", 1)));
-  EXPECT_EQ(Owed(), HR_FAILOVERS_MAX * HR_FAILOVER_PARTS) << "what is not sent is not owed";
+  EXPECT_LE(Owed(), HR_FAILOVERS_MAX * HR_FAILOVER_PARTS) << "what is not sent is not owed";
+  EXPECT_GE(Owed(), (HR_FAILOVERS_MAX - 1) * HR_FAILOVER_PARTS) << "and time has paid for less than one";
 }
 
 TEST_F(FailoverDebtTest, AnswersPayForASixtyFourthEach) {

@@ -184,28 +184,120 @@ TEST_F(FlowTest, ADrainedBackendKeepsItsFlows) {
   EXPECT_NE(SentTo(2000), kA4);
 }
 
-TEST_F(FlowTest, SilenceMakesTheBackendSuspectAndThenMovesItsFlows) {
-  EXPECT_EQ(SentTo(1000), kA4);
-  Advance(41 * kSecond);  // suspect_min is 40 s here
-  EXPECT_NE(SentTo(2000), kA4) << "a new flow of the client that waits goes to another backend";
-  EXPECT_EQ(SentTo(1000), kA4) << "it may still be alive";
-  Advance(41 * kSecond);  // and so is the election timeout
-  const RunResult moved = Send(1000);
-  const std::string to = Read(moved.packet).destination;
-  EXPECT_NE(to, kA4);
-  EXPECT_EQ(moved.changes.at("raw4.flows_moved"), 1);
-  EXPECT_FALSE(moved.changes.contains("raw4.flows"));
-  EXPECT_EQ(SentTo(1000), to);
+// What follows has the times of the profile: 3 s of silence, 300 ms of an election.
+class AskingTest : public FlowTest {
+ protected:
+  void SetUp() override {
+    FlowTest::SetUp();
+    if (IsSkipped() || HasFatalFailure()) return;
+    ServiceConfig(kRaw4Service).suspect_min_ns = 3 * kSecond;
+    ServiceConfig(kRaw4Service).election_timeout_ns = 300 * kMillisecond;
+    ServiceConfig(kRaw4Service).suspect_max_ns = 3 * kSecond;
+  }
+  // A datagram as no other: encrypted, or numbered.
+  Bytes Fresh(size_t bytes = 100) { return Pattern(bytes, ++fresh_); }
+  std::string SentTo(uint16_t port, const Bytes& payload) { return Read(Send(port, payload).packet).destination; }
+  void Open(uint16_t port = kClientPort) {
+    ASSERT_EQ(SentTo(port, Text("open")), kA4);
+    ASSERT_EQ(Answer(kA4, port).verdict, kRedirected);
+    Advance(50 * kMillisecond);
+  }
+  // Sends `payload` (empty: ever new ones) after each of these distances, in ms. Returns after how many ms the flow was elsewhere; 0: never.
+  uint64_t MovedAfter(const std::vector<uint64_t>& distances, const Bytes& payload = {}, uint16_t port = kClientPort) {
+    uint64_t passed = 0;
+    for (const uint64_t distance : distances) {
+      Advance(distance * kMillisecond);
+      passed += distance;
+      if (SentTo(port, payload.empty() ? Fresh() : payload) != kA4) return passed;
+    }
+    return 0;
+  }
+  static std::vector<uint64_t> Every(uint64_t distance, size_t times) { return std::vector<uint64_t>(times, distance); }
+  uint8_t fresh_ = 0;
+};
+
+TEST_F(AskingTest, AClientThatSendsTheSameAgainWaitsForAnAnswerAndItsFlowMoves) {
+  Open();
+  EXPECT_EQ(MovedAfter(Every(500, 20), Text("data")), 4000u) << "the first of them after 500 ms, the first that is later than 3.3 s";
+  const RunResult next = Send(kClientPort, Text("data"));
+  EXPECT_NE(Read(next.packet).destination, kA4);
+  EXPECT_FALSE(next.changes.contains("raw4.flows"));
 }
 
-TEST_F(FlowTest, AServerThatAnswersAnyClientIsNotSilent) {
-  SentTo(1000);
-  SentTo(2000);
-  Advance(30 * kSecond);
-  EXPECT_EQ(Answer(kA4, 2000).verdict, kRedirected);
-  Advance(30 * kSecond);
-  EXPECT_EQ(SentTo(1000), kA4);
+TEST_F(AskingTest, SoDoesOneThatBacksOff) {
+  Open();
+  // QUIC's probes: each is another datagram. The one at 6.35 s is the first that is later than 3.3 s.
+  EXPECT_EQ(MovedAfter({50, 100, 200, 400, 800, 1600, 3200}), 6350u);
+}
+
+TEST_F(AskingTest, SoDoesOneThatBeginsAnewAsItBeganAndWasAnswered) {
+  const auto handshake = [&] {
+    Bytes bytes = Fresh(148);
+    std::memcpy(bytes.data(), "\1\0\0\0", 4);
+    return bytes;
+  };
+  ASSERT_EQ(SentTo(kClientPort, handshake()), kA4);
+  Answer(kA4);
+  EXPECT_EQ(MovedAfter(Every(25000, 8)), 0u) << "WireGuard's keep-alives, which nothing answers";
+  int handshakes = 0;
+  for (std::string to = kA4; to == kA4 && handshakes < 10; ++handshakes) {
+    Advance(5 * kSecond);
+    to = SentTo(kClientPort, handshake());
+  }
+  EXPECT_EQ(handshakes, 3);
+}
+
+TEST_F(AskingTest, WhatNeedsNoAnswerMovesNothing) {
+  Open();
+  EXPECT_EQ(MovedAfter(Every(50, 200)), 0u) << "an upload";
+  EXPECT_EQ(MovedAfter(Every(50, 200), Text("frame")), 0u) << "one of equal datagrams";
+  EXPECT_EQ(MovedAfter(Every(500, 40)), 0u) << "lines in a tunnel";
+  EXPECT_EQ(MovedAfter(Every(4000, 10), Text("alive")), 0u) << "keep-alives that are all the same";
+  EXPECT_EQ(MovedAfter({900, 100, 700, 200, 1500, 300, 2500, 50, 4000, 10, 3000, 600, 5000}), 0u) << "as it comes";
+  EXPECT_EQ(BackendState(kRaw4A).wait_since, 0u);
+}
+
+TEST_F(AskingTest, AConversationWhoseLastWordWasTheClientsStaysAfterAnyPause) {
+  for (const uint64_t pause : {1, 4, 10, 60}) {
+    Open();
+    EXPECT_EQ(MovedAfter({1, 24, pause * 1000, 30, 60}), 0u) << "acknowledgements, and then the next request";
+    Answer(kA4);
+  }
+}
+
+TEST_F(AskingTest, AStreamThatNothingHasEverAnsweredStays) {
+  EXPECT_EQ(MovedAfter(Every(500, 60), Text("<13>line")), 0u);
+  EXPECT_EQ(MovedAfter(Every(30000, 5), Text("<13>line")), 0u);
+}
+
+TEST_F(AskingTest, AServerThatAnswersAnyClientIsNotSilent) {
+  Open(1000);
+  Open(2000);
+  for (int i = 0; i < 40; ++i) {
+    Advance(500 * kMillisecond);
+    ASSERT_EQ(SentTo(1000, Text("data")), kA4) << i;
+    if (i % 5 == 0) Answer(kA4, 2000);
+  }
   EXPECT_EQ(BackendState(kRaw4A).health, HR_HEALTHY);
+}
+
+TEST_F(AskingTest, WhatGoesOneWayMovesWithTheRequestsOfTheSameClientsOtherFlows) {
+  Open(1000);
+  Open(2000);
+  ASSERT_NE(MovedAfter(Every(500, 20), Text("data"), 1000), 0u);
+  EXPECT_NE(SentTo(2000, Fresh()), kA4);
+  EXPECT_EQ(BackendState(kRaw4A).health, HR_HEALTHY) << "one client's word";
+}
+
+// A handshake with a server that is frozen, or that drops it. Which of the two it is, the answer of another one shows.
+TEST_F(AskingTest, AFlowThatItsServerNeverAnsweredIsTriedAtAnother) {
+  Open(1000);
+  EXPECT_EQ(MovedAfter({10, 100, 200, 400, 800, 1600, 3200}, {}, 2000), 6310u);
+  EXPECT_EQ(SentTo(1000, Fresh()), kA4) << "and nothing else";
+  EXPECT_EQ(SentTo(3000, Fresh()), kA4) << "a new one neither";
+  const char* second = Read(Send(2000, Fresh()).packet).destination == kB4 ? kB4 : kC4;
+  EXPECT_EQ(Answer(second, 2000).verdict, kRedirected);
+  EXPECT_NE(SentTo(4000, Fresh()), kA4) << "now the first one is known to be silent";
 }
 
 TEST_F(FlowTest, TheFormerBackendIsOutOfTheConversation) {

@@ -20,6 +20,7 @@ namespace {
 // A live server of a protocol with sessions may be silent while its clients send. (WireGuard answers within 10 s at the latest,
 // QUIC and the handshakes of DTLS within one.)
 constexpr int64_t kFlowSuspectMinNs = 3'000'000'000;
+constexpr int64_t kSuspectMostNs = 60'000'000'000;  // of other profiles
 
 // The path under which each value was first seen.
 using FirstSeen = absl::flat_hash_map<std::string, std::string>;
@@ -97,6 +98,11 @@ class Checker : Checks {
   // Where only the lower one was written the upper one follows it (Complete).
   void Suspicion(const v1::Service& service, const std::string& path) {
     const std::string most = absl::StrCat(path, ".suspect_max");
+    const v1::Profile* profile = EffectiveProfile(service);
+    for (const auto& [key, value] : {std::pair("suspect_min", service.suspect_min_ns()), std::pair("suspect_max", service.suspect_max_ns())})
+      if (value > kSuspectMostNs && (profile == nullptr || !profile->flow()))
+        Add(absl::StrCat(path, ".", key), absl::StrCat("got \"", FormatDurationNs(value), "\", expected at most ",
+                                                      FormatDurationNs(kSuspectMostNs), ": only a profile with flow may have more"));
     if (!locations_.Has(most) || service.suspect_max_ns() == 0 || service.suspect_min_ns() == 0) return;
     if (service.suspect_max_ns() >= service.suspect_min_ns()) return;
     Add(most, absl::StrCat("got \"", FormatDurationNs(service.suspect_max_ns()),

@@ -60,6 +60,7 @@ TEST(PolicyConfig, AFlowsSuspicionStaysBelowTheWrittenBound) {
   EXPECT_EQ(of(""), std::pair(int64_t{3'000'000'000}, int64_t{3'000'000'000}));
   EXPECT_EQ(of("    suspect_max: 500ms\n"), std::pair(int64_t{500'000'000}, int64_t{500'000'000}));
   EXPECT_EQ(of("    suspect_max: 9s\n"), std::pair(int64_t{3'000'000'000}, int64_t{9'000'000'000}));
+  EXPECT_EQ(of("    suspect_min: 600s\n"), std::pair(int64_t{600'000'000'000}, int64_t{600'000'000'000}));
   EXPECT_EQ(of("    suspect_min: 1s\n"), std::pair(int64_t{1'000'000'000}, int64_t{1'000'000'000}));
 }
 
@@ -120,6 +121,7 @@ TEST(PolicyConfig, TheSuspicionTimeoutHasACeiling) {
             "c.yaml:7:18: services[0].suspect_max: got \"10ms\", expected at least the suspect_min of 20ms");
   EXPECT_EQ(Error("suspect_max: 3ms"),
             "c.yaml:6:18: services[0].suspect_max: got \"3ms\", expected at least the suspect_min of 5ms");
+  EXPECT_EQ(Error("suspect_min: 61s"), "c.yaml:6:18: services[0].suspect_min: got \"61s\", expected at most 60s: only a profile with flow may have more");
   EXPECT_THAT(Error("suspect_max: never"), HasSubstr("c.yaml:6:18: services[0].suspect_max"));
 }
 

@@ -130,10 +130,10 @@ namespace {
 void FillOneClient(const volatile hr_backend_state& state, const hr_service_config& config, BackendSnapshot& backend) {
   const uint64_t wait = state.wait_since, attested = hr_attested(wait, state.attested_since), now_ns = NowNs();
   const uint64_t timeout_ns = hr_suspicion_timeout_ns(&config, backend.p95_ns);
-  if (wait == 0 || wait > now_ns) return;
+  if (wait == 0 || wait > now_ns || (wait & HR_WAIT_UNPROVED) != 0) return;
   if (backend.health == HR_DOWN && hr_has_one_witness(wait, attested)) backend.one_client_health = HR_DOWN;
   if (backend.health == HR_HEALTHY && (attested == 0 || now_ns <= attested + timeout_ns))
-    backend.one_client_health = static_cast<hr_health>(hr_health_by_wait(wait + timeout_ns, config.election_timeout_ns, now_ns));
+    backend.one_client_health = static_cast<hr_health>(hr_health_by_wait(wait, wait + timeout_ns, config.election_timeout_ns, now_ns));
   if (backend.one_client_health != HR_HEALTHY) backend.one_client_waits_ns = now_ns - wait;
 }
 

@@ -146,3 +146,42 @@ def test_a_dead_servers_flow_goes_on_with_the_next_one(product, servers, lab, vi
             wait_until(lambda: product.figure("losers_dropped", service) > 0, what="the former server's answers dropped")
         assert say(client, b"data") == "b 1"
     assert product.figure("flows_moved", service) == 1
+
+
+@SESSIONS
+@FAMILIES
+def test_what_needs_no_answer_moves_no_flow(product, servers, lab, vip, service):
+    """An upload, keep-alives that are all the same, and a last word before a pause, beside a server that is silent meanwhile."""
+    up(product, "flow", suspect_min="100ms", election_timeout="100ms")
+    with UdpClient(lab.client, vip, 4000) as upload, UdpClient(lab.client, vip, 4000) as idle:
+        assert say(upload, b"open") == say(idle, b"open") == "a 0"
+        for number in range(60):
+            upload.send(f"quiet {number}".encode())
+            time.sleep(0.05)
+        for number in range(3):
+            idle.send(b"quiet")
+            time.sleep(3.2)
+        assert say(upload, b"data") == "a 61"
+        assert say(idle, b"data") == "a 4"
+    assert product.figure("flows_moved", service) == 0
+    assert product.service_status(service)["state"] == "healthy"
+
+
+@SESSIONS
+@FAMILIES
+def test_an_upload_goes_on_elsewhere_when_its_clients_other_flow_finds_its_server_frozen(product, servers, lab, vip, service):
+    up(product, "flow", suspect_min="200ms", election_timeout="200ms")
+    with UdpClient(lab.client, vip, 4000) as upload, UdpClient(lab.client, vip, 4000) as asking:
+        assert say(upload, b"open") == say(asking, b"open") == "a 0"
+        servers["a"].stall()
+        number = 0
+
+        def moved() -> bool:
+            nonlocal number
+            number += 1
+            upload.send(f"quiet {number}".encode())
+            return say(asking, b"data", 0.3) == "b unknown"
+
+        wait_until(moved, what="the asking flow at the standby")
+        upload.send(b"quiet last")
+        assert product.figure("flows_moved", service) == 2

@@ -16,7 +16,7 @@ def sink(sock: socket.socket) -> None:
 
 
 def sessions(sock: socket.socket, name: str) -> None:
-    """`open` begins a client's session; anything else counts within it, and is refused without one."""
+    """`open` begins a client's session; anything else counts within it, and is refused without one. `quiet...` gets no answer."""
     known: dict[tuple, int] = {}
     while True:
         payload, client = sock.recvfrom(65535)
@@ -24,6 +24,8 @@ def sessions(sock: socket.socket, name: str) -> None:
             known[client] = 0
         elif client in known:
             known[client] += 1
+        if payload.startswith(b"quiet"):
+            continue
         answer = f"{name} {known[client]}" if client in known else f"{name} unknown"
         sock.sendto(answer.encode(), client)
 
