@@ -205,7 +205,8 @@ HR_GLOBAL int hr_attest(__u32 config_id, __u32 request_index, __u64 now_ns) {
     state = bpf_map_lookup_elem(&backend_states, &backend_id);
     if (!state) continue;
     wait = READ_ONCE(state->wait_since);
-    if (wait && wait <= sent_ns + HR_ATTEST_SLACK_NS) hr_prove(backend_id, HR_WAIT(sent_ns, request->client), alone);
+    /* A client that waits in vain may have begun its wait anew since (hr_health_to_waiting). */
+    if (wait && ((wait & HR_WAIT_UNPROVED) ? state->last_receive_ns <= sent_ns : wait <= sent_ns + HR_ATTEST_SLACK_NS)) hr_prove(backend_id, HR_WAIT(sent_ns, request->client), alone);
   }
   return 0;
 }

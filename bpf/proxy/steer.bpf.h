@@ -128,7 +128,7 @@ HR_INLINE int hr_debt_has_room(const struct hr_service_state *state, const struc
   __s32 owed = READ_ONCE(state->owed[debt]);
 
   if (owed > hr_debt_most(debt) - hr_debt_unit(debt)) return 0;
-  return owed < hr_debt_most(debt) / 2 || !client || READ_ONCE(client->owed[debt]) < hr_debt_most(debt) / HR_DEBT_CREDIT_PARTS;
+  return owed < hr_debt_most(debt) / 2 || !client || READ_ONCE(client->owed[debt]) <= hr_debt_most(debt) / HR_DEBT_CREDIT_PARTS - hr_debt_unit(debt);
 }
 
 /* May one more be sent? Of no client (null): as far as the service is concerned. Where it may not, time pays. */

@@ -198,6 +198,20 @@ TEST_F(HealthTest, NamesThatNoBackendAnswersMakeNoneSuspect) {
   EXPECT_EQ(plane().reader().Read(false)->services[kDns4Service].stats.counters[HR_SUSPECTED], 0u);
 }
 
+TEST_F(HealthTest, AClientThatAsksForThemHidesNoSilence) {
+  const std::string honest = Other();
+  ServiceConfig(kDns4Service).election_timeout_ns = 300 * kMillisecond;
+  Ask(kClient4, 1);  // a name that no backend answers
+  Ask(honest, 1);
+  Advance(kLimit + 301 * kMillisecond);
+  Ask(kClient4, 2);  // its wait begins anew
+  AnswerElsewhere(honest, 1);
+  Ask(kClient4, 3);
+  Advance(kLimit + kMillisecond);
+  Ask(honest, 2);
+  EXPECT_NE(Health(), HR_HEALTHY);
+}
+
 TEST_F(HealthTest, NorDoesTheirClientSendToAnotherBackendWhatCanHaveNoCopy) {
   Other();
   ServiceConfig(kDns4Service).election_timeout_ns = 300 * kMillisecond;
