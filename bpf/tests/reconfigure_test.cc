@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "bpf/tests/reconfigure_fixture.h"
+#include "proxy/data_plane/endpoint.h"
 
 namespace hedgerow::packets {
 namespace {
@@ -86,6 +87,13 @@ TEST_F(ReconfigureTest, ARemovedServiceIsNotFoundAndItsAnswersAreStillGivenInIts
   EXPECT_EQ(Read(Reply(RawReply(1, kA4)).packet).source, kRaw4);
   VisitAll();
 
+  const int vips = bpf_map__fd(plane().object().skeleton()->maps.vip_addresses);
+  const hr_address vip = ParseEndpoint(kRaw4, kRawPort)->address;
+  hr_vip found{};
+  ASSERT_TRUE(plane().config().Forget({{id, kRaw4, kRawPort, /*vip_is_known=*/true}}, {}).ok());
+  EXPECT_EQ(bpf_map_lookup_elem(vips, &vip, &found), 0) << "another service has this VIP";
+  ASSERT_TRUE(plane().config().Forget(retired, {}).ok());
+  EXPECT_NE(bpf_map_lookup_elem(vips, &vip, &found), 0);
   ASSERT_TRUE(plane().config().Forget(retired, backends).ok());
   EXPECT_EQ(Reply(RawReply(1, kA4)).verdict, kUntouched) << "nobody's by now";
   EXPECT_EQ(ServiceConfig(id).present, 0);

@@ -265,9 +265,9 @@ class ProfileChecker : Checks {
       const std::string entry = absl::StrCat(path, "[", i, "]");
       matches += Matches(reply.match(), entry + ".match");
       if (reply.leader_offset() == 0) continue;
-      // The kernel has one place for a byte that says so.
-      if (reply.match_size() != 1 || BytesOf(reply.match(0)) != 1 || reply.match(0).negated())
-        Add(entry + ".match", "got other matches, expected one of one byte, without not, for a leader_offset");
+      // The kernel has one place for a byte that says so, at an offset from the payload's start.
+      if (reply.match_size() != 1 || BytesOf(reply.match(0)) != 1 || reply.match(0).negated() || reply.match(0).after() != 0)
+        Add(entry + ".match", "got other matches, expected one of one byte, without not and after, for a leader_offset");
       if (++leaders == 2) Add(entry + ".leader_offset", "got a second one, expected one in all");
     }
     Room(matches, HR_NACK_MATCHES, path);

@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "config/schema.h"
 
 namespace hedgerow::config {
@@ -173,11 +175,7 @@ class Comparer {
       if (absl::StartsWith(change.path, own)) return kDaemonsOwn;
     if (!absl::StartsWith(change.path, "services[")) return kFixed;
     const std::string key = change.path.substr(change.path.find(']') + 1);
-    // What may be sent twice is asked when a request comes, and never again.
-    const bool how_it_answers =
-        key == ".profile" || (absl::StartsWith(key, ".raw") && !absl::StartsWith(key, ".raw.operations[") &&
-                              !absl::StartsWith(key, ".raw.check") && key != ".raw.not_idempotent");
-    if (key == ".vip" || key == ".port" || how_it_answers) {
+    if (key == ".vip" || key == ".port" || key == ".profile" || (absl::StartsWith(key, ".raw") && !IsChangeable(key))) {
       return "requests in flight would be answered as another service; give the new one another name and "
              "backends, or restart";
     }
@@ -185,6 +183,15 @@ class Comparer {
       return "the ports on which announcements are awaited are fixed while the proxy runs";
     }
     return "";
+  }
+
+  // `key` is .raw, or .raw.KEY with what may stand behind it.
+  static bool IsChangeable(absl::string_view key) {
+    if (!absl::ConsumePrefix(&key, ".raw.")) return false;
+    const absl::string_view first = key.substr(0, key.find_first_of(".["));
+    return absl::c_any_of(kChangeableOfProfile, [&](absl::string_view name) {
+      return KeyOf(*v1::Profile::descriptor()->FindFieldByName(std::string(name))) == first;
+    });
   }
 
   // A service whose leader is announced on a port on which none was.

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "proxy/api/config.pb.h"
 
 namespace hedgerow::config {
@@ -31,6 +32,10 @@ std::vector<Change> Diff(const v1::Config& from, const v1::Config& to, const std
 // The keys of the daemon alone, which the kernel part does not know: its sockets, metrics and page. A new daemon serves under its own,
 // whatever it takes over.
 void CopyDaemonsOwn(const v1::Config& from, v1::Config& to);
+
+// Fields of a profile by which nothing in flight is judged: they are read when a request comes, for `hedgerow check`, or to be
+// shown. A reload may change them.
+inline constexpr absl::string_view kChangeableOfProfile[] = {"check", "must_share", "not_idempotent", "operations"};
 
 // Those that cannot be applied, one line each with the reason.
 std::vector<std::string> Obstacles(const std::vector<Change>& changes);

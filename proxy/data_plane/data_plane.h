@@ -93,7 +93,8 @@ struct DataPlaneSpec {
 struct RetiredService {
   uint32_t id = 0;
   std::string vip;
-  uint16_t port = 0;  // host order
+  uint16_t port = 0;         // host order
+  bool vip_is_known = false;  // another service has this VIP, a retired one or one of the configuration
 };
 struct RetiredBackend {
   uint32_t id = 0;

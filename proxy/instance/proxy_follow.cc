@@ -212,26 +212,21 @@ void ProxyInstance::RestoreRoutes(const NetworkView& network, Followed& out) {
   }
 }
 
-// The rules for the VIPs of `config`, and no others of ours.
+// A route of ours has the rule that `config` wants for its VIP, and no other.
 absl::Status ProxyInstance::PutRules(const v1::Config& config) {
-  std::vector<net::VipRule> wanted;
-  for (const net::VipRoute& route : routes_)
-    if (config.rule_priority() != 0) wanted.push_back({route.vip, config.rule_priority()});
-  if (wanted.empty() && rules_.empty()) return absl::OkStatus();
   const auto present = net::ListVipRules();
   if (!present.ok()) return present.status();
-  for (const net::VipRule& rule : wanted) {
-    if (std::find(rules_.begin(), rules_.end(), rule) == rules_.end()) rules_.push_back(rule);
-    if (std::find(present->begin(), present->end(), rule) != present->end()) continue;
-    if (const absl::Status status = net::AddVipRule(rule); !status.ok()) return status;
-  }
   absl::Status first;
-  std::erase_if(rules_, [&](const net::VipRule& rule) {
-    if (std::find(wanted.begin(), wanted.end(), rule) != wanted.end()) return false;
-    const absl::Status status = net::DeleteVipRule(rule);
-    if (first.ok()) first = status;
-    return status.ok();
-  });
+  for (const net::VipRoute& route : routes_) {
+    const net::VipRule wanted = {route.vip, config.rule_priority()};
+    bool stands = wanted.priority == 0;
+    for (const net::VipRule& rule : *present) {
+      if (rule.vip != route.vip) continue;
+      if (rule == wanted) stands = true;
+      else first.Update(net::DeleteVipRule(rule));
+    }
+    if (!stands) first.Update(net::AddVipRule(wanted));
+  }
   return first;
 }
 

@@ -149,13 +149,14 @@ void ProxyInstance::PushUndoOfLink(const std::string& name) {
 // The route and the address would go with the interface. They are removed first, so that the kernel routes no packet to
 // an interface that is being removed.
 void ProxyInstance::PushUndoOfRoute(const net::VipRoute& route) {
-  undo_.Push(UndoOfRoute(route), [route, this] {
-    // Its rule may have changed since, and there may be none.
-    for (const net::VipRule& rule : net::ListVipRules().value_or(std::vector<net::VipRule>()))
-      if (rule.vip == route.vip) net::DeleteVipRule(rule).IgnoreError();
-    std::erase_if(rules_, [&](const net::VipRule& rule) { return rule.vip == route.vip; });
-    return net::DeleteVipRoute(route);
-  });
+  undo_.Push(UndoOfRoute(route), [route] { return DeleteRouteAndRules(route); });
+}
+
+// A rule goes with the route that it leads to. It may have another priority by now, and there may be none.
+absl::Status ProxyInstance::DeleteRouteAndRules(const net::VipRoute& route) {
+  for (const net::VipRule& rule : net::ListVipRules().value_or(std::vector<net::VipRule>()))
+    if (rule.vip == route.vip) net::DeleteVipRule(rule).IgnoreError();
+  return net::DeleteVipRoute(route);
 }
 
 std::string ProxyInstance::UndoOfRoute(const net::VipRoute& route) {

@@ -187,6 +187,7 @@ class ProxyInstance {
   void PushUndoOfPins();
   void PushUndoOfLink(const std::string& name);
   void PushUndoOfRoute(const net::VipRoute& route);
+  static absl::Status DeleteRouteAndRules(const net::VipRoute& route);
   // The names of their steps in undo_, by which they leave it when a reload has undone them.
   static std::string UndoOfRoute(const net::VipRoute& route);
   static std::string UndoOfAttachment(const net::Attachment& attachment);
@@ -219,7 +220,6 @@ class ProxyInstance {
   std::vector<bool> attached_anew_;  // beside attachments_
   std::vector<std::string> links_anew_;
   std::vector<net::VipRoute> routes_;
-  std::vector<net::VipRule> rules_;
   std::map<net::IpAddress, int64_t> former_sources_;  // since when (CLOCK_MONOTONIC) no uplink or route has wanted them
   std::vector<net::IpAddress> released_;              // to be taken off the proxy interface in this look
   struct BoundRoute {

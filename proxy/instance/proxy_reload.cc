@@ -19,8 +19,8 @@
 namespace hedgerow {
 namespace {
 
-RetiredService Retired(const v1::RosterService& service) {
-  return {service.id(), service.vip(), static_cast<uint16_t>(service.port())};
+RetiredService Retired(const v1::RosterService& service, const v1::Roster& left) {
+  return {service.id(), service.vip(), static_cast<uint16_t>(service.port()), HasVip(left, service.vip())};
 }
 
 }  // namespace
@@ -113,7 +113,7 @@ void ProxyInstance::NoteFacts(const Topology& topology, DaemonFacts& facts) cons
   NoteRoutes(facts);
 }
 
-// Restores the routes of before, and drops the undo steps of those that it deletes, since these have nothing left to do.
+// Restores the routes and rules of before, and drops the undo steps of those that it deletes, since these have nothing left to do.
 // New uplinks stay until no backend is retired, because requests may have gone out by them.
 void ProxyInstance::TakeBack(const std::vector<net::VipRoute>& routes) {
   const auto keep = [](const absl::Status& status) {
@@ -121,7 +121,7 @@ void ProxyInstance::TakeBack(const std::vector<net::VipRoute>& routes) {
   };
   for (size_t i = 0; i < routes_.size(); ++i) {
     if (i >= routes.size()) {
-      const absl::Status deleted = net::DeleteVipRoute(routes_[i]);
+      const absl::Status deleted = DeleteRouteAndRules(routes_[i]);
       keep(deleted);
       if (deleted.ok()) undo_.Drop(UndoOfRoute(routes_[i]));
     } else if (!(routes_[i] == routes[i])) {
@@ -129,6 +129,7 @@ void ProxyInstance::TakeBack(const std::vector<net::VipRoute>& routes) {
     }
   }
   routes_ = routes;
+  keep(PutRules(config_));
 }
 
 absl::Status ProxyInstance::ForgetRetired() {
@@ -143,14 +144,15 @@ absl::Status ProxyInstance::ForgetRetired() {
   }
   std::vector<RetiredService> services;
   std::vector<RetiredBackend> backends;
-  for (const v1::RosterService& service : over.services) services.push_back(Retired(service));
+  const v1::Roster left = Without(roster, over);
+  for (const v1::RosterService& service : over.services) services.push_back(Retired(service, left));
   for (const v1::RosterBackend& backend : over.backends) {
     backends.push_back({backend.id(), backend.address(), static_cast<uint16_t>(backend.port())});
     *const_cast<AnswerHistory::Memory*>(answers_.At<AnswerHistory::Memory>(backend.id())) = {};
   }
   if (const absl::Status status = data_plane_->config().Forget(services, backends); !status.ok()) return status;
   // A daemon that is killed before this is saved forgets them once more.
-  *record_->data().mutable_roster() = Without(roster, over);
+  *record_->data().mutable_roster() = left;
   RemoveUnwantedRoutes();
   if (!AnyRetired(record_->data().roster())) DetachUnusedUplinks();
   LogInfo("forgot ", services.size(), " services and ", backends.size(),
@@ -168,7 +170,7 @@ void ProxyInstance::RemoveUnwantedRoutes() {
   }
   std::erase_if(routes_, [&](const net::VipRoute& route) {
     if (wanted.contains(route.vip.ToString())) return false;
-    const absl::Status status = net::DeleteVipRoute(route);
+    const absl::Status status = DeleteRouteAndRules(route);
     if (!status.ok()) LogError(std::string(status.message()));
     if (status.ok()) undo_.Drop(UndoOfRoute(route));
     return status.ok();

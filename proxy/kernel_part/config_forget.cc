@@ -90,13 +90,9 @@ absl::Status ConfigWriter::Forget(const std::vector<RetiredService>& services,
     if (!there.ok()) return there.status();
   }
   for (const RetiredService& service : services) {
+    if (service.vip_is_known) continue;
     const auto vip = ParseEndpoint(service.vip, service.port);
     if (!vip.ok()) return vip.status();
-    const bool shared = std::any_of(spec_.services.begin(), spec_.services.end(), [&](const ServiceSpec& each) {
-      const auto other = ParseEndpoint(each.vip, each.port);
-      return other.ok() && memcmp(&other->address, &vip->address, sizeof(vip->address)) == 0;
-    });
-    if (shared) continue;
     const auto there = Delete(object_.skeleton()->maps.vip_addresses, &vip->address);
     if (!there.ok()) return there.status();
   }

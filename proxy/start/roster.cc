@@ -9,6 +9,7 @@
 #include "bpf/abi/base_abi.h"
 #include "bpf/abi/request_abi.h"
 #include "net/ip_address.h"
+#include "proxy/config/diff.h"
 
 namespace hedgerow {
 namespace {
@@ -28,8 +29,9 @@ std::string AnswersAs(const v1::Service& service) {
   v1::Service said;
   said.set_profile(service.profile());
   *said.mutable_raw() = service.raw();
-  said.mutable_raw()->clear_operations();
-  said.mutable_raw()->clear_not_idempotent();
+  v1::Profile& profile = *said.mutable_raw();
+  for (const absl::string_view key : config::kChangeableOfProfile)
+    profile.GetReflection()->ClearField(&profile, profile.GetDescriptor()->FindFieldByName(std::string(key)));
   return said.SerializeAsString();
 }
 
@@ -236,6 +238,10 @@ bool AnyRetired(const v1::Roster& roster) {
   return std::any_of(roster.services().begin(), roster.services().end(), [&](const v1::RosterService& service) {
     return is_retired(service) || std::any_of(service.backends().begin(), service.backends().end(), is_retired);
   });
+}
+
+bool HasVip(const v1::Roster& roster, const std::string& vip) {
+  return std::any_of(roster.services().begin(), roster.services().end(), [&](const auto& each) { return each.vip() == vip; });
 }
 
 const v1::RosterService* FindService(const v1::Roster& roster, const std::string& name) {

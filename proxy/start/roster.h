@@ -37,6 +37,8 @@ RosterPart Over(const v1::Roster& roster, int64_t now_ns, const IsKnownFn& is_kn
 v1::Roster Without(const v1::Roster& roster, const RosterPart& part);
 
 bool AnyRetired(const v1::Roster& roster);
+// Has any service this VIP, configured or retired?
+bool HasVip(const v1::Roster& roster, const std::string& vip);
 // Among those that are configured; null when there is none.
 const v1::RosterService* FindService(const v1::Roster& roster, const std::string& name);
 const v1::RosterBackend* FindBackend(const v1::RosterService& service, const v1::Backend& backend);

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <map>
 #include <random>
 #include <set>
@@ -268,6 +269,41 @@ TEST(Roster, WhatIsLeftIsNeverLessThanNothing) {
   const v1::Roster without = Next(both, Config({{"one", "a"}, {"two", "c"}}));
   EXPECT_THAT(Refusal(without, Config({{"one", "a"}, {"two", "cb"}}), 1000 * kSecond),
               HasSubstr("whose requests it may still answer for 1s"));
+}
+
+TEST(Roster, AServiceThatComesBackIsTheSameOneWithOtherKeysThatJudgeNoAnswer) {
+  const auto with = [](const std::function<void(v1::Profile&)>& change) {
+    v1::Config config = Config({{"dns", "a"}});
+    config.mutable_services(0)->set_profile("raw");
+    change(*config.mutable_services(0)->mutable_raw());
+    return config;
+  };
+  const auto comes_back = [&](const v1::Config& before, const v1::Config& again) {
+    const v1::Roster removed = Next(Next({}, before), Config({}), 2 * kSecond);
+    const auto roster = NextRoster(removed, again, kRoom, 3 * kSecond);
+    return roster.ok() ? Text(*roster, again) : "refused";
+  };
+  const v1::Config plain = with([](v1::Profile& raw) { raw.set_request_length(4); });
+  const v1::Config other = with([](v1::Profile& raw) {
+    raw.set_request_length(4);
+    raw.mutable_check()->set_bytes("00");
+    raw.add_must_share("keys");
+    raw.add_not_idempotent("incr");
+    raw.add_operations()->set_name("get");
+  });
+  EXPECT_EQ(comes_back(plain, other), "dns=0: a=0/0");
+  EXPECT_EQ(comes_back(plain, with([](v1::Profile& raw) { raw.set_request_length(2); })), "refused") << "answers are paired otherwise";
+}
+
+TEST(Roster, AVipIsKnownUntilTheLastServiceThatHadItIsForgotten) {
+  v1::Config config = Config({{"short", "a"}, {"long", "b"}});
+  config.mutable_services(1)->set_deadline_ns(30 * kSecond);
+  v1::Roster roster = Next(Next({}, config), Config({}), 2 * kSecond);
+  const RosterPart first = Over(roster, 20 * kSecond, Unknown);
+  ASSERT_EQ(first.services.size(), 1u);
+  roster = Without(roster, first);
+  EXPECT_TRUE(HasVip(roster, "10.99.0.1"));
+  EXPECT_FALSE(HasVip(Without(roster, Over(roster, 60 * kSecond, Unknown)), "10.99.0.1"));
 }
 
 }  // namespace

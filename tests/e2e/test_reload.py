@@ -184,6 +184,27 @@ def test_what_goes_wrong_on_the_way_is_undone_and_an_administrators_choices_hold
 
 
 @OWN
+def test_a_routing_rule_goes_with_its_route_where_a_reload_is_undone(lab, servers, product):
+    rules = lambda: sorted(lab.client.run(["ip", "rule", "show"]).stdout.splitlines())
+    config = product.config(rule_priority=5000)
+    product.up(config)
+    before = rules()
+    assert any(rule.startswith("5000:") for rule in before)
+    wanted = config
+    for name, vip, port in (("first", VIP_NEW, 5398), ("second", VIP_TAKER, 5399)):
+        wanted = with_service(wanted, name, vip, [{"name": "b", "address": lab.replica("b").ipv4, "port": port}])
+    lab.client.run(["ip", "route", "add", f"{VIP_TAKER}/32", "dev", "lo"])  # another program's
+    try:
+        product.write(wanted)
+        done = product.admin("reload", check=False)
+        assert done.returncode == 1 and VIP_TAKER in done.stderr, done.stderr
+    finally:
+        lab.client.run(["ip", "route", "del", f"{VIP_TAKER}/32", "dev", "lo"])
+    assert product.status()["reloads"]["last_result"] == "failed", "it was begun, and undone"
+    assert rules() == before
+
+
+@OWN
 def test_what_came_of_reloads_shows_in_status_and_metrics(lab, servers, product):
     config = product.up(metrics=METRICS).config(metrics=METRICS)
     first = product.status()["reloads"]
