@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include <grpc/support/log.h>
 #include <grpcpp/server_posix.h>
 
 #include "absl/strings/numbers.h"
@@ -25,6 +26,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
+#include "operate/log.h"
 
 namespace hedgerow::operate {
 namespace {
@@ -168,6 +170,8 @@ void AdminSocket::Place(int connection) {
 absl::StatusOr<std::unique_ptr<AdminSocket>> AdminSocket::Listen(const std::string& path,
                                                                  std::unique_ptr<grpc::Service> service,
                                                                  const Options& options) {
+  // By default it writes to stderr itself, and waits there for its reader.
+  gpr_set_log_function([](gpr_log_func_args* line) { LogWarning("gRPC: ", line->message); });
   absl::Status status = PrepareUnixSocket(path, SocketOptions(options));
   if (!status.ok()) return status;
   std::unique_ptr<AdminSocket> server(new AdminSocket(path, std::move(service), options));

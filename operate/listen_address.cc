@@ -97,8 +97,13 @@ absl::StatusOr<Listener> ListenOn(const std::string& listen, const std::string& 
   if (address.bytes == 0) return absl::InvalidArgumentError(absl::StrCat(setting, ": got \"", listen, "\", expected ADDRESS:PORT or unix:/PATH"));
   net::UniqueFd fd = Listen(address);
   if (!fd.valid()) {
-    return absl::UnavailableError(absl::StrCat("cannot listen on ", listen, ": ", strerror(errno),
-                                               " (is the port taken? ", setting, " in the configuration)"));
+    const int error = errno;
+    const std::string port = listen.substr(listen.rfind(':'));
+    const std::string remedy = error == EADDRINUSE     ? absl::StrCat("`ss -ltnp 'sport = ", port, "'` names the process that has the port; or another ")
+                               : error == EACCES       ? "a port from 1024 on: "
+                               : error == EAFNOSUPPORT ? "this host has no IPv6; or an IPv4 address as "
+                                                       : "the address is none of this host's; or another ";
+    return absl::UnavailableError(absl::StrCat("cannot listen on ", listen, ": ", strerror(error), " (", remedy, setting, ")"));
   }
   std::string bound = BoundAddress(fd, listen);
   return Listener{std::move(fd), std::move(bound)};

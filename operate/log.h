@@ -1,26 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The daemon's log: one line per event on stderr, with the time in UTC. Under
-// `up` stderr is the instance's log file, under systemd it is the journal.
-// Events are rare by design (starts, losses, repairs); nothing is logged per
-// packet.
+// The log of every daemon: one line per event on stderr, with the time in UTC and its level. Under `up` stderr
+// is the instance's log file; under systemd it is the journal, which has the time, and takes the level as a
+// prefix (sd-daemon(3)). Events are rare by design (starts, losses, repairs); nothing is logged per packet.
+//
+// A line never holds up its caller. stderr may be a pipe that no process reads, a terminal that is stopped, or
+// a file on a disk that hangs. O_NONBLOCK is no way out: it belongs to the open file, which other processes
+// share. So a thread writes, and what finds no room in its queue is lost, and counted.
 
 #pragma once
 
-#include <cstdio>
+#include <cstdint>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "absl/time/clock.h"
-#include "absl/time/time.h"
 
 namespace hedgerow {
 
-inline void LogLine(absl::string_view level, absl::string_view text) {
-  const std::string line = absl::StrCat(
-      absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone()), " ", level, " ", text, "\n");
-  fwrite(line.data(), 1, line.size(), stderr);
-}
+// Any thread. `level` is "info", "warning" or "error".
+void LogLine(absl::string_view level, absl::string_view text);
 
 template <typename... Parts>
 void LogInfo(const Parts&... parts) {
@@ -35,4 +33,22 @@ void LogError(const Parts&... parts) {
   LogLine("error", absl::StrCat(parts...));
 }
 
+namespace operate {
+
+// What waits for the writing thread at most.
+inline constexpr size_t kLogBytes = 256 * 1024;
+
+// From here on a thread writes the log. A program calls it once, when it has taken from itself the rights that
+// it does not need, which a thread keeps. Before it, and in programs that never call it, a line waits for a
+// tenth of a second at most, and is lost then. At the process's end what waits has one second.
+void StartLogThread();
+
+// Lines that were not written: stderr was full for long, or cannot be written. Any thread.
+uint64_t LostLogLines();
+
+// First thing in every main(): a program that is started without a stdin, stdout or stderr would give the
+// number to the next file or socket that it opens, and write its log there.
+void OpenStandardDescriptors();
+
+}  // namespace operate
 }  // namespace hedgerow

@@ -5,6 +5,7 @@
 
 #include <prometheus/text_serializer.h>
 
+#include "operate/log.h"
 #include "operate/metric_family.h"
 
 namespace hedgerow::operate {
@@ -23,6 +24,10 @@ void AddServer(MetricFamilies& families, const HttpCounters& counters) {
                                 "Requests to this page that were answered 401: without the token, or with a wrong one.",
                                 prometheus::MetricType::Counter));
   AddCounter(families.back(), {}, counters.requests_unauthorized);
+  families.push_back(MakeFamily("hedgerow_log_lines_lost_total",
+                                "Lines of this program's log that were lost: stderr was full, or could not be written.",
+                                prometheus::MetricType::Counter));
+  AddCounter(families.back(), {}, LostLogLines());
   if (counters.certificate_ends_s == 0) return;
   families.push_back(MakeFamily("hedgerow_http_certificate_ends_timestamp_seconds",
                                 "When the certificate of this page ends, in Unix time; absent without TLS.", prometheus::MetricType::Gauge));

@@ -65,7 +65,12 @@ TEST(MetricsPage, ATakenPortIsAnErrorThatNamesTheSetting) {
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   const std::string message(second.status().message());
   EXPECT_THAT(message, testing::StartsWith(absl::StrCat("cannot listen on ", first->address(), ": ")));
-  EXPECT_THAT(message, testing::EndsWith(" (is the port taken? metrics.listen in the configuration)"));
+  EXPECT_THAT(message, testing::HasSubstr("`ss -ltnp 'sport = :"));
+}
+
+TEST(MetricsPage, AnAddressThatNoInterfaceHasIsCalledThat) {
+  const auto page = ServeMetricsPage("192.0.2.1:9464", "metrics.listen", [] { return Answer(1); });
+  EXPECT_THAT(std::string(page.status().message()), testing::EndsWith("(the address is none of this host's; or another metrics.listen)"));
 }
 
 TEST(MetricsPage, RefusesWhatIsNoAddressWithPort) {

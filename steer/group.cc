@@ -270,8 +270,12 @@ absl::StatusOr<v1::Group> Group::Show(bool buckets) {
   group.set_pinned(counts->all.pinned);
   group.set_pins_full(counts->all.pins_full);
   group.set_unreadable(counts->all.unreadable);
-  for (const std::string& problem : Problems()) group.add_problems(problem);
-  for (const std::string& problem : {table_problem_, record_problem_}) {
+  std::vector<std::string> problems = Problems();
+  problems.insert(problems.end(), {table_problem_, record_problem_});
+  if (also_report_) {
+    for (std::string& problem : also_report_()) problems.push_back(std::move(problem));
+  }
+  for (const std::string& problem : problems) {
     if (!problem.empty()) group.add_problems(problem);
   }
   group.set_ipv6_prefix(kernel_->config().ipv6_prefix);

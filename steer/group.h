@@ -39,6 +39,8 @@ class Group : public Control {
  public:
   // Begins the shutdown, at whose end the loop stops. A second call shortens it.
   virtual void BeginStop() = 0;
+  // Further problems for every report. What it refers to must outlive the loop's run.
+  void AlsoReport(std::function<std::vector<std::string>()> problems) { also_report_ = std::move(problems); }
   // "group port-2055: 192.0.2.1:2055 (udp, tcp), 4 workers"
   std::string Text();
 
@@ -98,6 +100,7 @@ class Group : public Control {
 
   std::string table_problem_{};
   std::string record_problem_{};
+  std::function<std::vector<std::string>()> also_report_{};
   int64_t next_pins_ns_ = 0;
 };
 

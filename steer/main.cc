@@ -4,8 +4,10 @@
 
 #include <iostream>
 
+#include "operate/log.h"
 #include "steer/cli/commands.h"
 
 int main(int argc, char** argv) {
+  hedgerow::operate::OpenStandardDescriptors();
   return hedgerow::operate::Run(hedgerow::steer::cli::TheProgram(), {argv + 1, argv + argc}, std::cout, std::cerr);
 }

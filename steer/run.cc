@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <linux/capability.h>
 #include <signal.h>
-#include <sys/signalfd.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -14,9 +13,12 @@
 #include "net/bpffs.h"
 #include "net/capabilities.h"
 #include "net/unique_fd.h"
+#include "operate/auxiliary.h"
 #include "operate/instance_lock.h"
+#include "operate/listen_address.h"
 #include "operate/log.h"
 #include "operate/service_manager.h"
+#include "operate/signals.h"
 #include "steer/admin.h"
 #include "steer/metrics.h"
 
@@ -24,16 +26,6 @@ namespace hedgerow::steer {
 namespace {
 
 constexpr std::array kNeeded = {net::Capability::kBpf, net::Capability::kNetAdmin, net::Capability::kPerfmon};
-
-// Before any thread starts, so that every thread inherits it.
-net::UniqueFd BlockSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int each : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, each);
-  sigprocmask(SIG_BLOCK, &signals, nullptr);
-  signal(SIGPIPE, SIG_IGN);
-  return net::UniqueFd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
-}
 
 // Keeps the capabilities that the supervisor uses; a worker that it starts as root has root's. Before any thread starts, because
 // capabilities are a thread's.
@@ -79,43 +71,42 @@ class BpffsMount {
 
 absl::Status RunGroup(const Settings& settings, const StartGroup& start, const std::function<void(Group&)>& ready) {
   if (const absl::Status allowed = net::RequireCapabilities(kNeeded); !allowed.ok()) return allowed;
-  const net::UniqueFd signals = BlockSignals();
+  const net::UniqueFd signals = operate::HearSignals();
   if (!signals.valid()) return absl::ErrnoToStatus(errno, "wait for signals");
   const auto lock = InstanceLock::Acquire(settings.places.run_dir, settings.places.name, "group");
   if (!lock.ok()) return lock.status();
   const auto bpffs = BpffsMount::Ensure(settings.bpffs);
   if (!bpffs.ok()) return bpffs.status();
   DropCapabilities(bpffs->mounted());
+  operate::StartLogThread();
   auto loop = EventLoop::Create();
   if (!loop.ok()) return loop.status();
   auto group = start(loop->get(), bpffs->mounted());
   if (!group.ok()) return group.status();
   const absl::Status watched = (*loop)->Watch(signals.get(), [&] {
-    signalfd_siginfo info;
     bool any = false;
-    for (; read(signals.get(), &info, sizeof(info)) == sizeof(info); any = true) {
-      if (info.ssi_signo != SIGHUP) {
-        (*group)->BeginStop();
+    for (; const std::optional<int> number = operate::NextSignal(signals.get()); any = true) {
+      if (*number == SIGHUP) {
+        LogInfo("signal ", *number, ": a group's options are its command line's, so there is nothing to read again; `resize`, ",
+                "`weights`, `restart` and `drain` change it while it runs");
       } else {
-        LogInfo("signal ", info.ssi_signo,
-                ": a group's options are its command line's, so there is nothing to read again; `resize`, `weights`, "
-                "`restart` and `drain` change it while it runs");
+        (*group)->BeginStop();
       }
     }
     return any;
   });
   if (!watched.ok()) return watched;
-  std::unique_ptr<operate::HttpServer> metrics;
-  if (!settings.metrics.empty()) {
-    auto served = ServeMetrics(settings.metrics, **loop, **group);
-    if (!served.ok()) return served.status();
-    metrics = *std::move(served);
-    LogInfo("metrics: ", operate::PageText(metrics->address(), "/metrics"));
-  }
-  const auto admin = ServeAdmin(settings.places, **loop, **group);
-  if (!admin.ok()) return admin.status();
-  const auto monitor = ServeMonitor(settings.places, **loop, **group);
-  if (!monitor.ok()) return monitor.status();
+  if (!settings.metrics.empty() && !operate::IsListenText(settings.metrics))
+    return absl::InvalidArgumentError(absl::StrCat("--metrics: got \"", settings.metrics, "\", expected ADDRESS:PORT or unix:/PATH"));
+  operate::Auxiliary<operate::HttpServer> metrics("metrics", [&]() -> absl::StatusOr<std::unique_ptr<operate::HttpServer>> {
+    if (settings.metrics.empty()) return nullptr;
+    return ServeMetrics(settings.metrics, **loop, **group);
+  });
+  if (metrics.server() != nullptr) LogInfo("metrics: ", operate::PageText(metrics.server()->address(), "/metrics"));
+  const operate::Auxiliary<operate::AdminSocket> admin("administration socket", [&] { return ServeAdmin(settings.places, **loop, **group); });
+  if (absl::IsAlreadyExists(admin.status())) return admin.status();
+  const operate::Auxiliary<operate::AdminSocket> monitor("monitoring socket", [&] { return ServeMonitor(settings.places, **loop, **group); });
+  (*group)->AlsoReport([&] { return std::vector{metrics.problem(), admin.problem(), monitor.problem()}; });
   ready(**group);
   operate::NotifyServiceManager("READY=1");
   (*loop)->Run();

@@ -17,6 +17,7 @@
 #include "cluster/client/hkv_client.h"
 #include "cluster/wire/hkv_table.h"
 #include "operate/key_file.h"
+#include "operate/log.h"
 #include "operate/manual.h"
 
 namespace hedgerow::client {
@@ -75,6 +76,7 @@ int Run(const Arguments& arguments, const std::string& server, std::optional<Cre
 }  // namespace hedgerow::client
 
 int main(int argc, char** argv) {
+  hedgerow::operate::OpenStandardDescriptors();
   using namespace hedgerow::client;
   const absl::StatusOr<Arguments> arguments = ParseArguments({argv + 1, argv + argc});
   if (!arguments.ok()) {

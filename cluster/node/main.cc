@@ -3,14 +3,21 @@
 // hedgerow-node: one node of the cluster in the foreground, and the commands that ask a running one.
 // docs/cluster.md tells how to set it up.
 
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+
 #include <array>
 #include <atomic>
-#include <csignal>
 #include <cstdio>
+#include <functional>
 #include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -32,35 +39,66 @@
 #include "cluster/storage/folder.h"
 #include "net/bpffs.h"
 #include "net/capabilities.h"
+#include "net/unique_fd.h"
+#include "operate/auxiliary.h"
 #include "operate/file_confinement.h"
 #include "operate/file_limit.h"
+#include "operate/log.h"
+#include "operate/signals.h"
 
 namespace hedgerow::node {
 namespace {
 
 constexpr uint64_t kFiles = 256;
 
-// For the signal handler; at most one of the two is set. When a node learns that it is LOST, the other kind
-// takes its place; a signal that comes in between is kept.
-std::atomic<Node*> running_node = nullptr;
-std::atomic<LostNode*> lost_node = nullptr;
+// What the thread of signals acts on. Before there is anything to end in order, SIGTERM and SIGINT end the process as by default:
+// a start that reads a large log, or hangs in a disk, must not keep it. A signal that comes between two parts is kept.
+struct Running {
+  absl::Mutex mutex;
+  std::function<void()> stop ABSL_GUARDED_BY(mutex);
+  NodeControl* keys ABSL_GUARDED_BY(mutex) = nullptr;  // that SIGHUP reads again
+  bool in_order ABSL_GUARDED_BY(mutex) = false;
+};
+Running& running = *new Running;  // the thread of signals uses it to the process's end
 std::atomic<bool> stop_asked = false;
 
-void OnSignal(int) {
-  stop_asked = true;
-  if (Node* const node = running_node) node->RequestStop();
-  if (LostNode* const node = lost_node) node->RequestStop();
+void StopBy(std::function<void()> stop, NodeControl* keys = nullptr) {
+  const absl::MutexLock lock(&running.mutex);
+  running.stop = std::move(stop);
+  running.keys = keys;
+  running.in_order = true;
+  if (stop_asked && running.stop) running.stop();
 }
 
-void StopOnSignals() {
-  struct sigaction action {};
-  action.sa_handler = OnSignal;
-  sigaction(SIGTERM, &action, nullptr);
-  sigaction(SIGINT, &action, nullptr);
+void OnSignal(int number) {
+  const absl::MutexLock lock(&running.mutex);
+  if (number == SIGHUP) {
+    if (running.keys == nullptr) return LogInfo("SIGHUP is ignored: the node is not there yet, or LOST");
+    const absl::Status reloaded = running.keys->ReloadKeys(/*force=*/false).status();
+    return reloaded.ok() ? LogInfo("SIGHUP: the key files are read again") : LogWarning("SIGHUP: the keys stay as they are: ", reloaded.message());
+  }
+  LogInfo("signal ", number, ": ending");
+  if (!running.in_order) {
+    signal(number, SIG_DFL);
+    sigset_t none;
+    sigemptyset(&none);
+    pthread_sigmask(SIG_SETMASK, &none, nullptr);
+    raise(number);
+  }
+  stop_asked = true;
+  if (running.stop) running.stop();
+}
+
+[[noreturn]] void TakeSignals(const net::UniqueFd& signals) {
+  for (;;) {
+    pollfd ready{.fd = signals.get(), .events = POLLIN, .revents = 0};
+    poll(&ready, 1, -1);
+    while (const std::optional<int> number = operate::NextSignal(signals.get())) OnSignal(*number);
+  }
 }
 
 int Fail(const absl::Status& status) {
-  fprintf(stderr, "hedgerow-node: %s\n", std::string(status.message()).c_str());
+  LogError(status.message());
   return operate::ExitCodeOf(status);
 }
 
@@ -69,46 +107,46 @@ int Fail(const absl::Status& status) {
 // the parts keep it.
 void LeaveDeadlocksToTests() { absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore); }
 
-// Where an operator asks: metrics and the administration socket, for as long as it stands.
+// Where an operator asks, for as long as it stands. None of the three keeps the node from serving.
 struct OperatorService {
-  std::unique_ptr<operate::HttpServer> metrics;
-  std::unique_ptr<operate::AdminSocket> admin;
-  std::unique_ptr<operate::AdminSocket> monitor;
-};
+  using Admin = operate::Auxiliary<operate::AdminSocket>;
+  operate::Auxiliary<operate::HttpServer> metrics;
+  Admin admin, monitor;
 
-absl::StatusOr<OperatorService> ServeOperator(const NodeConfig& config, NodeControl& control) {
-  OperatorService service;
-  NodeFacts facts = FactsOf(config);
-  auto metrics = ServeMetrics(config.metrics_listen, config.metrics_access, control, facts);
-  if (!metrics.ok()) return metrics.status();
-  service.metrics = *std::move(metrics);
-  if (service.metrics != nullptr) facts.metrics = service.metrics->address();
-  auto admin = ServeAdmin(config.admin_socket, control, facts);
-  if (!admin.ok()) return admin.status();
-  service.admin = *std::move(admin);
-  auto monitor = ServeMonitor(config, control, facts);
-  if (!monitor.ok()) return monitor.status();
-  service.monitor = *std::move(monitor);
-  return service;
-}
+  OperatorService(const NodeConfig& config, NodeControl& control)
+      : metrics("metrics", [config, &control] { return ServeMetrics(config.metrics_listen, config.metrics_access, control, FactsOf(config)); }),
+        admin("admin socket", [config, &control] { return ServeAdmin(config.admin_socket, control, FactsOf(config)); }),
+        monitor("monitoring socket", [config, &control] { return ServeMonitor(config, control, FactsOf(config)); }) {}
+};
 
 // What stands between an operator and the node from the start on: it answers before the node is there, and passes on what it is
 // asked from then on.
 struct FrontDoor {
-  explicit FrontDoor(const NodeConfig& config) : control(config) {}
+  explicit FrontDoor(const NodeConfig& config) : control(config) {
+    service.emplace(config, control);
+    control.AlsoReport([this](NodeStatus& status) {
+      for (const std::string& problem : {service->metrics.problem(), service->admin.problem(), service->monitor.problem()})
+        if (!problem.empty()) status.not_served.push_back(problem);
+      if (const operate::HttpServer* metrics = service->metrics.server()) status.metrics = metrics->address();
+    });
+  }
+
+  ~FrontDoor() { Close(); }
 
   // Before what answers behind it ends.
-  void Close() { service = OperatorService(); }
+  void Close() {
+    control.AlsoReport({});
+    service.reset();
+  }
 
   StartingNode control;
-  OperatorService service;
+  std::optional<OperatorService> service;
 };
 
 absl::StatusOr<std::unique_ptr<FrontDoor>> OpenFrontDoor(const NodeConfig& config) {
   auto door = std::make_unique<FrontDoor>(config);
-  absl::StatusOr<OperatorService> service = ServeOperator(config, door->control);
-  if (!service.ok()) return service.status();
-  door->service = *std::move(service);
+  // A process that answers there is this node, or another one in whose place an operator would ask this one.
+  if (const absl::Status admin = door->service->admin.status(); absl::IsAlreadyExists(admin)) return admin;
   return door;
 }
 
@@ -117,15 +155,11 @@ absl::StatusOr<std::unique_ptr<FrontDoor>> OpenFrontDoor(const NodeConfig& confi
 std::optional<Rejoin> RunLost(const NodeConfig& config, const absl::Status& why, FrontDoor& door) {
   LostNode node(config, std::string(why.message()), &door.control.progress());
   door.control.Become(node);
-  lost_node = &node;
-  StopOnSignals();
-  if (stop_asked) node.RequestStop();
-  fprintf(stderr,
-          "hedgerow-node: node %llu of cluster %llu is LOST, takes part in nothing and waits to be asked: %s\n",
-          static_cast<unsigned long long>(config.self.value()),
-          static_cast<unsigned long long>(config.cluster_id), std::string(why.message()).c_str());
+  StopBy([&node] { node.RequestStop(); });
+  LogError("node ", config.self.value(), " of cluster ", config.cluster_id, " is LOST, takes part in nothing and waits to be asked: ",
+           why.message());
   node.Run();
-  lost_node = nullptr;
+  StopBy({});
   door.Close();
   return node.rejoin();
 }
@@ -134,17 +168,12 @@ std::optional<Rejoin> RunLost(const NodeConfig& config, const absl::Status& why,
 absl::Status Serve(const NodeConfig& config, std::unique_ptr<Node> node, FrontDoor& door) {
   door.control.Become(*node);
   if (const absl::Status shortened = ShortenSlices(); !shortened.ok()) {
-    fprintf(stderr, "hedgerow-node: its loop waits longer for busy processors than it would have to: %s\n",
-            std::string(shortened.message()).c_str());
+    LogWarning("the loop waits longer for busy processors than it would have to: ", shortened.message());
   }
-  running_node = node.get();
-  StopOnSignals();
-  if (stop_asked) node->RequestStop();
-  fprintf(stderr, "hedgerow-node: node %llu of cluster %llu serves on %s\n",
-          static_cast<unsigned long long>(config.self.value()),
-          static_cast<unsigned long long>(config.cluster_id), config.serve.ToString().c_str());
+  StopBy([&node] { node->RequestStop(); }, node.get());
+  LogInfo("node ", config.self.value(), " of cluster ", config.cluster_id, " serves on ", config.serve.ToString());
   const absl::Status status = node->Run();
-  running_node = nullptr;
+  StopBy({});
   door.Close();
   return status;
 }
@@ -157,8 +186,8 @@ absl::StatusOr<std::unique_ptr<Node>> CreateOnceThereIsRoom(const NodeConfig& co
   absl::StatusOr<std::unique_ptr<Node>> node = Node::Create(config, &start.progress());
   if (!absl::IsResourceExhausted(node.status())) return node;
   start.SetWaitsForRoom(std::string(node.status().message()));
-  StopOnSignals();
-  fprintf(stderr, "hedgerow-node: waits for room on the disk: %s\n", std::string(node.status().message()).c_str());
+  StopBy({});
+  LogWarning("waits for room on the disk: ", node.status().message());
   Deadline retry(kRetry);
   while (!stop_asked) {
     absl::SleepFor(kStopCheck);
@@ -189,9 +218,7 @@ absl::Status RunAs(const NodeConfig& of_the_file) {
     const std::optional<Rejoin> rejoin = RunLost(config, status, **door);
     if (!rejoin.has_value()) return absl::OkStatus();
     if (absl::Status begun = BeginRejoin(config, of_the_file.self, *rejoin); !begun.ok()) return begun;
-    fprintf(stderr, "hedgerow-node: what was node %llu is node %llu from now on\n",
-            static_cast<unsigned long long>(config.self.value()),
-            static_cast<unsigned long long>(rejoin->as.value()));
+    LogInfo("what was node ", config.self.value(), " is node ", rejoin->as.value(), " from now on");
   }
 }
 
@@ -217,16 +244,15 @@ int Run(const std::string& config_file) {
     fprintf(stderr, "%s\n", std::string(config.status().message()).c_str());
     return kExitUsage;
   }
-  if (const absl::Status limit = operate::EnsureFileLimit(kFiles); !limit.ok())
-    fprintf(stderr, "hedgerow-node: %s\n", std::string(limit.message()).c_str());
-  if (const absl::Status given = GiveSessionOwnNice(); !given.ok()) {
-    fprintf(stderr, "hedgerow-node: its nice value counts among its own threads only: %s\n",
-            std::string(given.message()).c_str());
-  }
+  net::UniqueFd signals = operate::HearSignals();
+  if (!signals.valid()) return Fail(absl::ErrnoToStatus(errno, "wait for signals"));
+  if (const absl::Status limit = operate::EnsureFileLimit(kFiles); !limit.ok()) LogWarning(limit.message());
+  if (const absl::Status given = GiveSessionOwnNice(); !given.ok())
+    LogWarning("the nice value counts among this node's own threads only: ", given.message());
   const absl::Status confined = Confine(*config);
-  fprintf(stderr, "hedgerow-node: files are %s\n",
-          confined.ok() ? "confined to the node's own folders (Landlock)"
-                        : absl::StrCat("not confined: ", std::string(confined.message())).c_str());
+  LogInfo("files are ", confined.ok() ? "confined to the node's own folders (Landlock)" : absl::StrCat("not confined: ", confined.message()));
+  operate::StartLogThread();
+  std::thread([signals = std::move(signals)] { TakeSignals(signals); }).detach();
   const absl::Status status = RunAs(*config);
   return status.ok() ? 0 : Fail(status);
 }
@@ -239,4 +265,7 @@ int Main(const std::vector<std::string>& arguments) {
 }  // namespace
 }  // namespace hedgerow::node
 
-int main(int argc, char** argv) { return hedgerow::node::Main({argv + 1, argv + argc}); }
+int main(int argc, char** argv) {
+  hedgerow::operate::OpenStandardDescriptors();
+  return hedgerow::node::Main({argv + 1, argv + argc});
+}

@@ -75,8 +75,20 @@ uint64_t StartingNode::StandsStill_ns(uint64_t now_ns) {
   return now_ns - moved_ns_;
 }
 
+void StartingNode::AlsoReport(std::function<void(NodeStatus&)> report) {
+  const absl::MutexLock lock(&mutex_);
+  also_report_ = std::move(report);
+}
+
 absl::StatusOr<NodeStatus> StartingNode::Status() {
-  if (NodeControl* const node = this->node()) return node->Status();
+  NodeControl* const node = this->node();
+  absl::StatusOr<NodeStatus> status = node != nullptr ? node->Status() : StatusOfStart();
+  const absl::MutexLock lock(&mutex_);
+  if (status.ok() && also_report_) also_report_(*status);
+  return status;
+}
+
+absl::StatusOr<NodeStatus> StartingNode::StatusOfStart() {
   const uint64_t now_ns = now_ns_();
   NodeStatus status;
   status.uptime_ns = now_ns - started_ns_;

@@ -36,6 +36,8 @@ class StartingNode final : public NodeControl {
   void SetNode(raft::NodeId self);
   // The disk is full: `why` is what Node::Create said. Empty: it opens its log again.
   void SetWaitsForRoom(std::string why);
+  // What the process adds to every status. Once AlsoReport({}) has returned, no call to the former one runs.
+  void AlsoReport(std::function<void(NodeStatus&)> report);
   // From now on `node` answers, which must outlive all calls. Once.
   void Become(NodeControl& node) { node_.store(&node, std::memory_order_release); }
 
@@ -53,6 +55,7 @@ class StartingNode final : public NodeControl {
 
  private:
   NodeControl* node() const { return node_.load(std::memory_order_acquire); }
+  absl::StatusOr<NodeStatus> StatusOfStart();
   // For how long the start has come no further.
   uint64_t StandsStill_ns(uint64_t now_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -63,6 +66,7 @@ class StartingNode final : public NodeControl {
   std::atomic<NodeControl*> node_ = nullptr;
   absl::Mutex mutex_;
   raft::NodeId self_ ABSL_GUARDED_BY(mutex_);
+  std::function<void(NodeStatus&)> also_report_ ABSL_GUARDED_BY(mutex_);
   std::string waits_for_room_ ABSL_GUARDED_BY(mutex_);
   // As it was when it was last seen to move.
   storage::LoadProgress::Stage seen_stage_ ABSL_GUARDED_BY(mutex_) = storage::LoadProgress::Stage::kFolder;

@@ -398,6 +398,9 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))
+    for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        if signal.getsignal(number) != signal.SIG_IGN:  # nohup's stays
+            signal.signal(number, lambda which, _: log(f"{signal.Signals(which).name} is ignored: the template is read whenever it changes"))
     arguments = parse()
     api = Api(arguments.api, arguments.account, *arguments.endpoints.split("/")) if arguments.endpoints else None
     if arguments.once:

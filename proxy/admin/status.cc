@@ -274,6 +274,7 @@ v1::Leader BuildLeader(const v1::Service& service, const ServiceSnapshot& snapsh
 
 std::vector<Problem> AllProblems(const DaemonFacts& facts, const Snapshot& snapshot) {
   std::vector<Problem> all = facts.problems;
+  all.insert(all.end(), facts.not_served.begin(), facts.not_served.end());
   for (const ServiceSnapshot& service : snapshot.services) {
     for (Problem& trouble : Troubles(service, snapshot.taken_ns)) all.push_back(std::move(trouble));
   }

@@ -60,8 +60,8 @@ struct NetworkFacts {
 struct DaemonFacts {
   std::string config_file;
   std::string kernel;
-  std::string metrics_address;   // empty: off
-  std::string page_address;      // empty: off
+  std::string metrics_address;   // empty: off, or not served
+  std::string page_address;      // as above
   std::string clock_kind;
   int64_t started_ns = 0;  // CLOCK_MONOTONIC
   int64_t clock_measured_error_ns = 0;
@@ -76,6 +76,7 @@ struct DaemonFacts {
   NetworkFacts network;
   std::vector<Problem> problems;  // beside the backends' health
   LoopTurns loop_turns;           // when metrics are asked for
+  std::vector<Problem> not_served;  // pages and sockets for operators
 };
 
 // What `status` and the metrics list: the daemon's, and the health of the backends.

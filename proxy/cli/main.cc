@@ -15,6 +15,7 @@
 #include <system_error>
 #include <utility>
 
+#include "operate/log.h"
 #include "proxy/cli/command.h"
 
 namespace {
@@ -31,6 +32,7 @@ int Become(const char* program, char** arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  hedgerow::operate::OpenStandardDescriptors();
   for (const auto& [word, program] : {std::pair("cluster", "hedgerow-node"), std::pair("steer", "hedgerow-steer")}) {
     if (argc > 2 && std::string_view(argv[1]) == word && std::string_view(argv[2]) != "--help") return Become(program, argv + 1);
   }

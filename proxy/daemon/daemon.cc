@@ -6,7 +6,6 @@
 #include "proxy/daemon/daemon.h"
 
 #include <signal.h>
-#include <sys/signalfd.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -25,6 +24,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "operate/auxiliary.h"
 #include "operate/file_confinement.h"
 #include "operate/file_limit.h"
 #include "operate/version.h"
@@ -37,6 +37,7 @@
 #include "proxy/daemon/vip_routes.h"
 #include "operate/instance_lock.h"
 #include "operate/log.h"
+#include "operate/signals.h"
 #include "proxy/instance/proxy_instance.h"
 #include "proxy/instance/reload_outcome.h"
 #include "proxy/start/topology.h"
@@ -55,16 +56,6 @@ namespace {
 
 constexpr int64_t kNsPerSecond = 1'000'000'000;
 constexpr uint64_t kFiles = 256;  // twice what a small configuration has open, most of it maps and programs
-
-// Blocked before any thread starts, so that every thread inherits it and signals arrive at the descriptor only.
-net::UniqueFd BlockSignals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int each : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&signals, each);
-  sigprocmask(SIG_BLOCK, &signals, nullptr);
-  signal(SIGPIPE, SIG_IGN);
-  return net::UniqueFd(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
-}
 
 absl::Status CheckKernel() {
   std::vector<std::string> lacking;
@@ -213,6 +204,7 @@ class Daemon {
     guardian_ = *std::move(guardian);
     guardian_->OnSnapshot([this](const Snapshot& read) {
       const absl::Time now = absl::Now();
+      NoteServers();
       for (const EventLog::Line& line : event_log_.Lines(read, facts_, absl::ToUnixMillis(now))) {
         line.warning ? LogWarning(line.text) : LogInfo(line.text);
       }
@@ -320,7 +312,7 @@ class Daemon {
                      "` removes it (requests in flight lose their answers); then start again."));
   }
 
-  // Before anything is made: a taken port or socket is found early, and what gRPC does not survive (it aborts
+  // Before anything is made: another daemon's socket is found early, and what gRPC does not survive (it aborts
   // when it has no descriptors left) leaves nothing behind.
   absl::Status StartServers() {
     controller_ = std::make_unique<Controller>(config_, facts_, [this] {
@@ -337,32 +329,38 @@ class Daemon {
         history_ = std::make_unique<History>(static_cast<size_t>(seconds), NewBootText());
         page = PageRoutes(*history_, config_.page().steer_groups());
       }
-      auto metrics = ServeMetrics(config_.metrics().listen(), AccessOf(config_), *loop_, *controller_, std::move(page));
-      if (!metrics.ok()) return metrics.status();
-      metrics_ = *std::move(metrics);
-      facts_.metrics_address = metrics_->address();
-      if (history_ != nullptr) facts_.page_address = metrics_->address();
+      metrics_.emplace("metrics", [this, config = config_, page] {
+        return ServeMetrics(config.metrics().listen(), AccessOf(config), *loop_, *controller_, page);
+      });
     }
-    auto admin = ServeAdmin(config_.admin().socket(), *loop_, *controller_);
-    if (!admin.ok()) return admin.status();
-    admin_ = *std::move(admin);
-    auto monitor = ServeMonitor(config_.admin(), *loop_, *controller_);
-    if (!monitor.ok()) return monitor.status();
-    monitor_ = *std::move(monitor);
+    admin_.emplace("admin.socket", [this, socket = config_.admin().socket()] { return ServeAdmin(socket, *loop_, *controller_); });
+    // The lock is ours: what answers there is another instance, and commands to this one would reach it.
+    if (const absl::Status admin = admin_->status(); absl::IsAlreadyExists(admin)) return admin;
+    monitor_.emplace("admin.monitor_socket", [this, config = config_.admin()] { return ServeMonitor(config, *loop_, *controller_); });
+    NoteServers();
     return absl::OkStatus();
   }
 
+  void NoteServers() {
+    facts_.not_served.clear();
+    for (const std::string& problem : {metrics_.has_value() ? metrics_->problem() : "", admin_->problem(), monitor_->problem()})
+      if (!problem.empty()) facts_.not_served.push_back({ProblemCode::kNotServed, problem});
+    const operate::HttpServer* server = metrics_.has_value() ? metrics_->server() : nullptr;
+    facts_.metrics_address = server == nullptr ? "" : server->address();
+    facts_.page_address = history_ == nullptr ? "" : facts_.metrics_address;
+  }
+
   bool OnSignal(int signal_fd) {
-    signalfd_siginfo info{};
-    if (read(signal_fd, &info, sizeof(info)) != sizeof(info)) return false;
-    if (info.ssi_signo == SIGHUP) {
-      LogInfo("signal ", info.ssi_signo, ": reloading ", facts_.config_file);
+    const std::optional<int> signal = operate::NextSignal(signal_fd);
+    if (!signal.has_value()) return false;
+    if (*signal == SIGHUP) {
+      LogInfo("signal ", *signal, ": reloading ", facts_.config_file);
       Reload(/*dry_run=*/false, "").IgnoreError();  // it is logged and counted
       return true;
     }
     // A supervisor stops the daemon, for a restart or an upgrade; a person at the terminal ends the proxy.
-    leaving_ = info.ssi_signo == SIGTERM;
-    LogInfo("signal ", info.ssi_signo, leaving_ ? ": ending; the kernel part works on" : ": going down");
+    leaving_ = *signal == SIGTERM;
+    LogInfo("signal ", *signal, leaving_ ? ": ending; the kernel part works on" : ": going down");
     loop_->Stop();
     return true;
   }
@@ -521,18 +519,19 @@ class Daemon {
   std::unique_ptr<Controller> controller_;
   EventLog event_log_;
   std::unique_ptr<History> history_;  // what the page shows; null: it is not served
-  std::unique_ptr<operate::HttpServer> metrics_;
-  std::unique_ptr<operate::AdminSocket> admin_;
-  std::unique_ptr<operate::AdminSocket> monitor_;
+  std::optional<operate::Auxiliary<operate::HttpServer>> metrics_;
+  std::optional<operate::Auxiliary<operate::AdminSocket>> admin_;
+  std::optional<operate::Auxiliary<operate::AdminSocket>> monitor_;
 };
 
 }  // namespace
 
 int RunDaemon(const v1::Config& config, const std::string& config_file, Readiness& readiness) {
   if (const absl::Status limit = operate::EnsureFileLimit(kFiles); !limit.ok()) LogWarning(std::string(limit.message()));
-  const net::UniqueFd signals = BlockSignals();
+  const net::UniqueFd signals = operate::HearSignals();
   std::string rules = RulesToLookAt(config);  // before the confinement, in which nothing runs a program
   Confine(config, config_file);
+  operate::StartLogThread();
   Daemon daemon(config, config_file, std::move(rules));
   const absl::Status status = daemon.Start(signals.get());
   if (!status.ok()) {

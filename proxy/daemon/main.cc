@@ -10,6 +10,7 @@
 #include "operate/arguments.h"
 #include "operate/manual.h"
 #include "operate/commit.h"
+#include "operate/log.h"
 #include "operate/version.h"
 #include "proxy/config/load.h"
 #include "proxy/daemon/daemon.h"
@@ -46,6 +47,7 @@ int UsageError(const std::string& text) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  hedgerow::operate::OpenStandardDescriptors();
   const auto arguments = hedgerow::operate::ParseArguments({argv + 1, argv + argc}, {"config", "ready-fd"}, {"man", "completion"});
   if (!arguments.ok()) return UsageError(std::string(arguments.status().message()));
   if (!arguments->words.empty()) return UsageError("unknown argument " + arguments->words[0]);

@@ -62,6 +62,8 @@ namespace hedgerow {
   X(kDataPlane, data_plane, machine, "the daemon cannot read or write the kernel part", "report it")               \
   X(kReload, reload, machine, "a reload could not be ended or undone", "the text has the reason; tried again every second") \
   X(kKeyFile, key_file, machine, "a key file cannot be used", "the text has the reason")                           \
+  X(kNotServed, not_served, machine, "the metrics and the live page, or a socket for administration, cannot be served: a port that is taken, an address or a certificate that is not there", \
+    "the text names it, with the reason; the proxy works on without it, and it is served as soon as it can be")       \
   X(kGivesUp, gives_up, machine, "the daemon takes everything down and ends", "the log has the reason")
 // clang-format on
 

@@ -16,6 +16,7 @@
 #include "cluster/node/config/setting_text.h"
 #include "operate/audit.h"
 #include "operate/grpc_status.h"
+#include "operate/log.h"
 
 namespace hedgerow::node {
 namespace {
@@ -24,7 +25,7 @@ namespace {
 constexpr int kThreadsMax = 32;
 constexpr int kRequestMax_bytes = 4096;
 
-void WriteLine(const std::string& line) { fprintf(stderr, "hedgerow-node: %s\n", line.c_str()); }
+void WriteLine(const std::string& line) { LogInfo(line); }
 
 std::optional<raft::MemberChange::Kind> KindOf(v1::MemberChange::Kind kind) {
   switch (kind) {

@@ -89,7 +89,7 @@ const operate::Program& TheProgram() {
       .summary = "run, watch and change a node of the replicated store",
       .commands =
           {
-              {"run", "", "serve in the foreground until SIGTERM or SIGINT; the log goes to stderr", {ConfigOption()},
+              {"run", "", "serve in the foreground until SIGTERM or SIGINT; SIGHUP reads the key files again; the log goes to stderr", {ConfigOption()},
                RefuseToRun, {"hedgerow-node run --config /etc/hedgerow-node/node.yaml"}},
               {"validate", "", "check a configuration; touches nothing", {ConfigOption()}, RunValidate,
                {"hedgerow-node validate --config /etc/hedgerow-node/node.yaml"}},

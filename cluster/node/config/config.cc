@@ -52,12 +52,13 @@ void ReadCertificates(operate::Reader reader, const config::Locations& locations
   if (!read.ok()) errors.Add(locations.Find("peer_tls"), "peer_tls", read.message());
 }
 
-// Of the metrics page: an error now, where the node would end at its start.
+// Of the metrics page: a node serves without it until they can be read, and `validate` says what is wrong.
 void ReadMetricsAccess(operate::Reader reader, const config::Locations& locations, config::Diagnostics& errors, NodeConfig& config) {
   const operate::HttpAccess& access = config.metrics_access;
   for (const std::string* const path : {&access.certificate, &access.key, &access.token}) {
     if (!path->empty()) config.read_from.push_back(*path);
   }
+  if (reader == operate::Reader::kServes) return;
   if (access.encrypted() && !access.key.empty()) {
     const absl::Status read = operate::ReadTlsMaterial({.certificate = access.certificate, .key = access.key}, "", reader).status();
     if (!read.ok()) errors.Add(locations.Find("metrics_tls"), "metrics_tls", read.message());

@@ -94,7 +94,7 @@ TEST(NodeMetrics, ATakenPortIsAClearError) {
   const auto second = ServeMetrics(first->address(), {}, control, FakeFacts());
   EXPECT_EQ(second.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(second.status().message()),
-              testing::HasSubstr("(is the port taken? metrics_listen in the configuration)"));
+              testing::EndsWith("names the process that has the port; or another metrics_listen)"));
 }
 
 TEST(NodeMetrics, TheMemcachedFrontEndIsShownWhereThereIsOne) {

@@ -173,6 +173,8 @@ struct NodeStatus {
   std::string cluster_lost{};
   std::string starting{};       // "reads the log in ...": it is not there yet, and this is what its start does; empty: it is
   std::string start_stalled{};  // a sentence; empty: the start goes on
+  std::string metrics{};  // where the exporter really listens; empty: nowhere
+  std::vector<std::string> not_served{};  // sentences: pages and sockets for operators that this node serves without
   std::string removed{};  // a sentence: this node is no member any more; empty: it is, or it has never been one
 };
 

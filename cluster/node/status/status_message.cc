@@ -129,8 +129,7 @@ void AddMemory(const MemoryStatus& status, v1::NodeStatus& out) {
 NodeFacts FactsOf(const NodeConfig& config) {
   return {.cluster_id = config.cluster_id,
           .durability = config.durability,
-          .serve = config.own().serve,
-          .metrics = config.metrics_listen};
+          .serve = config.own().serve};
 }
 
 absl::string_view RoleWord(raft::Role role) {
@@ -197,6 +196,7 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
   if (!status.storage.empty()) out.add_problems(absl::StrCat("storage: ", status.storage));
   for (const std::string& problem : StallProblems(status)) out.add_problems(problem);
   for (const std::string& problem : status.refused) out.add_problems(problem);
+  for (const std::string& problem : status.not_served) out.add_problems(problem);
   out.set_leaderless_ns(static_cast<int64_t>(status.leaderless_ns));
   out.set_commit_stalled_ns(static_cast<int64_t>(status.commit_stalled_ns));
   out.set_disk_stalled_ns(static_cast<int64_t>(status.disk_stalled_ns));
@@ -210,7 +210,7 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
   out.set_waiting(status.waiting);
   out.set_durability(std::string(Name(facts.durability)));
   out.set_serve(facts.serve.ToString());
-  out.set_metrics(facts.metrics);
+  out.set_metrics(status.metrics);
   out.set_pid(getpid());
   out.set_uptime_ns(static_cast<int64_t>(status.uptime_ns));
   for (const PeerStatus& peer : status.peers) {

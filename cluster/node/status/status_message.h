@@ -21,7 +21,6 @@ struct NodeFacts {
   uint64_t cluster_id = 0;
   Durability durability = Durability::kDisk;
   NetAddress serve{};     // where clients reach it
-  std::string metrics{};  // where the exporter really listens; empty: nowhere
 };
 NodeFacts FactsOf(const NodeConfig& config);
 

@@ -75,6 +75,7 @@ inline NodeStatus FakeStatus() {
   status.counters.emplace_back("peer_dropped", 5, "replayed");
   status.counters.emplace_back("peer_dropped", 0, "tag");
   status.counters.emplace_back("peer_sent", 77, "", raft::NodeId(2));
+  status.metrics = "127.0.0.1:9465";
   status.histograms.push_back(
       {.name = "storage_sync", .buckets = {{1'000'000, 10}, {2'000'000, 5}}, .above = 1, .sum_ns = 30'000'000});
   return status;
@@ -83,8 +84,7 @@ inline NodeStatus FakeStatus() {
 inline NodeFacts FakeFacts() {
   return {.cluster_id = 7,
           .durability = Durability::kDisk,
-          .serve = *NetAddress::Parse("10.0.0.1:4801"),
-          .metrics = "127.0.0.1:9465"};
+          .serve = *NetAddress::Parse("10.0.0.1:4801")};
 }
 
 class FakeNodeControl final : public NodeControl {

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// What each signal does to a daemon, in a process of its own.
+
+#include "operate/signals.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+namespace hedgerow::operate {
+namespace {
+
+constexpr int kNothing = 100;
+
+// What a daemon that is sent `number` hears, as its exit code; kNothing when it hears nothing and lives on.
+int Heard(int number, bool ignored_at_start = false) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    if (ignored_at_start) signal(number, SIG_IGN);
+    const net::UniqueFd signals = HearSignals();
+    kill(getpid(), number);
+    pollfd ready{.fd = signals.get(), .events = POLLIN, .revents = 0};
+    poll(&ready, 1, 200);
+    _exit(NextSignal(signals.get()).value_or(kNothing));
+  }
+  int state = 0;
+  waitpid(pid, &state, 0);
+  return WIFEXITED(state) ? WEXITSTATUS(state) : -WTERMSIG(state);
+}
+
+TEST(Signals, ThoseThatEndADaemonAndTheOneThatReloadsItAreHeard) {
+  for (const int number : {SIGTERM, SIGINT, SIGHUP}) EXPECT_EQ(Heard(number), number);
+}
+
+TEST(Signals, AHangupThatNohupIgnoresStaysIgnored) {
+  EXPECT_EQ(Heard(SIGHUP, /*ignored_at_start=*/true), kNothing);
+}
+
+TEST(Signals, ThoseWithoutAMeaningHereEndNothing) {
+  for (const int number : {SIGUSR1, SIGUSR2, SIGPIPE, SIGXFSZ}) EXPECT_EQ(Heard(number), kNothing);
+}
+
+TEST(Signals, OneForADumpEndsTheProcess) { EXPECT_EQ(Heard(SIGABRT), -SIGABRT); }
+
+}  // namespace
+}  // namespace hedgerow::operate
