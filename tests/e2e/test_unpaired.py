@@ -185,3 +185,19 @@ def test_an_upload_goes_on_elsewhere_when_its_clients_other_flow_finds_its_serve
         wait_until(moved, what="the asking flow at the standby")
         upload.send(b"quiet last")
         assert product.figure("flows_moved", service) == 2
+
+
+@FAMILIES
+def test_a_client_that_only_receives_hears_its_server_under_the_vip(product, lab, vip, service):
+    """The client speaks once; its socket is connected to nothing, so only the flow says that the datagrams are the VIP's."""
+    up(product, "flow", flow_timeout="2s")
+    with UdpClient(lab.replica("a"), vip, 4000, source_port=4000) as server, \
+            UdpClient(lab.client, vip, 4000, connected=False) as client:
+        client.send(b"hello")
+        server.socket.settimeout(5)
+        _, peer = server.socket.recvfrom(100)
+        for number in range(12):  # 6 s, three times flow_timeout
+            time.sleep(0.5)
+            server.socket.sendto(b"%d" % number, peer)
+            assert client.receive() == b"%d" % number
+    assert product.figure("replies", service) == 12
