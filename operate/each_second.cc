@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "operate/signals.h"
 #include "operate/terminal.h"
 
 namespace hedgerow::operate {
@@ -82,6 +83,7 @@ EachSecond::EachSecond() {
   sigset_t signals;
   sigemptyset(&signals);
   for (const int each : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGWINCH, SIGTSTP}) sigaddset(&signals, each);
+  LeaveNohup(signals);
   pthread_sigmask(SIG_BLOCK, &signals, &before_);
   signal_fd_.Reset(signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK));
   timer_.Reset(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));

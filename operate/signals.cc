@@ -9,14 +9,17 @@
 
 namespace hedgerow::operate {
 
+void LeaveNohup(sigset_t& signals) {
+  struct sigaction hangup {};
+  if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler == SIG_IGN) sigdelset(&signals, SIGHUP);
+}
+
 net::UniqueFd HearSignals() {
   for (const int each : {SIGPIPE, SIGXFSZ}) signal(each, SIG_IGN);
   sigset_t heard;
   sigemptyset(&heard);
   for (const int each : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2}) sigaddset(&heard, each);
-  // A signal that is blocked is queued even where it is ignored.
-  struct sigaction hangup {};
-  if (sigaction(SIGHUP, nullptr, &hangup) == 0 && hangup.sa_handler == SIG_IGN) sigdelset(&heard, SIGHUP);
+  LeaveNohup(heard);
   sigprocmask(SIG_BLOCK, &heard, nullptr);
   return net::UniqueFd(signalfd(-1, &heard, SFD_CLOEXEC | SFD_NONBLOCK));
 }

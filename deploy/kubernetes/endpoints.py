@@ -15,6 +15,7 @@ import http.client
 import ipaddress
 import json
 import os
+import queue
 import random
 import re
 import signal
@@ -41,14 +42,29 @@ HEADER = "# Written by hedgerow-endpoints: changes are overwritten.\n"
 
 
 _last_logged = ""
+MOST_LINES = 1000  # wait for stderr; more are lost
+_lines: queue.SimpleQueue[str] = queue.SimpleQueue()
+_writer: threading.Thread | None = None
 
 
 def log(text: str) -> None:
-    """The same failure is told once, though each turn meets it."""
+    """The same failure is told once, though each turn meets it. With a writer, a stderr that no process reads holds up it alone."""
     global _last_logged
-    if text != _last_logged:
-        print(f"hedgerow-endpoints: {text}", file=sys.stderr, flush=True)
+    if text != _last_logged and _writer is None:
+        write(text)
+    elif text != _last_logged and _lines.qsize() < MOST_LINES:
+        _lines.put(text)
     _last_logged = text
+
+
+def write(text: str) -> None:
+    with contextlib.suppress(OSError):  # a full disk, a reader that is gone
+        os.write(2, f"hedgerow-endpoints: {text}\n".encode())
+
+
+def write_log() -> None:
+    while True:
+        write(_lines.get())
 
 
 class Gone(Exception):
@@ -405,6 +421,9 @@ def main() -> int:
     api = Api(arguments.api, arguments.account, *arguments.endpoints.split("/")) if arguments.endpoints else None
     if arguments.once:
         return configure_once(arguments, api)
+    global _writer
+    _writer = threading.Thread(target=write_log, daemon=True)
+    _writer.start()
     keep(arguments, api)
     return 0
 

@@ -2,10 +2,13 @@
 """hedgerow-endpoints against an API server that says what the test wants: lists, watch events, errors, connections that break. The
 daemon is a script that notes what it is asked; tests/e2e/test_kubernetes.py has a real one."""
 
+import fcntl
 import hashlib
 import http.server
 import json
+import os
 import queue
+import signal
 import socket
 import ssl
 import subprocess
@@ -332,6 +335,26 @@ def test_the_server_is_known_by_the_accounts_authority(controller, api):
     (account / "other.crt").rename(account / "ca.crt")
     assert controller.once(*at) == 0
     assert controller.backends() == [A], "nothing is believed of a server that another authority has signed"
+
+
+def test_neither_signals_nor_a_log_that_no_process_reads_end_it(controller, api):
+    api.slices = [piece("dns-1", ONE)]
+    reading, writing = os.pipe()
+    fcntl.fcntl(writing, fcntl.F_SETPIPE_SZ, 4096)
+    os.write(writing, b"x" * 4096)  # full
+    controller.process = subprocess.Popen(controller.words(), stderr=writing)
+    os.close(writing)
+    until(lambda: controller.backends() == [A], "the first endpoints")
+    for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        controller.process.send_signal(number)
+    api.send("MODIFIED", piece("dns-1", ONE, TWO))
+    until(lambda: controller.backends() == [A, B], "the second one")
+    assert b"SIGUSR2 is ignored" not in os.read(reading, 4096)
+    until(lambda: b"SIGUSR2 is ignored" in os.read(reading, 4096), "the log goes on where it is read")
+    os.close(reading)
+    controller.process.send_signal(signal.SIGHUP)
+    api.send("MODIFIED", piece("dns-1", ONE))
+    until(lambda: controller.backends() == [A], "without a reader")
 
 
 def test_before_the_daemon_starts_the_template_is_enough(controller, api):

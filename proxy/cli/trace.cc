@@ -28,6 +28,7 @@
 #include "proxy/cli/command.h"
 #include "proxy/cli/trace_text.h"
 #include "operate/event_loop.h"
+#include "operate/signals.h"
 #include "proxy/trace/timeline.h"
 
 namespace hedgerow::cli {
@@ -95,6 +96,7 @@ class Ending {
     sigset_t signals;
     sigemptyset(&signals);
     for (const int each : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals, each);
+    operate::LeaveNohup(signals);
     // Before any thread starts, so that all have it.
     pthread_sigmask(SIG_BLOCK, &signals, &before_);
     signals_.Reset(signalfd(-1, &signals, SFD_CLOEXEC));

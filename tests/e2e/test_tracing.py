@@ -12,7 +12,7 @@ import time
 import pytest
 
 from harness.dns import UdpClient, query
-from harness.product import DNS4, DNS6, VIP4, VIP6, answer_every_port_unreachable, wait_until
+from harness.product import BIN, DNS4, DNS6, VIP4, VIP6, answer_every_port_unreachable, wait_until
 from harness.tracing import Trace, held_rings, lease_ns, lost, memory, tracing
 
 FAMILIES = pytest.mark.parametrize("vip, service", [(VIP4, DNS4), (VIP6, DNS6)], ids=["ipv4", "ipv6"])
@@ -191,6 +191,16 @@ def test_a_killed_client_ends_its_trace_at_once(lab, servers, proxy):
     trace.wait()
     wait_until(lambda: lease_ns(proxy) == 0, timeout_s=LEASE_S, what="the trace's end in the kernel")
     wait_until(lambda: held_rings(proxy.pid) == 0, what="the ring's end")
+
+
+def test_a_trace_under_nohup_outlives_its_terminal(lab, servers, proxy, tmp_path):
+    with open(tmp_path / "out", "wb") as out:
+        trace = lab.client.popen(["nohup", BIN / "hedgerow", "trace", "--json", "--for", "60s", "--socket", proxy.socket], stdout=out)
+    wait_until(lambda: lease_ns(proxy) > 0, what="the trace's start")
+    trace.send_signal(signal.SIGHUP)
+    time.sleep(1)
+    assert trace.poll() is None and lease_ns(proxy) > 0
+    assert lab.client.stop(trace, signal.SIGINT) == 0
 
 
 @pytest.mark.own
