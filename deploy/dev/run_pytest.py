@@ -36,7 +36,7 @@ TIMED = ("chaos", "flood", "bench_commands", "client_faults", "failing_replicas"
          "stalling_replicas", "membership", "policy", "profiles", "offload_faults", "beside_segments", "limits", "raw_profile", "clock_kinds", "sysdump",
          "strangers", "engines")
 # All others pass on a machine that is busy. These of them take half a minute or more; of the rest a file's size tells well enough.
-LONGEST = ("page", "adoption", "follow_network", "packages", "vip_route", "reload", "beside_programs", "recovery", "no_route", OTHERS, "power_cut")
+LONGEST = ("page", "adoption", "follow_network", "packages", "vip_route", "reload", "beside_programs", "recovery", "no_route", "no_harm", OTHERS, "power_cut")
 OTHERS_NICE = 10
 
 Group = tuple[str, list[str]]

@@ -22,8 +22,10 @@
 namespace hedgerow::cli {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 using testing::StartsWith;
 
 struct Outcome {
@@ -58,6 +60,23 @@ TEST(HedgerowProgram, ValidateAcceptsASoundFile) {
   const Outcome open = Hedgerow("validate --config " + copy + " 2>&1");
   EXPECT_EQ(open.exit_code, kExitUsage);
   EXPECT_THAT(open.out, HasSubstr("run `chmod g-w,o-rwx " + copy + "`"));
+  std::filesystem::remove_all(pattern);
+}
+
+TEST(HedgerowProgram, ValidateSaysThatTftpDoesNotWorkByAVip) {
+  char pattern[] = "/tmp/hedgerow-commands-test.XXXXXX";
+  const std::string path = absl::StrCat(mkdtemp(pattern), "/tftp.yaml");
+  const auto validated = [&path](int port, int backend_port) {
+    std::ofstream(path) << "services: [{name: boot, vip: 10.99.0.1, port: " << port
+                        << ", profile: flow, backends: ["
+                        << "{name: a, address: 10.77.0.11, port: " << backend_port
+                        << "}, {name: b, address: 10.77.0.12, port: " << backend_port << "}]}]\n";
+    return Hedgerow("validate --config " + path).out;
+  };
+  EXPECT_THAT(validated(69, 69), HasSubstr("service boot: port 69 is TFTP's"));
+  EXPECT_THAT(validated(1069, 69), HasSubstr("port 69 is TFTP's"));
+  EXPECT_THAT(validated(1069, 1069),
+              AllOf(HasSubstr("sound (1 services, 2 backends)"), Not(HasSubstr("TFTP"))));
   std::filesystem::remove_all(pattern);
 }
 

@@ -3,6 +3,7 @@
 // `hedgerow validate`: is this file a sound configuration? Needs no privilege
 // and asks nothing of the machine.
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "proxy/api/report.pb.h"
@@ -11,6 +12,16 @@
 #include "proxy/config/load.h"
 
 namespace hedgerow::cli {
+namespace {
+
+constexpr uint32_t kTftpPort = 69;
+
+bool IsOnTftpPort(const v1::Service& service) {
+  const auto is_tftp = [](const v1::Backend& backend) { return backend.port() == kTftpPort; };
+  return service.port() == kTftpPort || absl::c_any_of(service.backends(), is_tftp);
+}
+
+}  // namespace
 
 int RunValidate(const Call& call) {
   if (call.arguments.words.size() > 1) return call.UsageError("validate takes no words");
@@ -34,9 +45,14 @@ int RunValidate(const Call& call) {
   for (const v1::Service& service : config.services()) {
     const v1::Profile* profile = config::EffectiveProfile(service);
     for (int i = 0; profile != nullptr && i < profile->must_share_size(); ++i)
-      report.add_notes(absl::StrCat("service ", service.name(), ": its backends must share: ", profile->must_share(i)));
+      report.add_notes(
+          absl::StrCat("service ", service.name(), ": its backends must share: ", profile->must_share(i)));
     if (profile != nullptr && profile->one_way() && service.profile() == config::kOwnProfile)
       report.add_notes(absl::StrCat("service ", service.name(), ": one_way, each datagram is forwarded once"));
+    if (IsOnTftpPort(service))
+      report.add_notes(absl::StrCat(
+          "service ", service.name(), ": port 69 is TFTP's, whose server answers from a new port, ",
+          "which is no backend's: transfers fail. Give clients the server's own address"));
   }
   for (const std::string& note : report.notes()) absl::StrAppend(&text, "  ", note, "\n");
   return call.Print(report, text);

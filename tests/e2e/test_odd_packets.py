@@ -135,12 +135,3 @@ def test_traffic_that_is_for_no_vip_never_meets_the_proxy(lab, servers, proxy):
     assert dig(lab.client, lab.replica("b").ipv4, "www.example.test").status == "NOERROR"
     assert dig(lab.client, lab.replica("b").ipv6, "www.example.test").status == "NOERROR"
     assert proxy.figure("requests", DNS4) == proxy.figure("requests", DNS6) == 0
-
-
-def test_a_client_may_ask_the_vip_and_a_backend_itself_from_one_socket(lab, servers, proxy):
-    """The same source port towards both: each answer must come from whom it was asked of."""
-    with UdpClient(lab.client, VIP4, source_port=42000) as client:
-        assert client.ask(1, "n1.example.test") is not None
-    with UdpClient(lab.client, lab.replica("b").ipv4, source_port=42000) as client:
-        answer = client.ask(2, "n2.example.test")  # b was never asked through the VIP from this port
-        assert answer is not None and answer.question == "n2.example.test"

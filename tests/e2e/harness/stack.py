@@ -16,9 +16,10 @@ from harness.node import NodeStub
 from harness.product import Product
 from harness.recipes import RadiusServer, SipServer, Snmpd
 from harness.unpaired import SessionServer, SinkServer
+from no_harm.servers import Replica
 
 SERVERS = {**DNS_SERVERS, **OTHER_SERVERS, "echo": EchoServer, "node": NodeStub, "sessions": SessionServer, "sink": SinkServer,
-           "radius": RadiusServer, "sip": SipServer, "snmpd": Snmpd}
+           "radius": RadiusServer, "sip": SipServer, "snmpd": Snmpd, "no-harm": Replica}
 
 
 class Stack:
