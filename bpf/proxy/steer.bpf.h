@@ -101,7 +101,7 @@ HR_GLOBAL int hr_debt_pay(__u32 service_id, __u32 client_index, __u32 debt, __s3
 }
 
 /* What time pays since `tick`, which is brought up to now; the first time nothing. Of several CPUs one pays. */
-HR_INLINE void hr_debts_lapse(__u32 *tick, __s32 *owed) {
+HR_INLINE void hr_debts_take_lapsed(__u32 *tick, __s32 *owed) {
   __u32 before = READ_ONCE(*tick), now = (__u32)(hr_now_ns() >> HR_DEBT_TICK_SHIFT) | 1u << 31, passed;
 
   if (before == now || __sync_val_compare_and_swap(tick, before, now) != before || !before) return;
@@ -124,30 +124,37 @@ HR_INLINE void hr_debts_earn(__u32 service_id, __u32 client_index, __u32 attempt
     hr_debt_pay(service_id, client_index, HR_DEBT_FAILOVERS, failed_over ? HR_FAILOVER_PARTS : 1);
 }
 
-HR_INLINE int hr_debt_has_room(const struct hr_service_state *state, const struct hr_client *client, __u32 debt) {
+HR_INLINE int hr_debt_fits(const struct hr_service_state *state, const struct hr_client *client, __u32 debt) {
   __s32 owed = READ_ONCE(state->owed[debt]);
 
   if (owed > hr_debt_most(debt) - hr_debt_unit(debt)) return 0;
   return owed < hr_debt_most(debt) / 2 || !client || READ_ONCE(client->owed[debt]) <= hr_debt_most(debt) / HR_DEBT_CREDIT_PARTS - hr_debt_unit(debt);
 }
 
-/* May one more be sent? Of no client (null): as far as the service is concerned. Where it may not, time pays. */
-HR_INLINE int hr_debt_opens(struct hr_service_state *state, struct hr_client *client, __u32 debt) {
-  if (hr_debt_has_room(state, client, debt)) return 1;
-  hr_debts_lapse(&state->paid_tick, state->owed);
-  if (client) hr_debts_lapse(&client->paid_tick, client->owed);
-  return hr_debt_has_room(state, client, debt);
-}
-
-/* A global function: verified once. */
-HR_GLOBAL int hr_debt_is_open(__u32 service_id, __u32 client_index, __u32 debt) {
+/* Global functions beside each other, and not within: their frames stand at the end of the longest chains of calls. */
+HR_GLOBAL int hr_debt_has_room(__u32 service_id, __u32 client_index, __u32 debt) {
   struct hr_service_state *state = hr_service_state_of(service_id);
 
-  return state && debt < HR_DEBTS && hr_debt_opens(state, hr_client_at(client_index), debt);
+  return state && debt < HR_DEBTS && hr_debt_fits(state, hr_client_at(client_index), debt);
 }
 
-/* One more send: 0 = not now. */
-HR_GLOBAL int hr_debt_owe(__u32 service_id, __u32 client_index, __u32 debt) {
+HR_GLOBAL int hr_debts_lapse(__u32 service_id, __u32 client_index) {
+  struct hr_service_state *state = hr_service_state_of(service_id);
+  struct hr_client *client = hr_client_at(client_index);
+
+  if (state) hr_debts_take_lapsed(&state->paid_tick, state->owed);
+  if (client) hr_debts_take_lapsed(&client->paid_tick, client->owed);
+  return 0;
+}
+
+/* May one more be sent? Of no client (HR_NO_CLIENT): as far as the service is concerned. Where it may not, time pays. */
+HR_INLINE int hr_debt_is_open(__u32 service_id, __u32 client_index, __u32 debt) {
+  if (hr_debt_has_room(service_id, client_index, debt)) return 1;
+  hr_debts_lapse(service_id, client_index);
+  return hr_debt_has_room(service_id, client_index, debt);
+}
+
+HR_GLOBAL int hr_debt_add(__u32 service_id, __u32 client_index, __u32 debt) {
   struct hr_service_state *state = hr_service_state_of(service_id);
   struct hr_client *client = hr_client_at(client_index);
   __s32 owed;
@@ -155,13 +162,20 @@ HR_GLOBAL int hr_debt_owe(__u32 service_id, __u32 client_index, __u32 debt) {
   if (!state || !client || debt >= HR_DEBTS) return 0;
   owed = READ_ONCE(state->owed[debt]);
   if (READ_ONCE(client->owed[debt]) > owed) WRITE_ONCE(client->owed[debt], owed > 0 ? owed : 0); /* others' answers have paid for it */
-  if (!hr_debt_opens(state, client, debt)) return 0;
+  if (!hr_debt_fits(state, client, debt)) return 0;
   if (__sync_fetch_and_add(&state->owed[debt], hr_debt_unit(debt)) > hr_debt_most(debt) - hr_debt_unit(debt)) {
     __sync_fetch_and_sub(&state->owed[debt], hr_debt_unit(debt));
     return 0;
   }
   __sync_fetch_and_add(&client->owed[debt], hr_debt_unit(debt));
   return 1;
+}
+
+/* One more send: 0 = not now. */
+HR_INLINE int hr_debt_owe(__u32 service_id, __u32 client_index, __u32 debt) {
+  if (hr_debt_add(service_id, client_index, debt)) return 1;
+  hr_debts_lapse(service_id, client_index);
+  return hr_debt_add(service_id, client_index, debt);
 }
 
 /* ---- Pushback: what a backend's replies ask about hedging --------------------------------------------------------- */
