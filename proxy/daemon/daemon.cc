@@ -237,6 +237,8 @@ class Daemon {
     } else if (standing->half_made) {
       LogWarning("a start that died half-way has left something, which is removed");
     }
+    // A proxy that serves is taken over without its administration; none is made that no command would reach.
+    if (const absl::Status admin = admin_->status(); !admin.ok()) return admin;
     standing->record.reset();  // its pin goes
     topology_ = ResolveHere(config_);
     if (const absl::Status possible = topology_.ToStatus(); !possible.ok()) return possible;

@@ -14,7 +14,7 @@ import pytest
 from harness import machine
 from harness.dns import who_answers
 from harness.other_users import open_folder
-from harness.product import BIN, DNS4, METRICS, VIP4, VIP6, wait_until
+from harness.product import BIN, DNS4, VIP4, VIP6, wait_until
 
 pytestmark = pytest.mark.own
 FAMILIES = pytest.mark.parametrize("vip", [VIP4, VIP6], ids=["ipv4", "ipv6"])
@@ -217,13 +217,6 @@ def test_a_user_without_any_privilege_is_told_what_is_missing(lab, servers, prod
 
 def test_a_socket_path_that_cannot_be_made_is_named(lab, servers, product):
     refused(product, product.config(admin={"socket": "/proc/no/admin.sock"}), "/proc/no/admin.sock")
-
-
-def test_a_metrics_port_in_use_is_named(lab, servers, product):
-    with lab.client.socket(kind=1) as taken:
-        taken.bind(("127.0.0.1", 9464))
-        taken.listen()
-        refused(product, product.config(metrics=METRICS), "127.0.0.1:9464")
 
 
 def test_a_clock_that_is_too_far_off_is_refused_with_both_figures(lab, servers, product):
