@@ -111,7 +111,10 @@ void RequestRouter::FollowCommittedTime(uint64_t now_ns) {
   if (followed_at_ns_ != 0) ahead_ns_ = ahead_ns_ + passed_ns - std::min(ahead_ns_ + passed_ns, ran_ns);
   followed_committed_ns_ = committed_ns;
   followed_at_ns_ = now_ns;
-  if (ahead_ns_ >= kStandstill_ns) StoodStill(now_ns);
+  if (ahead_ns_ < kStandstill_ns) return;
+  // Both clocks run alike from here on: what one standstill, or a log that was read late, has put between them is said once.
+  ahead_ns_ = 0;
+  StoodStill(now_ns);
 }
 
 bool RequestRouter::IsProposed(const RequestKey& key) const {

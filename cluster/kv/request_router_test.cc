@@ -126,6 +126,10 @@ TEST_F(RequestRouterTest, AfterAStandstillNothingWithoutASessionIsTakenForASecon
     EXPECT_TRUE(is_taken(on_ns + kSecond, Item(++id)));
     EXPECT_EQ(router.counters().standstills, 1u);
     EXPECT_EQ(router.counters().after_standstill, 2u);
+    // The clocks run alike again: what once was between them is no second standstill.
+    for (uint64_t passed_ns = 2 * kSecond; passed_ns < 6 * kSecond; passed_ns += 500 * kMillisecond)
+      pass(on_ns + passed_ns, 500 * kMillisecond);
+    EXPECT_TRUE(is_taken(on_ns + 6 * kSecond, Item(++id)));
     // What has a session needs no clock; and another node's is judged there.
     router.StoodStill(100 * kSecond);
     EXPECT_TRUE(is_taken(100 * kSecond, Write(1)));
