@@ -100,6 +100,8 @@ struct RouterOptions {
 // that out by what others have committed meanwhile, or by its own clock, if that went on. A shorter standstill
 // does no harm (docs/SAFETY.md, Exactly once).
 constexpr uint64_t kStandstill_ns = 500'000'000;
+// What a node applies first after its start it may apply late; what it finds so long after that is no standstill.
+constexpr uint64_t kFirstLate_ns = 10'000'000'000;
 // So long it takes nothing without a session then: what waited has come by that time.
 constexpr uint64_t kClosedAfterStandstill_ns = 1'000'000'000;
 
@@ -228,6 +230,7 @@ class RequestRouter {
   // clock, which has run since or not (0 at least: what committed time lags behind is forgotten).
   uint64_t followed_committed_ns_ = 0;
   uint64_t followed_at_ns_ = 0;
+  uint64_t first_followed_ns_ = 0;
   uint64_t ahead_ns_ = 0;
   uint64_t closed_until_ns_ = 0;
   uint64_t now_ns_ = 0;  // of the latest event
