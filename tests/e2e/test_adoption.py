@@ -13,7 +13,7 @@ import pytest
 
 from harness import machine
 from harness.dns import UdpClient, dig, finish_dnsperf, query, start_dnsperf, who_answers
-from harness.product import BIN, DNS4, VIP4, VIP6, wait_until
+from harness.product import BIN, DNS4, DNS6, VIP4, VIP6, wait_until
 
 pytestmark = pytest.mark.own
 HAS_TCX = tuple(int(part) for part in os.uname().release.split(".")[:2]) >= (6, 6)
@@ -272,7 +272,10 @@ def test_an_own_interface_deleted_while_no_daemon_lives_is_made_again(lab, serve
     lab.client.run(["ip", "link", "delete", link])
     assert int(start(product)["adoptions"]) == 1
     assert int(product.status()["links_restored"]) == 1
-    assert who_answers(lab.client, VIP4) == "a" and who_answers(lab.client, VIP6) == "a"
+    for vip, service in ((VIP4, DNS4), (VIP6, DNS6)):
+        winner = who_answers(lab.client, vip)  # the leader, but for a hedge on a busy machine
+        hedged = product.figure("won_by_hedge", service) + product.figure("won_by_failover", service)
+        assert winner == ("b" if hedged else "a")
     assert product.figure("requests") == 2  # the books go on
     servers["a"].stall()
     assert who_answers(lab.client, VIP4) == "b"
