@@ -40,7 +40,8 @@ def test_a_stalled_servers_request_is_traced_from_split_to_loser_dropped(lab, se
         servers["a"].stall()
         assert client.ask(0x2a01, "n1.example.test") is not None
         servers["a"].resume()
-        wait_until(lambda: proxy.figure("losers_dropped", service) == 1, what="the loser's arrival")
+        hedged = proxy.figure("won_by_hedge", service) + proxy.figure("won_by_failover", service)  # on a busy machine others, too
+        wait_until(lambda: proxy.figure("losers_dropped", service) == hedged, what="the losers' arrival")
         wait_until(lambda: any(request["key"] == "2a01" for request in trace.json()), what="the request's end")
         port = client.port
     request = by_key(trace.json(), 0x2A01)
@@ -52,10 +53,10 @@ def test_a_stalled_servers_request_is_traced_from_split_to_loser_dropped(lab, se
     assert 10_000_000 <= due["since_ns"] <= hedge["since_ns"] <= answer["since_ns"] == request["latency_ns"]
     assert hedge["backend"] == answer["backend"] == answer["winner"] == "b"
     assert loser["backend"] == "a" and loser["reason"] == "loser" and loser["since_ns"] > answer["since_ns"]
-    # The others were told whole, too; on a busy machine one of them may have fallen due.
+    # The others were told whole, too.
     others = [each for each in trace.json() if each["key"] != "2a01"]
     assert len(others) == 50 and all(each["complete"] and kinds(each)[0] == "split" for each in others)
-    assert sum(kinds(each) == ["split", "answer"] for each in others) >= 40
+    assert sum(kinds(each) == ["split", "answer"] for each in others) >= 41 - hedged
 
 
 def test_for_people_a_request_is_one_line(lab, servers, proxy):
