@@ -271,6 +271,7 @@ void Replica::Apply() {
     ApplySome(entries.subspan(begin, std::min(commands_.size(), entries.size() - begin)));
   }
   Feed(raft::Applied{.index = applied_.index});
+  if (raft_.leader().IsSet() && applied_.index >= raft_.commit()) router_.CaughtUp();
 }
 
 // At most as many as commands_ has room for. All are decoded before the first is applied, so that what they

@@ -111,11 +111,11 @@ void RequestRouter::FollowCommittedTime(uint64_t now_ns) {
   if (followed_at_ns_ != 0) ahead_ns_ = ahead_ns_ + passed_ns - std::min(ahead_ns_ + passed_ns, ran_ns);
   followed_committed_ns_ = committed_ns;
   followed_at_ns_ = now_ns;
-  if (first_followed_ns_ == 0) first_followed_ns_ = now_ns;
+  if (!caught_up_) ahead_ns_ = 0;
   if (ahead_ns_ < kStandstill_ns) return;
-  // Both clocks run alike from here on: what one standstill, or a log that was read late, has put between them is said once.
+  // Both clocks run alike from here on: one standstill is counted once.
   ahead_ns_ = 0;
-  if (now_ns - first_followed_ns_ >= kFirstLate_ns) StoodStill(now_ns);
+  StoodStill(now_ns);
 }
 
 bool RequestRouter::IsProposed(const RequestKey& key) const {

@@ -100,8 +100,6 @@ struct RouterOptions {
 // that out by what others have committed meanwhile, or by its own clock, if that went on. A shorter standstill
 // does no harm (docs/SAFETY.md, Exactly once).
 constexpr uint64_t kStandstill_ns = 500'000'000;
-// What a node applies first after its start it may apply late; what it finds so long after that is no standstill.
-constexpr uint64_t kFirstLate_ns = 10'000'000'000;
 // So long it takes nothing without a session then: what waited has come by that time.
 constexpr uint64_t kClosedAfterStandstill_ns = 1'000'000'000;
 
@@ -133,6 +131,9 @@ class RequestRouter {
   // Or it waits because this node hands its leadership over: then it is refused like what waits for a leader.
   void HandsOver(bool hands_over) { hands_over_ = hands_over; }
   void StoodStill(uint64_t now_ns);
+  // What was committed before this node's start is applied. Until then committed time moves faster than any clock, and shows
+  // no standstill.
+  void CaughtUp() { caught_up_ = true; }
   // False: this node's state is wrong. It answers nothing of it: clients are sent elsewhere, and what waits here as well.
   void SetServes(bool serves) { serves_ = serves; }
   bool IsProposed(const RequestKey& key) const;
@@ -213,6 +214,7 @@ class RequestRouter {
   raft::NodeId leader_;
   bool hands_over_ = false;
   bool serves_ = true;
+  bool caught_up_ = false;
   uint64_t next_tag_;
   size_t waiting_bytes_ = 0;
   size_t items_bytes_ = 0;                              // answered since BeginAnswers
@@ -230,7 +232,6 @@ class RequestRouter {
   // clock, which has run since or not (0 at least: what committed time lags behind is forgotten).
   uint64_t followed_committed_ns_ = 0;
   uint64_t followed_at_ns_ = 0;
-  uint64_t first_followed_ns_ = 0;
   uint64_t ahead_ns_ = 0;
   uint64_t closed_until_ns_ = 0;
   uint64_t now_ns_ = 0;  // of the latest event

@@ -109,6 +109,11 @@ TEST_F(RequestRouterTest, AfterAStandstillNothingWithoutASessionIsTakenForASecon
     };
     router.LeaderChanged(10 * kSecond, kOther, actions_);
     uint64_t id = 0;
+    // It starts, and applies what was committed before.
+    pass(9 * kSecond, 100 * kSecond);
+    pass(9 * kSecond, 100 * kSecond);
+    EXPECT_TRUE(is_taken(9 * kSecond, Item(++id))) << "a log that is caught up with is no standstill";
+    router.CaughtUp();
     // It runs: an idle minute that is told at its end, a follower that lags a little, a leader's election that
     // is not counted.
     pass(10 * kSecond, kSecond);

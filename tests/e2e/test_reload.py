@@ -69,6 +69,18 @@ def with_cluster(config: dict, lab, key: str) -> dict:
     return with_service(config, "kv", VIP_RAW[0], backends, port=4801, profile="hkv", cluster={"id": 7, "key": key})
 
 
+def reload_that_fails(lab, product, config: dict, vip: str) -> None:
+    """Another program's route to `vip`, which a reload to `config` adds: it is begun, and undone."""
+    lab.client.run(["ip", "route", "add", f"{vip}/32", "dev", "lo"])
+    try:
+        product.write(config)
+        done = product.admin("reload", check=False)
+        assert done.returncode == 1 and vip in done.stderr, done.stderr
+    finally:
+        lab.client.run(["ip", "route", "del", f"{vip}/32", "dev", "lo"])
+    assert product.status()["reloads"]["last_result"] == "failed" and product.status()["state"] == "running"
+
+
 def delay_ms(product, name: str = DNS4) -> float:
     return int(product.service_status(name)["delay_ns"]) / 1e6
 
@@ -167,14 +179,7 @@ def test_what_goes_wrong_on_the_way_is_undone_and_an_administrators_choices_hold
     wanted = with_service(changed(config, delay="300ms"), "new", VIP_NEW,
                           [{"name": "b", "address": lab.replica("b").ipv4, "port": 5398}])
     service_of(wanted, DNS6)["dry_run"] = "on"
-    lab.client.run(["ip", "route", "add", f"{VIP_NEW}/32", "dev", "lo"])  # somebody else's
-    try:
-        product.write(wanted)
-        done = product.admin("reload", check=False)
-        assert done.returncode == 1 and VIP_NEW in done.stderr, done.stderr
-    finally:
-        lab.client.run(["ip", "route", "del", f"{VIP_NEW}/32", "dev", "lo"])
-    assert product.status()["reloads"]["last_result"] == "failed" and product.status()["state"] == "running"
+    reload_that_fails(lab, product, wanted, VIP_NEW)
     assert delay_ms(product) == 10 and entries(product)["vips"] == before["vips"]
     assert [backend["name"] for backend in product.service_status()["backends"] if backend["drained"]] == ["b"]
     assert product.service_status(DNS6)["dry_run"] is True
@@ -193,14 +198,7 @@ def test_a_routing_rule_goes_with_its_route_where_a_reload_is_undone(lab, server
     wanted = config
     for name, vip, port in (("first", VIP_NEW, 5398), ("second", VIP_TAKER, 5399)):
         wanted = with_service(wanted, name, vip, [{"name": "b", "address": lab.replica("b").ipv4, "port": port}])
-    lab.client.run(["ip", "route", "add", f"{VIP_TAKER}/32", "dev", "lo"])  # another program's
-    try:
-        product.write(wanted)
-        done = product.admin("reload", check=False)
-        assert done.returncode == 1 and VIP_TAKER in done.stderr, done.stderr
-    finally:
-        lab.client.run(["ip", "route", "del", f"{VIP_TAKER}/32", "dev", "lo"])
-    assert product.status()["reloads"]["last_result"] == "failed", "it was begun, and undone"
+    reload_that_fails(lab, product, wanted, VIP_TAKER)
     assert rules() == before
 
 
