@@ -204,14 +204,14 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   __u32 client = hr_client_of(skb, packet, service_id);
   struct hr_choice choice = {.second = HR_NO_BACKEND, .why = HR_CHOSE_LEADER};
   struct hr_tracking tracking = {};
-  __u32 first_id, place, hedged = 0;
+  __u32 first_id, place, hedged = 0, opens_flow = 0;
 
   hr_count(service_stats, HR_REQUESTS);
   hr_note_client(service_id, client, now_ns);
   if (hr_is_flow(config)) {
     place = hr_place_of_flow(skb, packet, config_id, config, policy, client, service_stats, now_ns);
-    choice.first = place;
-    hedged = place & HR_FLOW_IS_NEW;
+    choice.first = place & (HR_FLOW_IS_NEW - 1);
+    opens_flow = place & HR_FLOW_IS_NEW;
     tracking.reason = HR_REASON_FLOW;
   } else if (hr_is_unpaired(&config->profile.request_correlation)) {
     choice.first = hr_place_of_one_way(config_id, config, policy, client, service_stats, now_ns);
@@ -268,7 +268,7 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   if (hr_is_flow(config)) {
     hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_CONNECTION, service_id, first_id,
                  HR_FLOW_PLAIN | HR_FLOW_BY(packet->way), client, now_ns);
-    if (hedged) hr_flow_opens(skb, packet, service_id, now_ns);
+    if (opens_flow) hr_flow_opens(skb, packet, service_id, now_ns);
   }
   if (tracking.request)
     hr_note_send(config_id, first_id, client, now_ns);
