@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the policy does when replicas change under it: two alike replicas, healthy for a minute, then the first 20 times
 slower, then healthy, then both slower. 1,000 requests/s in an open loop, by a client that does not hedge, behind the proxy
-with `adaptive` and `prefer: fastest`, and beside it with the shipped fixed delay. And, computed from the replicas' own answer
-times, what a second copy with a probability (SingleR) would give in place of the adaptive delay.
+with `adaptive` and `prefer: fastest`, and beside it with the shipped fixed delay.
 
 Run by `./dev bench adaptive`; writes results/adaptive/ and exits 1 when something it must show is missed.
 """
@@ -20,13 +19,12 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench import cpu_time, experiment, product, single_r
+from bench import cpu_time, experiment, product
 from bench.client_run import Destinations, command, run_client
+from bench.histogram import quantile
 from bench.manifest import add_config
-from bench.outcome import Check, Results, at_least, at_most, median, print_table
-from bench.pinning import hurry
+from bench.outcome import Check, Results, at_least, at_most, median
 from bench.replicas import BenchServer, packets_received
-from bench.single_r import quantile
 from bench.stopping import run
 from deploy.lab import VIP_RAW, CommandFailed, Lab
 
@@ -37,12 +35,6 @@ PORT, RATE, BUDGET, SLOWER = 4000, 1000, 0.05, 20
 PHASES = {"healthy": "", "one-slow": "a", "healthy-again": "", "both-slow": "ab"}
 MODES = {"adaptive": {"adaptive": {"floor": "1ms", "cap": "200ms"}, "prefer": "fastest"}, "fixed": {}}
 DELAY, TIMEOUT_S, WINDOW_S = "10ms", 2, 10
-BURST = 50  # of the budget, by default
-# First and second copies of each phase, by (replica, whether it is slow). With the fastest preferred, `one-slow` is healthy with
-# another backend first: here the first copies stay at the slow one, as they do while a choice is being made.
-_COPIES = {"healthy": (("a", False), ("b", False)), "one-slow": (("a", True), ("b", False)),
-           "both-slow": (("a", True), ("b", True))}
-SINGLE_R_GAIN = 0.1
 _MEDIANS = ("p50_ms", "p95_ms", "p99_ms", "delay_ms")
 _SUMS = ("n", "lost", "hedges", "failovers", "suspected")
 
@@ -197,40 +189,6 @@ class Rig:
         return phases
 
 
-    def answer_times(self, round_number: int) -> dict[tuple[str, bool], list[float]]:
-        """Of each replica asked alone, well and slow, in ms."""
-        found = {}
-        for name, slow in dict.fromkeys(copy for copies in _COPIES.values() for copy in copies):
-            host = self.lab.replica(name)
-            with contextlib.ExitStack() as stack:
-                folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hedgerow-bench-")))
-                server = stack.enter_context(BenchServer(host, "hr-tail-server", [
-                    f"--listen={host.ipv4}:{PORT}", f"--factor={SLOWER}", f"--seed={2 * round_number + 'ab'.index(name)}"]))
-                os.kill(server.pid, signal.SIGUSR1 if slow else signal.SIGUSR2)
-                hurry(server.pid)
-                run_client(self.lab.client, command("baseline", Destinations(f"{host.ipv4}:{PORT}", "", ""), [
-                    "--workload=raw", "--loop=open", f"--rate={RATE}", f"--seconds={self.settle_s:g}", f"--timeout={TIMEOUT_S}s",
-                    "--linger=0s", "--warmup=200", f"--csv={folder / 'requests.csv'}"], DELAY), [], hurried=True)
-                found[name, slow] = [took_ms for _, took_ms in read_latencies(folder / "requests.csv")]
-        self.results.write_raw(f"alone-{round_number:02d}", {
-            "mode": "alone", "round": round_number,
-            "answer_times_ms": {f"{name}-{'slow' if slow else 'well'}": times for (name, slow), times in found.items()}})
-        return found
-
-    def single_r(self, rounds: int) -> list[dict]:
-        """A row for each phase: what SingleR would give at the extra load of the adaptive delay."""
-        runs: dict[str, list[dict]] = {phase: [] for phase in _COPIES}
-        for number in range(1, rounds + 1):
-            times = self.answer_times(number)
-            for phase, (first, second) in _COPIES.items():
-                runs[phase].append(single_r.compare(times[first], times[second], BUDGET, BURST))
-        config = {"mode": "single-r", "budget": BUDGET, "burst": BURST, "slower": SLOWER, "seconds": self.settle_s}
-        hashed = add_config(self.configs, config)
-        return [{"mode": "single-r", "phase": phase, "runs": rounds,
-                 **{key: median(run[key] for run in found) for key in found[0]}, "config_hash": hashed}
-                for phase, found in runs.items()]
-
-
 def row_of(mode: str, phase: str, runs: list[dict]) -> dict:
     """Percentiles and delays are medians over the runs, counts are sums, extra_load_max is the worst window's."""
     return {"mode": mode, "phase": phase, "runs": len(runs), **{key: sum(run[key] for run in runs) for key in _SUMS},
@@ -255,8 +213,6 @@ def must_show(rows: list[dict]) -> list[Check]:
         checks.append(at_most(f"{phase}: extra load in any 10 s (budget + 1 point)", figure(phase, "extra_load_max"),
                               BUDGET + 0.01))
     healthy_delay_ms = figure("healthy", "delay_ms") or float("nan")
-    checks += [at_most(f"{row['phase']}: by how much SingleR's p99 would be shorter (more than a tenth: build it)",
-                       row["p99_gain"], SINGLE_R_GAIN) for row in rows if row["mode"] == "single-r"]
     return [*checks, at_least("healthy: hedges", figure("healthy", "hedges"), 1),
             at_most("healthy-again: delay (twice the healthy one)", figure("healthy-again", "delay_ms"),
                     2 * healthy_delay_ms, "ms"),
@@ -295,10 +251,6 @@ def main(argv: list[str]) -> int:
     with Lab(arguments.lab, replicas=2) as lab:
         rig = Rig(lab, results, arguments.phase_seconds, arguments.settle_seconds)
         rows = measure(rig, arguments)
-        computed = rig.single_r(arguments.rounds)
-    print_table(computed, single_r.COLUMNS)
-    print()
-    rows += computed
     return experiment.conclude(
         results, results.manifest(rig.configs, rounds=arguments.rounds),
         rows, must_show(rows),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of a load client (hr-load or app-py) in a host of the lab, with the CPU time of its measured part.
+"""One run of a load client (hr-load) in a host of the lab, with the CPU time of its measured part.
 
 The clients print an event line when their measured part begins and ends and once a second between; the machine's
 CPU counters are read at the first two, so that neither start-up nor warm-up is charged. The modes differ here and
@@ -19,7 +19,7 @@ from bench import cpu_time, pinning
 from bench.manifest import ROOT, binary
 from deploy.lab import CommandFailed, Host, netns
 
-MODES = ("baseline", "app-cc", "app-py", "wheel")
+MODES = ("baseline", "app-cc", "wheel")
 EventHook = Callable[[dict], None]
 
 
@@ -42,14 +42,8 @@ class ClientRun:
 
 
 def command(mode: str, to: Destinations, flags: Sequence[str], hedge_delay: str) -> list[str]:
-    if mode == "app-py":
-        argv = ["/usr/bin/python3", "-m", "bench.app_py"]
-    else:
-        argv = [str(binary("hr-load"))]
-    argv += [f"--target={to.vip if mode == 'wheel' else to.primary}", f"--mode={mode}", *flags]
-    if mode.startswith("app-"):
-        argv += [f"--hedge_target={to.standby}", f"--hedge_delay={hedge_delay}"]
-    return argv
+    argv = [str(binary("hr-load")), f"--target={to.vip if mode == 'wheel' else to.primary}", f"--mode={mode}", *flags]
+    return argv + [f"--hedge_target={to.standby}", f"--hedge_delay={hedge_delay}"] if mode == "app-cc" else argv
 
 
 def run_client(host: Host, argv: Sequence[str], lab_netns: Sequence[str], *, stress: Sequence[int] = (),

@@ -12,14 +12,14 @@ from pathlib import Path
 
 from bench import product
 from bench.client_run import ClientRun, Destinations, command, run_client
-from bench.replicas import BenchServer, packets_received
+from bench.replicas import packets_received
 from deploy.lab import VIP_DNS, Lab
+from deploy.lab.network_faults import NetworkFaults
 from deploy.lab.servers import Knot, Nsd
 from deploy.lab.servers.zone import NUMBERED_NAMES, ORIGIN
 
 DELAY = "10ms"
 PORT = 53
-_PORT_BEHIND_RELAY = 5300
 _NAMES = ",".join(f"n{number}.{ORIGIN}" for number in range(NUMBERED_NAMES))
 # Twice the longest stall: a client that waits the stall out is answered, and only what was dropped is lost.
 _CLIENT_FLAGS = ("--workload=dns", f"--names={_NAMES}", "--loop=open", "--timeout=2s", "--linger=500ms", "--warmup=200")
@@ -92,16 +92,15 @@ class DnsRun:
 
 
 class DnsRig:
-    """Servers are up inside the `with` block. With `answer_delay` every answer of both servers is held that long."""
+    """Servers are up inside the `with` block. With `answer_delay_ms` every answer of both servers is held that long."""
 
-    def __init__(self, lab: Lab, instance: str, answer_delay: str = ""):
+    def __init__(self, lab: Lab, instance: str, answer_delay_ms: float = 0.0):
         self.lab = lab
         a, b = lab.replica("a"), lab.replica("b")
-        port = _PORT_BEHIND_RELAY if answer_delay else PORT
-        self.primary, self.standby = Nsd(a, port), Knot(b, port)
+        self.primary, self.standby = Nsd(a, PORT), Knot(b, PORT)
         self.to = Destinations(f"{a.ipv4}:{PORT}", f"{b.ipv4}:{PORT}", f"{VIP_DNS[0]}:{PORT}")
         self.service = product.service("dns", VIP_DNS[0], PORT, "dns", {"a": a.ipv4, "b": b.ipv4}, delay=DELAY)
-        self.answer_delay = answer_delay
+        self.answer_delay_ms = answer_delay_ms
         self._instance = instance
         self._stack = contextlib.ExitStack()
 
@@ -109,10 +108,10 @@ class DnsRig:
         with contextlib.ExitStack() as stack:
             for server in (self.primary, self.standby):
                 stack.enter_context(server)
-                if self.answer_delay:
-                    stack.enter_context(BenchServer(server.host, "hr-delay-relay", [
-                        f"--listen={server.host.ipv4}:{PORT}", f"--server={server.host.ipv4}:{_PORT_BEHIND_RELAY}",
-                        f"--delay={self.answer_delay}"]))
+            if self.answer_delay_ms:
+                held = stack.enter_context(NetworkFaults(self.lab))
+                held.change([(server.host.name, self.lab.client.name) for server in (self.primary, self.standby)], delayed=1.0,
+                            delays_ms=(self.answer_delay_ms, self.answer_delay_ms))
             self._stack = stack.pop_all()
         return self
 
@@ -129,7 +128,7 @@ class DnsRig:
     def config(self, mode: str, rate: int, seconds: float, stall: bool, stalls: Stalls = Stalls()) -> dict:
         """The settings of a run, for the manifest."""
         return {"mode": mode, "client": command(mode, self.to, self._flags(rate, seconds), DELAY)[1:],
-                "answer_delay": self.answer_delay, "product": [self.service] if mode == "wheel" else None,
+                "answer_delay_ms": self.answer_delay_ms, "product": [self.service] if mode == "wheel" else None,
                 "stall": list(dataclasses.astuple(stalls)) if stall else None,
                 "servers": [self.primary.name, self.standby.name]}
 

@@ -15,11 +15,11 @@ from collections import Counter
 from collections.abc import Iterable
 
 from bench import cpu_time, experiment
+from bench.histogram import quantile
 from bench.manifest import add_config
 from bench.outcome import Check, Results, at_least, at_most
 from bench.stopping import run
 from chaos.faults import FaultSpec, World, make
-from chaos.unavailable import percentile
 from deploy.lab import Lab
 from deploy.lab.cluster import Cluster, hedgerow_cluster
 from deploy.lab.data_dirs import DataDirs
@@ -113,9 +113,9 @@ def row_of(cell: Cell, rounds: list[list[Term]], hashed: str) -> dict:
            "terms_beyond_one": sum(term.terms - 1 for term in terms)}
     for name in ("vote_us", "pre_vote_us", "outage_ms"):
         stem, unit = name.rsplit("_", 1)
-        row |= {f"{stem}_{label}_{unit}": _percentile(_known(terms, name), share)
+        row |= {f"{stem}_{label}_{unit}": quantile(_known(terms, name), share)
                 for label, share in (("p50", 0.5), ("p99", 0.99))}
-        medians = [_percentile(_known(each, name), 0.5) for each in rounds if _known(each, name)]
+        medians = [quantile(_known(each, name), 0.5) for each in rounds if _known(each, name)]
         row |= {f"{stem}_p50_{unit}_min": min(medians, default=None), f"{stem}_p50_{unit}_max": max(medians, default=None)}
     row["outage_max_ms"] = max(term.outage_ms for term in terms)
     fences = sum((Counter(term.fences_ns) for term in terms), Counter())
@@ -125,10 +125,6 @@ def row_of(cell: Cell, rounds: list[list[Term]], hashed: str) -> dict:
 
 def _known(terms: Iterable[Term], name: str) -> list[float]:
     return [value for term in terms if (value := getattr(term, name)) is not None]
-
-
-def _percentile(values: list[float], share: float) -> float | None:
-    return percentile(values, share) if values else None
 
 
 def must_show(rows: list[dict]) -> list[Check]:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Reads and writes the log-linear histograms of bench/load/histogram.h, so that runs can be merged and plotted.
 
-The arithmetic is repeated here on purpose: the C++ side writes raw buckets and nothing derived. The Python client
-records into the same class; runners and plots read it.
+The arithmetic is repeated here on purpose: the C++ side writes raw buckets and nothing derived.
 """
 
 import math
+from collections.abc import Sequence
 
 SUB_BUCKET_BITS = 7
 _SUB_BUCKETS = 1 << SUB_BUCKET_BITS
@@ -27,6 +27,11 @@ def bucket_low(index: int) -> int:
 
 def bucket_width(index: int) -> int:
     return 1 if index < 2 * _SUB_BUCKETS else 1 << (index // _SUB_BUCKETS - 1)
+
+
+def quantile(values: Sequence[float], q: float) -> float | None:
+    """Of a list: the smallest value that at least so many do not exceed; None of none."""
+    return sorted(values)[max(0, math.ceil(len(values) * q - 1e-9) - 1)] if values else None
 
 
 class Histogram:

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from bench.histogram import Histogram, bucket_index, bucket_low, bucket_width
+from bench.histogram import Histogram, bucket_index, bucket_low, bucket_width, quantile
 
 
 def test_every_value_lies_inside_its_bucket():
@@ -57,3 +57,8 @@ def test_empty_reads_as_zero():
 def test_other_resolution_is_refused():
     with pytest.raises(ValueError):
         Histogram.from_json({**Histogram().to_json(), "sub_bucket_bits": 8})
+
+
+def test_a_quantile_is_a_value_that_occurred():
+    assert [quantile([5, 1, 3, 2, 4], share) for share in (0.5, 0.99, 1.0, 0.01)] == [3, 5, 5, 1]
+    assert quantile(list(range(1, 101)), 0.99) == 99 and quantile([7], 0.5) == 7 and quantile([], 0.5) is None

@@ -170,23 +170,10 @@ def measure_cell(lab: Lab, cluster: Cluster, cell: Cell, arguments: argparse.Nam
 
 def profile_of(lab: Lab, cluster: Cluster, cell: Cell, arguments: argparse.Namespace, rate_per_s: float) -> dict:
     """A short load of its own: sampling would cost the measured one some of its time."""
-    children = []
-
-    def on_event(event: str) -> None:
-        if event == "measuring":
-            children.append(cpu_profile.start(arguments.profile_seconds))
-
-    # The load must outlast the sampler, which reads the kernel's symbols before it begins.
-    argv = load_command(cell, cluster.wait_ready().endpoint, arguments.profile_seconds + 0.5, arguments,
-                        rate_per_s)
-    try:
-        store_load.run_load(lab, argv, on_event)
-    except BaseException:
-        for child in children:
-            child.kill()
-            child.communicate()
-        raise
-    return cpu_profile.finish(children[0])
+    argv = load_command(cell, cluster.wait_ready().endpoint, arguments.profile_seconds, arguments, rate_per_s)
+    with cpu_profile.sampling() as profile:
+        store_load.run_load(lab, argv)
+    return profile
 
 
 def verified(cluster: Cluster, variant: Variant) -> str | None:

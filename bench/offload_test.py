@@ -5,7 +5,7 @@ import types
 
 import pytest
 
-from bench import cpu_profile, offload
+from bench import offload
 from bench.cpu_time import Sample
 from bench.histogram import Histogram
 from bench.store_load import LoadRun
@@ -98,23 +98,6 @@ def test_the_leaders_time_is_its_process_and_the_clusters_leaves_the_load_out():
     assert found["leader_cpu_us_per_op"] == 20.0
     assert found["cluster_cpu_us_per_op"] == (200 + 30 + 50) / 10
     assert (found["put_per_s"], found["client_cpu_us_per_op"]) == (5.0, 4.0)
-
-
-def _counts(**kinds: int) -> dict:
-    return {**dict.fromkeys((*cpu_profile.KINDS, "idle"), 0), **kinds}
-
-
-def test_shares_are_of_the_nodes_and_of_soft_interrupts_whoever_was_interrupted():
-    profile = {"processes": {
-        "7": {"task": _counts(user=2, stack=4, switch=1), "soft_irq": _counts(offload=1)},  # a node
-        "8": {"task": _counts(user=99, stack=99), "soft_irq": _counts(stack=2)},  # the load, or a stranger
-        "0": {"task": _counts(idle=99, switch=1), "soft_irq": _counts()}}}
-    shares = cpu_profile.shares(profile, {7})
-    assert shares == {"user": 2 / 11, "stack": 6 / 11, "switch": 2 / 11, "offload": 1 / 11, "other": 0.0}
-
-
-def test_shares_of_nothing_are_none():
-    assert set(cpu_profile.shares({"processes": {}}, {7}).values()) == {None}
 
 
 def _cluster(on: set[str]) -> types.SimpleNamespace:

@@ -27,6 +27,7 @@ from chaos.unavailable import Event, Request
 from deploy.lab import CommandFailed, Lab
 from deploy.lab.cluster import Cluster
 from deploy.lab.data_dirs import DataDirs
+from deploy.lab.network_faults import NetworkFaults
 from deploy.lab.servers.hedgerow_node import HedgerowNode
 from deploy.lab.servers.store_node import StoreNode
 
@@ -154,11 +155,14 @@ def disturb(lab: Lab, cluster: Cluster, leader: HedgerowNode, variant: str, seco
         with loading(lab, argv, seconds, log) as check:
             return Disturbance(stall_leader(cluster, leader, seconds, check))
     term = leader.state().term
-    with lab.losing(leader.host.name, lab.client.name, LOSS) as lost:
+    between = (leader.host.name, lab.client.name)
+    with NetworkFaults(lab) as faults:
+        faults.change([between, between[::-1]], seed=term, lost=LOSS)
         with loading(lab, argv, seconds, log):
             pass
         state = leader.state()
-        return Disturbance([], lost(), strayed=state is None or not state.leads or state.term != term)
+        lost = sum(link.lost for link in faults.counted().values())
+        return Disturbance([], lost, strayed=state is None or not state.leads or state.term != term)
 
 
 def run_once(lab: Lab, up: Running, mode: str, variant: str, arguments: argparse.Namespace, seed: int) -> dict:

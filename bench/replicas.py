@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bench's own servers as programs in lab hosts: stall server, echo server, delay relay, and the busy processes of
+"""The bench's own servers as programs in lab hosts: stall server, echo server, and the busy processes of
 runs under stress. Each says "ready" when its socket is open, stops by itself after a bounded time, and prints its
 counters as JSON when it is asked to stop.
 """

@@ -2,7 +2,7 @@
 """The published hedging experiment, rebuilt: two replicas that stall 2 % of all ids for 400 ms on first sight.
 
 Closed loop as published, and open loop at 1,000 and 10,000 requests/s, each on an idle machine and with two busy
-processes per core; without hedging, with hedging in the client (C++ and Python), with Hedgerow (`wheel`) and with the
+processes per core; without hedging, with hedging in the client, with Hedgerow (`wheel`) and with the
 published technique, a clone of every request in a queueing discipline (bench/delay_line). Run by `./dev bench
 seed-hedge`; writes results/seed-hedge/ and exits 1 when something it must show is missed.
 

@@ -19,11 +19,11 @@ from pathlib import Path
 from bench import cpu_time, experiment, product
 from bench.adaptive import BUDGET, SLOWER, Conductor, Sample, per_second, read_latencies
 from bench.client_run import Destinations, command, run_client
+from bench.histogram import quantile
 from bench.manifest import add_config
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.pinning import hurry
 from bench.replicas import BenchServer
-from bench.single_r import quantile
 from bench.stopping import run
 from deploy.lab import VIP_RAW, Lab
 

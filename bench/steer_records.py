@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 _RECORD = struct.Struct("<qIIIBBH")
 _NO_ANSWER, _NONE_WANTED = 0xFFFFFFFF, 0xFFFFFFFE
-NO_SLOT = 255
 
 
 class Record(NamedTuple):
@@ -34,11 +33,3 @@ def slots_met(records: Iterable[Record]) -> dict[int, set[int]]:
         if record.latency_us is not None:
             met.setdefault(record.source, set()).add(record.slot)
     return met
-
-
-def quantile(values: list[int], q: float) -> int | None:
-    """The value of rank ceil(q * n); None of nothing."""
-    if not values:
-        return None
-    ordered = sorted(values)
-    return ordered[max(0, min(len(ordered) - 1, -int(-q * len(ordered) // 1) - 1))]

@@ -10,12 +10,12 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from bench.histogram import quantile
 from bench.manifest import config_hash
 from bench.outcome import Results
 from chaos.block import Block, final_of, run_block
 from chaos.scenario import OUTAGE, Scenario
 from chaos.systems import Settings, is_etcd
-from chaos.unavailable import percentile
 from deploy.lab import Lab
 
 EVENTS_OF_A_BLOCK = 10
@@ -76,7 +76,7 @@ def bitten(name: str, blocks: list[Block]) -> float:
 
 
 def _percentiles(name: str, values: list[float]) -> dict:
-    return {f"{name}_p50_ms": percentile(values, 0.5), f"{name}_p99_ms": percentile(values, 0.99),
+    return {f"{name}_p50_ms": quantile(values, 0.5), f"{name}_p99_ms": quantile(values, 0.99),
             f"{name}_max_ms": max(values)}
 
 
@@ -138,7 +138,7 @@ def line_of(cell: Cell, block: Block) -> str:
     outages = [cost.outage_ms for cost in block.costs]
     verdict = block.verdict
     sound = verdict["linearizable"] and not verdict["acked_lost"] and not verdict["double_applied"]
-    return (f"{cell.settings.mode:6} {cell.system:15} unavailable p50 {percentile(waits, 0.5):7.1f} max "
-            f"{max(waits):7.1f} ms, outage p50 {percentile(outages, 0.5):7.1f} ms, errors "
+    return (f"{cell.settings.mode:6} {cell.system:15} unavailable p50 {quantile(waits, 0.5):7.1f} max "
+            f"{max(waits):7.1f} ms, outage p50 {quantile(outages, 0.5):7.1f} ms, errors "
             f"{errors_of(block.report):5}, copies {block.copies_arrived if block.copies_arrived is not None else '-'}, "
             f"{'sound' if sound else 'UNSOUND: ' + '; '.join(verdict['violations'])}")

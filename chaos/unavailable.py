@@ -19,7 +19,6 @@ Waits count from when a request was meant to leave, so that a load which was hel
 
 import csv
 import dataclasses
-import math
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -120,9 +119,3 @@ def _profile(around: Iterable[Request], waits: Iterable[int], begin_ns: int, end
         slot = (request.intended_ns - begin_ns) // SLOT_NS
         slots[slot] = max(slots[slot] or 0.0, wait_ns / 1e6)
     return slots
-
-
-def percentile(values: Sequence[float], share: float) -> float:
-    """The smallest value that at least `share` of them do not exceed."""
-    ordered = sorted(values)
-    return ordered[max(0, math.ceil(len(ordered) * share) - 1)]

@@ -3,7 +3,7 @@
 
 import pytest
 
-from chaos.unavailable import Event, Request, costs, percentile, read_history
+from chaos.unavailable import Event, Request, costs, read_history
 
 MS = 1_000_000
 TIMEOUT = 5000 * MS
@@ -83,11 +83,6 @@ def test_the_profile_has_the_longest_wait_of_each_slot():
 def test_an_event_without_requests_is_an_error():
     with pytest.raises(ValueError, match="event 1"):
         costs([], [Event(0, 1)], TIMEOUT)
-
-
-def test_percentiles_are_values_that_occurred():
-    assert [percentile([5, 1, 3, 2, 4], share) for share in (0.5, 0.99, 1.0, 0.01)] == [3, 5, 5, 1]
-    assert percentile([7], 0.5) == 7
 
 
 def test_a_history_is_read_in_the_order_of_its_plan(tmp_path):

@@ -28,7 +28,8 @@ from pathlib import Path
 from bench import cpu_time, experiment, product, steer_rig
 from bench.manifest import config_hash
 from bench.outcome import Check, Results, at_least, at_most, planted_is_found
-from bench.steer_records import Record, quantile, read, slots_met
+from bench.histogram import quantile
+from bench.steer_records import Record, read, slots_met
 from bench.steer_systems import Reuseport, Wanted
 from bench.stopping import run
 from chaos.churn_groups import POLL_S, Group, PlainGroup, SteeredGroup

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from bench.outcome import planted_is_found
-from bench.steer_records import Record, quantile, read
+from bench.steer_records import Record, read
 from chaos import worker_churn
 from chaos.worker_churn import Event, Scenario
 
@@ -107,11 +107,6 @@ def test_records_are_read_as_the_load_writes_them(tmp_path):
                                    "0200000000000000" "ffffffff" "02000000" "00000000" "ff00" "0000"
                                    "0300000000000000" "feffffff" "02000000" "00000000" "ff00" "0000"))
     assert read(file) == [Record(1, 5, 2, 3, 4, True, 6), Record(2, None, 2, 0, 255, False, 0)]
-
-
-def test_a_quantile_is_a_value_that_occurred():
-    assert quantile([3, 1, 2], 0.5) == 2 and quantile(list(range(1, 101)), 0.99) == 99 and quantile([5], 0.99) == 5
-    assert quantile([], 0.5) is None
 
 
 def test_a_run_is_bounded_and_its_seed_is_known():

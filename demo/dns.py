@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The demo: a DNS service whose primary stops for a second now and then, queried without hedging, with hedging in the
-client (C++, Python), and by an unmodified client through Hedgerow. `./dev demo dns` calls it.
+client, and by an unmodified client through Hedgerow. `./dev demo dns` calls it.
 
 Shows progress while it runs, a table at the end, and draws results/demo-dns/demo-dns.png. Exits 0 only when it worked,
 and takes everything down, after Ctrl-C too; with --keep it leaves the lab up and says how to look around.
@@ -23,9 +23,8 @@ NAME = "demo-dns"
 STAGE = stage.Stage(tag="demodns", instance="demo-dns")
 RATE = 1000
 SECONDS = 20
-_LABELS = {"baseline": "no hedging", "app-cc": "hedging in the client, C++", "app-py": "hedging in the client, Python",
-           "wheel": "Hedgerow, client unchanged"}
-_SHORT_LABELS = {"baseline": "no hedging", "app-cc": "in C++", "app-py": "in Python", "wheel": "Hedgerow"}
+_LABELS = {"baseline": "no hedging", "app-cc": "hedging in the client", "wheel": "Hedgerow, client unchanged"}
+_SHORT_LABELS = {"baseline": "no hedging", "app-cc": "in the client", "wheel": "Hedgerow"}
 
 
 def run_modes(rig: DnsRig, results: Results, seconds: float, proxy_of: contextlib.ExitStack) -> list[dict]:

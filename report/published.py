@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from bench.heartbeat import PATIENCE_NS
-from bench.histogram import Histogram
+from bench.histogram import Histogram, quantile
 from bench.history import figures as history_figures
 from bench.manifest import ROOT
-from chaos.unavailable import percentile, read_history
+from chaos.unavailable import read_history
 
 PUBLISHED, RESULTS = ROOT / "published", ROOT / "results"
 SLOT_S = 0.05
@@ -57,7 +57,7 @@ class Run:
 def spread(values: Iterable[float]) -> dict:
     values = sorted(values)
     return {"n": len(values), "min": values[0], "avg": sum(values) / len(values),
-            **{f"p{share:g}": percentile(values, share / 100) for share in (50, 95, 99)}, "max": values[-1]}
+            **{f"p{share:g}": quantile(values, share / 100) for share in (50, 95, 99)}, "max": values[-1]}
 
 
 def spread_of(histogram: Histogram, unit_ns: float) -> dict:

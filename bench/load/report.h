@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Writes what a run of the load engine measured: one JSON object with the summary and the raw histograms, and
-// on request a CSV with a line per request. bench/app_py.py writes the same JSON, so the runners read both
-// alike.
+// on request a CSV with a line per request.
 #pragma once
 
 #include <string>

@@ -187,27 +187,6 @@ class Lab:
             port, bridge = (route.link_lookup(ifname=name)[0] for name in (host, _BRIDGE))
             route.link("set", index=port, master=bridge)
 
-    @contextlib.contextmanager
-    def losing(self, host: str, other: str, share: float) -> Iterator[Callable[[], int]]:
-        """Inside the block each packet between the two is lost with the probability `share`, in each direction; what the
-        host exchanges with everybody else passes. Yields a call that says how many packets were lost so far."""
-        if not 0 <= share <= 1:
-            raise ValueError(f"lab: cannot lose a share of {share}")
-        table, peer = f"netdev lose_{host}", self.hosts[other]
-        # Seen from the switch again: what the host sends comes in by its port.
-        chains = "".join(f"""
-            chain {hook} {{
-                type filter hook {hook} device "{host}" priority 0
-                ip {field} {peer.ipv4} numgen random mod 1000000 < {round(share * 1e6)} counter drop
-                ip6 {field} {peer.ipv6} numgen random mod 1000000 < {round(share * 1e6)} counter drop
-            }}""" for hook, field in (("ingress", "daddr"), ("egress", "saddr")))
-        self._switch_nft(f"table {table} {{{chains}\n}}")
-        try:
-            yield lambda: sum(int(count) for count in re.findall(r"counter packets (\d+)",
-                                                                 self._switch_nft(f"list table {table}")))
-        finally:
-            self._switch_nft(f"delete table {table}")
-
     def add_second_uplink(self, address: str, metric: int = 500) -> str:
         """eth1 of the client's host on the same switch. `metric` makes its route count less than eth0's. Each interface speaks for its own
         address, as on any host with two in one network. Returns its wire's name in the switch."""

@@ -127,12 +127,3 @@ def pids_in(identities: set[tuple[int, int]]) -> list[int]:
                 if identity(f"/proc/{entry}/ns/net") in identities:
                     found.append(int(entry))
     return found
-
-
-def wait_gone(name: str, timeout_s: float = 5.0) -> bool:
-    deadline = time.monotonic() + timeout_s
-    while path_of(name).exists():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True

@@ -84,9 +84,6 @@ def test_adaptive(tmp_path):
                             f"--into={tmp_path}", f"--lab={TAG}"])
     assert status == 1  # one round is never enough
     rows = {(row["mode"], row["phase"]): row for row in summary_of(tmp_path, "adaptive")["rows"]}
-    computed = {phase: rows.pop(("single-r", phase)) for phase in ("healthy", "one-slow", "both-slow")}
-    for row in computed.values():
-        assert 0 < row["p99_ms"] <= 1.01 * row["p99_adaptive_ms"] and 0 < row["probability"] <= 1
     assert set(rows) == {(mode, phase) for mode in adaptive.MODES for phase in adaptive.PHASES}
     for row in rows.values():
         assert row["n"] > 2000 and 0 < row["p50_ms"] <= row["p95_ms"] <= row["p99_ms"] and row["delay_ms"] > 0
