@@ -277,7 +277,7 @@ class Steer(System):
         return json.loads((self.run_dir / self.group / "record.json").read_text(encoding="utf-8"))
 
     def _owns(self, pid: int) -> bool:
-        # A worker or the keeper whose first supervisor is gone.
+        # A worker whose first supervisor is gone.
         command = Path(f"/proc/{pid}/cmdline").read_bytes().decode("utf-8", "replace")
         return str(self.run_dir) in command or f"{self.folder}/slot-" in command
 

@@ -25,14 +25,14 @@ int SlotOf(const hr_steer_entry& entry) {
   return (entry.empty & HR_STEER_OTHER) != 0 ? entry.other_slot : -1;
 }
 
-absl::StatusOr<TableEntries> GroupTable::Initial(const Weights& weights, const Policy& policy) {
+absl::StatusOr<TableEntries> GroupTable::Initial(const Weights& weights, hr_steer_empty policy) {
   const auto home = NewHome(weights);
   if (!home.ok()) return home.status();
-  return Entries(*home, weights, std::vector<bool>(weights.size()), policy.empty, policy.stand_in);
+  return Entries(*home, weights, std::vector<bool>(weights.size()), policy);
 }
 
 absl::StatusOr<GroupTable> GroupTable::Open(KernelGroup* kernel, const Listen& listen, bool records,
-                                            const Policy& policy, Weights weights) {
+                                            hr_steer_empty policy, Weights weights) {
   GroupTable table(kernel, listen, records, policy);
   const auto entries = kernel->ReadTable();
   if (!entries.ok()) return entries.status();
@@ -55,7 +55,7 @@ absl::StatusOr<GroupTable> GroupTable::Open(KernelGroup* kernel, const Listen& l
 }
 
 TableEntries GroupTable::Wanted(const Home& home, const Weights& weights, const std::vector<bool>& empty) const {
-  return Entries(home, weights, empty, policy_.empty, policy_.stand_in);
+  return Entries(home, weights, empty, policy_);
 }
 
 absl::StatusOr<GroupTable::Moved> GroupTable::SetWeights(const Weights& weights) {

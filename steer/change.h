@@ -25,15 +25,11 @@ using TableEntries = std::array<hr_steer_entry, HR_STEER_BUCKETS>;
 
 // The slot that takes a bucket's packets now; -1: none does.
 int SlotOf(const hr_steer_entry& entry);
-// HR_STEER_SLOTS weights; 0 for a number without a slot, and for the stand-in.
+// HR_STEER_SLOTS weights; 0 for a number without a slot.
 using Weights = std::vector<double>;
 
 class GroupTable {
  public:
-  struct Policy {
-    hr_steer_empty empty = HR_STEER_REJECT;
-    int stand_in = -1;
-  };
   struct Moved {
     uint32_t buckets = 0;
     uint32_t fewest = 0;  // the lower bound for any change to the new shares
@@ -41,12 +37,12 @@ class GroupTable {
   };
 
   // The first table of a new group.
-  static absl::StatusOr<TableEntries> Initial(const Weights& weights, const Policy& policy);
+  static absl::StatusOr<TableEntries> Initial(const Weights& weights, hr_steer_empty policy);
 
   // Reads the kernel's table, which was made from `weights`; the slots that are vacant in it are empty. Completes a
   // change that a dead supervisor began. `kernel` must outlive the result. `records`: sources stay with the slot of
   // their open connections.
-  static absl::StatusOr<GroupTable> Open(KernelGroup* kernel, const Listen& listen, bool records, const Policy& policy,
+  static absl::StatusOr<GroupTable> Open(KernelGroup* kernel, const Listen& listen, bool records, hr_steer_empty policy,
                                          Weights weights);
 
   // InvalidArgument: no table has these shares (NewHome), and the present one stays.
@@ -65,7 +61,7 @@ class GroupTable {
   uint32_t BucketsOf(int slot) const;
 
  private:
-  GroupTable(KernelGroup* kernel, const Listen& listen, bool records, const Policy& policy)
+  GroupTable(KernelGroup* kernel, const Listen& listen, bool records, hr_steer_empty policy)
       : kernel_(kernel), listen_(listen), records_(records), policy_(policy) {}
 
   TableEntries Wanted(const Home& home, const Weights& weights, const std::vector<bool>& empty) const;
@@ -80,7 +76,7 @@ class GroupTable {
   KernelGroup* kernel_;
   Listen listen_;
   bool records_;
-  Policy policy_;
+  hr_steer_empty policy_;
   DeviceIndex devices_{};
   Home home_{};
   Weights weights_{};

@@ -29,7 +29,7 @@ class FakeGroup final : public KernelGroup {
   absl::Status Attach(Transport, int) override { return absl::OkStatus(); }
   absl::Status Insert(Transport, int, int) override { return absl::OkStatus(); }
   absl::Status Remove(Transport, int) override { return absl::OkStatus(); }
-  absl::StatusOr<bool> HasSocket(Transport, int) const override { return true; }
+  absl::StatusOr<uint64_t> CookieOf(Transport, int) const override { return true; }
   absl::Status WriteTable(const TableEntries& table) override {
     steps.push_back("write");
     this->table = table;
@@ -82,8 +82,8 @@ std::vector<bool> EmptyAt(int slot) {
 class ChangeTest : public net::NamespaceTest {
  protected:
   GroupTable Opened(hr_steer_empty policy = HR_STEER_REJECT, bool records = true) {
-    group_.table = *GroupTable::Initial(Even(2), {policy});
-    auto table = GroupTable::Open(&group_, kHere, records, {policy}, Even(2));
+    group_.table = *GroupTable::Initial(Even(2), policy);
+    auto table = GroupTable::Open(&group_, kHere, records, policy, Even(2));
     EXPECT_TRUE(table.ok()) << table.status();
     group_.steps.clear();
     return *std::move(table);
@@ -199,9 +199,9 @@ TEST_F(ChangeTest, AnEmptySlotIsRelievedOfAllAndGetsBackWhatHasNoConnection) {
 
 TEST_F(ChangeTest, ASlotThatWasEmptyWhenItWentIsServedWhenItComesBack) {
   InNamespace([this] {
-    group_.table = *GroupTable::Initial(Even(3), {});
+    group_.table = *GroupTable::Initial(Even(3), HR_STEER_REJECT);
     for (hr_steer_entry& entry : group_.table) entry.is_vacant = entry.slot == 2;
-    auto table = GroupTable::Open(&group_, kHere, true, {}, Even(3));
+    auto table = GroupTable::Open(&group_, kHere, true, HR_STEER_REJECT, Even(3));
     ASSERT_TRUE(table.ok()) << table.status();
     EXPECT_TRUE(table->IsEmpty(2)) << "as the kernel's table has it";
     EXPECT_FALSE(table->IsEmpty(1));
@@ -216,10 +216,10 @@ TEST_F(ChangeTest, ASlotThatWasEmptyWhenItWentIsServedWhenItComesBack) {
 
 TEST_F(ChangeTest, AChangeThatWasCutShortIsEndedByTheNextSupervisor) {
   InNamespace([this] {
-    group_.table = *GroupTable::Initial(Even(3), {});
+    group_.table = *GroupTable::Initial(Even(3), HR_STEER_REJECT);
     hr_steer_source source{.kind = HR_STEER_IPV4, .words = {0x0101007f, 0}};
     group_.pins.emplace_back(source, uint8_t{1});
-    auto table = GroupTable::Open(&group_, kHere, true, {}, Even(2));
+    auto table = GroupTable::Open(&group_, kHere, true, HR_STEER_REJECT, Even(2));
     ASSERT_TRUE(table.ok()) << table.status();
     EXPECT_THAT(group_.steps, ElementsAre("stop")) << "no recording goes on";
     EXPECT_EQ(table->pins(), 1u);

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <memory>
 
 #include "bpf/steer/bucket.h"
 #include "steer/kernel_group.h"
@@ -22,24 +21,9 @@ std::array<uint64_t, 3> NetworkKey(uint32_t family, const __u64 (&words)[2], uin
   return {family, cut[0], cut[1]};
 }
 
-// As hr_steer_locate() of bpf/steer/source.bpf.h.
-bool Locate(const hr_steer_located& wanted, absl::Span<const uint8_t> payload, hr_located* located) {
-  const auto in = std::make_unique<hr_locating>();
-  const auto bytes = static_cast<__u32>(std::min<size_t>(payload.size(), HR_LOCATE_LAST - HR_UDP_HEADER_BYTES));
-  if (bytes == 0) return false;
-  memcpy(in->copy.l4 + HR_UDP_HEADER_BYTES, payload.data(), bytes);
-  if (wanted.field.pairing == HR_PAIR_PATH) return hr_follow_path(&in->copy, bytes, &wanted.path, &wanted.field, located) == 0;
-  hr_scan_begin(&in->scan, wanted.token_count);
-  for (__u32 at = 0; at < std::min<__u32>(bytes, HR_SCAN_BYTES); ++at) {
-    if (hr_scan_byte(&in->scan, wanted.tokens, in->copy.l4[HR_UDP_HEADER_BYTES + at]) != 0) break;
-  }
-  return hr_scan_result(&in->scan, located) == 0;
-}
-
 hr_steer_source SourceOf(const hr_steer_config& config, const DeviceIndex& devices, uint32_t family,
                          const uint64_t (&words)[2], absl::Span<const uint8_t> payload) {
   hr_steer_source source{};
-  hr_located located{};
   const hr_steer_device* const device = devices.Find(family, words);
   if (device == nullptr) {
     const __u64 address[2] = {words[0], words[1]};
@@ -49,8 +33,6 @@ hr_steer_source SourceOf(const hr_steer_config& config, const DeviceIndex& devic
              payload.size() - config.field_offset >= config.field_bytes) {
     source.kind = HR_STEER_FIELD;
     memcpy(source.words, payload.data() + config.field_offset, config.field_bytes);
-  } else if (device->is_gateway != 0 && config.located.field.pairing != HR_PAIR_BYTES && Locate(config.located, payload, &located)) {
-    hr_steer_field_source(&located, &source);
   } else {
     hr_steer_device_source(device, &source);
   }

@@ -64,8 +64,7 @@ absl::Status Group::CreateKernel(const Weights& weights) {
   config->ipv6_prefix = settings_.ipv6_prefix;
   config->field_offset = settings_.field_offset;
   config->field_bytes = settings_.field_bytes;
-  config->located = settings_.located;
-  const auto entries = GroupTable::Initial(weights, policy());
+  const auto entries = GroupTable::Initial(weights, settings_.empty);
   if (!entries.ok()) return entries.status();
   auto kernel = KernelGroup::Create(settings_.bpffs, settings_.places.name,
                                     {.config = *config, .devices = settings_.devices, .table = *entries});
@@ -82,7 +81,6 @@ absl::StatusOr<std::string> Group::Difference(const v1::Record& record, const Ke
   if (config.field_offset != settings_.field_offset || config.field_bytes != settings_.field_bytes) {
     return absl::StrCat("--gateway-field (", config.field_offset, ":", config.field_bytes, ")");
   }
-  if (memcmp(&config.located, &settings_.located, sizeof(config.located)) != 0) return "--gateway-field";
   const auto devices = kernel.Devices();
   if (!devices.ok()) return devices.status();
   return SetOf(*devices) == SetOf(settings_.devices) ? "" : "list of --devices";
@@ -91,7 +89,7 @@ absl::StatusOr<std::string> Group::Difference(const v1::Record& record, const Ke
 absl::Status Group::OpenTable() {
   // Pins keep a source's UDP with its connections: a group of one transport has none.
   auto table =
-      GroupTable::Open(kernel_.get(), settings_.listen, settings_.udp && settings_.tcp, policy(), WeightsNow());
+      GroupTable::Open(kernel_.get(), settings_.listen, settings_.udp && settings_.tcp, settings_.empty, WeightsNow());
   if (!table.ok()) return table.status();
   table_ = *std::move(table);
   return absl::OkStatus();
@@ -119,7 +117,6 @@ absl::Status Group::Save() {
     slot = RecordWorker(number);
     slot.set_slot(static_cast<uint32_t>(number));
     slot.set_weight(share->weight);
-    slot.set_stand_in(share->stand_in);
     slot.set_drained(share->drained);
     slot.set_leaving(share->leaving);
   }
@@ -160,14 +157,14 @@ void Group::PollPins(int64_t now_ns) {
 Weights Group::WeightsNow() {
   Weights weights(HR_STEER_SLOTS);
   for (const auto& [number, share] : Shares()) {
-    if (!share->stand_in && !share->leaving && !share->drained) weights[static_cast<size_t>(number)] = share->weight;
+    if (!share->leaving && !share->drained) weights[static_cast<size_t>(number)] = share->weight;
   }
   return weights;
 }
 
 int Group::CountWorkers() {
   const std::map<int, Share*> shares = Shares();
-  return static_cast<int>(std::count_if(shares.begin(), shares.end(), [](const auto& each) { return !each.second->stand_in && !each.second->leaving; }));
+  return static_cast<int>(std::count_if(shares.begin(), shares.end(), [](const auto& each) { return !each.second->leaving; }));
 }
 
 absl::StatusOr<Share*> Group::FindShare(uint32_t slot) {
@@ -204,7 +201,7 @@ absl::StatusOr<v1::Change> Group::SetWeights(const std::vector<double>& weights)
   std::map<Share*, double> former;
   auto weight = weights.begin();
   for (const auto& [number, share] : Shares()) {
-    if (share->stand_in || share->leaving) continue;
+    if (share->leaving) continue;
     former[share] = std::exchange(share->weight, *weight++);
   }
   return ChangeTable([&] {
@@ -215,7 +212,6 @@ absl::StatusOr<v1::Change> Group::SetWeights(const std::vector<double>& weights)
 absl::StatusOr<v1::Change> Group::Drain(uint32_t slot, bool drain) {
   const auto share = FindShare(slot);
   if (!share.ok()) return share.status();
-  if ((*share)->stand_in) return absl::InvalidArgumentError("the stand-in has no buckets of its own");
   if ((*share)->leaving) return absl::FailedPreconditionError(absl::StrCat("slot ", slot, " is about to go"));
   const bool former = std::exchange((*share)->drained, drain);
   return ChangeTable([&] { (*share)->drained = former; });
@@ -233,8 +229,7 @@ absl::StatusOr<v1::StopReply> Group::Stop() {
 v1::Slot Group::ShowSlot(int slot, const Share& share, const GroupCounts& counts) const {
   v1::Slot out = ShowWorker(slot);
   out.set_slot(static_cast<uint32_t>(slot));
-  out.set_stand_in(share.stand_in);
-  out.set_weight(share.stand_in ? 0 : share.weight);
+  out.set_weight(share.weight);
   out.set_buckets(table_->BucketsOf(slot));
   const hr_steer_slot_counts& count = counts.slots[static_cast<size_t>(slot)];
   out.set_selected_udp(count.selected_udp);

@@ -29,7 +29,6 @@ namespace hedgerow::steer {
 // A slot's part in the table.
 struct Share {
   double weight = 1;
-  bool stand_in = false;
   bool drained = false;
   bool leaving = false;       // its buckets have moved; it is removed when its worker ends
   int64_t down_since_ns = 0;  // without a worker (CLOCK_MONOTONIC)
@@ -62,7 +61,7 @@ class Group : public Control {
   virtual v1::Slot ShowWorker(int slot) const = 0;
   virtual v1::RecordedSlot RecordWorker(int slot) const = 0;
   // What the record has beside its slots.
-  virtual void Record(v1::Record& record) const = 0;
+  virtual void Record(v1::Record& /*record*/) const {}
   virtual std::vector<std::string> Problems() const = 0;
   // The table has changed: sources may have been pinned.
   virtual void TableChanged() {}
@@ -81,7 +80,7 @@ class Group : public Control {
   // Ends pins of closed connections: every 250 ms while there are pins, less often where a dump takes long.
   void PollPins(int64_t now_ns);
   Weights WeightsNow();
-  int CountWorkers();  // slots but the stand-in and those that leave
+  int CountWorkers();  // slots but those that leave
   absl::StatusOr<Share*> FindShare(uint32_t slot);
   // Makes the table follow the shares. `undo` restores the shares where the change is refused.
   absl::StatusOr<v1::Change> ChangeTable(const std::function<void()>& undo);
@@ -96,8 +95,6 @@ class Group : public Control {
   std::array<net::UniqueFd, 2> sinks_{};  // by Transport
 
  private:
-  GroupTable::Policy policy() const { return {settings_.empty, settings_.stand_in ? kStandIn : -1}; }
-
   std::string table_problem_{};
   std::string record_problem_{};
   std::function<std::vector<std::string>()> also_report_{};

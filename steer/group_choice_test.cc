@@ -14,7 +14,6 @@
 
 #include "bpf/tests/checksum.h"
 #include "absl/strings/str_cat.h"
-#include "steer/gateway_field.h"
 #include "steer/group_sockets.h"
 #include "steer/table.h"
 
@@ -182,57 +181,6 @@ TEST_F(GroupChoice, AGatewaysDatagramsGoByTheirField) {
   });
 }
 
-// The kernel finds the field by the functions that Explained() calls.
-TEST_F(GroupChoice, AGatewaysFieldMayBeLocatedByAProfilesWords) {
-  struct Case {
-    const char* words;
-    std::function<std::string(char)> payload;  // of a device
-    std::string without;                       // a payload that lacks the field
-  };
-  const Case cases[] = {
-      {"{path: [{skip: 2}, {length: 1}], request_length: 4}",
-       [](char i) { return std::string("##") + static_cast<char>(i % 7) + std::string(static_cast<size_t>(i % 7), '.') + "ab" + i + "d and more"; },
-       std::string("##\x20short")},
-      {"{path: [{ber: enter}, {ber: skip}, {ber: value}]}",
-       [](char i) { return std::string("\x30\x09\x02\x01\x01\x04\x04ro") + i + "t"; }, "no BER"},
-      {"{tokens: [{header: from, short: f, parameter: tag}]}",
-       [](char i) { return absl::StrCat("INVITE sip:a SIP/2.0\r\n", i % 2 == 0 ? "From" : "f", ": <sip:x>;tag=", static_cast<int>(i), "\r\n\r\n"); },
-       "INVITE sip:a SIP/2.0\r\n\r\n"},
-      {"{request_offset: 4, request_length: 2, mask: ff0f}", [](char i) { return std::string("####") + i + "x"; }, "####"},
-  };
-  for (const Case& each : cases) {
-    SCOPED_TRACE(each.words);
-    InGroupNamespace([&] {
-      Settings settings;
-      settings.devices = {NetworkOf("198.19.0.0", 24, 1, true), NetworkOf("fd77:0:1::", 48, 1, true)};
-      ASSERT_THAT(ReadGatewayField(each.words, settings), IsOk());
-      GroupSpec spec = SpecOf(kSlots);
-      spec.devices = settings.devices;
-      spec.config.located = settings.located;
-      const auto group = MakeGroup(spec);
-      ASSERT_NE(group, nullptr);
-      GroupSockets sockets(*group, kAny6, kSlots);
-      std::set<int> met;
-      for (char i = 0; i < 100; ++i) {
-        const Choice choice = Explained(*group, "198.19.0.1", each.payload(i));
-        EXPECT_EQ(choice.source.kind, uint64_t{HR_STEER_FIELD});
-        met.insert(choice.slot);
-        EXPECT_EQ(sockets.Udp(Source4(i), each.payload(i)), choice.slot);
-        EXPECT_EQ(sockets.Udp("fd77:0:1::9", each.payload(i)), choice.slot);
-      }
-      EXPECT_EQ(met.size(), size_t{kSlots});
-      const Choice by_id = Explained(*group, "198.19.0.1", each.without);
-      EXPECT_EQ(by_id.source.kind, uint64_t{HR_STEER_DEVICE});
-      EXPECT_EQ(sockets.Udp("198.19.0.1", each.without), by_id.slot);
-      EXPECT_EQ(sockets.Udp("198.19.0.1", ""), by_id.slot);
-      EXPECT_EQ(sockets.Tcp("198.19.0.1"), by_id.slot);
-      // Longer than the copy that is searched.
-      const std::string longest = each.payload(3) + std::string(4000, 'x');
-      EXPECT_EQ(sockets.Udp("198.19.0.1", longest), Explained(*group, "198.19.0.1", longest).slot);
-    });
-  }
-}
-
 TEST_F(GroupChoice, AVacantSlotIsRejectedOnBothTransports) {
   InGroupNamespace([&] {
     const auto group = MakeGroup(SpecOf(kSlots));
@@ -260,7 +208,7 @@ TEST_F(GroupChoice, ASlotWithoutASocketIsRejectedOnIpv6Too) {
     EXPECT_EQ(sockets.Tcp(Source6(1)), 0);
     ASSERT_THAT(group->Remove(Transport::kUdp, 0), IsOk());
     ASSERT_THAT(group->Remove(Transport::kTcp, 0), IsOk());
-    EXPECT_FALSE(*group->HasSocket(Transport::kUdp, 0));
+    EXPECT_EQ(*group->CookieOf(Transport::kUdp, 0), 0u);
     EXPECT_EQ(sockets.Udp(Source6(1)), kRefused);
     EXPECT_EQ(sockets.Tcp(Source6(1)), kRefused);
     EXPECT_EQ(sockets.Udp(Source4(1)), kRefused);

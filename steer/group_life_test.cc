@@ -70,7 +70,7 @@ TEST_F(GroupLife, ASlotTakesOneSocketOfEachTransport) {
     EXPECT_THAT(group->Insert(Transport::kTcp, 3, fd.get()),
                 FailsWith(absl::StatusCode::kInvalidArgument, "not a TCP socket"));
     EXPECT_THAT(group->Insert(Transport::kUdp, HR_STEER_SOCKETS, fd.get()),
-                FailsWith(absl::StatusCode::kInvalidArgument, "slot 65 of 64"));
+                FailsWith(absl::StatusCode::kInvalidArgument, "slot 257 of 256"));
     EXPECT_THAT(group->Insert(Transport::kUdp, -1, fd.get()),
                 FailsWith(absl::StatusCode::kInvalidArgument, "slot -1"));
     EXPECT_THAT(group->Insert(Transport::kUdp, 3, fd.get()), IsOk());
@@ -79,10 +79,10 @@ TEST_F(GroupLife, ASlotTakesOneSocketOfEachTransport) {
     UniqueFd deaf = GroupSocket(Transport::kTcp, kAny4);
     EXPECT_THAT(group->Insert(Transport::kTcp, 3, deaf.get()),
                 FailsWith(absl::StatusCode::kInvalidArgument, "does not listen"));
-    EXPECT_TRUE(*group->HasSocket(Transport::kUdp, 3));
-    EXPECT_FALSE(*group->HasSocket(Transport::kUdp, 2));
+    EXPECT_NE(*group->CookieOf(Transport::kUdp, 3), 0u);
+    EXPECT_EQ(*group->CookieOf(Transport::kUdp, 2), 0u);
     fd.Reset();
-    EXPECT_FALSE(*group->HasSocket(Transport::kUdp, 3)) << "the socket has closed";
+    EXPECT_EQ(*group->CookieOf(Transport::kUdp, 3), 0u) << "the socket has closed";
     UniqueFd plain(socket(AF_INET, SOCK_DGRAM, 0));
     EXPECT_THAT(group->Attach(Transport::kUdp, plain.get()),
                 FailsWith(absl::StatusCode::kInvalidArgument, "SO_REUSEPORT first"));
@@ -241,7 +241,7 @@ TEST_F(GroupLife, AGroupOutlivesTheProcessThatMadeItAndIsOpenedAsItWas) {
     EXPECT_EQ((*group)->config().ipv6_prefix, 64u);
     EXPECT_EQ(memcmp((*group)->ReadTable()->data(), spec.table.data(), sizeof(spec.table)), 0);
     EXPECT_EQ((*group)->Pins()->size(), 1u);
-    EXPECT_TRUE(*(*group)->HasSocket(Transport::kUdp, 3));
+    EXPECT_NE(*(*group)->CookieOf(Transport::kUdp, 3), 0u);
     EXPECT_EQ(*(*group)->ProgramOf(sockets[0].get()), (*group)->OwnProgram(Transport::kUdp));
     const UniqueFd client = UdpClient("198.19.0.1", 0, kTarget4);
     ASSERT_EQ(send(client.get(), "x", 1, 0), 1);
@@ -281,31 +281,8 @@ TEST_F(GroupLife, AnotherLayoutIsRefused) {
     const std::array<uint32_t, 32> constants = {HR_STEER_LAYOUT + 1};
     ASSERT_EQ(bpf_map_update_elem(later.get(), &zero, constants.data(), BPF_ANY), 0);
     replace("config", later.get());
-    EXPECT_THAT(refused(), FailsWith(absl::StatusCode::kFailedPrecondition, "its layout is 4, and this build's is 3"));
+    EXPECT_THAT(refused(), FailsWith(absl::StatusCode::kFailedPrecondition, "its layout is 5, and this build's is 4"));
     EXPECT_THAT(refused(), FailsWith(absl::StatusCode::kFailedPrecondition, "hedgerow steer clean"));
-  });
-}
-
-// Version 0.2.0's constants end before `located`.
-TEST_F(GroupLife, AGroupOfTheShorterLayoutIsTakenOver) {
-  InGroupNamespace([&] {
-    GroupSpec spec = SpecOf(kSlots);
-    spec.config.field_offset = 12;
-    spec.config.field_bytes = 4;
-    const auto made = MakeGroup(spec);
-    ASSERT_NE(made, nullptr);
-    hr_steer_config constants = made->config();
-    constants.layout = HR_STEER_LAYOUT_SHORT;
-    const UniqueFd former(bpf_map_create(BPF_MAP_TYPE_ARRAY, "former", 4, offsetof(hr_steer_config, located), 1, nullptr));
-    const uint32_t zero = 0;
-    ASSERT_EQ(bpf_map_update_elem(former.get(), &zero, &constants, BPF_ANY), 0);
-    ASSERT_EQ(unlink(PinPath("config").c_str()), 0);
-    ASSERT_EQ(bpf_obj_pin(former.get(), PinPath("config").c_str()), 0) << strerror(errno);
-    const auto opened = KernelGroup::Open(bpffs(), "test");
-    ASSERT_THAT(opened.status(), IsOk());
-    EXPECT_EQ((*opened)->config().seed.k0, constants.seed.k0);
-    EXPECT_EQ((*opened)->config().field_bytes, 4u);
-    EXPECT_EQ((*opened)->config().located.field.pairing, HR_PAIR_BYTES);
   });
 }
 
@@ -348,7 +325,7 @@ TEST_F(GroupLife, WrongSpecificationsAreRefusedAndLeaveNothing) {
                 FailsWith(kInvalid, "1 to 128 bits, not 0"));
     EXPECT_THAT(refused([](GroupSpec& spec) { spec.config.field_bytes = 17; }),
                 FailsWith(kInvalid, "at most 16 bytes, not 17"));
-    EXPECT_THAT(refused([](GroupSpec& spec) { spec.table[5].slot = 64; }), FailsWith(kInvalid, "slot 64"));
+    EXPECT_THAT(refused([](GroupSpec& spec) { spec.table[5].empty = 7; }), FailsWith(kInvalid, "the policy 7"));
     Device device{};
     device.network = {32 + 24, 4, {10, 0}};
     device.device.id = 7;

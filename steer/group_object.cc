@@ -112,10 +112,9 @@ absl::StatusOr<hr_steer_config> ReadConfig(const std::string& folder, const net:
   std::vector<char> value(std::max<size_t>(info.value_size, sizeof(hr_steer_config)));
   if (bpf_map_lookup_elem(map.get(), &kZero, value.data()) != 0)
     return absl::ErrnoToStatus(errno, "reading the constants");
-  // What an older build's constants lack is 0 here, which is what they mean.
   hr_steer_config config{};
   memcpy(&config, value.data(), sizeof(config));
-  if (config.layout < HR_STEER_LAYOUT_SHORT || config.layout > HR_STEER_LAYOUT)
+  if (config.layout != HR_STEER_LAYOUT)
     return OtherLayout(
         folder, absl::StrCat("its layout is ", config.layout, ", and this build's is ", HR_STEER_LAYOUT));
   return config;
@@ -139,10 +138,8 @@ absl::StatusOr<Program> OpenProgram(const std::string& folder, const bpf_program
 
 absl::Status CheckTable(const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table) {
   for (const hr_steer_entry& entry : table) {
-    if (entry.slot >= HR_STEER_SLOTS || entry.other_slot >= HR_STEER_SLOTS || entry.empty > HR_STEER_OTHER_OR_KERNEL)
-      return absl::InvalidArgumentError(absl::StrCat("the table names slot ", entry.slot, " or ",
-                                                     entry.other_slot, ", and slots end at ",
-                                                     HR_STEER_SLOTS - 1));
+    if (entry.empty > HR_STEER_OTHER_OR_KERNEL)
+      return absl::InvalidArgumentError(absl::StrCat("the table has the policy ", entry.empty));
   }
   return absl::OkStatus();
 }
@@ -155,8 +152,6 @@ absl::Status CheckSpec(const GroupSpec& spec) {
   if (config.field_bytes > 16)
     return absl::InvalidArgumentError(
         absl::StrCat("a gateway's field has at most 16 bytes, not ", config.field_bytes));
-  if (config.field_bytes != 0 && config.located.field.pairing != HR_PAIR_BYTES)
-    return absl::InvalidArgumentError("a gateway's field has one place: fixed, or located by a path or tokens");
   if (config.field_bytes != 0 && config.field_offset > 0xffff)
     return absl::InvalidArgumentError(absl::StrCat("no datagram has a field at offset ", config.field_offset));
   if (spec.devices.size() > HR_STEER_DEVICES)

@@ -192,7 +192,7 @@ GroupSpec GroupTest::SpecOf(int slots, hr_steer_empty empty) {
   EXPECT_THAT(config.status(), net::IsOk());
   spec.config = *config;
   const std::vector<double> weights(static_cast<size_t>(slots), 1.0);
-  spec.table = Entries(*NewHome(weights), weights, {}, empty, -1);
+  spec.table = Entries(*NewHome(weights), weights, {}, empty);
   return spec;
 }
 

@@ -31,19 +31,21 @@ struct TableElement {
   uint32_t pad;
 };
 
-// One element of a per-CPU array, summed. T consists of 64-bit counters.
+// A per-CPU array, each element summed. T consists of 64-bit counters.
 template <typename T>
-absl::Status AddPerCpu(int map, uint32_t index, T& sum) {
+absl::Status AddPerCpu(int map, T* sums, uint32_t elements) {
   static_assert(sizeof(T) % sizeof(uint64_t) == 0);
   const int cpus = libbpf_num_possible_cpus();
   if (cpus <= 0) return absl::InternalError("cannot learn the number of CPUs");
-  std::vector<T> values(static_cast<size_t>(cpus));
-  if (bpf_map_lookup_elem(map, &index, values.data()) != 0)
+  std::vector<uint32_t> keys(elements);
+  std::vector<T> values(static_cast<size_t>(cpus) * elements);
+  uint32_t next = 0, count = elements;
+  if (bpf_map_lookup_batch(map, nullptr, &next, keys.data(), values.data(), &count, nullptr) != 0 && errno != ENOENT)
     return absl::ErrnoToStatus(errno, "reading counters");
-  auto* const words = reinterpret_cast<uint64_t*>(&sum);
-  for (const T& value : values) {
-    const auto* const added = reinterpret_cast<const uint64_t*>(&value);
-    for (size_t i = 0; i < sizeof(T) / sizeof(uint64_t); ++i) words[i] += added[i];
+  for (size_t i = 0; i < static_cast<size_t>(cpus) * count; ++i) {
+    auto* const words = reinterpret_cast<uint64_t*>(&sums[i / static_cast<size_t>(cpus)]);
+    const auto* const added = reinterpret_cast<const uint64_t*>(&values[i]);
+    for (size_t word = 0; word < sizeof(T) / sizeof(uint64_t); ++word) words[word] += added[word];
   }
   return absl::OkStatus();
 }
@@ -124,12 +126,12 @@ class PinnedGroup : public KernelGroup {
                                absl::StrCat("slot ", slot, ": removing its ", NameOf(transport), " socket"));
   }
 
-  absl::StatusOr<bool> HasSocket(Transport transport, int slot) const override {
+  absl::StatusOr<uint64_t> CookieOf(Transport transport, int slot) const override {
     if (absl::Status status = CheckSlot(slot); !status.ok()) return status;
     const auto key = static_cast<uint32_t>(slot);
     uint64_t cookie = 0;
-    if (bpf_map_lookup_elem(OfTransport(object_.sockets, transport).get(), &key, &cookie) == 0) return true;
-    if (errno == ENOENT) return false;
+    if (bpf_map_lookup_elem(OfTransport(object_.sockets, transport).get(), &key, &cookie) == 0) return cookie;
+    if (errno == ENOENT) return 0;
     return absl::ErrnoToStatus(errno,
                                absl::StrCat("slot ", slot, ": looking for its ", NameOf(transport), " socket"));
   }
@@ -208,11 +210,9 @@ class PinnedGroup : public KernelGroup {
     counts.slots.resize(HR_STEER_SLOTS);
     counts.buckets.resize(HR_STEER_BUCKETS);
     counts.all.pins_full = pins_full_;
-    absl::Status status = AddPerCpu(object_.counts.get(), 0, counts.all);
-    for (uint32_t slot = 0; status.ok() && slot < HR_STEER_SLOTS; ++slot)
-      status = AddPerCpu(object_.slot_counts.get(), slot, counts.slots[slot]);
-    for (uint32_t bucket = 0; status.ok() && bucket < HR_STEER_BUCKETS; ++bucket)
-      status = AddPerCpu(object_.bucket_counts.get(), bucket, counts.buckets[bucket]);
+    absl::Status status = AddPerCpu(object_.counts.get(), &counts.all, 1);
+    if (status.ok()) status = AddPerCpu(object_.slot_counts.get(), counts.slots.data(), HR_STEER_SLOTS);
+    if (status.ok()) status = AddPerCpu(object_.bucket_counts.get(), counts.buckets.data(), HR_STEER_BUCKETS);
     if (!status.ok()) return status;
     return counts;
   }

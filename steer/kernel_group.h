@@ -63,8 +63,8 @@ class KernelGroup {
   // socket. The kernel takes a socket out that closes.
   virtual absl::Status Insert(Transport transport, int slot, int socket) = 0;
   virtual absl::Status Remove(Transport transport, int slot) = 0;
-  // Whether the slot has a socket that is open.
-  virtual absl::StatusOr<bool> HasSocket(Transport transport, int slot) const = 0;
+  // SO_COOKIE of the slot's socket; 0: it has none that is open.
+  virtual absl::StatusOr<uint64_t> CookieOf(Transport transport, int slot) const = 0;
 
   // Each bucket changes at once, one after the other.
   virtual absl::Status WriteTable(const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table) = 0;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "steer/leftovers.h"
 
+#include <netinet/tcp.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -12,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "net/bpffs.h"
-#include "steer/keeper.h"
 #include "steer/kernel_group.h"
 #include "steer/process.h"
 #include "steer/record.h"
@@ -23,27 +23,31 @@ namespace {
 
 constexpr int kEnd_ms = 5000;  // from SIGTERM to SIGKILL
 
-absl::Status EndProcess(const v1::Process& process) {
+absl::Status EndProcess(const Process& process) {
   const auto pidfd = OpenProcess(process);
   if (absl::IsNotFound(pidfd.status())) return absl::OkStatus();
   if (!pidfd.ok()) return pidfd.status();
   if (const absl::Status sent = Signal(*pidfd, SIGTERM); !sent.ok()) return sent;
   if (WaitForEnd(*pidfd, kEnd_ms)) return absl::OkStatus();
   if (const absl::Status sent = Signal(*pidfd, SIGKILL); !sent.ok()) return sent;
-  return WaitForEnd(*pidfd, kEnd_ms) ? absl::OkStatus() : absl::DeadlineExceededError(absl::StrCat("pid ", process.pid(), " does not end"));
+  return WaitForEnd(*pidfd, kEnd_ms) ? absl::OkStatus() : absl::DeadlineExceededError(absl::StrCat("pid ", process.pid, " does not end"));
 }
 
-// Without a readable record the keeper's sockets show the workers.
-std::vector<v1::Process> WorkersOf(const Places& places) {
-  auto keeper = KeeperClient::Connect(places.keeper());
-  if (!keeper.ok()) return {};
-  const auto kept = keeper->Take();
-  if (!kept.ok()) return {};
+// Without a readable record the sockets in the pinned arrays show the workers.
+std::vector<Process> WorkersOf(const Places& places, const std::string& bpffs) {
+  const auto kernel = KernelGroup::Open(bpffs, places.name);
+  if (!kernel.ok()) return {};
+  std::set<uint64_t> cookies;
   std::set<uint32_t> inodes;
-  for (const KeptSocket& each : *kept) inodes.insert(InodeOf(each.socket.get()));
-  std::vector<v1::Process> workers;
-  for (const pid_t pid : ProcessesWith(inodes, [](pid_t each) { return each != getpid() && !IsKeeper(each); })) workers.push_back(Identify(pid));
-  return workers;
+  for (const Transport transport : {Transport::kUdp, Transport::kTcp}) {
+    for (int slot = 0; slot < HR_STEER_SLOTS; ++slot) cookies.insert((*kernel)->CookieOf(transport, slot).value_or(0));
+    const auto sockets = ListSockets(transport, 0, 1u << (transport == Transport::kUdp ? TCP_CLOSE : TCP_LISTEN));
+    if (!sockets.ok()) return {};
+    for (const InetSocket& each : *sockets) {
+      if (each.inode != 0 && cookies.contains(each.cookie)) inodes.insert(each.inode);
+    }
+  }
+  return ProcessesWith(inodes, [](const Process& each) { return each.pid != getpid(); });
 }
 
 }  // namespace
@@ -57,14 +61,13 @@ Leftovers LookForLeftovers(const Places& places, const std::string& bpffs) {
   found.bpffs = record.ok() && !record->bpffs().empty() ? record->bpffs() : bpffs;
   // Pins of another layout count as well.
   found.has_pins = std::filesystem::exists(absl::StrCat(found.bpffs, "/hedgerow-steer/", places.name), error);
-  found.has_keeper = KeeperClient::Connect(places.keeper()).ok();
   for (const v1::RecordedSlot& slot : found.record.slots()) {
     // The processes of an adopted daemon are not the group's to end.
-    if (found.record.mode() != "adopt" && OpenProcess(slot.worker()).ok()) found.workers.push_back(slot.worker());
+    const Process worker = FromRecord(slot.worker());
+    if (found.record.mode() != "adopt" && Runs(worker)) found.workers.push_back(worker);
   }
-  if (found.has_record && !record.ok()) found.workers = WorkersOf(places);
-  found.adoptable = record.ok() && record->mode() == "run" && !record->slots().empty() && found.has_pins && found.has_keeper &&
-                    found.bpffs == bpffs;
+  if (found.has_record && !record.ok() && found.has_pins) found.workers = WorkersOf(places, found.bpffs);
+  found.adoptable = record.ok() && record->mode() == "run" && !record->slots().empty() && found.has_pins && found.bpffs == bpffs;
   return found;
 }
 
@@ -74,7 +77,6 @@ absl::StatusOr<Leftovers> FindLeftovers(const Places& places, const std::string&
   std::vector<std::string> lacking;
   if (found.has_record && found.record.mode().empty()) lacking.push_back(absl::StrCat("a readable record (", places.record(), ")"));
   if (!found.has_pins) lacking.push_back(absl::StrCat("its pins in ", found.bpffs));
-  if (!found.has_keeper) lacking.push_back("the keeper of its sockets");
   if (found.bpffs != bpffs) lacking.push_back(absl::StrCat("the same --bpffs (", found.bpffs, ")"));
   return absl::FailedPreconditionError(absl::StrCat(
       "group ", places.name, " was left by a dead supervisor and cannot be taken over, for want of ", absl::StrJoin(lacking, " and "), "; ",
@@ -85,13 +87,9 @@ absl::Status RemoveLeftovers(const Places& places, const Leftovers& found, std::
   const auto note = [removed](const std::string& line) {
     if (removed != nullptr) removed->push_back(line);
   };
-  for (const v1::Process& worker : found.workers) {
+  for (const Process& worker : found.workers) {
     if (const absl::Status ended = EndProcess(worker); !ended.ok()) return ended;
-    note(absl::StrCat("worker ", worker.pid()));
-  }
-  if (found.has_keeper) {
-    auto keeper = KeeperClient::Connect(places.keeper());
-    if (keeper.ok() && keeper->End().ok()) note(absl::StrCat("keeper ", found.record.keeper().pid()));
+    note(absl::StrCat("worker ", worker.pid));
   }
   if (found.has_pins) {
     if (const absl::Status done = KernelGroup::Remove(found.bpffs, places.name); !done.ok()) return done;
@@ -105,7 +103,7 @@ absl::Status RemoveLeftovers(const Places& places, const Leftovers& found, std::
 }
 
 void RemoveFolder(const Places& places) {
-  for (const std::string& file : {places.admin(), places.monitor(), places.keeper(), places.notify(), places.record(), places.record() + ".new"}) {
+  for (const std::string& file : {places.admin(), places.monitor(), places.notify(), places.record(), places.record() + ".new"}) {
     unlink(file.c_str());
   }
   rmdir(places.folder().c_str());

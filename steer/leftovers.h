@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pins, keeper, workers and files of a group whose supervisor died: whether the next supervisor can take it over, and how it is
+// Pins, workers and files of a group whose supervisor died: whether the next supervisor can take it over, and how it is
 // removed. Called at each start and by `hedgerow steer clean`; the caller holds the group's lock.
 #pragma once
 
@@ -9,8 +9,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "net/unique_fd.h"
 #include "steer/api/record.pb.h"
+#include "steer/process.h"
 #include "steer/settings.h"
 
 namespace hedgerow::steer {
@@ -20,11 +20,10 @@ struct Leftovers {
   v1::Record record{};
   bool has_pins = false;
   std::string bpffs{};
-  bool has_keeper = false;
-  std::vector<v1::Process> workers{};  // those that run
-  bool adoptable = false;              // record, pins and keeper
+  std::vector<Process> workers{};  // those that run
+  bool adoptable = false;              // record and pins
 
-  bool any() const { return has_record || has_pins || has_keeper; }
+  bool any() const { return has_record || has_pins; }
 };
 
 // FailedPrecondition, with advice: the group cannot be taken over, and removing it would end workers that run.
@@ -32,7 +31,7 @@ absl::StatusOr<Leftovers> FindLeftovers(const Places& places, const std::string&
 // The same without that check.
 Leftovers LookForLeftovers(const Places& places, const std::string& bpffs);
 
-// Ends workers and keeper, and removes pins and folder. `removed` gets a line for each.
+// Ends workers, and removes pins and folder. `removed` gets a line for each.
 absl::Status RemoveLeftovers(const Places& places, const Leftovers& found, std::vector<std::string>* removed = nullptr);
 
 // The files of a group's folder, and the folder.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The lines of a file that a user names (`simulate FILE`, `--devices FILE`). It may be anything: a device without an end or without lines, a pipe to
+// The lines of a file that a user names (`--devices FILE`). It may be anything: a device without an end or without lines, a pipe to
 // which no process writes. Each of these ends with an error that says so; a pipe whose writer is slow is waited for, and said to be.
 
 #pragma once

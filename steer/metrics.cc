@@ -79,9 +79,6 @@ constexpr GroupValue kGroupValues[] = {
      [](const v1::Group& group) { return static_cast<double>(group.unreadable()); }},
     {"hedgerow_steer_taken_over", MetricType::Gauge, "1 while a foreign program chooses the sockets of the group",
      [](const v1::Group& group) { return HasProblem(group, "takeover:"); }},
-    {"hedgerow_steer_keeper_missing", MetricType::Gauge,
-     "1 while no process keeps the sockets of the group for the next supervisor (`run` only)",
-     [](const v1::Group& group) { return HasProblem(group, "keeper:"); }},
     {"hedgerow_steer_problems", MetricType::Gauge, "problems that `hedgerow steer show` lists",
      [](const v1::Group& group) { return static_cast<double>(group.problems_size()); }},
 };

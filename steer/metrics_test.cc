@@ -45,18 +45,9 @@ TEST(SteerMetrics, HaveASeriesForEachSlotAndTransport) {
                            "hedgerow_steer_loop_turns_total{group=\"port-2055\",worked=\"true\"} 12\n",
                            "hedgerow_steer_loop_turns_total{group=\"port-2055\",worked=\"false\"} 3\n",
                            "hedgerow_steer_slot_up{group=\"port-2055\",slot=\"0\"} 1\n", "hedgerow_steer_slot_up{group=\"port-2055\",slot=\"1\"} 0\n",
-                           "hedgerow_steer_taken_over{group=\"port-2055\"} 1\n", "hedgerow_steer_keeper_missing{group=\"port-2055\"} 0\n", "hedgerow_steer_problems{group=\"port-2055\"} 1\n"}) {
+                           "hedgerow_steer_taken_over{group=\"port-2055\"} 1\n", "hedgerow_steer_problems{group=\"port-2055\"} 1\n"}) {
     EXPECT_THAT(page, HasSubstr(line));
   }
-}
-
-TEST(SteerMetrics, ShowAGroupWithoutAKeeper) {
-  v1::Group group = Sample();
-  group.clear_problems();
-  group.add_problems("keeper: no process keeps the sockets for the case that this one dies");
-  const std::string page = prometheus::TextSerializer().Serialize(FamiliesOf(group, kTurns));
-  EXPECT_THAT(page, HasSubstr("hedgerow_steer_keeper_missing{group=\"port-2055\"} 1\n"));
-  EXPECT_THAT(page, HasSubstr("hedgerow_steer_taken_over{group=\"port-2055\"} 0\n"));
 }
 
 TEST(SteerMetrics, StandInTheirPage) {

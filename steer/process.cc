@@ -1,24 +1,84 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "steer/process.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <climits>
 #include <fstream>
-#include <vector>
+#include <iterator>
+#include <memory>
+#include <sstream>
+#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 
 namespace hedgerow::steer {
 namespace {
 
 constexpr int kClonePidfd = 0x1000;  // CLONE_PIDFD
+
+struct CloseDirectory {
+  void operator()(DIR* directory) const { closedir(directory); }
+};
+using Directory = std::unique_ptr<DIR, CloseDirectory>;
+
+// The names in a folder that are numbers.
+absl::StatusOr<std::vector<int>> NumbersIn(const std::string& path) {
+  const Directory directory(opendir(path.c_str()));
+  if (directory == nullptr) return absl::ErrnoToStatus(errno, absl::StrCat("read ", path));
+  std::vector<int> numbers;
+  while (const dirent* entry = readdir(directory.get())) {
+    int number = 0;
+    if (absl::SimpleAtoi(entry->d_name, &number)) numbers.push_back(number);
+  }
+  return numbers;
+}
+
+std::string LinkAt(const std::string& path) {
+  char target[PATH_MAX];
+  const ssize_t bytes = readlink(path.c_str(), target, sizeof(target));
+  return bytes > 0 ? std::string(target, static_cast<size_t>(bytes)) : "";
+}
+
+// The device that all sockets' inodes are on, as fdinfo prints it: the kernel's own number.
+uint64_t SocketDevice() {
+  const net::UniqueFd any(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  struct stat status {};
+  if (!any.valid() || fstat(any.get(), &status) != 0) return 0;
+  return static_cast<uint64_t>(major(status.st_dev)) << 20 | minor(status.st_dev);
+}
+
+// The wanted inodes in an epoll set: lines "tfd: 7 events: 19 data: 7 pos:0 ino:1f3a sdev:8" (proc_pid_fdinfo(5)).
+std::set<uint32_t> PolledBy(pid_t pid, int descriptor, const std::set<uint32_t>& inodes) {
+  static const uint64_t sockets = SocketDevice();
+  std::ifstream file(absl::StrCat("/proc/", pid, "/fdinfo/", descriptor));
+  std::set<uint32_t> polled;
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("tfd:", 0) != 0) continue;
+    std::istringstream words(line);
+    uint64_t inode = 0, device = 0;
+    for (std::string word; words >> word;) {
+      absl::string_view text = word;
+      if (absl::ConsumePrefix(&text, "ino:")) (void)absl::SimpleHexAtoi(text, &inode);
+      if (absl::ConsumePrefix(&text, "sdev:")) (void)absl::SimpleHexAtoi(text, &device);
+    }
+    if (device == sockets && inodes.contains(static_cast<uint32_t>(inode))) polled.insert(static_cast<uint32_t>(inode));
+  }
+  return polled;
+}
 
 }  // namespace
 
@@ -42,7 +102,7 @@ void ResetSignals() {
 void CloseFrom(unsigned first) { syscall(SYS_close_range, first, ~0u, 0); }
 
 // The name stands in parentheses and may contain any character, so the fields are counted from the last one.
-std::optional<ProcessStat> ReadProcessStat(pid_t pid) {
+std::optional<Process> ReadProcess(pid_t pid) {
   std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
   std::string line;
   std::getline(file, line);
@@ -50,38 +110,45 @@ std::optional<ProcessStat> ReadProcessStat(pid_t pid) {
   if (open == std::string::npos || close == std::string::npos || close < open) return std::nullopt;
   const std::vector<std::string> fields = absl::StrSplit(absl::string_view(line).substr(close + 1), ' ', absl::SkipEmpty());
   constexpr size_t kState = 0, kParent = 1, kGroup = 2, kStart = 19;  // behind the name: fields 3, 4, 5 and 22
-  ProcessStat stat{.name = line.substr(open + 1, close - open - 1)};
-  if (fields.size() <= kStart || !absl::SimpleAtoi(fields[kParent], &stat.parent) || !absl::SimpleAtoi(fields[kGroup], &stat.group) ||
-      !absl::SimpleAtoi(fields[kStart], &stat.start_ticks)) {
+  Process process{.pid = pid, .name = line.substr(open + 1, close - open - 1)};
+  if (fields.size() <= kStart || !absl::SimpleAtoi(fields[kParent], &process.parent) ||
+      !absl::SimpleAtoi(fields[kGroup], &process.group) || !absl::SimpleAtoi(fields[kStart], &process.start_ticks)) {
     return std::nullopt;
   }
-  stat.state = fields[kState][0];
-  return stat;
-}
-
-v1::Process Identify(pid_t pid) {
-  v1::Process process;
-  const auto stat = pid > 0 ? ReadProcessStat(pid) : std::nullopt;
-  if (!stat.has_value() || stat->state == 'Z' || stat->state == 'X') return process;
-  process.set_pid(pid);
-  process.set_start_ticks(stat->start_ticks);
+  process.has_ended = fields[kState] == "Z" || fields[kState] == "X";
   return process;
 }
 
-absl::StatusOr<net::UniqueFd> OpenProcess(const v1::Process& process) {
-  const auto gone = [&process] { return absl::NotFoundError(absl::StrCat("pid ", process.pid(), " has ended")); };
-  if (process.pid() <= 0) return gone();
-  net::UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, static_cast<pid_t>(process.pid()), 0)));
-  if (!pidfd.valid()) return errno == ESRCH ? gone() : absl::ErrnoToStatus(errno, absl::StrCat("watch pid ", process.pid()));
-  // Looked at with the descriptor in hand: the pid cannot come again now.
-  const v1::Process now = Identify(static_cast<pid_t>(process.pid()));
-  if (now.pid() == 0 || now.start_ticks() != process.start_ticks()) return gone();
-  return pidfd;
+Process Identify(pid_t pid) {
+  const auto process = pid > 0 ? ReadProcess(pid) : std::nullopt;
+  return process.has_value() && !process->has_ended ? *process : Process();
 }
 
-pid_t ParentOf(pid_t pid) {
-  const auto stat = ReadProcessStat(pid);
-  return stat.has_value() ? stat->parent : 0;
+bool Runs(const Process& process) {
+  return process.pid != 0 && Identify(process.pid).start_ticks == process.start_ticks;
+}
+
+std::string ToString(const Process& process) { return absl::StrCat(process.pid, " (", process.name, ")"); }
+
+Process FromRecord(const v1::Process& recorded) {
+  return {.pid = static_cast<pid_t>(recorded.pid()), .start_ticks = recorded.start_ticks()};
+}
+
+v1::Process ToRecord(const Process& process) {
+  v1::Process recorded;
+  recorded.set_pid(process.pid);
+  recorded.set_start_ticks(process.start_ticks);
+  return recorded;
+}
+
+absl::StatusOr<net::UniqueFd> OpenProcess(const Process& process) {
+  const auto gone = [&process] { return absl::NotFoundError(absl::StrCat("pid ", process.pid, " has ended")); };
+  if (process.pid <= 0) return gone();
+  net::UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0)));
+  if (!pidfd.valid()) return errno == ESRCH ? gone() : absl::ErrnoToStatus(errno, absl::StrCat("watch pid ", process.pid));
+  // Looked at with the descriptor in hand: the pid cannot come again now.
+  if (!Runs(process)) return gone();
+  return pidfd;
 }
 
 std::string LastMadeProcess() {
@@ -89,11 +156,6 @@ std::string LastMadeProcess() {
   std::string line;
   std::getline(file, line);
   return line.substr(line.rfind(' ') + 1);
-}
-
-pid_t GroupOf(pid_t pid) {
-  const auto stat = ReadProcessStat(pid);
-  return stat.has_value() ? stat->group : 0;
 }
 
 absl::Status Signal(const net::UniqueFd& pidfd, int signal) {
@@ -104,6 +166,99 @@ absl::Status Signal(const net::UniqueFd& pidfd, int signal) {
 bool WaitForEnd(const net::UniqueFd& pidfd, int milliseconds) {
   pollfd end{.fd = pidfd.get(), .events = POLLIN, .revents = 0};
   return poll(&end, 1, milliseconds) > 0;
+}
+
+absl::StatusOr<std::vector<Process>> ListProcesses() {
+  const auto pids = NumbersIn("/proc");
+  if (!pids.ok()) return pids.status();
+  std::vector<Process> processes;
+  for (const int pid : *pids) {
+    if (auto process = ReadProcess(pid); process && !process->has_ended) processes.push_back(*std::move(process));
+  }
+  std::sort(processes.begin(), processes.end(), [](const Process& a, const Process& b) {
+    return std::pair(a.start_ticks, a.pid) < std::pair(b.start_ticks, b.pid);
+  });
+  return processes;
+}
+
+std::vector<Process> WithDescendants(const std::vector<Process>& processes, const std::vector<pid_t>& roots) {
+  std::set<pid_t> chosen(roots.begin(), roots.end());
+  // A child may stand before its parent: start times have a resolution of 10 ms.
+  for (size_t before = 0; before != chosen.size();) {
+    before = chosen.size();
+    for (const Process& process : processes) {
+      if (chosen.contains(process.parent)) chosen.insert(process.pid);
+    }
+  }
+  std::vector<Process> family;
+  std::copy_if(processes.begin(), processes.end(), std::back_inserter(family),
+               [&](const Process& process) { return chosen.contains(process.pid); });
+  return family;
+}
+
+absl::StatusOr<HeldSockets> SocketsOf(const Process& process, const std::set<uint32_t>& inodes) {
+  const std::string folder = absl::StrCat("/proc/", process.pid, "/fd");
+  const auto descriptors = NumbersIn(folder);
+  if (absl::IsPermissionDenied(descriptors.status())) {
+    return absl::PermissionDeniedError(absl::StrCat("cannot see the descriptors of process ", ToString(process),
+                                                    ": that needs CAP_SYS_PTRACE (root)"));
+  }
+  if (!descriptors.ok()) return absl::NotFoundError(absl::StrCat("process ", ToString(process), " has ended"));
+  HeldSockets held;
+  std::vector<int> epoll_sets;
+  for (const int descriptor : *descriptors) {
+    const std::string link = LinkAt(absl::StrCat(folder, "/", descriptor));
+    if (const auto inode = SocketInode(link); inode && inodes.contains(*inode)) {
+      const auto [known, is_new] = held.descriptors.emplace(*inode, descriptor);
+      if (!is_new) known->second = std::min(known->second, descriptor);
+    } else if (link == "anon_inode:[eventpoll]") {
+      epoll_sets.push_back(descriptor);
+    }
+  }
+  if (held.descriptors.empty()) return held;
+  for (const int descriptor : epoll_sets) {
+    if (auto polled = PolledBy(process.pid, descriptor, inodes); !polled.empty()) held.polled.push_back(std::move(polled));
+  }
+  return held;
+}
+
+std::vector<Process> ProcessesWith(const std::set<uint32_t>& inodes, const std::function<bool(const Process&)>& among) {
+  std::vector<Process> found;
+  if (inodes.empty()) return found;
+  const auto processes = ListProcesses();
+  if (!processes.ok()) return found;
+  std::copy_if(processes->begin(), processes->end(), std::back_inserter(found), [&](const Process& process) {
+    if (among && !among(process)) return false;
+    const auto held = SocketsOf(process, inodes);
+    return held.ok() && !held->descriptors.empty();
+  });
+  return found;
+}
+
+std::string ProgramOf(pid_t pid) {
+  std::string path = LinkAt(absl::StrCat("/proc/", pid, "/exe"));
+  constexpr absl::string_view kReplaced = " (deleted)";  // an upgrade wrote a new file in its place
+  if (absl::string_view stripped = path; absl::ConsumeSuffix(&stripped, kReplaced)) path = std::string(stripped);
+  return path;
+}
+
+absl::StatusOr<net::UniqueFd> DescriptorOf(pid_t pid, int descriptor) {
+  const net::UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  if (!process.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("open process ", pid));
+  net::UniqueFd copy(static_cast<int>(syscall(SYS_pidfd_getfd, process.get(), descriptor, 0)));
+  if (!copy.valid() && errno == EPERM) {
+    return absl::PermissionDeniedError(absl::StrCat("cannot take a socket of process ", pid,
+                                                    ": pidfd_getfd(2) needs CAP_SYS_PTRACE (root), and is forbidden "
+                                                    "where kernel.yama.ptrace_scope is 3"));
+  }
+  if (!copy.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("take descriptor ", descriptor, " of process ", pid));
+  return copy;
+}
+
+std::optional<uint32_t> SocketInode(absl::string_view link) {
+  uint32_t inode = 0;
+  if (!absl::ConsumePrefix(&link, "socket:[") || !absl::ConsumeSuffix(&link, "]") || !absl::SimpleAtoi(link, &inode)) return std::nullopt;
+  return inode;
 }
 
 }  // namespace hedgerow::steer

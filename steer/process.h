@@ -1,15 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Processes as the supervisor needs them: a fork that is safe beside other threads, and an identity that survives the reuse of pids.
+// Processes: a fork that is safe beside other threads, an identity that survives the reuse of pids, and what /proc says of
+// them: their descent, and the sockets that they hold. Needs CAP_SYS_PTRACE for the processes of other users.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "net/unique_fd.h"
 #include "steer/api/record.pb.h"
 
@@ -27,26 +33,53 @@ absl::StatusOr<Forked> Fork();
 void ResetSignals();
 void CloseFrom(unsigned first);
 
-// /proc/PID/stat (proc_pid_stat(5)). Empty: there is no such process.
-struct ProcessStat {
-  std::string name{};
-  char state = 0;  // 'Z', 'X': it has ended
+// A pid may be reused; pid and start time together are unique.
+struct Process {
+  pid_t pid = 0;  // 0: none
   pid_t parent = 0;
   pid_t group = 0;
-  uint64_t start_ticks = 0;  // since boot
+  uint64_t start_ticks = 0;  // since boot (proc_pid_stat(5), field 22)
+  std::string name{};
+  bool has_ended = false;  // it waits for its parent
 };
-std::optional<ProcessStat> ReadProcessStat(pid_t pid);
-
+// Empty: there is no such process.
+std::optional<Process> ReadProcess(pid_t pid);
 // Of a running process; pid 0 where there is none.
-v1::Process Identify(pid_t pid);
+Process Identify(pid_t pid);
+bool Runs(const Process& process);
+// "12 (nsd)"
+std::string ToString(const Process& process);
+Process FromRecord(const v1::Process& recorded);
+v1::Process ToRecord(const Process& process);
+
 // A pidfd of the process, if it still runs; NotFound: it has ended.
-absl::StatusOr<net::UniqueFd> OpenProcess(const v1::Process& process);
-// The parent's pid; 0: unknown.
-pid_t ParentOf(pid_t pid);
+absl::StatusOr<net::UniqueFd> OpenProcess(const Process& process);
 // The number of the process or thread that was made last (proc_loadavg(5)): while it stays, no process was made.
 std::string LastMadeProcess();
-// The process group's number; 0: unknown.
-pid_t GroupOf(pid_t pid);
+
+// Every process that this one sees and that runs, oldest first.
+absl::StatusOr<std::vector<Process>> ListProcesses();
+// Of `processes`, the `roots` and all that descend from them.
+std::vector<Process> WithDescendants(const std::vector<Process>& processes, const std::vector<pid_t>& roots);
+
+struct HeldSockets {
+  std::map<uint32_t, int> descriptors{};     // inode -> the lowest descriptor
+  std::vector<std::set<uint32_t>> polled{};  // the inodes in each of its epoll sets, of those that were asked for
+};
+// Of `inodes`, those that the process holds. NotFound: it has ended. PermissionDenied says which capability is missing.
+absl::StatusOr<HeldSockets> SocketsOf(const Process& process, const std::set<uint32_t>& inodes);
+// The processes that hold one of the sockets, oldest first, the caller included; `among` restricts the search.
+std::vector<Process> ProcessesWith(const std::set<uint32_t>& inodes,
+                                   const std::function<bool(const Process&)>& among = {});
+// A duplicate of another process's descriptor (pidfd_getfd(2)).
+absl::StatusOr<net::UniqueFd> DescriptorOf(pid_t pid, int descriptor);
+
+// The path of its program; empty where it cannot be read.
+std::string ProgramOf(pid_t pid);
+
+// Of what a descriptor's link in /proc says: "socket:[4711]".
+std::optional<uint32_t> SocketInode(absl::string_view link);
+
 // OK as well when the process has ended.
 absl::Status Signal(const net::UniqueFd& pidfd, int signal);
 // Whether it has ended by then.

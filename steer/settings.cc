@@ -72,7 +72,7 @@ std::string Settings::EmptyText() const {
   if (empty == HR_STEER_REJECT) return "reject";
   if (empty == HR_STEER_DROP) return "drop";
   if (empty == HR_STEER_KERNEL) return "kernel";
-  return stand_in ? "stand-in" : "next";
+  return "next";
 }
 
 std::vector<Transport> Settings::transports() const {
@@ -107,6 +107,21 @@ absl::StatusOr<std::vector<Device>> ReadDevices(const std::string& file) {
       return absl::InvalidArgumentError(absl::StrCat(file, ": more than ", HR_STEER_DEVICES, " networks"));
     }
   }
+}
+
+absl::Status ReadGatewayField(const std::string& text, Settings& settings) {
+  constexpr uint32_t kMostOffset = 1400, kMostBytes = 16;
+  const auto is_gateway = [](const Device& each) { return each.device.is_gateway != 0; };
+  if (std::none_of(settings.devices.begin(), settings.devices.end(), is_gateway))
+    return absl::InvalidArgumentError("--gateway-field: no line of --devices says gateway");
+  const std::vector<std::string> parts = absl::StrSplit(text, ':');
+  if (parts.size() == 2 && absl::SimpleAtoi(parts[0], &settings.field_offset) &&
+      absl::SimpleAtoi(parts[1], &settings.field_bytes) && settings.field_bytes >= 1 &&
+      settings.field_bytes <= kMostBytes && settings.field_offset <= kMostOffset) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("--gateway-field: got \"", text, "\", expected OFFSET:BYTES in the payload, at most ",
+                                                 kMostOffset, " and 1 to ", kMostBytes, ": 12:4"));
 }
 
 absl::StatusOr<WorkerUser> FindWorkerUser(const std::string& user, const std::string& group) {

@@ -18,7 +18,6 @@ namespace hedgerow::steer {
 
 inline constexpr char kDefaultRunDir[] = "/run/hedgerow-steer";
 inline constexpr char kMonitorGroup[] = "hedgerow-monitor";  // its members may use monitor.sock, as those of hedgerowd
-inline constexpr int kStandIn = HR_STEER_SLOTS - 1;  // the slot of the stand-in, where there is one
 
 struct Listen {
   net::IpAddress address{};
@@ -39,7 +38,6 @@ struct Places {
   std::string folder() const { return absl::StrCat(run_dir, "/", name); }
   std::string admin() const { return folder() + "/admin.sock"; }
   std::string monitor() const { return folder() + "/monitor.sock"; }
-  std::string keeper() const { return folder() + "/keeper.sock"; }
   std::string notify() const { return folder() + "/notify.sock"; }
   std::string record() const { return folder() + "/record.json"; }
 };
@@ -61,7 +59,6 @@ struct Settings {
   bool tcp = true;
   int workers = 1;
   hr_steer_empty empty = HR_STEER_REJECT;
-  bool stand_in = false;  // with HR_STEER_OTHER: the stand-in takes the packets, otherwise the next slot
   absl::Duration empty_after = absl::Seconds(1);
   absl::Duration heartbeat = absl::ZeroDuration();  // none
   absl::Duration stop_timeout = absl::Seconds(10);  // from SIGTERM to SIGKILL
@@ -71,13 +68,12 @@ struct Settings {
   uint32_t ipv6_prefix = 128;
   std::vector<Device> devices{};
   uint32_t field_offset = 0;
-  uint32_t field_bytes = 0;      // 0: no fixed field
-  hr_steer_located located{};    // a field whose place or length varies (gateway_field.h)
+  uint32_t field_bytes = 0;  // 0: no field
   std::string metrics{};  // empty: none
   std::string bpffs{};
   std::vector<std::string> command{};
 
-  // The policy's name in options and reports: "reject", "drop", "next", "stand-in", "kernel".
+  // The policy's name in options and reports: "reject", "drop", "next", "kernel".
   std::string EmptyText() const;
   // The transports in the order of LISTEN_FDS.
   std::vector<Transport> transports() const;
@@ -87,6 +83,9 @@ std::string TransportText(Transport transport);  // "udp", "tcp"
 
 // "NETWORK ID [gateway]" a line, # begins a comment. InvalidArgument with file and line.
 absl::StatusOr<std::vector<Device>> ReadDevices(const std::string& file);
+// "12:4": 4 bytes at offset 12 of the UDP payload name a gateway's device. InvalidArgument also without a gateway in
+// `settings.devices`.
+absl::Status ReadGatewayField(const std::string& text, Settings& settings);
 // InvalidArgument: there is no such user or group. Empty texts: not set.
 absl::StatusOr<WorkerUser> FindWorkerUser(const std::string& user, const std::string& group);
 

@@ -64,6 +64,17 @@ TEST_F(DevicesTest, AnErrorNamesTheLine) {
   }
 }
 
+TEST(GatewayField, IsAnOffsetAndANumberOfBytes) {
+  Settings settings;
+  EXPECT_THAT(std::string(ReadGatewayField("12:4", settings).message()), HasSubstr("no line of --devices says gateway"));
+  settings.devices = {Device{.device = {.id = 1, .is_gateway = 1}}};
+  ASSERT_TRUE(ReadGatewayField("12:4", settings).ok());
+  EXPECT_EQ(settings.field_offset, 12u);
+  EXPECT_EQ(settings.field_bytes, 4u);
+  for (const char* text : {"12", "12:17", "1401:4", "{path: [{skip: 2}], request_length: 4}"})
+    EXPECT_THAT(std::string(ReadGatewayField(text, settings).message()), HasSubstr("expected OFFSET:BYTES")) << text;
+}
+
 TEST(WorkerUser, IsFoundByNameAndNumber) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root";
   EXPECT_FALSE(FindWorkerUser("", "")->set);

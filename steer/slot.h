@@ -8,8 +8,8 @@
 #include <string>
 
 #include "net/unique_fd.h"
-#include "steer/api/record.pb.h"
 #include "steer/group.h"
+#include "steer/process.h"
 
 namespace hedgerow::steer {
 
@@ -18,7 +18,7 @@ struct Slot : Share {
   int number = 0;
   std::array<net::UniqueFd, 2> sockets{};  // by Transport
 
-  v1::Process worker{};  // pid 0: none
+  Process worker{};  // pid 0: none
   net::UniqueFd pidfd{};
   int64_t started_ns = 0;
   int64_t heard_ns = 0;      // the last heartbeat
@@ -34,7 +34,7 @@ struct Slot : Share {
 
   int fd(Transport transport) const { return sockets[static_cast<size_t>(transport)].get(); }
   net::UniqueFd& socket(Transport transport) { return sockets[static_cast<size_t>(transport)]; }
-  bool has_worker() const { return worker.pid() != 0; }
+  bool has_worker() const { return worker.pid != 0; }
 };
 
 }  // namespace hedgerow::steer

@@ -10,17 +10,13 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <fstream>
 #include <map>
-#include <optional>
-#include <system_error>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "net/netlink/netlink.h"
+#include "steer/process.h"
+#include "steer/socket_state.h"
 
 namespace hedgerow::steer {
 namespace {
@@ -49,35 +45,6 @@ bool Meets(const InetSocket& holder, const net::IpAddress& address, bool wildcar
 }
 
 }  // namespace
-
-std::optional<uint32_t> SocketInode(absl::string_view link) {
-  uint32_t inode = 0;
-  if (!absl::ConsumePrefix(&link, "socket:[") || !absl::ConsumeSuffix(&link, "]") || !absl::SimpleAtoi(link, &inode)) return std::nullopt;
-  return inode;
-}
-
-std::string ProcessText(pid_t pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/comm"));
-  std::string name;
-  std::getline(file, name);
-  return absl::StrCat("pid ", pid, name.empty() ? "" : absl::StrCat(" (", name, ")"));
-}
-
-std::set<pid_t> ProcessesWith(const std::set<uint32_t>& inodes, const std::function<bool(pid_t)>& among) {
-  std::set<pid_t> found;
-  std::error_code error;
-  for (const auto& process : std::filesystem::directory_iterator("/proc", error)) {
-    pid_t pid = 0;
-    if (!absl::SimpleAtoi(process.path().filename().string(), &pid) || (among && !among(pid))) continue;
-    std::error_code unreadable;
-    for (std::filesystem::directory_iterator fd(process.path() / "fd", unreadable), end; !unreadable && fd != end; fd.increment(unreadable)) {
-      std::error_code gone;
-      const auto inode = SocketInode(std::filesystem::read_symlink(fd->path(), gone).string());
-      if (!gone && inode.has_value() && inodes.contains(*inode)) found.insert(pid);
-    }
-  }
-  return found;
-}
 
 absl::StatusOr<std::vector<InetSocket>> ListSockets(Transport transport, uint16_t local_port, uint32_t states) {
   auto socket = net::netlink::Socket::Open({}, NETLINK_SOCK_DIAG);
@@ -113,7 +80,7 @@ absl::StatusOr<std::vector<InetSocket>> ListSockets(Transport transport, uint16_
     }
     if (!asked.ok()) return asked;
   }
-  std::erase_if(all, [local_port](const InetSocket& each) { return each.local_port != local_port; });
+  std::erase_if(all, [local_port](const InetSocket& each) { return local_port != 0 && each.local_port != local_port; });
   return all;
 }
 
@@ -133,11 +100,33 @@ std::string DescribeHolders(const std::vector<InetSocket>& sockets) {
   std::vector<std::string> texts;
   for (const auto& [uid, inodes] : by_user) {
     std::vector<std::string> processes;
-    for (const pid_t pid : ProcessesWith(inodes)) processes.push_back(ProcessText(pid));
+    for (const Process& process : ProcessesWith(inodes)) processes.push_back(absl::StrCat("pid ", ToString(process)));
     texts.push_back(processes.empty() ? absl::StrCat("user ", UserText(uid), ", of a process that cannot be seen from here")
                                       : absl::StrCat(absl::StrJoin(processes, " and "), ", user ", UserText(uid)));
   }
   return absl::StrJoin(texts, "; ");
+}
+
+absl::StatusOr<std::map<int, net::UniqueFd>> FetchSockets(Transport transport, const Listen& listen,
+                                                          const std::map<uint64_t, int>& numbers) {
+  std::map<int, net::UniqueFd> fetched;
+  const auto sockets = ListSockets(transport, listen.port, ~0u);
+  if (!sockets.ok()) return sockets.status();
+  std::map<uint32_t, uint64_t> cookies;
+  std::set<uint32_t> inodes;
+  for (const InetSocket& each : *sockets) {
+    if (numbers.contains(each.cookie) && inodes.insert(each.inode).second) cookies[each.inode] = each.cookie;
+  }
+  for (const Process& process : ProcessesWith(inodes)) {
+    const auto held = SocketsOf(process, inodes);
+    if (!held.ok()) continue;  // it has ended
+    for (const auto& [inode, descriptor] : held->descriptors) {
+      auto copy = DescriptorOf(process.pid, descriptor);
+      if (absl::IsPermissionDenied(copy.status())) return copy.status();
+      if (copy.ok() && CookieOf(copy->get()) == cookies[inode]) fetched[numbers.at(cookies[inode])] = *std::move(copy);
+    }
+  }
+  return fetched;
 }
 
 uint32_t InodeOf(int socket) {

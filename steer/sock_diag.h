@@ -4,18 +4,14 @@
 // first bind, to name the processes that hold the address, and for the open connections of a group.
 #pragma once
 
-#include <sys/types.h>
-
 #include <cstdint>
-#include <functional>
-#include <optional>
-#include <set>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "net/ip_address.h"
+#include "net/unique_fd.h"
 #include "steer/kernel_group.h"
 #include "steer/settings.h"
 
@@ -35,7 +31,7 @@ struct InetSocket {
   bool only_ipv6 = false;
 };
 
-// `states`: bits of 1 << TCP_LISTEN and so on; ~0u: all.
+// `local_port` 0: of all ports. `states`: bits of 1 << TCP_LISTEN and so on; ~0u: all.
 absl::StatusOr<std::vector<InetSocket>> ListSockets(Transport transport, uint16_t local_port, uint32_t states);
 
 // Those on which packets to `listen` arrive: unconnected or listening, on the same address (0.0.0.0 and [::] are the same, unless
@@ -45,14 +41,9 @@ absl::StatusOr<std::vector<InetSocket>> ListHolders(Transport transport, const L
 // "pid 4711 (nfcapd), user root", "pid 12 (a) and pid 13 (b), user 33", "user 33, of a process that cannot be seen". Reads /proc.
 std::string DescribeHolders(const std::vector<InetSocket>& sockets);
 
-// The processes that hold one of the sockets, the caller included; `among` restricts the search. Reads /proc.
-std::set<pid_t> ProcessesWith(const std::set<uint32_t>& inodes, const std::function<bool(pid_t)>& among = {});
-
-// "pid 4711 (nginx)"
-std::string ProcessText(pid_t pid);
-
-// Of what a descriptor's link in /proc says: "socket:[4711]".
-std::optional<uint32_t> SocketInode(absl::string_view link);
+// Copies of the sockets with these cookies, by their numbers, from the processes that hold them.
+absl::StatusOr<std::map<int, net::UniqueFd>> FetchSockets(Transport transport, const Listen& listen,
+                                                          const std::map<uint64_t, int>& numbers);
 
 // The inode of a socket of this process.
 uint32_t InodeOf(int socket);

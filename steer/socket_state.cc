@@ -34,6 +34,12 @@ uint32_t OwnerOf(int socket) {
   return fstat(socket, &info) == 0 ? info.st_uid : geteuid();
 }
 
+uint64_t CookieOf(int socket) {
+  uint64_t cookie = 0;
+  socklen_t bytes = sizeof(cookie);
+  return getsockopt(socket, SOL_SOCKET, SO_COOKIE, &cookie, &bytes) == 0 ? cookie : 0;
+}
+
 bool IsListening(int socket) {
   int listening = 0;
   socklen_t bytes = sizeof(listening);

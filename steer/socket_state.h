@@ -20,6 +20,8 @@ bool IsSpoilt(int udp_socket);
 
 // The user that the socket belongs to.
 uint32_t OwnerOf(int socket);
+// SO_COOKIE; 0: it cannot be read.
+uint64_t CookieOf(int socket);
 
 bool IsListening(int socket);
 // Of a socket that was shut down, and keeps its address.

@@ -55,9 +55,6 @@ void Supervisor::MendUdp(Slot& slot) {
     }
     if (const absl::Status removed = kernel_->Remove(Transport::kUdp, slot.number); !removed.ok()) return removed;
     if (const absl::Status done = kernel_->Insert(Transport::kUdp, slot.number, fresh->get()); !done.ok()) return done;
-    if (keeper_.has_value()) {
-      if (const absl::Status kept = keeper_->Put(Transport::kUdp, slot.number, fresh->get()); !kept.ok()) return kept;
-    }
     slot.socket(Transport::kUdp) = *std::move(fresh);
     return absl::OkStatus();
   }();
@@ -81,7 +78,7 @@ void Supervisor::StartWorker(Slot& slot) {
     return;
   }
   slot.worker = Identify(started->pid);
-  slot.worker.set_pid(started->pid);  // it may have ended already
+  slot.worker.pid = started->pid;  // it may have ended already
   slot.pidfd = std::move(started->pidfd);
   slot.heard_ns = now;
   slot.heard = slot.is_silent = slot.restart_asked = false;
@@ -100,13 +97,13 @@ bool Supervisor::OnExit(int number) {
   Slot& slot = slots_.at(number);
   loop_->Unwatch(slot.pidfd.get());
   // Children of the worker would read beside the next worker. The process group's number stays reserved until the worker is reaped.
-  kill(-static_cast<pid_t>(slot.worker.pid()), SIGKILL);
+  kill(-slot.worker.pid, SIGKILL);
   slot.last_exit = ReapExit(slot.pidfd);
   slot.pidfd.Reset();
   EndLeftBehind(slot, slot.worker);
   const int64_t now = MonotonicNs();
-  LogInfo("slot ", number, ": worker ", slot.worker.pid(), " ended: ", slot.last_exit);
-  slot.worker.Clear();
+  LogInfo("slot ", number, ": worker ", slot.worker.pid, " ended: ", slot.last_exit);
+  slot.worker = {};
   slot.is_silent = false;
   slot.down_since_ns = now;
   const bool steady = now - slot.started_ns >= absl::ToInt64Nanoseconds(kSteadyAfter);
@@ -125,25 +122,24 @@ bool Supervisor::OnExit(int number) {
 
 // A daemon that forked into the background has left its process group and would read beside the next worker. Only processes of the
 // workers' user are killed: a worker may have passed its sockets to another user's process.
-void Supervisor::EndLeftBehind(const Slot& slot, const v1::Process& worker) {
-  const auto may_be = [&](pid_t pid) {
+void Supervisor::EndLeftBehind(const Slot& slot, const Process& worker) {
+  const auto may_be = [&](const Process& process) {
     struct stat owner {};
-    const v1::Process process = Identify(pid);
-    return process.pid() != 0 && process.start_ticks() >= worker.start_ticks() && pid != getpid() && pid != static_cast<pid_t>(keeper_process_.pid()) &&
-           GroupOf(pid) != static_cast<pid_t>(worker.pid()) && stat(absl::StrCat("/proc/", pid).c_str(), &owner) == 0 &&
+    return process.start_ticks >= worker.start_ticks && process.pid != getpid() && process.group != worker.pid &&
+           stat(absl::StrCat("/proc/", process.pid).c_str(), &owner) == 0 &&
            (owner.st_uid == settings_.user.uid || settings_.user.uid == 0);
   };
   // Repeated, because a process may fork before it is killed: and also where nothing was found while processes were made, since one
   // that ends before it is looked at hides its child, which was not there when the look began.
   for (int idle = 0; idle < kIdleLooks;) {
     const std::string made = LastMadeProcess();
-    const std::set<pid_t> found = ProcessesWith(InodesOf(slot), may_be);
+    const std::vector<Process> found = ProcessesWith(InodesOf(slot), may_be);
     if (found.empty() && made == LastMadeProcess()) return;
     idle = found.empty() ? idle + 1 : 0;
-    for (const pid_t pid : found) {
-      const auto pidfd = OpenProcess(Identify(pid));
+    for (const Process& process : found) {
+      const auto pidfd = OpenProcess(process);
       if (!pidfd.ok()) continue;
-      LogWarning("slot ", slot.number, ": worker ", worker.pid(), " left ", ProcessText(pid),
+      LogWarning("slot ", slot.number, ": worker ", worker.pid, " left pid ", ToString(process),
                  " behind, which has its sockets and is killed: a worker stays in the foreground (nginx: daemon off)");
       if (!Signal(*pidfd, SIGKILL).ok() || !WaitForEnd(*pidfd, kEnd_ms)) return;
     }
@@ -158,20 +154,21 @@ void Supervisor::OnNotice(const Notice& notice) {
     slot->heard = true;
     if (slot->is_silent) {
       slot->is_silent = false;
-      LogInfo("slot ", slot->number, ": worker ", slot->worker.pid(), " is heard again");
+      LogInfo("slot ", slot->number, ": worker ", slot->worker.pid, " is heard again");
       ApplyEmpty();
     }
   }
-  if (notice.stopping) LogInfo("slot ", slot->number, ": worker ", slot->worker.pid(), " is about to end");
+  if (notice.stopping) LogInfo("slot ", slot->number, ": worker ", slot->worker.pid, " is about to end");
 }
 
 // `pid` is the worker or a descendant of it.
 Slot* Supervisor::SlotOfProcess(pid_t pid) {
   for (int generation = 0; generation < 16 && pid > 1; ++generation) {
     for (auto& [number, slot] : slots_) {
-      if (slot.has_worker() && slot.worker.pid() == pid) return &slot;
+      if (slot.has_worker() && slot.worker.pid == pid) return &slot;
     }
-    pid = ParentOf(pid);
+    const auto process = ReadProcess(pid);
+    pid = process.has_value() ? process->parent : 0;
   }
   return nullptr;
 }
@@ -198,8 +195,7 @@ void Supervisor::ReapOrphans() {
   if (getpid() != 1) return;
   for (siginfo_t info{}; waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0; info = {}) {
     const pid_t pid = info.si_pid;
-    const bool ours = pid == static_cast<pid_t>(keeper_process_.pid()) ||
-                      std::any_of(slots_.begin(), slots_.end(), [pid](const auto& each) { return static_cast<pid_t>(each.second.worker.pid()) == pid; });
+    const bool ours = std::any_of(slots_.begin(), slots_.end(), [pid](const auto& each) { return each.second.worker.pid == pid; });
     if (ours) return;  // reaped by its pidfd's handler; orphans behind it wait for the next tick
     waitpid(pid, nullptr, WNOHANG);
   }
@@ -233,7 +229,7 @@ void Supervisor::Tick() {
 void Supervisor::TickSlot(Slot& slot, int64_t now) {
   if (slot.has_worker()) {
     if (slot.terminated_ns != 0 && now - slot.terminated_ns > absl::ToInt64Nanoseconds(settings_.stop_timeout)) {
-      LogWarning("slot ", slot.number, ": worker ", slot.worker.pid(), " did not end within ",
+      LogWarning("slot ", slot.number, ": worker ", slot.worker.pid, " did not end within ",
                  config::FormatDurationNs(absl::ToInt64Nanoseconds(settings_.stop_timeout)), " and is killed");
       slot.terminated_ns = now;
       if (const absl::Status sent = Signal(slot.pidfd, SIGKILL); !sent.ok()) LogError(sent.message());
@@ -241,7 +237,7 @@ void Supervisor::TickSlot(Slot& slot, int64_t now) {
     const bool silent = settings_.heartbeat > absl::ZeroDuration() && now - slot.heard_ns > absl::ToInt64Nanoseconds(settings_.heartbeat);
     if (silent && !slot.is_silent) {
       slot.is_silent = true;
-      LogWarning("slot ", slot.number, ": worker ", slot.worker.pid(), " is silent: no WATCHDOG=1 for ",
+      LogWarning("slot ", slot.number, ": worker ", slot.worker.pid, " is silent: no WATCHDOG=1 for ",
                  config::FormatDurationNs(absl::ToInt64Nanoseconds(settings_.heartbeat)));
     }
   } else if (!stopping_ && !slot.leaving && now >= slot.start_at_ns) {
@@ -264,10 +260,7 @@ void Supervisor::TickLeaving(Slot& slot, int64_t now) {
 void Supervisor::EndLeaving(int number) {
   Slot& slot = slots_.at(number);
   const uint64_t unread = slot.socket(Transport::kUdp).valid() ? UdpState(slot.fd(Transport::kUdp)).queued_bytes : 0;
-  for (const Transport transport : settings_.transports()) {
-    (void)kernel_->Remove(transport, number);
-    if (keeper_.has_value()) (void)keeper_->Drop(transport, number);
-  }
+  for (const Transport transport : settings_.transports()) (void)kernel_->Remove(transport, number);
   slots_.erase(number);
   LogInfo("slot ", number, " is gone", unread > 0 ? absl::StrCat("; its worker left ", unread, " bytes unread") : "");
   (void)Save();
@@ -291,9 +284,6 @@ void Supervisor::LookAround() {
     if (slot.has_worker() && slot.terminated_ns == 0) MendListener(slot);
   }
   for (const Transport transport : settings_.transports()) watch_->Look(transport, FdsOf(transport));
-  if (!keeper_.has_value()) {
-    if (const absl::Status started = StartKeeper(); !started.ok()) LogError("the keeper of the sockets: ", started.message());
-  }
 }
 
 std::vector<int> Supervisor::FdsOf(Transport transport) const {
@@ -301,16 +291,6 @@ std::vector<int> Supervisor::FdsOf(Transport transport) const {
   for (const auto& [number, slot] : slots_) all.push_back(slot.fd(transport));
   if (const int sink = sinks_[static_cast<size_t>(transport)].get(); sink >= 0) all.push_back(sink);
   return all;
-}
-
-bool Supervisor::OnKeeperGone() {
-  loop_->Unwatch(keeper_->fd());
-  if (keeper_->pid() > 0) waitpid(keeper_->pid(), nullptr, WNOHANG);
-  keeper_.reset();
-  keeper_process_.Clear();
-  if (!stopping_) LogWarning("the keeper of the sockets has gone; another one is started");
-  next_look_ns_ = 0;
-  return true;
 }
 
 bool Supervisor::Busy() const {

@@ -17,7 +17,6 @@
 #include "operate/event_loop.h"
 #include "steer/group.h"
 #include "steer/group_watch.h"
-#include "steer/keeper.h"
 #include "steer/notify_socket.h"
 #include "steer/settings.h"
 #include "steer/slot.h"
@@ -48,26 +47,25 @@ class Supervisor final : public Group {
   absl::Status MakeSlots();
   absl::Status TakeOver(const v1::Record& record);
   absl::Status TakeSlots(const v1::Record& record);
+  absl::Status TakeSockets();
   std::set<uint32_t> InodesOf(const Slot& slot) const;
   void FindUnrecordedWorker(Slot& slot);
   absl::Status MakeSinks();
   absl::Status BeginWatching();
-  absl::Status AddSlot(int number, bool stand_in);
+  absl::Status AddSlot(int number);
   absl::Status FillSlot(Slot& slot);
-  absl::Status StartKeeper();
   void RemoveEverything();
 
   // supervisor.cc: workers and timers
   void StartWorker(Slot& slot);
   void MendListener(Slot& slot);
   void MendUdp(Slot& slot);
-  void EndLeftBehind(const Slot& slot, const v1::Process& worker);
+  void EndLeftBehind(const Slot& slot, const Process& worker);
   void ForgiveOwnPause(int64_t now);
   void ReapOrphans();
   void Follow(Slot& slot);
   bool OnExit(int number);
   void OnNotice(const Notice& notice);
-  bool OnKeeperGone();
   void Terminate(Slot& slot);
   Slot* SlotOfProcess(pid_t pid);
   void Tick();
@@ -87,15 +85,12 @@ class Supervisor final : public Group {
   bool IsEmpty(int slot, int64_t now_ns) const override;
   v1::Slot ShowWorker(int slot) const override;
   v1::RecordedSlot RecordWorker(int slot) const override;
-  void Record(v1::Record& record) const override;
   std::vector<std::string> Problems() const override;
   void TableChanged() override { Pace(); }
   std::string StateOf(const Slot& slot) const;
 
   Launcher launcher_;
   bool remove_at_end_ = false;  // false: the group was taken over, and stays if the start fails
-  std::optional<KeeperClient> keeper_;
-  v1::Process keeper_process_{};
   std::optional<NotifySocket> notify_;
   std::optional<GroupWatch> watch_;
   std::map<int, Slot> slots_;

@@ -22,20 +22,16 @@ constexpr int64_t kQueue_ns = 1'000'000'000;  // time for a leaving worker to re
 }  // namespace
 
 absl::StatusOr<v1::Change> Supervisor::Resize(uint32_t workers) {
-  const int most = settings_.stand_in ? kStandIn : HR_STEER_SLOTS;
   if (stopping_) return absl::UnavailableError("the group is ending");
-  if (workers < 1 || workers > static_cast<uint32_t>(most)) {
-    return absl::InvalidArgumentError(absl::StrCat("got ", workers, " workers, expected 1 to ", most));
+  if (workers < 1 || workers > HR_STEER_SLOTS) {
+    return absl::InvalidArgumentError(absl::StrCat("got ", workers, " workers, expected 1 to ", HR_STEER_SLOTS));
   }
   const int wanted = static_cast<int>(workers);
   std::vector<int> added;
   std::vector<int> leaving;
   const auto undo = [&] {
     for (const int number : added) {
-      for (const Transport transport : settings_.transports()) {
-        (void)kernel_->Remove(transport, number);
-        if (keeper_.has_value()) (void)keeper_->Drop(transport, number);
-      }
+      for (const Transport transport : settings_.transports()) (void)kernel_->Remove(transport, number);
       slots_.erase(number);
     }
     for (const int number : leaving) slots_.at(number).leaving = false;
@@ -44,20 +40,20 @@ absl::StatusOr<v1::Change> Supervisor::Resize(uint32_t workers) {
     const auto found = slots_.find(number);
     if (found != slots_.end() && found->second.leaving) {
       undo();
-      return absl::FailedPreconditionError(absl::StrCat("slot ", number, " still waits for the end of worker ", found->second.worker.pid(),
+      return absl::FailedPreconditionError(absl::StrCat("slot ", number, " still waits for the end of worker ", found->second.worker.pid,
                                                         ": try again when it has ended, at the latest ",
                                                         config::FormatDurationNs(absl::ToInt64Nanoseconds(settings_.stop_timeout)),
                                                         " after it was asked to"));
     }
     if (found != slots_.end()) continue;
-    if (const absl::Status made = AddSlot(number, false); !made.ok()) {
+    if (const absl::Status made = AddSlot(number); !made.ok()) {
       undo();
       return made;
     }
     added.push_back(number);
   }
   for (auto& [number, slot] : slots_) {
-    if (slot.stand_in || slot.leaving || number < wanted) continue;
+    if (slot.leaving || number < wanted) continue;
     slot.leaving = true;
     leaving.push_back(number);
   }

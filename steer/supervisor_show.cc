@@ -35,7 +35,7 @@ std::string Supervisor::StateOf(const Slot& slot) const {
 v1::Slot Supervisor::ShowWorker(int number) const {
   const Slot& slot = slots_.at(number);
   v1::Slot out;
-  out.set_pid(slot.worker.pid());
+  out.set_pid(slot.worker.pid);
   out.set_state(StateOf(slot));
   out.set_restarts(slot.restarts);
   const int64_t since = !slot.has_worker() ? slot.down_since_ns : slot.is_silent ? slot.heard_ns : slot.started_ns;
@@ -53,25 +53,20 @@ v1::Slot Supervisor::ShowWorker(int number) const {
 v1::RecordedSlot Supervisor::RecordWorker(int number) const {
   const Slot& slot = slots_.at(number);
   v1::RecordedSlot out;
-  *out.mutable_worker() = slot.worker;
+  *out.mutable_worker() = ToRecord(slot.worker);
   out.set_restarts(slot.restarts);
   out.set_last_exit(slot.last_exit);
   return out;
 }
 
-void Supervisor::Record(v1::Record& record) const {
-  if (keeper_process_.pid() != 0) *record.mutable_keeper() = keeper_process_;
-}
-
 std::vector<std::string> Supervisor::Problems() const {
   std::vector<std::string> problems = watch_->problems();
-  if (!keeper_.has_value()) problems.push_back("keeper: no process keeps the sockets for the case that this one dies");
   for (const auto& [number, slot] : slots_) {
     if (settings_.udp && slot.has_worker() && IsSpoilt(slot.fd(Transport::kUdp))) {
-      problems.push_back(absl::StrCat("slot ", number, ": worker ", slot.worker.pid(),
+      problems.push_back(absl::StrCat("slot ", number, ": worker ", slot.worker.pid,
                                       " has connected its UDP socket, or shut it down: sources do not reach it until it ends"));
     }
-    if (slot.is_silent) problems.push_back(absl::StrCat("slot ", number, ": worker ", slot.worker.pid(), " sends no WATCHDOG=1"));
+    if (slot.is_silent) problems.push_back(absl::StrCat("slot ", number, ": worker ", slot.worker.pid, " sends no WATCHDOG=1"));
     if (slot.failures >= kFailing) {
       problems.push_back(absl::StrCat("slot ", number, ": its worker has ended ", slot.failures, " times in a row soon after its start (",
                                       slot.last_exit, ")"));

@@ -48,7 +48,6 @@ absl::Status Supervisor::Make() {
   Weights weights(HR_STEER_SLOTS);
   std::fill_n(weights.begin(), settings_.workers, 1.0);
   if (const absl::Status created = CreateKernel(weights); !created.ok()) return created;
-  if (const absl::Status made = StartKeeper(); !made.ok()) return made;
   if (const absl::Status made = MakeSlots(); !made.ok()) return made;
   if (const absl::Status made = MakeSinks(); !made.ok()) return made;
   return OpenTable();
@@ -56,18 +55,14 @@ absl::Status Supervisor::Make() {
 
 absl::Status Supervisor::MakeSlots() {
   for (int number = 0; number < settings_.workers; ++number) {
-    if (const absl::Status made = AddSlot(number, false); !made.ok()) return made;
-  }
-  if (settings_.stand_in) {
-    if (const absl::Status made = AddSlot(kStandIn, true); !made.ok()) return made;
+    if (const absl::Status made = AddSlot(number); !made.ok()) return made;
   }
   return absl::OkStatus();
 }
 
-absl::Status Supervisor::AddSlot(int number, bool stand_in) {
+absl::Status Supervisor::AddSlot(int number) {
   Slot& slot = slots_[number];
   slot.number = number;
-  slot.stand_in = stand_in;
   slot.down_since_ns = MonotonicNs();
   const absl::Status filled = FillSlot(slot);
   if (!filled.ok()) slots_.erase(number);
@@ -85,14 +80,14 @@ absl::Status Supervisor::FillSlot(Slot& slot) {
       if (first) {
         if (const absl::Status ours = CheckGroupIsOurs(settings_, transport, *kernel_, socket->get()); !ours.ok()) return ours;
       }
-      if (keeper_.has_value()) {
-        if (const absl::Status kept = keeper_->Put(transport, slot.number, socket->get()); !kept.ok()) return kept;
-      }
       slot.socket(transport) = *std::move(socket);
     }
-    const auto inserted = kernel_->HasSocket(transport, slot.number);
+    const auto inserted = kernel_->CookieOf(transport, slot.number);
     if (!inserted.ok()) return inserted.status();
-    if (*inserted) continue;
+    if (*inserted == CookieOf(slot.fd(transport))) continue;
+    if (*inserted != 0) {
+      if (const absl::Status removed = kernel_->Remove(transport, slot.number); !removed.ok()) return removed;
+    }
     if (const absl::Status done = kernel_->Insert(transport, slot.number, slot.fd(transport)); !done.ok()) return done;
   }
   return absl::OkStatus();
@@ -106,28 +101,8 @@ absl::Status Supervisor::MakeSinks() {
     if (!made.ok()) return made.status();
     sink = *std::move(made);
     if (const absl::Status done = kernel_->Insert(transport, HR_STEER_SINK, sink.get()); !done.ok()) return done;
-    if (!keeper_.has_value()) continue;
-    if (const absl::Status kept = keeper_->Put(transport, HR_STEER_SINK, sink.get()); !kept.ok()) return kept;
   }
   return absl::OkStatus();
-}
-
-absl::Status Supervisor::StartKeeper() {
-  auto keeper = KeeperClient::Start(settings_.places.keeper());
-  if (!keeper.ok()) return keeper.status();
-  keeper_process_ = Identify(keeper->pid());
-  for (const Transport transport : settings_.transports()) {
-    for (const auto& [number, slot] : slots_) {
-      if (slot.fd(transport) < 0) continue;
-      if (const absl::Status kept = keeper->Put(transport, number, slot.fd(transport)); !kept.ok()) return kept;
-    }
-    if (const int sink = sinks_[static_cast<size_t>(transport)].get(); sink >= 0) {
-      if (const absl::Status kept = keeper->Put(transport, HR_STEER_SINK, sink); !kept.ok()) return kept;
-    }
-  }
-  keeper_ = *std::move(keeper);
-  (void)Save();
-  return loop_->Watch(keeper_->fd(), [this] { return OnKeeperGone(); });
 }
 
 absl::Status Supervisor::TakeOver(const v1::Record& record) {
@@ -141,11 +116,6 @@ absl::Status Supervisor::TakeOver(const v1::Record& record) {
         "group ", settings_.places.name, " is there already, left by a dead supervisor (pid ", record.supervisor_pid(), "), with another ", *other,
         ": start it as it was, to take it over, or remove it by `hedgerow steer clean --name ", settings_.places.name, "`"));
   }
-  auto keeper = KeeperClient::Connect(settings_.places.keeper());
-  if (!keeper.ok()) return keeper.status();
-  keeper_ = *std::move(keeper);
-  keeper_process_ = record.keeper();
-  if (const absl::Status watched = loop_->Watch(keeper_->fd(), [this] { return OnKeeperGone(); }); !watched.ok()) return watched;
   if (const absl::Status taken = TakeSlots(record); !taken.ok()) return taken;
   LogInfo("took over group ", settings_.places.name, " from pid ", record.supervisor_pid());
   const int workers = CountWorkers();
@@ -166,7 +136,6 @@ absl::Status Supervisor::TakeSlots(const v1::Record& record) {
     const int number = static_cast<int>(recorded.slot());
     Slot& slot = slots_[number];
     slot.number = number;
-    slot.stand_in = recorded.stand_in();
     slot.weight = recorded.weight();
     slot.drained = recorded.drained();
     slot.leaving = recorded.leaving();
@@ -174,33 +143,48 @@ absl::Status Supervisor::TakeSlots(const v1::Record& record) {
     slot.last_exit = recorded.last_exit();
     slot.started_ns = slot.heard_ns = now;
     slot.heard = true;
-    auto pidfd = OpenProcess(recorded.worker());
+    auto pidfd = OpenProcess(FromRecord(recorded.worker()));
     if (pidfd.ok()) {
-      slot.worker = recorded.worker();
+      slot.worker = Identify(static_cast<pid_t>(recorded.worker().pid()));
       slot.pidfd = *std::move(pidfd);
       continue;
     }
     slot.down_since_ns = now;
     if (recorded.worker().pid() != 0) slot.last_exit = "unknown: it ended while there was no supervisor";
   }
-  auto kept = keeper_->Take();
-  if (!kept.ok()) return kept.status();
-  for (KeptSocket& each : *kept) {
-    const auto slot = slots_.find(each.slot);
-    if (each.slot == HR_STEER_SINK) {
-      sinks_[static_cast<size_t>(each.transport)] = std::move(each.socket);
-    } else if (slot != slots_.end()) {
-      settings_.socket_uid = OwnerOf(each.socket.get());
-      slot->second.socket(each.transport) = std::move(each.socket);
-    } else {
-      (void)kernel_->Remove(each.transport, each.slot);
-      (void)keeper_->Drop(each.transport, each.slot);
-    }
-  }
+  if (const absl::Status taken = TakeSockets(); !taken.ok()) return taken;
   for (auto& [number, slot] : slots_) {
     if (slot.leaving) continue;  // its listener may be closed already
     if (!slot.has_worker()) FindUnrecordedWorker(slot);
+    for (const Transport transport : settings_.transports()) {
+      if (slot.has_worker() && !slot.socket(transport).valid()) slot.restart_asked = true;
+    }
     if (const absl::Status filled = FillSlot(slot); !filled.ok()) return filled;
+  }
+  return absl::OkStatus();
+}
+
+// The kernel's arrays name the sockets, and the workers hold them. What no process holds has closed; a slot that the record
+// lacks was being added.
+absl::Status Supervisor::TakeSockets() {
+  for (const Transport transport : settings_.transports()) {
+    std::map<uint64_t, int> numbers;
+    for (int number = 0; number < HR_STEER_SLOTS; ++number) {
+      const auto cookie = kernel_->CookieOf(transport, number);
+      if (!cookie.ok()) return cookie.status();
+      if (*cookie == 0) continue;
+      if (slots_.contains(number)) {
+        numbers[*cookie] = number;
+      } else if (const absl::Status removed = kernel_->Remove(transport, number); !removed.ok()) {
+        return removed;
+      }
+    }
+    auto held = FetchSockets(transport, settings_.listen, numbers);
+    if (!held.ok()) return held.status();
+    for (auto& [number, socket] : *held) {
+      settings_.socket_uid = OwnerOf(socket.get());
+      slots_.at(number).socket(transport) = std::move(socket);
+    }
   }
   return absl::OkStatus();
 }
@@ -215,15 +199,16 @@ std::set<uint32_t> Supervisor::InodesOf(const Slot& slot) const {
 
 // A supervisor that was killed between fork and record left a worker that the record lacks. The slot must not get a second one.
 void Supervisor::FindUnrecordedWorker(Slot& slot) {
-  std::set<pid_t> holders = ProcessesWith(InodesOf(slot));
-  holders.erase(getpid());
-  holders.erase(static_cast<pid_t>(keeper_process_.pid()));
-  const auto first = std::find_if(holders.begin(), holders.end(), [&holders](pid_t pid) { return !holders.contains(ParentOf(pid)); });
+  const std::vector<Process> holders =
+      ProcessesWith(InodesOf(slot), [](const Process& each) { return each.pid != getpid(); });
+  const auto is_child = [&holders](const Process& process) {
+    return std::any_of(holders.begin(), holders.end(), [&](const Process& each) { return each.pid == process.parent; });
+  };
+  const auto first = std::find_if_not(holders.begin(), holders.end(), is_child);
   if (first == holders.end()) return;
-  const v1::Process worker = Identify(*first);
-  auto pidfd = OpenProcess(worker);
+  auto pidfd = OpenProcess(*first);
   if (!pidfd.ok()) return;
-  slot.worker = worker;
+  slot.worker = *first;
   slot.pidfd = *std::move(pidfd);
 }
 
@@ -248,7 +233,10 @@ absl::Status Supervisor::BeginWatching() {
   for (auto& [number, slot] : slots_) {
     if (slot.has_worker()) {
       Follow(slot);
-      LogInfo("slot ", number, ": worker ", slot.worker.pid(), " goes on");
+      LogInfo("slot ", number, ": worker ", slot.worker.pid, " goes on");
+      if (!slot.restart_asked) continue;
+      LogWarning("slot ", number, ": worker ", slot.worker.pid, " has lost a socket of its slot, and is restarted");
+      Terminate(slot);
     } else if (!slot.leaving) {
       StartWorker(slot);
     }
@@ -268,13 +256,6 @@ void Supervisor::RemoveEverything() {
     (void)ReapExit(slot.pidfd);
   }
   RemoveKernel();
-  if (keeper_.has_value()) {
-    (void)keeper_->End();
-    if (keeper_->pid() > 0) {
-      kill(keeper_->pid(), SIGKILL);  // a stopped process does not read kEnd
-      waitpid(keeper_->pid(), nullptr, 0);
-    }
-  }
   slots_.clear();
   RemoveFolder(settings_.places);
 }

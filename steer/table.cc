@@ -134,7 +134,6 @@ absl::StatusOr<Home> MoveHome(const Home& home, absl::Span<const double> weights
   if (!own.ok()) return own.status();
   Counts surplus{};
   for (const uint8_t slot : home) {
-    if (slot >= kSlots) return absl::InvalidArgumentError(absl::StrCat("the table names slot ", slot));
     ++surplus[slot];
   }
   for (size_t slot = 0; slot < kSlots; ++slot) surplus[slot] -= (*due)[slot];
@@ -168,8 +167,7 @@ absl::StatusOr<Home> MoveHome(const Home& home, absl::Span<const double> weights
 }
 
 std::array<hr_steer_entry, HR_STEER_BUCKETS> Entries(const Home& home, absl::Span<const double> weights,
-                                                     const std::vector<bool>& empty, hr_steer_empty policy,
-                                                     int stand_in) {
+                                                     const std::vector<bool>& empty, hr_steer_empty policy) {
   const auto is_empty = [&](int slot) {
     return static_cast<size_t>(slot) < empty.size() && empty[static_cast<size_t>(slot)];
   };
@@ -182,17 +180,13 @@ std::array<hr_steer_entry, HR_STEER_BUCKETS> Entries(const Home& home, absl::Spa
     entry.empty = static_cast<uint8_t>(policy);
     if ((policy & HR_STEER_OTHER) == 0) continue;
     int other = -1;
-    if (stand_in >= 0) {
-      if (stand_in != slot && !is_empty(stand_in)) other = stand_in;
-    } else {
-      double nearest = 0;
-      for (int candidate = 0; candidate < static_cast<int>(weights.size()); ++candidate) {
-        if (candidate == slot || is_empty(candidate) || WeightOf(weights, candidate) <= 0) continue;
-        const double distance = Distance(bucket, candidate) / WeightOf(weights, candidate);
-        if (other >= 0 && distance >= nearest) continue;
-        other = candidate;
-        nearest = distance;
-      }
+    double nearest = 0;
+    for (int candidate = 0; candidate < static_cast<int>(weights.size()); ++candidate) {
+      if (candidate == slot || is_empty(candidate) || WeightOf(weights, candidate) <= 0) continue;
+      const double distance = Distance(bucket, candidate) / WeightOf(weights, candidate);
+      if (other >= 0 && distance >= nearest) continue;
+      other = candidate;
+      nearest = distance;
     }
     if (other >= 0) {
       entry.other_slot = static_cast<uint8_t>(other);

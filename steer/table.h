@@ -30,10 +30,10 @@ absl::StatusOr<std::vector<int>> Shares(absl::Span<const double> weights);
 
 // What the kernel is given. `empty[slot]` are slots without a worker for the stated time: their entries are
 // vacant, and their sockets may stay where they are. With `policy` HR_STEER_OTHER a bucket of an empty slot
-// goes to the first slot of the bucket's rendezvous order that is neither empty nor without weight
-// (`stand_in` < 0), or to `stand_in`; both transports alike.
+// goes to the first slot of the bucket's rendezvous order that is neither empty nor without weight; both transports
+// alike.
 std::array<hr_steer_entry, HR_STEER_BUCKETS> Entries(const Home& home, absl::Span<const double> weights,
-                                                     const std::vector<bool>& empty, hr_steer_empty policy,
-                                                     int stand_in);
+                                                     const std::vector<bool>& empty, hr_steer_empty policy);
+
 
 }  // namespace hedgerow::steer

@@ -41,7 +41,7 @@ int FewestMoves(const Home& from, absl::Span<const double> weights) {
   return moves;
 }
 
-// 1 to 64 slots, of which some have no weight.
+// 1 to 256 slots, of which some have no weight.
 std::vector<double> DrawWeights(std::mt19937_64& random) {
   std::vector<double> weights(1 + random() % HR_STEER_SLOTS);
   for (double& weight : weights) weight = random() % 5 == 0 ? 0 : static_cast<double>(1 + random() % 10);
@@ -150,12 +150,12 @@ TEST(Table, BadWeightsAreRefusedByName) {
   EXPECT_THAT(message({1, INFINITY}), HasSubstr("slot 1 is inf"));
   EXPECT_THAT(message({1e308, 1e308}), HasSubstr("too large"));
   EXPECT_THAT(message({1, 10000}), HasSubstr("less than half a bucket"));
-  EXPECT_THAT(message(std::vector<double>(65, 1.0)), HasSubstr("65 workers"));
+  EXPECT_THAT(message(std::vector<double>(257, 1.0)), HasSubstr("257 workers"));
 }
 
 TEST(Entries, ASlotWithAWorkerHasEntriesThatAreNotVacant) {
   const Home home = *NewHome({1, 1, 1});
-  for (const hr_steer_entry& entry : Entries(home, {1, 1, 1}, {false, true, false}, HR_STEER_DROP, -1)) {
+  for (const hr_steer_entry& entry : Entries(home, {1, 1, 1}, {false, true, false}, HR_STEER_DROP)) {
     EXPECT_EQ(entry.is_vacant != 0, entry.slot == 1);
     EXPECT_EQ(entry.empty, HR_STEER_DROP);
   }
@@ -166,7 +166,7 @@ TEST(Entries, TheBucketsOfAnEmptySlotGoToTheOthersByTheirWeights) {
   const Home home = *NewHome(weights);
   std::vector<int> to(4);
   int all = 0;
-  for (const hr_steer_entry& entry : Entries(home, weights, {true, false, false, false}, HR_STEER_OTHER, -1)) {
+  for (const hr_steer_entry& entry : Entries(home, weights, {true, false, false, false}, HR_STEER_OTHER)) {
     if (entry.slot != 0) continue;
     ++all;
     ++to[entry.other_slot];
@@ -178,36 +178,27 @@ TEST(Entries, TheBucketsOfAnEmptySlotGoToTheOthersByTheirWeights) {
 TEST(Entries, WhereTheNextSlotIsEmptyTooTheOneAfterItTakesTheBucket) {
   const std::vector<double> weights(5, 1.0);
   const Home home = *NewHome(weights);
-  const auto first = Entries(home, weights, {true}, HR_STEER_OTHER, -1);
+  const auto first = Entries(home, weights, {true}, HR_STEER_OTHER);
   for (size_t bucket = 0; bucket < home.size(); ++bucket) {
     std::vector<bool> empty(5);
     empty[0] = empty[first[bucket].other_slot] = true;
-    const auto next = Entries(home, weights, empty, HR_STEER_OTHER, -1);
+    const auto next = Entries(home, weights, empty, HR_STEER_OTHER);
     EXPECT_FALSE(empty[next[bucket].other_slot]);
   }
 }
 
-TEST(Entries, AStandInTakesAllAndAnEmptyOneNone) {
-  const std::vector<double> weights = {1, 1, 0};
-  const Home home = *NewHome(weights);
-  for (const hr_steer_entry& entry : Entries(home, weights, {true, false, false}, HR_STEER_OTHER, 2))
-    EXPECT_EQ(entry.other_slot, 2);
-  for (const hr_steer_entry& entry : Entries(home, weights, {true, false, true}, HR_STEER_OTHER, 2))
-    EXPECT_EQ(entry.empty, HR_STEER_REJECT);
-}
-
 TEST(Entries, WhereNoSlotIsLeftTheKernelChoosesIfThePolicySaysSo) {
-  const auto entries = Entries(*NewHome({1, 1}), {1, 1}, {true, false}, HR_STEER_OTHER_OR_KERNEL, -1);
+  const auto entries = Entries(*NewHome({1, 1}), {1, 1}, {true, false}, HR_STEER_OTHER_OR_KERNEL);
   for (const hr_steer_entry& entry : entries)
     EXPECT_EQ(entry.empty, entry.slot == 0 ? HR_STEER_OTHER_OR_KERNEL : HR_STEER_KERNEL);
-  for (const hr_steer_entry& entry : Entries(*NewHome({1, 1}), {1, 1}, {true, true}, HR_STEER_OTHER_OR_KERNEL, -1)) {
+  for (const hr_steer_entry& entry : Entries(*NewHome({1, 1}), {1, 1}, {true, true}, HR_STEER_OTHER_OR_KERNEL)) {
     EXPECT_EQ(entry.empty, HR_STEER_KERNEL);
     EXPECT_TRUE(entry.is_vacant);
   }
 }
 
 TEST(Entries, TheOnlySlotIsRejectedWhereItIsEmpty) {
-  for (const hr_steer_entry& entry : Entries(*NewHome({1}), {1}, {true}, HR_STEER_OTHER, -1)) {
+  for (const hr_steer_entry& entry : Entries(*NewHome({1}), {1}, {true}, HR_STEER_OTHER)) {
     EXPECT_EQ(entry.empty, HR_STEER_REJECT);
     EXPECT_TRUE(entry.is_vacant);
   }

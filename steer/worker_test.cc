@@ -130,13 +130,13 @@ TEST(RestartDelay, GrowsAndIsBounded) {
 }
 
 TEST(Process, APidThatCameAgainIsAnotherOne) {
-  v1::Process self = Identify(getpid());
-  EXPECT_EQ(self.pid(), getpid());
+  Process self = Identify(getpid());
+  EXPECT_EQ(self.pid, getpid());
   EXPECT_TRUE(OpenProcess(self).ok());
-  EXPECT_EQ(ParentOf(getpid()), getppid());
-  self.set_start_ticks(self.start_ticks() + 1);
+  EXPECT_EQ(ReadProcess(getpid())->parent, getppid());
+  ++self.start_ticks;
   EXPECT_TRUE(absl::IsNotFound(OpenProcess(self).status()));
-  EXPECT_TRUE(absl::IsNotFound(OpenProcess(v1::Process()).status()));
+  EXPECT_TRUE(absl::IsNotFound(OpenProcess(Process()).status()));
 }
 
 }  // namespace

@@ -7,17 +7,13 @@
 #pragma once
 
 #include "bpf/abi/base_abi.h"
-#include "bpf/abi/config_abi.h"
 #include "bpf/abi/siphash_abi.h"
 
-/* Raised whenever the bytes of a pinned map change their meaning. A supervisor takes over groups of its own layout and of
- * older ones: the constants of HR_STEER_LAYOUT_SHORT end before `located`, programs before layout 3 know no
- * HR_STEER_KERNEL and reject. */
-#define HR_STEER_LAYOUT 3
-#define HR_STEER_LAYOUT_SHORT 1
+/* Raised whenever the bytes of a pinned map change their meaning. A supervisor takes over groups of its own layout. */
+#define HR_STEER_LAYOUT 4
 
 #define HR_STEER_BUCKETS 1024
-#define HR_STEER_SLOTS 64
+#define HR_STEER_SLOTS 256 /* a byte of an entry; a socket is never moved to a larger array */
 #define HR_STEER_SINK HR_STEER_SLOTS          /* the place of the sink's socket in steer_sockets, behind the slots */
 #define HR_STEER_SOCKETS (HR_STEER_SLOTS + 1)
 #define HR_STEER_PINS 16384                   /* sources that stay with an open connection while their bucket has moved */
@@ -72,16 +68,6 @@ struct hr_steer_device {
   __u32 pad;
 };
 
-/* Where a gateway's datagram names its device, if the place or the length varies: in a profile's words (config_abi.h, locate.h). */
-struct hr_steer_located {
-  struct hr_field field; /* pairing: HR_PAIR_PATH, HR_PAIR_TOKENS; HR_PAIR_BYTES: there is none */
-  struct hr_path path;
-  struct hr_token tokens[HR_TOKENS];
-  __u32 token_count;
-  __u32 pad;
-};
-HR_STATIC_ASSERT(sizeof(struct hr_steer_located) == 168, "hr_steer_located is 168 bytes");
-
 /* Constants of a group, in .rodata: frozen before the first socket exists. */
 struct hr_steer_config {
   __u32 layout; /* HR_STEER_LAYOUT */
@@ -91,9 +77,7 @@ struct hr_steer_config {
   __u32 field_bytes; /* 1 to 16; 0: none */
   __u32 pad;
   struct hr_siphash_key seed;
-  struct hr_steer_located located; /* since layout 2; then field_bytes is 0 */
 };
-HR_STATIC_ASSERT(__builtin_offsetof(struct hr_steer_config, located) == 40, "layout 1 ends before `located`");
 
 /* The one element of steer_state. User space alone writes it. */
 struct hr_steer_state {

@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * From a source to its bucket. Pure functions that compile for both sides: `hedgerow steer explain` and `simulate` run what the
- * kernel runs.
+ * From a source to its bucket. Pure functions that compile for both sides: `hedgerow steer explain` runs what the kernel
+ * runs.
  */
 #pragma once
 
 #include "bpf/abi/steer_abi.h"
-#include "bpf/proxy/locate.h"
 
 /* The first `bits` of an address of 16 bytes. */
 HR_INLINE void hr_steer_cut(__u64 words[2], __u32 bits) {
@@ -30,12 +29,6 @@ HR_INLINE void hr_steer_device_source(const struct hr_steer_device *device, stru
   source->kind = HR_STEER_DEVICE;
   source->words[0] = device->id;
   source->words[1] = 0;
-}
-
-HR_INLINE void hr_steer_field_source(const struct hr_located *located, struct hr_steer_source *source) {
-  source->kind = HR_STEER_FIELD;
-  source->words[0] = located->correlation[0];
-  source->words[1] = located->correlation[1];
 }
 
 /* SipHash-2-4 of the 24 bytes. The seed is secret, so that a sender cannot choose its worker. */

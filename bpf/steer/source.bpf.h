@@ -4,7 +4,6 @@
  */
 #pragma once
 
-#include "bpf/proxy/locating.bpf.h"
 #include "bpf/steer/bucket.h"
 #include "bpf/steer/maps.bpf.h"
 
@@ -50,34 +49,6 @@ HR_INLINE __u32 hr_steer_connection_address(struct bpf_sock *connection, struct 
   return 4;
 }
 
-/*
- * A field whose place or length varies: the payload is copied, and the functions of locate.h find the field in it. -1: the payload has
- * no such field. steer/explain.cc does the same natively.
- */
-HR_INLINE int hr_steer_locate(struct sk_reuseport_md *ctx, struct hr_steer_source *source) {
-  const struct hr_steer_located *wanted = (const struct hr_steer_located *)&steer_config.located;
-  struct hr_scan_context context = {.in = hr_the_locating()};
-  struct hr_locating *in = context.in;
-  __u64 bytes = ctx->len;
-
-  HR_KEEP_BOUND(wanted); /* without it the compiler reads the zeros of this file, and not what is loaded */
-  if (!in || bytes <= HR_UDP_HEADER_BYTES) return -1;
-  /* The data begins at the UDP header. */
-  bytes = hr_take_payload(ctx, HR_UDP_HEADER_BYTES, bytes - HR_UDP_HEADER_BYTES, in);
-  if (!bytes) return -1;
-  if (wanted->field.pairing == HR_PAIR_PATH) {
-    if (hr_follow_path(&in->copy, bytes, &wanted->path, &wanted->field, &in->located)) return -1;
-  } else {
-    in->tokens[0] = wanted->tokens[0];
-    in->tokens[1] = wanted->tokens[1];
-    hr_scan_begin(&in->scan, wanted->token_count);
-    bpf_loop(bytes < HR_SCAN_BYTES ? bytes : HR_SCAN_BYTES, hr_scan_step, &context, 0);
-    if (hr_scan_result(&in->scan, &in->located)) return -1;
-  }
-  hr_steer_field_source(&in->located, source);
-  return 0;
-}
-
 /* False: the address has no device. */
 HR_INLINE int hr_steer_device_of(struct sk_reuseport_md *ctx, int is_udp, __u32 family, const struct hr_address *address,
                                  struct hr_steer_source *source) {
@@ -93,7 +64,6 @@ HR_INLINE int hr_steer_device_of(struct sk_reuseport_md *ctx, int is_udp, __u32 
     /* The data begins at the UDP header. */
     if (!bpf_skb_load_bytes(ctx, sizeof(struct udphdr) + steer_config.field_offset, source->words, field_bytes)) return 1;
   }
-  if (is_udp && device->is_gateway && steer_config.located.field.pairing && !hr_steer_locate(ctx, source)) return 1;
   hr_steer_device_source(device, source);
   return 1;
 }

@@ -113,7 +113,7 @@ absl::Status AdoptedGroup::Adopt(SocketSearch search) {
   search.transports = {transports.begin(), transports.end()};  // a later socket of the other transport is not the group's
 
   const Leftovers left = LookForLeftovers(settings_.places, settings_.bpffs);
-  if (left.has_record && left.record.mode() != "adopt" && (left.has_keeper || !left.workers.empty())) {
+  if (left.has_record && left.record.mode() != "adopt" && !left.workers.empty()) {
     return absl::FailedPreconditionError(absl::StrCat("group ", settings_.places.name,
                                                       " was left by `hedgerow steer run`, with its workers: start that again, or remove it by "
                                                       "`hedgerow steer clean --name ", settings_.places.name, "`"));
@@ -165,7 +165,7 @@ absl::StatusOr<bool> AdoptedGroup::Resume(const v1::Record& record, const Socket
   }
   std::vector<AdoptedSlot> slots;
   for (const v1::RecordedSlot& recorded : record.slots()) {
-    slots.push_back({.worker = {.pid = static_cast<pid_t>(recorded.worker().pid()), .start_ticks = recorded.worker().start_ticks()},
+    slots.push_back({.worker = FromRecord(recorded.worker()),
                      .has_worker = recorded.worker().pid() != 0,
                      .udp = {.cookie = recorded.udp_cookie()},
                      .tcp = {.cookie = recorded.tcp_cookie()},
@@ -278,8 +278,7 @@ bool AdoptedGroup::IsEmpty(int number, int64_t now_ns) const {
 v1::RecordedSlot AdoptedGroup::RecordWorker(int number) const {
   const AdoptedSlot& slot = slots_->slots()[static_cast<size_t>(number)];
   v1::RecordedSlot out;
-  out.mutable_worker()->set_pid(slot.worker.pid);
-  out.mutable_worker()->set_start_ticks(slot.worker.start_ticks);
+  *out.mutable_worker() = ToRecord(slot.worker);
   out.set_restarts(slot.restarts);
   out.set_udp_cookie(slot.udp.cookie);
   out.set_tcp_cookie(slot.tcp.cookie);

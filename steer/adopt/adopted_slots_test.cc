@@ -51,7 +51,7 @@ class FakeGroup : public KernelGroup {
     sockets.erase({transport, slot});
     return absl::OkStatus();
   }
-  absl::StatusOr<bool> HasSocket(Transport transport, int slot) const override { return sockets.contains({transport, slot}); }
+  absl::StatusOr<uint64_t> CookieOf(Transport transport, int slot) const override { return sockets.contains({transport, slot}); }
   absl::Status WriteTable(const std::array<hr_steer_entry, HR_STEER_BUCKETS>&) override { return absl::OkStatus(); }
   absl::StatusOr<std::array<hr_steer_entry, HR_STEER_BUCKETS>> ReadTable() const override {
     return std::array<hr_steer_entry, HR_STEER_BUCKETS>{};

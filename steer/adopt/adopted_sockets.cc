@@ -329,13 +329,8 @@ absl::StatusOr<std::vector<AdoptedWorker>> PairAll(const SocketSearch& search, c
 }
 
 // Without the calling process: OpenSocket may be in use.
-std::vector<Process> HoldersAmong(const std::vector<Process>& processes, const std::set<uint32_t>& inodes) {
-  std::vector<Process> holders;
-  if (inodes.empty()) return holders;
-  const std::set<pid_t> pids = ProcessesWith(inodes);
-  std::copy_if(processes.begin(), processes.end(), std::back_inserter(holders),
-               [&](const Process& process) { return process.pid != getpid() && pids.contains(process.pid); });
-  return holders;
+std::vector<Process> HoldersAmong(const std::set<uint32_t>& inodes) {
+  return ProcessesWith(inodes, [](const Process& each) { return each.pid != getpid(); });
 }
 
 }  // namespace
@@ -362,7 +357,7 @@ absl::StatusOr<AdoptedWorkers> FindWorkers(const SocketSearch& search) {
   if (const absl::Status status = CheckOneGroup(sockets); !status.ok()) return status;
   auto workers = PairAll(search, *scan, sockets);
   if (!workers.ok()) return workers.status();
-  return AdoptedWorkers{.workers = *std::move(workers), .others = HoldersAmong(scan->processes, others), .uid = sockets.front().socket.uid};
+  return AdoptedWorkers{.workers = *std::move(workers), .others = HoldersAmong(others), .uid = sockets.front().socket.uid};
 }
 
 absl::Status RefuseOthers(const AdoptedWorkers& found) {
@@ -408,9 +403,7 @@ absl::StatusOr<std::set<uint64_t>> CookiesOf(const SocketSearch& search) {
 absl::StatusOr<std::vector<Process>> HoldersOf(const SocketSearch& search) {
   const auto candidates = ListCandidates(search);
   if (!candidates.ok()) return candidates.status();
-  const auto processes = ListProcesses();
-  if (!processes.ok()) return processes.status();
-  return HoldersAmong(*processes, MatchingInodes(*candidates));
+  return HoldersAmong(MatchingInodes(*candidates));
 }
 
 absl::StatusOr<std::vector<pid_t>> FindDaemon(const SocketSearch& search) {

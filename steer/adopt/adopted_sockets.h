@@ -21,7 +21,7 @@
 #include "steer/api/record.pb.h"
 #include "steer/kernel_group.h"
 #include "steer/settings.h"
-#include "steer/adopt/holders.h"
+#include "steer/process.h"
 
 namespace hedgerow::steer {
 

@@ -329,7 +329,7 @@ TEST_F(AdoptedSocketsTest, MoreWorkersThanSlotsAreRefused) {
     EXPECT_EQ(FindWorkers(Search({daemon.pid()}))->workers.size(), static_cast<size_t>(HR_STEER_SLOTS));
     const Child more([] { return MakeUdp() >= 0; });
     EXPECT_THAT(FindWorkers(Search({daemon.pid(), more.pid()})).status(),
-                FailsWith(absl::StatusCode::kFailedPrecondition, "65 workers: a group has at most 64"));
+                FailsWith(absl::StatusCode::kFailedPrecondition, "257 workers: a group has at most 256"));
   });
 }
 

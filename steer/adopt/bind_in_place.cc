@@ -35,7 +35,7 @@
 #include "absl/strings/strip.h"
 #include "net/ip_address.h"
 #include "net/unique_fd.h"
-#include "steer/adopt/holders.h"
+#include "steer/process.h"
 #include "steer/sock_diag.h"
 #include "steer/socket_state.h"
 
@@ -197,12 +197,6 @@ class Monitor {
       return static_cast<int>(call.data.args[1]) <= static_cast<int>(info.tcpi_sacked);
     }
     return false;
-  }
-
-  static uint64_t CookieOf(int socket) {
-    uint64_t cookie = 0;
-    socklen_t bytes = sizeof(cookie);
-    return getsockopt(socket, SOL_SOCKET, SO_COOKIE, &cookie, &bytes) == 0 ? cookie : 0;
   }
 
   // The call names the thread; descriptors are the process's.

@@ -151,7 +151,7 @@ int RunStop(const Call& call) {
   const auto pid = static_cast<pid_t>(reply->pid());
   const auto pidfd = OpenProcess(Identify(pid));
   // In another PID namespace its number is another process's.
-  const bool seen = pidfd.ok() && absl::StrContains(ProcessText(pid), "(hedgerow-steer)");
+  const bool seen = pidfd.ok() && Identify(pid).name == "hedgerow-steer";
   if (seen && !WaitForEnd(*pidfd, -1)) {
     return call.Fail(kExitFailure, absl::StrCat("pid ", reply->pid(), " still runs"));
   }

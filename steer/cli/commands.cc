@@ -27,7 +27,7 @@ std::vector<operate::Option> OptionsOfGroup(std::vector<operate::Option> own) {
   const std::vector<operate::Option> shared = {
       {"ipv6-prefix", "BITS", "IPv6 addresses that share so many bits are one source (default 128)"},
       {"devices", "FILE", "lines \"NETWORK NUMBER\": the addresses of a device that has several; \"NETWORK NUMBER gateway\": the field names the device"},
-      {"gateway-field", "FIELD", "where the datagrams of gateways name their device: 12:4 (OFFSET:BYTES), or a profile's words, as '{tokens: [{header: from}]}'"},
+      {"gateway-field", "FIELD", "where the datagrams of gateways name their device: 12:4 (OFFSET:BYTES)"},
       {"metrics", "LISTEN", "serve /metrics there: 127.0.0.1:9467, unix:/PATH (default: nowhere)"},
       {"bpffs", "PATH", absl::StrCat("where maps and programs are pinned (default ", net::kDefaultBpffs, ")")},
       {"run-dir", "DIR", absl::StrCat("the folder of all groups (default ", kDefaultRunDir, ")")}};
@@ -38,12 +38,12 @@ std::vector<operate::Option> OptionsOfGroup(std::vector<operate::Option> own) {
 std::vector<operate::Option> OptionsOfRun() {
   return OptionsOfGroup(
       {{"listen", "ADDRESS:PORT", "what the group serves: 192.0.2.1:2055, [2001:db8::1]:2055, [::]:2055", true},
-       {"workers", "N", "how many workers, 1 to 64 (63 with a stand-in)", true, 'n'},
+       {"workers", "N", "how many workers, 1 to 256", true, 'n'},
        {"transport", "udp|tcp|both", "which sockets a worker gets (default both)"},
        {"name", "NAME", "the group's name (default port-PORT)"},
        {"empty", "POLICY",
-        "how packets of a slot without a worker are handled: reject (as if nothing listened), drop, next (another slot takes them) "
-        "or stand-in (one more worker, which has no sources of its own) (default reject)"},
+        "how packets of a slot without a worker are handled: reject (as if nothing listened), drop or next (another slot takes them) "
+        "(default reject)"},
        {"empty-after", "DURATION", "how long a slot may lack its worker before that. Packets wait in its socket meanwhile (default 1s)"},
        {"heartbeat", "DURATION", "a worker without WATCHDOG=1 for this time is silent, and its slot empty (default: no heartbeat is expected)"},
        {"stop-timeout", "DURATION", "a worker that is asked to end (stop, restart, resize) is killed after this, and its connections with it (default 10s)"},
@@ -97,11 +97,6 @@ const operate::Program& TheProgram() {
               {"explain", "ADDRESS", "show which worker the kernel gives this source to, and why",
                With({{"payload", "HEX", "the datagram's, for gateways whose field names the device"}}), RunExplain,
                {"hedgerow steer explain 192.0.2.7", "hedgerow steer explain 2001:db8::7 --json"}},
-              {"simulate", "FILE", "count where the addresses of a file, one a line, go; -: of standard input",
-               With({{"workers", "N", "over so many new slots, without a group", false, 'n'},
-                     {"to", "N", "also how many would meet another worker after `resize N`"}}),
-               RunSimulate,
-               {"hedgerow steer simulate exporters.txt", "hedgerow steer simulate exporters.txt --to 6", "hedgerow steer simulate - -n 4 <exporters.txt"}},
               {"resize", "N", "change the number of workers; as few sources as possible move", With({}), RunResize, {"hedgerow steer resize 6"}},
               {"drain", "SLOT", "give a slot's sources to the others; its open connections stay", With({}), RunDrain, {"hedgerow steer drain 2"}},
               {"undrain", "SLOT", "give a drained slot its share again", With({}), RunUndrain, {"hedgerow steer undrain 2"}},

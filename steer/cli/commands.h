@@ -45,7 +45,6 @@ int RunAdopt(const Call& call);
 int RunBind(const Call& call);
 int RunShow(const Call& call);
 int RunExplain(const Call& call);
-int RunSimulate(const Call& call);
 int RunResize(const Call& call);
 int RunDrain(const Call& call);
 int RunUndrain(const Call& call);

@@ -12,7 +12,6 @@
 #include "net/bpffs.h"
 #include "operate/listen_address.h"
 #include "steer/cli/commands.h"
-#include "steer/gateway_field.h"
 #include "steer/record.h"
 #include "steer/run.h"
 #include "steer/supervisor.h"
@@ -35,7 +34,6 @@ absl::Status ReadPolicy(const Arguments& arguments, absl::Span<const Policy> pol
         absl::StrCat(absl::StrJoin(policies.first(policies.size() - 1), ", ", add_name), " or ", policies.back().name));
   }
   settings.empty = chosen->empty;
-  settings.stand_in = text == "stand-in";
   return absl::OkStatus();
 }
 
@@ -63,14 +61,13 @@ absl::Status ReadTimes(const Arguments& arguments, Settings& settings) {
 
 // A supervisor's sockets are there without a worker, so that the kernel's own choice would fill queues that no process
 // reads.
-constexpr Policy kPolicies[] = {
-    {"reject", HR_STEER_REJECT}, {"drop", HR_STEER_DROP}, {"next", HR_STEER_OTHER}, {"stand-in", HR_STEER_OTHER}};
+constexpr Policy kPolicies[] = {{"reject", HR_STEER_REJECT}, {"drop", HR_STEER_DROP}, {"next", HR_STEER_OTHER}};
 
 absl::StatusOr<Settings> SettingsOfRun(const Arguments& arguments) {
   auto settings = CommonSettings(arguments, kPolicies);
   if (!settings.ok()) return settings;
   if (!arguments.Has("workers")) return absl::InvalidArgumentError("how many workers? -n N");
-  const auto workers = NumberOption(arguments, "workers", 0, 1, settings->stand_in ? kStandIn : HR_STEER_SLOTS);
+  const auto workers = NumberOption(arguments, "workers", 0, 1, HR_STEER_SLOTS);
   if (!workers.ok()) return workers.status();
   settings->workers = static_cast<int>(*workers);
   auto user = FindWorkerUser(arguments.Get("user"), arguments.Get("group"));

@@ -42,11 +42,11 @@ std::string SlotTable(const google::protobuf::RepeatedPtrField<v1::Slot>& slots,
   heading.insert(heading.end(), {"restarts", "last exit"});
   std::vector<std::vector<std::string>> rows = {heading};
   for (const v1::Slot& slot : slots) {
-    std::vector<std::string> row = {absl::StrCat(slot.slot(), slot.stand_in() ? " (stand-in)" : ""),
+    std::vector<std::string> row = {absl::StrCat(slot.slot()),
                                     slot.state(),
                                     Age(slot.seconds_in_state()),
                                     slot.pid() == 0 ? "-" : absl::StrCat(slot.pid()),
-                                    slot.stand_in() ? "-" : absl::StrFormat("%g", slot.weight()),
+                                    absl::StrFormat("%g", slot.weight()),
                                     Number(slot.buckets())};
     if (has("udp")) {
       row.insert(row.end(), {Number(slot.selected_udp()), Number(slot.empty_udp()), Number(slot.udp_dropped()), Number(slot.udp_queued_bytes())});
@@ -122,27 +122,13 @@ std::string ExplanationText(const v1::Explanation& explanation) {
   return text + "\n";
 }
 
-std::string SimulationText(const v1::Simulation& simulation) {
-  std::vector<std::vector<std::string>> rows = {{"slot", "addresses"}};
-  for (int slot = 0; slot < simulation.slots_size(); ++slot) {
-    if (simulation.slots(slot) > 0) rows.push_back({absl::StrCat(slot), Number(simulation.slots(slot))});
-  }
-  std::string text = absl::StrCat(Plural(simulation.addresses(), "address"), "\n\n", TableText(rows), "\n");
-  absl::StrAppend(&text, absl::StrFormat("most over mean: %.3f; chi-square %.1f, which an even spread keeps below %.1f in 99 of 100 cases\n",
-                                         simulation.worst_over_mean(), simulation.chi_square(), simulation.chi_square_99()));
-  if (simulation.unreadable_lines() > 0) absl::StrAppend(&text, Plural(simulation.unreadable_lines(), "line"), " without an address\n");
-  if (simulation.with_change()) absl::StrAppend(&text, Plural(simulation.moved(), "address"), " would meet another worker\n");
-  return text;
-}
-
 std::string SourceText(const hr_steer_source& source, const hr_steer_config& config) {
   const auto* bytes = reinterpret_cast<const uint8_t*>(source.words);
   const auto address = net::IpAddress::FromBytes(std::span<const uint8_t>(bytes, source.kind == HR_STEER_IPV4 ? 4 : 16));
   if (source.kind == HR_STEER_IPV4) return absl::StrCat("IPv4 ", address->ToString());
   if (source.kind == HR_STEER_IPV6) return absl::StrCat("IPv6 ", address->ToString(), config.ipv6_prefix < 128 ? absl::StrCat("/", config.ipv6_prefix) : "");
   if (source.kind == HR_STEER_DEVICE) return absl::StrCat("device ", source.words[0]);
-  const size_t field_bytes = config.field_bytes > 0 ? config.field_bytes : config.located.field.length;
-  return absl::StrCat("field ", absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(bytes), field_bytes)));
+  return absl::StrCat("field ", absl::BytesToHexString(absl::string_view(reinterpret_cast<const char*>(bytes), config.field_bytes)));
 }
 
 }  // namespace hedgerow::steer::cli

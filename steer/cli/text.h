@@ -16,7 +16,6 @@ std::string TableText(const std::vector<std::vector<std::string>>& rows);
 std::string GroupText(const v1::Group& group);
 std::string ChangeText(const v1::Change& change);
 std::string ExplanationText(const v1::Explanation& explanation);
-std::string SimulationText(const v1::Simulation& simulation);
 // "IPv4 192.0.2.7", "IPv6 2001:db8::/64", "device 7", "field 0a0b"
 std::string SourceText(const hr_steer_source& source, const hr_steer_config& config);
 

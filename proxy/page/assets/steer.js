@@ -5,7 +5,7 @@ import { byId, element, fillTable, keyed, setText } from "./dom.js";
 import { age, bytes, percent, rate, whole } from "./format.js";
 
 const TONES = { serving: "good", drained: "warn", starting: "warn", restarting: "warn", leaving: "warn", silent: "bad", empty: "bad" };
-const EMPTY = { reject: "rejects", drop: "drops", next: "gives to the next slot", "stand-in": "gives to the stand-in" };
+const EMPTY = { reject: "rejects", drop: "drops", next: "gives to the next slot", kernel: "leaves it to the kernel" };
 const BUCKETS = 1024;
 
 export class Steer {
@@ -51,7 +51,7 @@ export function showSteer(steer) {
     });
   const rows = groups.flatMap((group) => group.slots.map((slot) => ({ group, slot })));
   fillTable(byId("slots").tBodies[0], rows, (row) => `${row.group.name}/${row.slot.slot}`, [
-    { label: "Slot", value: ({ group, slot }) => `${groups.length > 1 ? `${group.name} ` : ""}${slot.slot}${slot.stand_in ? " (stand-in)" : ""}` },
+    { label: "Slot", value: ({ group, slot }) => `${groups.length > 1 ? `${group.name} ` : ""}${slot.slot}` },
     { label: "State", value: ({ slot }) => slotState(slot), tone: ({ slot }) => TONES[slot.state] ?? null,
       quiet: ({ slot }) => (slot.last_exit ? `last end: ${slot.last_exit}` : "") },
     { label: "Share", number: true, value: ({ slot }) => percent(slot.buckets / BUCKETS) },
