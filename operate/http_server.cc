@@ -366,14 +366,17 @@ class ListeningServer final : public HttpServer {
   }
 
  private:
+  // False: what served before goes on where it can, or nothing serves.
   bool Serve(std::shared_ptr<const TlsMaterial> material) {
+    // The library closes its descriptor, whether it starts or not. Given none, it would open a port of its own choice.
+    const int listener = fcntl(listener_.fd.get(), F_DUPFD_CLOEXEC, 0);
+    if (listener < 0) return false;
     server_.reset();
     const bool shown = !access_.token.empty() || !listener_.path.empty();
     server_ = std::make_unique<RunningServer>(
         routes_, counters_,
         Serving{.hosts = shown ? HostRule::kAny : HostRule::kLoopback, .tokens = access_.token.empty() ? nullptr : &tokens_, .tls = material});
-    // The library closes its descriptor, whether it starts or not. New connections wait in the socket meanwhile.
-    const bool serves = server_->Begin(fcntl(listener_.fd.get(), F_DUPFD_CLOEXEC, 0));
+    const bool serves = server_->Begin(listener);  // new connections wait in the socket meanwhile
     if (serves && material != nullptr) counters_->certificate_ends_s = material->not_after_s;
     if (serves) serving_ = std::move(material);
     return serves;

@@ -5,6 +5,8 @@
 
 #include "operate/http_server.h"
 
+#include <dlfcn.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -14,7 +16,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
+#include <cstdarg>
 #include <ctime>
 #include <filesystem>
 #include <thread>
@@ -33,6 +37,22 @@
 #include "net/unique_fd.h"
 #include "operate/scrape_test.h"
 #include "operate/tls_testing.h"
+
+std::atomic<int> duplicates_refused = 0;
+std::atomic<bool> no_descriptor_left = false;
+
+// In place of the C library's: a process that has no descriptor left for a copy of another.
+extern "C" int fcntl(int fd, int command, ...) {
+  static const auto real = reinterpret_cast<int (*)(int, int, ...)>(dlsym(RTLD_NEXT, "fcntl"));
+  va_list arguments;
+  va_start(arguments, command);
+  void* const argument = va_arg(arguments, void*);
+  va_end(arguments);
+  if (command != F_DUPFD_CLOEXEC || !no_descriptor_left) return real(fd, command, argument);
+  ++duplicates_refused;
+  errno = EMFILE;
+  return -1;
+}
 
 namespace hedgerow::operate {
 namespace {
@@ -440,6 +460,26 @@ TEST(HttpServer, WithTlsAndATokenAnswersThoseWhoShowIt) {
   WriteTlsFiles(folder, second.Sign("proxy1.example.com"), second.Pem());
   EXPECT_TRUE(soon([&] { return absl::StartsWith(ask(second, token), "HTTP/1.1 200"); }));
   EXPECT_EQ(ask(first, token), "refused");
+  std::filesystem::remove_all(folder);
+}
+
+TEST(HttpServer, WithoutADescriptorANewCertificateWaitsAndTheFormerOneServesOn) {
+  const std::string folder = absl::StrCat(::testing::TempDir(), "/hedgerow-https-full-", getpid());
+  const TestAuthority first("first"), second("second");
+  const TlsPaths files = WriteTlsFiles(folder, first.Sign("proxy1.example.com"), first.Pem());
+  const HttpAccess access = {.certificate = files.certificate, .key = files.key};
+  auto server = HttpServer::Start("127.0.0.1:0", "listen", {Hello()}, std::make_shared<HttpCounters>(), access, absl::Milliseconds(20));
+  ASSERT_TRUE(server.ok()) << server.status();
+  no_descriptor_left = true;
+  WriteTlsFiles(folder, second.Sign("proxy1.example.com"), second.Pem());
+  const absl::Time end = absl::Now() + kNotIdleOut;
+  while (duplicates_refused < 4 && absl::Now() < end) absl::SleepFor(absl::Milliseconds(10));
+  EXPECT_GE(duplicates_refused, 4) << "it was tried";
+  EXPECT_THAT(AskOverTls(**server, first.Pem(), ""), testing::StartsWith("HTTP/1.1"));
+  no_descriptor_left = false;
+  const auto renewed = [&] { return absl::StartsWith(AskOverTls(**server, second.Pem(), ""), "HTTP/1.1"); };
+  while (!renewed() && absl::Now() < end + kNotIdleOut) absl::SleepFor(absl::Milliseconds(10));
+  EXPECT_TRUE(renewed());
   std::filesystem::remove_all(folder);
 }
 
