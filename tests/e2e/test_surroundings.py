@@ -174,3 +174,14 @@ def test_a_daemon_that_other_signals_reach_stays(lab, servers, product):
         os.kill(pid, number)
     wait_until(lambda: "SIGUSR2 of process" in product.log.read_text(), what="the signals")
     assert product.status()["pid"] == pid
+
+
+def test_a_daemon_that_up_starts_keeps_nothing_that_its_caller_had_open(lab, servers, product, tmp_path):
+    config = product.up().config()
+    pid = product.pid
+    os.kill(pid, signal.SIGTERM)
+    wait_until(lambda: not os.path.exists(f"/proc/{pid}"), what="its end")
+    product.run("up", "--config", product.write(config), check=True, wrapper=("flock", str(tmp_path / "lock")))
+    assert product.status()["adoption"]["how"] == "adopted"
+    with open(tmp_path / "lock", "rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
