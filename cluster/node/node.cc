@@ -14,6 +14,7 @@
 
 #include "cluster/node/host/node_memory.h"
 #include "cluster/node/snapshots/backup_pieces.h"
+#include "cluster/node/status/stall_problem.h"
 #include "cluster/transfer/load_state.h"
 #include "operate/key_file.h"
 #include "operate/version.h"
@@ -24,6 +25,10 @@ namespace {
 constexpr size_t kSocketBuffer_bytes = 4 * 1024 * 1024;
 // Batches taken from one socket before others have their turn.
 constexpr int kBatchesPerTurn = 4;
+// How long a poll that found a socket empty is believed.
+constexpr uint64_t kPollHolds_ns = 1'000'000;
+// Clients that ask again do so within it; what followers say at rest does not keep a leader awake.
+constexpr uint64_t kSpinAfterRequest_ns = 2'000'000;
 
 uint64_t Monotonic_ns() {
   timespec now{};
@@ -128,6 +133,7 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config, storage::L
   storage::StorageOptions stored;
   stored.path = config.data_dir;
   stored.sync = config.durability == Durability::kDisk;
+  stored.quick_sync_ns = config.election_floor_ns / 10;
   stored.begins_with = config.Initial();
   stored.generation = {.epoch = config.cluster_epoch, .nonce = config.recovery_nonce};  // of one that joins
   stored.progress = progress;
@@ -316,6 +322,7 @@ void Node::FlushClients() {
 }
 
 void Node::TakeFromPeers() {
+  if (!MayHaveCome(peer_socket_->fd())) return peer_socket_->WasEmpty(polled_ns_);
   for (int i = 0; i < kBatchesPerTurn; ++i) {
     const std::vector<Datagram>& batch = peer_socket_->Receive(now_ns_);
     for (const Datagram& datagram : batch) peers_.Take(datagram, now_ns_, *this);
@@ -325,22 +332,38 @@ void Node::TakeFromPeers() {
 }
 
 void Node::TakeFromClients() {
-  for (int i = 0; i < kBatchesPerTurn; ++i) {
-    const std::vector<Datagram>& batch = client_socket_->Receive(now_ns_);
-    for (const Datagram& datagram : batch) {
-      if (std::optional<kv::Request> request = front_end_.Take(datagram, now_ns_)) {
-        TakeFromClient(datagram.arrived_ns, std::move(*request));
+  if (!MayHaveCome(client_socket_->fd())) {
+    client_socket_->WasEmpty(polled_ns_);
+  } else {
+    for (int i = 0; i < kBatchesPerTurn; ++i) {
+      const std::vector<Datagram>& batch = client_socket_->Receive(now_ns_);
+      for (const Datagram& datagram : batch) {
+        if (std::optional<kv::Request> request = front_end_.Take(datagram, now_ns_)) {
+          TakeFromClient(datagram.arrived_ns, std::move(*request));
+        }
       }
+      if (!batch.empty()) worked_ns_ = asked_ns_ = now_ns_;
+      if (batch.size() < UdpSocket::kBatch) break;
     }
-    if (!batch.empty()) worked_ns_ = now_ns_;
-    if (batch.size() < UdpSocket::kBatch) break;
   }
+  if (memcached_ == nullptr) return;
   const auto take = [this](uint64_t arrived_ns, kv::Request request) {
     TakeFromClient(arrived_ns, std::move(request));
   };
-  if (memcached_ != nullptr && memcached_->Receive(now_ns_, replica_.state().memcached(), take))
-    worked_ns_ = now_ns_;
+  if (!MayHaveCome(memcached_->fd())) {
+    memcached_->WasEmpty(polled_ns_);
+  } else if (memcached_->Receive(now_ns_, replica_.state().memcached(), take)) {
+    worked_ns_ = asked_ns_ = now_ns_;
+  }
 }
+
+bool Node::IsReady(int fd) const {
+  const auto end = ready_.begin() + ready_count_;
+  return std::any_of(ready_.begin(), end, [fd](const epoll_event& event) { return event.data.fd == fd; });
+}
+
+// A node that stood still since its poll has not heard what has come meanwhile; before it judges by the clock, it must.
+bool Node::MayHaveCome(int fd) const { return now_ns_ > polled_ns_ + kPollHolds_ns || IsReady(fd); }
 
 // A node that was removed never hears of a leader again, so nothing is gained by holding a request for one.
 void Node::TakeFromClient(uint64_t arrived_ns, kv::Request request) {
@@ -351,9 +374,13 @@ void Node::TakeFromClient(uint64_t arrived_ns, kv::Request request) {
   }
 }
 
-void Node::Receive(uint64_t arrived_ns, raft::Message message) { turn_.Receive(arrived_ns, std::move(message)); }
+void Node::Receive(uint64_t arrived_ns, raft::Message message) {
+  if (std::holds_alternative<raft::ReadIndexRequest>(message.body)) asked_ns_ = now_ns_;
+  turn_.Receive(arrived_ns, std::move(message));
+}
 
 void Node::Receive(uint64_t arrived_ns, kv::Request request) {
+  asked_ns_ = now_ns_;
   replica_.ReceiveRequest(arrived_ns, std::move(request));
 }
 
@@ -404,59 +431,63 @@ void Node::LeaderIs(raft::NodeId leader, raft::Term term) {
   announcer_.Led(term, now_ns_);
 }
 
-// A leader that has just worked will soon be needed again, and waking it would take longer than its work. It
-// yields to other threads that want its core. Returns what epoll_wait has found.
-int Node::Spin(uint64_t now_ns, uint64_t until_ns, epoll_event* events, int size) {
-  if (config_.spin_ns == 0 || replica_.raft().role() != raft::Role::kLeader) return 0;
+// Whether something has come. The next turn asks those sockets alone that are ready.
+bool Node::Poll(const timespec* timeout) {
+  ready_count_ = epoll_pwait2(epoll_, ready_.data(), static_cast<int>(ready_.size()), timeout, nullptr);
+  polled_ns_ = ready_count_ < 0 ? 0 : Monotonic_ns();
+  ready_count_ = std::max(ready_count_, 0);
+  return ready_count_ != 0;
+}
+
+// A leader that has just worked for a client will soon be asked again, and waking it would take longer than its work.
+// It yields to other threads that want its core.
+bool Node::Spin(uint64_t now_ns, uint64_t until_ns) {
+  if (replica_.raft().role() != raft::Role::kLeader || now_ns - asked_ns_ > kSpinAfterRequest_ns) return false;
   const uint64_t stop_ns = std::min(until_ns, worked_ns_ + config_.spin_ns);
   offload::KernelBridge* const bridge = offloads_->bridge();
-  while (now_ns < stop_ns && (bridge == nullptr || !bridge->DoorbellRang())) {
-    const int ready = epoll_wait(epoll_, events, size, 0);
-    if (ready != 0) return ready;
+  for (; now_ns < stop_ns && (bridge == nullptr || !bridge->DoorbellRang()); now_ns = polled_ns_) {
+    constexpr timespec kNone{};
+    if (Poll(&kNone)) return true;
     sched_yield();
-    now_ns = Monotonic_ns();
   }
-  return 0;
+  return false;
 }
 
 // Until something has come, or time demands something.
-int Node::Sleep(epoll_event* events, int size) {
+void Node::Sleep() {
   const uint64_t now_ns = Monotonic_ns();
   busy_.Rests(now_ns);
+  if (worked_ns_ == now_ns_) worked_ns_ = now_ns;  // spinning begins with the end of the work
   uint64_t until_ns =
       std::min({replica_.next_deadline_ns(), peers_.next_greeting_ns(), snapshots_->next_deadline_ns()});
   offload::KernelBridge* const bridge = offloads_->bridge();
   if (bridge != nullptr) until_ns = std::min(until_ns, bridge->next_deadline_ns());
   if (memcached_ != nullptr) until_ns = std::min(until_ns, memcached_->next_deadline_ns());
   if (stop_by_ns_ != 0) until_ns = std::min(until_ns, now_ns + 1'000'000);
-  const int ready = Spin(now_ns, until_ns, events, size);
-  if (ready != 0 || (bridge != nullptr && !bridge->MaySleep())) return ready;
+  if (Spin(now_ns, until_ns) || (bridge != nullptr && !bridge->MaySleep())) return;
   const uint64_t spun_ns = Monotonic_ns();
   incidents_.Sleeps(spun_ns, until_ns);
   const uint64_t wait_ns = until_ns > spun_ns ? until_ns - spun_ns : 0;
   const timespec timeout{.tv_sec = static_cast<time_t>(wait_ns / 1'000'000'000),
                          .tv_nsec = static_cast<long>(wait_ns % 1'000'000'000)};
-  const int woken = epoll_pwait2(epoll_, events, size, until_ns == UINT64_MAX ? nullptr : &timeout, nullptr);
+  if (!Poll(until_ns == UINT64_MAX ? nullptr : &timeout)) polled_ns_ = 0;  // the time has come, and may be long over
   if (bridge != nullptr) bridge->Awake();
-  return woken;
 }
 
 void Node::Wait() {
-  std::array<epoll_event, 8> events;
-  int ready = 0;
-  if (turn_.holds_writes()) ready = epoll_wait(epoll_, events.data(), events.size(), 0);
-  if (ready == 0) {
+  constexpr timespec kNone{};
+  polled_ns_ = 0;
+  ready_count_ = 0;
+  if (storage_->CommitHere()) return;
+  if (!turn_.holds_writes() || !Poll(&kNone)) {
     turn_.WriteHeld();
-    ready = Sleep(events.data(), events.size());
+    Sleep();
   }
-  for (int i = 0; i < ready; ++i) {
-    const int fd = events[static_cast<size_t>(i)].data.fd;
-    if (fd == wake_.fd()) {
-      wake_.Drain();
-      came_ = true;
-    }
-    if (fd == storage_->event_fd()) storage_->ReadEvent();
+  if (IsReady(wake_.fd())) {
+    wake_.Drain();
+    came_ = true;
   }
+  if (IsReady(storage_->event_fd())) storage_->ReadEvent();
 }
 
 bool Node::Post(std::function<void()> what) {
@@ -485,8 +516,15 @@ void Node::AskForKeys() {
 // What is posted may outlive the caller's timeout, so it owns what it writes to.
 absl::StatusOr<NodeStatus> Node::Status() {
   std::optional<NodeStatus> status = Ask<NodeStatus>([this] { return StatusNow(); });
-  if (!status.has_value()) return absl::DeadlineExceededError("the node's loop did not answer within 2 s");
-  return *std::move(status);
+  absl::MutexLock lock(&mutex_);
+  if (status.has_value()) return *(last_status_ = *std::move(status));
+  // A follower's loop waits for its disk itself while that is quick; should it then hang, that is what there is to say.
+  const std::string disk = DiskProblem(storage_->here_for_ns());
+  if (disk.empty() || !last_status_.has_value())
+    return absl::DeadlineExceededError("the node's loop did not answer within 2 s");
+  last_status_->storage = disk;
+  last_status_->ready = false;
+  return *last_status_;
 }
 
 bool Node::FlipForTest(const std::string& key) {

@@ -9,6 +9,7 @@
 
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -116,7 +117,9 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   void TakePosted() override;
   void FlushPeers() override;
   void FlushClients() override;
-  void WriteLog(raft::Persist persist) override { storage_->Write(std::move(persist)); }
+  void WriteLog(raft::Persist persist) override {
+    storage_->Write(std::move(persist), replica_.raft().role() == raft::Role::kFollower);
+  }
   uint64_t TakeDurable() override;
   void TurnSnapshots() override { snapshots_->Turn(now_ns_, replica_, peers_, offloads_->bridge()); }
   void FollowReplica() override;
@@ -124,8 +127,11 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   void RunTurn();
   void FollowLogUuid();
   void TakeFromClient(uint64_t arrived_ns, kv::Request request);
-  int Spin(uint64_t now_ns, uint64_t until_ns, epoll_event* events, int size);
-  int Sleep(epoll_event* events, int size);
+  bool IsReady(int fd) const;
+  bool MayHaveCome(int fd) const;
+  bool Poll(const timespec* timeout);
+  bool Spin(uint64_t now_ns, uint64_t until_ns);
+  void Sleep();
   void Wait();
   bool MayStop();
   absl::Status IsUnknown();
@@ -215,7 +221,8 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   LoopTurns turns_;
   uint64_t durable_ = 0;     // the last of TakeDurable()
   bool came_ = false;        // beside datagrams, in this turn: a durable write, another thread's wake-up
-  uint64_t worked_ns_ = 0;   // when a datagram last came
+  uint64_t worked_ns_ = 0;   // when a datagram last came, or its turn ended
+  uint64_t asked_ns_ = 0;    // when a client's or a member's request last came
   uint64_t stop_by_ns_ = 0;  // 0: no stop was requested
   uint64_t hand_over_again_ns_ = 0;
   raft::NodeId handed_over_to_;  // that did not come about
@@ -223,8 +230,12 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   EventFd wake_;
   std::atomic<bool> stop_requested_ = false;
   int epoll_ = -1;
+  std::array<epoll_event, 8> ready_{};  // by the last poll
+  int ready_count_ = 0;
+  uint64_t polled_ns_ = 0;  // when that was; 0: no poll knows
   absl::Mutex mutex_;
   std::vector<std::function<void()>> posted_ ABSL_GUARDED_BY(mutex_);
+  std::optional<NodeStatus> last_status_ ABSL_GUARDED_BY(mutex_);  // that was asked for
   std::unique_ptr<Snapshots> snapshots_;  // last: its threads wake the loop
 };
 

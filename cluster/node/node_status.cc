@@ -79,6 +79,7 @@ void AddChecks(NodeStatus& status, const kv::Replica& replica) {
 void AddStorage(NodeStatus& status, const storage::StorageStatistics& statistics) {
   status.counters.emplace_back("storage_writes", statistics.writes);
   status.counters.emplace_back("storage_batches", statistics.batches);
+  status.counters.emplace_back("storage_batches_here", statistics.batches_here);
   status.counters.emplace_back("storage_entries", statistics.entries);
   status.counters.emplace_back("storage_bytes", statistics.bytes);
   status.counters.emplace_back("storage_queue_over_bound", statistics.queue_over_bound);

@@ -20,6 +20,10 @@ namespace {
 // A term or a vote weighs something, too.
 constexpr uint64_t kPersist_bytes = 64;
 
+// Of quick syncs, before the owner waits for one, and that are remembered.
+constexpr uint32_t kQuickEnough = 32;
+constexpr uint32_t kQuickMost = 128;
+
 uint64_t Bytes(const raft::Persist& persist) {
   uint64_t bytes = kPersist_bytes;
   for (const raft::Entry& entry : persist.entries) bytes += raft::CostBytes(entry);
@@ -75,7 +79,7 @@ LogStorage::~LogStorage() {
 
 raft::RestoredState LogStorage::TakeRestored() { return std::exchange(restored_, {}); }
 
-void LogStorage::Write(raft::Persist persist) {
+void LogStorage::Write(raft::Persist persist, bool here) {
   HEDGEROW_CHECK(persist.sequence > asked_sequence_);
   asked_sequence_ = persist.sequence;
   {
@@ -85,6 +89,7 @@ void LogStorage::Write(raft::Persist persist) {
     if (statistics_.queue_bytes > options_.queue_max_bytes) ++statistics_.queue_over_bound;
     if (failed_) return;  // it is never fetched
     if (options_.sync || committing_ || !queue_.empty()) {
+      left_here_ = here && quick_ >= kQuickEnough && !committing_ && (left_here_ || queue_.empty());
       queue_.push_back(std::move(persist));
       return;
     }
@@ -92,8 +97,33 @@ void LogStorage::Write(raft::Persist persist) {
   }
   std::vector<raft::Persist> batch;
   batch.push_back(std::move(persist));
+  CommitNow(std::move(batch));
+}
+
+bool LogStorage::CommitHere() {
+  std::vector<raft::Persist> batch;
+  {
+    absl::MutexLock lock(&mutex_);
+    if (!std::exchange(left_here_, false)) return false;
+    committing_ = true;
+    ++statistics_.batches_here;
+    here_since_ns_ = Now_ns();
+    batch = NextBatch();
+  }
+  CommitNow(std::move(batch));
+  absl::MutexLock lock(&mutex_);
+  here_since_ns_ = 0;
+  return true;
+}
+
+uint64_t LogStorage::here_for_ns() const {
+  absl::MutexLock lock(&mutex_);
+  return here_since_ns_ == 0 ? 0 : Now_ns() - here_since_ns_;
+}
+
+void LogStorage::CommitNow(std::vector<raft::Persist> batch) {
   const uint64_t start_ns = Now_ns();
-  log_->Gather(batch.front());
+  for (const raft::Persist& persist : batch) log_->Gather(persist);
   const absl::Status status = log_->Commit(/*may_wait=*/false);
   absl::MutexLock lock(&mutex_);
   if (status.ok()) {
@@ -130,7 +160,7 @@ StorageStatistics LogStorage::statistics() const {
 }
 
 bool LogStorage::SomethingToDo() const {
-  return stopping_ || !left_over_.empty() || (!queue_.empty() && !committing_);
+  return stopping_ || !left_over_.empty() || (!queue_.empty() && !committing_ && !left_here_);
 }
 
 void LogStorage::Run() {
@@ -213,6 +243,12 @@ void LogStorage::Account(const std::vector<raft::Persist>& batch, uint64_t durat
   ++statistics.batches;
   statistics.largest_batch = std::max<uint64_t>(statistics.largest_batch, batch.size());
 
+  // A few slow syncs in a hundred are borne, one that is as long as a lease bears is not.
+  if (duration_ns <= options_.quick_sync_ns) {
+    quick_ = std::min(quick_ + 1, kQuickMost);
+  } else {
+    quick_ = duration_ns > 5 * options_.quick_sync_ns ? 0 : quick_ / 2;
+  }
   const double seconds = static_cast<double>(duration_ns) * 1e-9;
   const auto& bounds = StorageStatistics::kSyncBounds_seconds;
   const auto bucket = std::lower_bound(bounds.begin(), bounds.end(), seconds) - bounds.begin();

@@ -56,8 +56,12 @@ class LogStorage {
   // Which log it is: drawn when it began, never 0.
   uint64_t copy_id() const { return log_->copy_id(); }
   // Never refuses and never waits for the disk. Sequences must grow. Without sync it is durable on return, as a
-  // rule: a full disk sends it to the thread, and so does a next file that is not ready yet.
-  void Write(raft::Persist persist);
+  // rule: a full disk sends it to the thread, and so does a next file that is not ready yet. `here`: the owner calls
+  // CommitHere before it sleeps.
+  void Write(raft::Persist persist, bool here = false);
+  // Commits on this thread what was left for it: while the disk is quick, being woken by another thread and waking it
+  // takes longer than the sync. False: there was nothing.
+  bool CommitHere();
   // The highest sequence up to which everything is durable; 0 is none yet.
   uint64_t TakeDurable();
   // Readable when TakeDurable() has something new that a Write did not leave behind on return, or health() has
@@ -72,6 +76,8 @@ class LogStorage {
   //
   // OK; ResourceExhausted while the disk is full; anything else is final.
   absl::Status health() const;
+  // How long the owner's thread has been in its present CommitHere; 0: it is in none.
+  uint64_t here_for_ns() const;
   // More waits than queue_max_bytes: the node should take no new proposals.
   bool congested() const;
   StorageStatistics statistics() const;
@@ -84,6 +90,7 @@ class LogStorage {
 
   void Run();
   bool SomethingToDo() const ABSL_SHARED_LOCKS_REQUIRED(mutex_);
+  void CommitNow(std::vector<raft::Persist> batch) ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<raft::Persist> NextBatch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Tries again while the disk is full; gives the duration of the attempt that ended it.
   absl::Status CommitPatiently(uint64_t& duration_ns) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -107,7 +114,10 @@ class LogStorage {
   bool failed_ ABSL_GUARDED_BY(mutex_) = false;  // for good; the thread has ended
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<raft::Persist> queue_ ABSL_GUARDED_BY(mutex_);
-  // What Write has gathered and could not commit without waiting. committing_ stays set for it.
+  bool left_here_ ABSL_GUARDED_BY(mutex_) = false;  // the queue is CommitHere's
+  uint64_t here_since_ns_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint32_t quick_ ABSL_GUARDED_BY(mutex_) = 0;      // grows with quick syncs, and shrinks with slow ones
+  // What Write or CommitHere has gathered and could not commit without waiting. committing_ stays set for it.
   std::vector<raft::Persist> left_over_ ABSL_GUARDED_BY(mutex_);
   uint64_t durable_sequence_ ABSL_GUARDED_BY(mutex_) = 0;
   absl::Status health_ ABSL_GUARDED_BY(mutex_);

@@ -243,6 +243,48 @@ TEST_P(LogStorageTest, StatisticsAddUp) {
   EXPECT_GT(statistics.sync_seconds, 0);
 }
 
+TEST(LogStorageCommitHere, TheOwnerCommitsItselfWhileTheDiskIsQuickAndTheThreadOtherwise) {
+  const TestFolder folder;
+  StorageOptions options = TestOptions(folder, /*sync=*/true);
+  options.quick_sync_ns = 10'000'000'000;
+  std::unique_ptr<LogStorage> storage = OpenOrDie(options);
+  Story story(4, {});
+  const auto write = [&](bool here) {
+    raft::Persist persist = story.Next();
+    const uint64_t sequence = persist.sequence;
+    storage->Write(std::move(persist), here);
+    return sequence;
+  };
+  for (int i = 0; i < 200; ++i) {
+    const uint64_t sequence = write(true);
+    if (storage->CommitHere()) break;
+    ASSERT_TRUE(AwaitDurable(*storage, sequence)) << "by the thread, until the disk is known to be quick";
+  }
+  uint64_t last = write(true);
+  last = write(true);
+  absl::SleepFor(absl::Milliseconds(20));
+  EXPECT_LT(storage->TakeDurable(), last) << "it is left for the owner";
+  ASSERT_TRUE(storage->CommitHere());
+  EXPECT_EQ(storage->TakeDurable(), last) << "both, on return";
+  EXPECT_FALSE(storage->CommitHere()) << "nothing is left";
+  EXPECT_EQ(storage->here_for_ns(), 0u);
+  EXPECT_GE(storage->statistics().batches_here, 1u);
+  write(true);
+  ASSERT_TRUE(AwaitDurable(*storage, write(false))) << "an owner that will not wait leaves all to the thread";
+
+  storage.reset();
+  options.quick_sync_ns = 0;
+  storage = OpenOrDie(options);
+  Story slow(4, storage->TakeRestored());
+  for (int i = 0; i < 40; ++i) {
+    raft::Persist persist = slow.Next();
+    const uint64_t sequence = persist.sequence;
+    storage->Write(std::move(persist), /*here=*/true);
+    EXPECT_FALSE(storage->CommitHere());
+    ASSERT_TRUE(AwaitDurable(*storage, sequence));
+  }
+}
+
 // A file may not grow any more: an error that is no full disk.
 TEST_P(LogStorageTest, AnyOtherFailedWriteIsFinalAndNothingMoreIsReported) {
   const auto limit_files = [](rlim_t bytes) {

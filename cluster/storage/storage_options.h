@@ -32,6 +32,8 @@ struct StorageOptions {
   // True: durable means fdatasync'ed. False (memory mode): durable means in the page cache, which survives the
   // death of the process and not that of the host.
   bool sync = true;
+  // With sync: a write that its owner may wait for is committed on the owner's thread while syncs take less than this.
+  uint64_t quick_sync_ns = 0;
   // What the cluster begins with, as the configuration file says: recorded by a log that begins now.
   raft::Configuration begins_with;
 
@@ -69,6 +71,7 @@ struct StorageStatistics {
 
   uint64_t writes = 0;       // Persists that are durable
   uint64_t batches = 0;      // what they were gathered in: one sync each
+  uint64_t batches_here = 0;  // of them, committed on the owner's thread with sync
   uint64_t entries = 0;      // log entries that are durable
   uint64_t bytes = 0;        // of them, with their headers
   uint64_t hard_states = 0;  // terms and votes

@@ -56,6 +56,7 @@ class MemcachedFrontEnd {
 
   // What has come, in a few batches; what the replica must answer goes to `take`. Whether anything had.
   bool Receive(uint64_t now_ns, const kv::MemcachedState& state, const Taker& take);
+  void WasEmpty(uint64_t polled_ns) { socket_->WasEmpty(polled_ns); }
   void Answer(uint64_t now_ns, const kv::Answer& answer);
   // And what is due of the long answers.
   void Flush(uint64_t now_ns);

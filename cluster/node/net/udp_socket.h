@@ -60,6 +60,8 @@ class UdpSocket final : public DatagramSender {
 
   // Up to kBatch datagrams; fewer than that means that the socket is empty for now.
   const std::vector<Datagram>& Receive(uint64_t now_ns);
+  // In place of a Receive: a poll at that time has found nothing in it.
+  void WasEmpty(uint64_t polled_ns) { arrivals_.Emptied(polled_ns); }
 
   // Leaves with the next Flush, or at once if kBatch wait. A mark needs CAP_NET_ADMIN.
   void Send(const NetAddress& to, std::string bytes, uint32_t mark = 0) override;
