@@ -10,6 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,6 +23,17 @@
 #include "proxy/kernel_part/record_map.h"
 #include "proxy/profiles/profile_test.h"
 #include "proxy.skel.h"
+
+int histogram_copies = 0;
+
+// In place of libbpf's, to count.
+extern "C" int bpf_map_lookup_elem(int fd, const void* key, void* value) {
+  static const auto real = reinterpret_cast<int (*)(int, const void*, void*)>(dlsym(RTLD_NEXT, "bpf_map_lookup_elem"));
+  bpf_map_info info{};
+  uint32_t bytes = sizeof(info);
+  if (bpf_obj_get_info_by_fd(fd, &info, &bytes) == 0 && info.value_size == sizeof(hr_histogram)) ++histogram_copies;
+  return real(fd, key, value);
+}
 
 namespace hedgerow {
 namespace {
@@ -71,9 +83,9 @@ TEST_F(PinnedTest, AWriterThatDiesLeavesTheTextBefore) {
   ASSERT_TRUE(record->Write("old").ok());
   ASSERT_TRUE(record->Write("new").ok());
   // A byte of the newer half is not the one that was written.
-  auto memory = PinnedArray::Open(path, {"hr_record", 4096, 2 * RecordMap::kHalfBytes / 4096});
+  auto memory = PinnedArray::Open(path, {"hr_record", 4096, 2 * RecordMap::kFirstHalfBytes / 4096});
   ASSERT_TRUE(memory.ok()) << memory.status();
-  volatile char* newer = memory->At<char>(0) + RecordMap::kHalfBytes + 32;
+  volatile char* newer = memory->At<char>(0) + RecordMap::kFirstHalfBytes + 32;
   ASSERT_EQ(*newer, 'n');
   *newer = 'N';
   EXPECT_EQ(record->Read().value(), "old");
@@ -81,15 +93,18 @@ TEST_F(PinnedTest, AWriterThatDiesLeavesTheTextBefore) {
   EXPECT_EQ(record->Read().value(), "newest");
 }
 
-TEST_F(PinnedTest, ATooLongRecordAndAForeignMapAreRefused) {
+TEST_F(PinnedTest, ARecordOfAnyLengthIsReadBackAndAForeignMapIsRefused) {
   const std::string path = folder_ + "/record";
   {
     auto record = RecordMap::Create(path);
     ASSERT_TRUE(record.ok());
-    EXPECT_TRUE(record->Write(std::string(RecordMap::kHalfBytes - 32, 'x')).ok());
-    EXPECT_EQ(record->Read().value().size(), RecordMap::kHalfBytes - 32);
-    EXPECT_EQ(record->Write(std::string(RecordMap::kHalfBytes, 'x')).code(),
-              absl::StatusCode::kInvalidArgument);
+    ASSERT_TRUE(PinnedArray::Create(path + "-larger", {"half_made", 8, 4}).ok()) << "by a daemon killed meanwhile";
+    for (const size_t bytes : {RecordMap::kFirstHalfBytes - 32, RecordMap::kFirstHalfBytes, 9 * RecordMap::kFirstHalfBytes, size_t{7}}) {
+      EXPECT_TRUE(record->Write(std::string(bytes, 'x')).ok()) << bytes;
+      EXPECT_EQ(record->Read().value(), std::string(bytes, 'x'));
+      EXPECT_EQ(RecordMap::Open(path)->Read().value(), std::string(bytes, 'x')) << "by another process";
+    }
+    EXPECT_NE(access((path + "-larger").c_str(), F_OK), 0);
   }
   ASSERT_EQ(unlink(path.c_str()), 0);
   EXPECT_EQ(RecordMap::Open(path).status().code(), absl::StatusCode::kNotFound);
@@ -113,6 +128,46 @@ DataPlaneSpec Spec() {
   spec.max_requests = spec.max_parked = spec.max_flows = spec.max_connections = spec.max_fragments = 64;
   spec.proxy_ifindex = spec.clock_out_ifindex = spec.clock_in_ifindex = 1;
   return spec;
+}
+
+TEST(KernelReader, CopiesAHistogramOnlyWhenSomethingMayHaveComeToIt) {
+  auto plane = KernelDataPlane::Load(Spec());
+  ASSERT_TRUE(plane.ok()) << plane.status();
+  const auto& maps = (*plane)->object().skeleton()->maps;
+  const auto copied = [&] {
+    histogram_copies = 0;
+    EXPECT_TRUE((*plane)->reader().Read(true).ok());
+    return histogram_copies;
+  };
+  const auto cpus = static_cast<size_t>(libbpf_num_possible_cpus());
+  EXPECT_EQ(copied(), 2 + 2 * 3) << "the service's and each backend's";
+  EXPECT_EQ(copied(), 2 + 2 * 3) << "what was recorded while they were read";
+  EXPECT_EQ(copied(), 0);
+  std::vector<hr_stats> tests(cpus);
+  tests[0].counters[HR_SELF_TESTS] = 1;
+  const uint32_t service = 0;
+  ASSERT_EQ(bpf_map_update_elem(bpf_map__fd(maps.stats), &service, tests.data(), BPF_ANY), 0);
+  EXPECT_EQ(copied(), 0) << "self-tests come each second";
+  tests[0].counters[HR_WON_BY_FIRST] = 1;
+  ASSERT_EQ(bpf_map_update_elem(bpf_map__fd(maps.stats), &service, tests.data(), BPF_ANY), 0);
+  EXPECT_EQ(copied(), 2);
+  EXPECT_EQ(copied(), 2);
+  // An answer of backend 1: each way by which one shows.
+  std::vector<hr_histogram> times(cpus);
+  times[0].buckets[7] = 1;
+  const uint32_t answers = 1 * HR_BACKEND_HISTOGRAMS + HR_HISTOGRAM_ANSWERS, backend = 1;
+  ASSERT_EQ(bpf_map_update_elem(bpf_map__fd(maps.backend_histograms), &answers, times.data(), BPF_ANY), 0);
+  (*plane)->object().memory().backend_states.At<hr_backend_state>(backend)->last_receive_ns = 4711;
+  histogram_copies = 0;
+  EXPECT_EQ((*plane)->reader().Read(true)->services[0].backends[1].answer_times.Count(), 1u);
+  EXPECT_EQ(histogram_copies, 3);
+  EXPECT_EQ(copied(), 3);
+  std::vector<hr_backend_stats> counts(cpus);
+  counts[0].unanswered = 1;
+  ASSERT_EQ(bpf_map_update_elem(bpf_map__fd(maps.backend_stats), &backend, counts.data(), BPF_ANY), 0);
+  EXPECT_EQ(copied(), 3);
+  EXPECT_EQ(copied(), 3);
+  EXPECT_EQ((*plane)->reader().Read(true)->services[0].backends[1].answer_times.Count(), 1u) << "as kept";
 }
 
 class AdoptTest : public PinnedTest {

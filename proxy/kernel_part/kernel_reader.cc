@@ -84,7 +84,24 @@ std::vector<MapUse> KernelReader::ReadMapUse(uint64_t parked) const {
   return uses;
 }
 
-absl::StatusOr<ServiceSnapshot> KernelReader::ReadService(const ServiceSpec& spec, bool histograms) const {
+// A histogram is 3.5 KB for each possible CPU. It is read again where what is counted beside it has changed since, and
+// once more in the look after that: a program may have counted and not yet recorded.
+absl::StatusOr<std::vector<Histogram>> KernelReader::Histograms(bpf_map* map, uint32_t id, uint32_t kinds,
+                                                                std::vector<uint64_t> counts) {
+  Kept& kept = kept_[{map, id}];
+  if (kept.settled && kept.counts == counts) return kept.histograms;
+  std::vector<Histogram> read(kinds);
+  // HR_HISTOGRAM_ANSWERS last: what is recorded meanwhile must not make its parts more than the whole.
+  for (uint32_t kind = kinds; kind-- > 0;) {
+    auto histogram = SumHistogram(map, id * kinds + kind);
+    if (!histogram.ok()) return histogram.status();
+    read[kind] = *histogram;
+  }
+  kept = {.counts = counts, .settled = kept.counts == counts, .histograms = read};
+  return read;
+}
+
+absl::StatusOr<ServiceSnapshot> KernelReader::ReadService(const ServiceSpec& spec, bool histograms) {
   const auto& maps = object_.skeleton()->maps;
   ServiceSnapshot snapshot;
   snapshot.name = spec.name;
@@ -109,12 +126,12 @@ absl::StatusOr<ServiceSnapshot> KernelReader::ReadService(const ServiceSpec& spe
   snapshot.leader.leader = PositionOf(spec, leader->leader);
   snapshot.leader.published = PositionOf(spec, leader->published);
   if (histograms) {
-    for (auto [kind, into] : {std::pair(HR_HISTOGRAM_LATENCY, &snapshot.latency),
-                              std::pair(HR_HISTOGRAM_FIRE_ERROR, &snapshot.fire_error)}) {
-      auto histogram = SumHistogram(maps.service_histograms, spec.id * HR_SERVICE_HISTOGRAMS + kind);
-      if (!histogram.ok()) return histogram.status();
-      *into = *histogram;
-    }
+    std::vector<uint64_t> counts(std::begin(stats->counters), std::end(stats->counters));
+    counts[HR_SELF_TESTS] = counts[HR_SELF_TESTS_BACK] = 0;  // each second, and no request
+    auto read = Histograms(maps.service_histograms, spec.id, HR_SERVICE_HISTOGRAMS, std::move(counts));
+    if (!read.ok()) return read.status();
+    snapshot.latency = (*read)[HR_HISTOGRAM_LATENCY];
+    snapshot.fire_error = (*read)[HR_HISTOGRAM_FIRE_ERROR];
   }
   for (const BackendSpec& each : spec.backends) {
     auto backend = ReadBackend(spec, each, histograms);
@@ -140,7 +157,7 @@ void FillOneClient(const volatile hr_backend_state& state, const hr_service_conf
 }  // namespace
 
 absl::StatusOr<BackendSnapshot> KernelReader::ReadBackend(const ServiceSpec& service, const BackendSpec& spec,
-                                                          bool histograms) const {
+                                                          bool histograms) {
   const auto& maps = object_.skeleton()->maps;
   const hr_service_config config = memory_.Config(memory_.Published(), service.id);
   const volatile hr_backend_state* state = memory_.backend_states.At<hr_backend_state>(spec.id);
@@ -174,16 +191,12 @@ absl::StatusOr<BackendSnapshot> KernelReader::ReadBackend(const ServiceSpec& ser
     backend.health = HR_HEALTHY;
   FillOneClient(*state, config, backend);
   if (!histograms) return backend;
-  Histogram held_back, pauses;
-  // The part before the whole: what is recorded meanwhile must not make it more than that.
-  for (auto [kind, into] : {std::pair(HR_HISTOGRAM_HELD_BACK, &held_back), std::pair(HR_HISTOGRAM_PAUSES, &pauses),
-                            std::pair(HR_HISTOGRAM_ANSWERS, &backend.answer_times)}) {
-    auto histogram = SumHistogram(maps.backend_histograms, spec.id * HR_BACKEND_HISTOGRAMS + kind);
-    if (!histogram.ok()) return histogram.status();
-    *into = *histogram;
-  }
-  backend.ordinary_times = backend.answer_times.Since(held_back);
-  backend.ordinary_times.Add(pauses);
+  auto read = Histograms(maps.backend_histograms, spec.id, HR_BACKEND_HISTOGRAMS,
+                         {counts->sends, counts->wins, counts->unanswered, backend.last_receive_ns});
+  if (!read.ok()) return read.status();
+  backend.answer_times = (*read)[HR_HISTOGRAM_ANSWERS];
+  backend.ordinary_times = backend.answer_times.Since((*read)[HR_HISTOGRAM_HELD_BACK]);
+  backend.ordinary_times.Add((*read)[HR_HISTOGRAM_PAUSES]);
   return backend;
 }
 

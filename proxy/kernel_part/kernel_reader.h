@@ -4,7 +4,9 @@
 // requests. Reads only, but for the trace's filter and lease.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -30,12 +32,21 @@ class KernelReader final : public DataPlaneReader {
   };
   RequestUse CountRequests() const;
   std::vector<MapUse> ReadMapUse(uint64_t parked) const;
-  absl::StatusOr<ServiceSnapshot> ReadService(const ServiceSpec& spec, bool histograms) const;
-  absl::StatusOr<BackendSnapshot> ReadBackend(const ServiceSpec& service, const BackendSpec& spec, bool histograms) const;
+  absl::StatusOr<ServiceSnapshot> ReadService(const ServiceSpec& spec, bool histograms);
+  absl::StatusOr<BackendSnapshot> ReadBackend(const ServiceSpec& service, const BackendSpec& spec, bool histograms);
+  absl::StatusOr<std::vector<Histogram>> Histograms(bpf_map* map, uint32_t id, uint32_t kinds, std::vector<uint64_t> counts);
+
+  // Histograms of one service or backend, and what it had counted when they were read.
+  struct Kept {
+    std::vector<uint64_t> counts;
+    bool settled = false;
+    std::vector<Histogram> histograms;
+  };
 
   const KernelObject& object_;
   const KernelMemory& memory_;
   const DataPlaneSpec& spec_;
+  std::map<std::pair<const bpf_map*, uint32_t>, Kept> kept_;  // by map and id
 };
 
 }  // namespace hedgerow

@@ -12,8 +12,8 @@
 
 namespace hedgerow {
 
-absl::Status PinnedArray::Map(const PinnedArraySpec& spec) {
-  auto memory = MappedArray::Open(fd_.get(), spec.name, spec.value_bytes, spec.entries);
+absl::Status PinnedArray::Map(const PinnedArraySpec& spec, uint32_t entries) {
+  auto memory = MappedArray::Open(fd_.get(), spec.name, spec.value_bytes, entries);
   if (memory.ok()) memory_ = *std::move(memory);
   return memory.status();
 }
@@ -24,7 +24,7 @@ absl::StatusOr<PinnedArray> PinnedArray::Create(const std::string& path, const P
   array.fd_.Reset(bpf_map_create(BPF_MAP_TYPE_ARRAY, spec.name.c_str(), sizeof(uint32_t), spec.value_bytes,
                                  spec.entries, &options));
   if (!array.fd_.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("making the map ", spec.name));
-  if (const absl::Status status = array.Map(spec); !status.ok()) return status;
+  if (const absl::Status status = array.Map(spec, spec.entries); !status.ok()) return status;
   if (bpf_obj_pin(array.fd_.get(), path.c_str()) != 0)
     return absl::ErrnoToStatus(errno, absl::StrCat("pinning ", path));
   return array;
@@ -45,10 +45,10 @@ absl::StatusOr<PinnedArray> PinnedArray::Open(const std::string& path, const Pin
   // For a program or a link this call fills another struct, in which these fields cannot all fit.
   if (bpf_obj_get_info_by_fd(array.fd_.get(), &info, &bytes) != 0 || info.type != BPF_MAP_TYPE_ARRAY ||
       info.key_size != sizeof(uint32_t) || info.value_size != spec.value_bytes ||
-      info.max_entries != spec.entries || absl::string_view(info.name) != spec.name) {
+      (spec.entries != kAnySize && info.max_entries != spec.entries) || absl::string_view(info.name) != spec.name) {
     return absl::FailedPreconditionError(absl::StrCat(path, " is not the map ", spec.name, " of this build"));
   }
-  if (const absl::Status status = array.Map(spec); !status.ok()) return status;
+  if (const absl::Status status = array.Map(spec, info.max_entries); !status.ok()) return status;
   return array;
 }
 

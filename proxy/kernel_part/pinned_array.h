@@ -23,6 +23,8 @@ struct PinnedArraySpec {
 
 class PinnedArray {
  public:
+  static constexpr uint32_t kAnySize = 0;  // as the entries of what is opened
+
   PinnedArray() = default;  // holds nothing
 
   // All zeros. AlreadyExists when something is pinned at `path`.
@@ -39,7 +41,7 @@ class PinnedArray {
   absl::StatusOr<bool> RestorePin(const std::string& path) const;
 
  private:
-  absl::Status Map(const PinnedArraySpec& spec);
+  absl::Status Map(const PinnedArraySpec& spec, uint32_t entries);
 
   net::UniqueFd fd_;
   MappedArray memory_;
