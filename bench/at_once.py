@@ -27,6 +27,8 @@ from bench.replicas import BenchServer
 from bench.stopping import run
 from deploy.lab import VIP_RAW, Host, Lab
 from deploy.lab.names import MOST_CLIENTS
+from plots import looks
+from plots.charts import Charts, Lines
 
 NAME = "at-once"
 TAG = "benchonce"
@@ -95,6 +97,14 @@ SYSTEMS = {
     "coordinator": System(coordinator=True),
     "app": System(client=("--copies=idle", "--hedge", f"--hedge_delay={DELAY}", f"--hedge_budget={BUDGET}"), while_idle=True),
 }
+
+
+_OVER_LOAD = {"panel": ("workload",), "x": "load", "label": "load (% of the highest rate)", "where": lambda row: row["system"] != "highest",
+              "titles": {"stall": "2 ms, 2 % stall for 400 ms", "tail": "bounded Pareto"}}
+CHARTS = Charts("Three replicas over their load", looks.AT_ONCE, "system", (
+    *(Lines(name, y=key, **_OVER_LOAD) for key, name in (("p50_ms", "p50"), ("p99_ms", "p99"), ("p999_ms", "p99.9"))),
+    Lines("extra load", y="extra_load", scale=100, unit="%", **(_OVER_LOAD | {"log": ""})),
+    Lines("CPU of all hosts", y="cpu_us_per_request", unit="us per request", **(_OVER_LOAD | {"log": ""}))))
 
 
 class Rig:
@@ -365,7 +375,7 @@ def main(argv: list[str]) -> int:
         rows, must_show(rows),
         {"workload": "workload", "load": "load %", "system": "system", "n": "n", "lost": "lost", "p50_ms": "p50 ms",
          "p99_ms": "p99 ms", "p999_ms": "p99.9 ms", "p99_spread_ms": "p99 spread", "extra_load": "extra load",
-         "cpu_us_per_request": "cpu us", "rate": "rate"}, "at_once")
+         "cpu_us_per_request": "cpu us", "rate": "rate"}, CHARTS)
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def run_client(host: Host, argv: Sequence[str], lab_netns: Sequence[str], *, str
     with tempfile.TemporaryDirectory(prefix="hedgerow-bench-") as folder:
         out = Path(folder, "report.json")
         child = host.popen([*argv, f"--out={out}", "--progress"], stdout=subprocess.DEVNULL,
-                           stderr=subprocess.PIPE, text=True, cwd=ROOT)
+                           stderr=subprocess.PIPE, text=True, cwd=ROOT, ends_with_runner=True)
         if hurried:
             pinning.hurry(child.pid)
         other_lines = []

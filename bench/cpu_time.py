@@ -106,9 +106,10 @@ def busy_share(seconds: float) -> float:
     return passed.machine_us / (passed.wall_us * _CPUS)
 
 
-def wait_until_quiet(share: float = 0.1, at_most_s: float = 30.0) -> None:
-    """Waits until the machine is (nearly) idle, so that nobody else's work is measured. With no time to wait it does not even
-    look, which takes half a second: tests run experiments with many rounds."""
-    deadline = time.monotonic() + at_most_s
-    while time.monotonic() < deadline and busy_share(0.5) > share:
-        pass
+def wait_until_quiet(share: float = 0.1, at_most_s: float = 30.0) -> bool | None:
+    """Waits until the machine is (nearly) idle, so that nobody else's work is measured; whether it is. With no time to wait it does not
+    even look, which takes half a second: tests run experiments with many rounds."""
+    deadline, quiet = time.monotonic() + at_most_s, None
+    while not quiet and time.monotonic() < deadline:
+        quiet = busy_share(0.5) <= share
+    return quiet

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A DNS service of two real servers (nsd is the primary, knot the standby), clients of every mode, and a primary that
-is stopped for a second in every ten. Shared by the demo and by bench/dns_stall.py.
+is stopped now and then. Shared by the demo and by bench/dns_stall.py.
 """
 
 import contextlib
@@ -43,6 +43,7 @@ class Staller:
         self.times = times
         self.stopped = False
         self.stalls = 0
+        self._failed: BaseException | None = None
         self._end = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -53,14 +54,22 @@ class Staller:
         self._end.set()
         if self._thread.is_alive():
             self._thread.join()
+        if self._failed is not None:
+            raise self._failed
 
     def _run(self) -> None:
+        try:
+            self._stall_by_the_clock()
+        except Exception as failed:  # whatever it was: a run whose stalls have ended shows nothing
+            self._failed = failed
+
+    def _stall_by_the_clock(self) -> None:
         next_s = time.monotonic() + self.times.first_after_s
         while not self._end.wait(max(0.0, next_s - time.monotonic())):
-            self.server.stall()
-            self.stopped = True
-            self.stalls += 1
             try:
+                self.server.stall()
+                self.stopped = True
+                self.stalls += 1
                 self._end.wait(self.times.for_s)
             finally:
                 self.server.resume()
@@ -74,6 +83,7 @@ class DnsRun:
     stalls: int
     replica_packets: int
     status: dict | None
+    not_held: int = 0  # answers that the delay line had no room for
 
     def figures(self, mode: str) -> dict:
         """What both experiments report of a run."""
@@ -87,7 +97,7 @@ class DnsRun:
             figures.update({key: seen[key] for key in ("fire_error_p50_us", "fire_error_p99_us", "hedges",
                                                        "suspected", "failover_sends", "identity_ok")})
         sent = summary["n"] + summary["warmup"]
-        return {"mode": mode, **figures, "stalls": self.stalls, "extra_load": (self.replica_packets - sent) / sent,
+        return {"mode": mode, **figures, "stalls": self.stalls, "not_held": self.not_held, "extra_load": (self.replica_packets - sent) / sent,
                 "cpu_us_per_request": self.client.spent.experiment_us / summary["n"]}
 
 
@@ -101,6 +111,7 @@ class DnsRig:
         self.to = Destinations(f"{a.ipv4}:{PORT}", f"{b.ipv4}:{PORT}", f"{VIP_DNS[0]}:{PORT}")
         self.service = product.service("dns", VIP_DNS[0], PORT, "dns", {"a": a.ipv4, "b": b.ipv4}, delay=DELAY)
         self.answer_delay_ms = answer_delay_ms
+        self._held: NetworkFaults | None = None
         self._instance = instance
         self._stack = contextlib.ExitStack()
 
@@ -109,8 +120,8 @@ class DnsRig:
             for server in (self.primary, self.standby):
                 stack.enter_context(server)
             if self.answer_delay_ms:
-                held = stack.enter_context(NetworkFaults(self.lab))
-                held.change([(server.host.name, self.lab.client.name) for server in (self.primary, self.standby)], delayed=1.0,
+                self._held = stack.enter_context(NetworkFaults(self.lab))
+                self._held.change([(server.host.name, self.lab.client.name) for server in (self.primary, self.standby)], delayed=1.0,
                             delays_ms=(self.answer_delay_ms, self.answer_delay_ms))
             self._stack = stack.pop_all()
         return self
@@ -125,22 +136,21 @@ class DnsRig:
     def hedgerow(self) -> product.Product:
         return product.Product(self.lab.client, self._instance, [self.service])
 
-    def config(self, mode: str, rate: int, seconds: float, stall: bool, stalls: Stalls = Stalls()) -> dict:
+    def config(self, mode: str, rate: int, seconds: float, stalls: Stalls | None = Stalls()) -> dict:
         """The settings of a run, for the manifest."""
         return {"mode": mode, "client": command(mode, self.to, self._flags(rate, seconds), DELAY)[1:],
                 "answer_delay_ms": self.answer_delay_ms, "product": [self.service] if mode == "wheel" else None,
-                "stall": list(dataclasses.astuple(stalls)) if stall else None,
+                "stall": list(dataclasses.astuple(stalls)) if stalls else None,
                 "servers": [self.primary.name, self.standby.name]}
 
-    def run(self, mode: str, *, rate: int, seconds: float, stall: bool, stalls: Stalls = Stalls(),
-            csv: Path | None = None,
+    def run(self, mode: str, *, rate: int, seconds: float, stalls: Stalls | None = Stalls(), csv: Path | None = None,
             proxy: product.Product | None = None,
             on_tick: Callable[[dict, Staller], None] | None = None) -> DnsRun:
         """One client run; mode `wheel` needs `proxy`, which must be up."""
-        staller = Staller(self.primary, stalls)
+        staller = Staller(self.primary, stalls or Stalls())
 
         def on_event(event: dict) -> None:
-            if event["event"] == "measuring" and stall:
+            if event["event"] == "measuring" and stalls:
                 staller.start()
             if event["event"] == "measured":
                 staller.end()
@@ -151,14 +161,17 @@ class DnsRig:
         if csv is not None:
             argv.append(f"--csv={csv}")
         replicas = [self.primary.host, self.standby.host]
-        before = sum(packets_received(host) for host in replicas)
+        before, not_held = sum(packets_received(host) for host in replicas), self._not_held()
         try:
             client = run_client(self.lab.client, argv, [host.netns for host in self.lab.hosts.values()],
                                 on_event=on_event)
         finally:
             staller.end()
         received = sum(packets_received(host) for host in replicas) - before
-        return DnsRun(client, staller.stalls, received, proxy.status_at_rest() if proxy is not None else None)
+        return DnsRun(client, staller.stalls, received, proxy.status_at_rest() if proxy is not None else None, self._not_held() - not_held)
+
+    def _not_held(self) -> int:
+        return sum(link.not_delayed for link in self._held.counted().values()) if self._held is not None else 0
 
     @staticmethod
     def _flags(rate: int, seconds: float) -> list[str]:

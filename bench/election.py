@@ -13,11 +13,11 @@ import dataclasses
 import time
 from collections import Counter
 from collections.abc import Iterable
+from pathlib import Path
 
-from bench import cpu_time, experiment
+from bench import experiment, series
 from bench.histogram import quantile
-from bench.manifest import add_config
-from bench.outcome import Check, Results, at_least, at_most
+from bench.outcome import Check, at_least, at_most
 from bench.stopping import run
 from chaos.faults import FaultSpec, World, make
 from deploy.lab import Lab
@@ -25,6 +25,8 @@ from deploy.lab.cluster import Cluster, hedgerow_cluster
 from deploy.lab.data_dirs import DataDirs
 from deploy.lab.servers.hedgerow_node import HedgerowNode, NodeSettings
 from deploy.lab.unsynced_disks import UnsyncedDisks
+from plots import looks
+from plots.charts import Charts, Steps
 
 NAME = "election"
 TAG = "benchel"
@@ -57,8 +59,9 @@ class Term:
     pre_vote_us: float | None
     fences_ns: dict[int, int]  # of the survivors: number by upper bound
 
-    def as_json(self) -> dict:
-        return dataclasses.asdict(self)
+    @classmethod
+    def from_json(cls, raw: dict) -> "Term":
+        return cls(**{**raw, "fences_ns": {int(upper): count for upper, count in raw["fences_ns"].items()}})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,6 +93,18 @@ def quantile_us(counts: Counter, share: float) -> float | None:
         if left <= 1e-9:
             return (upper_ns + 1) / 1e3
     return None
+
+
+def _series(folder: Path, _summary: dict) -> tuple[dict, dict]:
+    values: dict[str, dict[str, list[float]]] = {}
+    for record in series.raw(folder):
+        here = values.setdefault(f"{record['replicas']}-{record['mode']}-{record['cause']}", {})
+        for term in record["terms"]:
+            for name in ("pre_vote_us", "vote_us", "outage_ms"):
+                if term[name] is not None:
+                    here.setdefault(name, []).append(term[name])
+    return ({key: {name: series.spread(found) for name, found in here.items()} for key, here in values.items()},
+            {key: {name: sorted(map(series.short, found)) for name, found in here.items()} for key, here in values.items()})
 
 
 def term_of(before: dict[int, dict], after: dict[int, dict], winner: int, fault_ns: int) -> Term:
@@ -190,29 +205,31 @@ def config_of(cell: Cell, cluster: Cluster, sync_ms: int) -> dict:
             "node": {key: value for key, value in cluster.nodes[0].config.items() if key not in volatile}}
 
 
-def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
-    cells = [Cell(replicas, mode, cause) for replicas in map(int, arguments.replicas) for mode in arguments.modes
-             for cause in arguments.causes]
-    found: dict[Cell, list[list[Term]]] = {cell: [] for cell in cells}
-    hashes: dict[Cell, str] = {}
-    progress = experiment.Progress(len(cells) * arguments.rounds)
+_STEPS = {"panel": ("replicas",), "key": ("replicas", "mode", "cause"), "titles": {3: "three nodes", 5: "five nodes"}, "of": "elections"}
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, [field.name for field in dataclasses.fields(Cell)], must_show,
+    lambda *cell: [row_of(Cell(*cell[:-1]), [[Term.from_json(term) for term in record["terms"]] for record in cell[-1]],
+                          cell[-1][0]["config_hash"])],
+    {"replicas": "nodes", "mode": "mode", "cause": "cause", "terms": "terms", "vote_p50_us": "vote p50 us",
+     "vote_p99_us": "p99", "pre_vote_p50_us": "pre-vote p50 us", "pre_vote_p99_us": "p99", "fence_p50_us": "fence p50 us",
+     "fence_p99_us": "p99", "outage_p50_ms": "death to leader p50 ms", "outage_p99_ms": "p99", "outage_max_ms": "max",
+     "terms_beyond_one": "lost"},
+    Charts("Elections of idle clusters, disk mode dashed", looks.CAUSES, "cause",
+           (Steps("From the fault to the next leader", y="outage_ms", label="fault to next leader", **_STEPS),
+            Steps("RequestVote to quorum", y="vote_us", unit="us", **_STEPS)), _series))
+
+
+def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
     for number in range(1, arguments.rounds + 1):
-        for replicas in map(int, arguments.replicas):
-            with Lab(TAG, replicas=replicas) as lab:
-                for cell in [cell for cell in cells if cell.replicas == replicas]:
-                    terms, config = one_round(lab, cell, arguments)
-                    found[cell].append(terms)
-                    hashes[cell] = add_config(configs, config)
-                    results.write_raw(f"{replicas}-{cell.mode}-{cell.cause}-{number:02d}",
-                                      {**dataclasses.asdict(cell), "round": number,
-                                       "terms": [term.as_json() for term in terms]})
-                    progress.done(_line(cell, terms))
-    return [row_of(cell, rounds, hashes[cell]) for cell, rounds in found.items()]
+        for replicas in arguments.replicas:
+            with Lab(TAG, replicas=int(replicas)) as lab:
+                for turn in running.turns([number], replicas=[int(replicas)], mode=arguments.modes, cause=arguments.causes):
+                    terms, config = one_round(lab, Cell(**turn.cell), arguments)
+                    turn.done({"terms": [dataclasses.asdict(term) for term in terms], "config": config})
 
 
 def one_round(lab: Lab, cell: Cell, arguments: argparse.Namespace) -> tuple[list[Term], dict]:
     """A fresh store for each."""
-    cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
     with contextlib.ExitStack() as stack:
         settings = MODES[cell.mode]
         data = stack.enter_context(DataDirs(TAG, settings.durability)).path
@@ -227,16 +244,15 @@ def one_round(lab: Lab, cell: Cell, arguments: argparse.Namespace) -> tuple[list
         return [one_term(lab, cluster, cell.cause) for _ in range(arguments.terms)], config_of(cell, cluster, sync_ms)
 
 
-def _line(cell: Cell, terms: list[Term]) -> str:
-    row = row_of(cell, [terms], "")
+def line(record: dict) -> str:
+    row = row_of(Cell(record["replicas"], record["mode"], record["cause"]), [[Term.from_json(term) for term in record["terms"]]], "")
     text = lambda name: "-" if row[name] is None else f"{row[name]:.1f}"  # noqa: E731
-    return (f"{cell.replicas} nodes {cell.mode:6} {cell.cause:5} death to leader p50 {text('outage_p50_ms')} max "
-            f"{text('outage_max_ms')} ms  vote p50 {text('vote_p50_us')} p99 {text('vote_p99_us')} us  pre-vote p50 "
-            f"{text('pre_vote_p50_us')} us  fence p99 {text('fence_p99_us')} us of {row['fences']}")
+    return (f"death to leader p50 {text('outage_p50_ms')} max {text('outage_max_ms')} ms  vote p50 {text('vote_p50_us')} p99 "
+            f"{text('vote_p99_us')} us  pre-vote p50 {text('pre_vote_p50_us')} us  fence p99 {text('fence_p99_us')} us of {row['fences']}")
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
-    parser = experiment.parser(NAME, __doc__)
+def main(argv: list[str]) -> int:
+    parser = EXPERIMENT.parser()
     parser.add_argument("--terms", type=int, default=10, help=f"of each round; {WANTED_TERMS} in all are wanted")
     parser.add_argument("--replicas", type=experiment.some_of(REPLICAS), default=list(REPLICAS))
     parser.add_argument("--modes", type=experiment.some_of(MODES), default=list(MODES))
@@ -247,21 +263,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
         parser.error("--sync-ms must be 0 to 5000")
     if not 1 <= arguments.terms <= 1000:
         parser.error("--terms must be 1 to 1000")
-    return arguments
-
-
-def main(argv: list[str]) -> int:
-    arguments = parse(argv)
-    results, configs = Results(NAME, arguments.into), {}
-    rows = measure(arguments, results, configs)
-    print()
-    return experiment.conclude(
-        results, results.manifest(configs, rounds=arguments.rounds, terms=arguments.terms),
-        rows, must_show(rows),
-        {"replicas": "nodes", "mode": "mode", "cause": "cause", "terms": "terms", "vote_p50_us": "vote p50 us",
-         "vote_p99_us": "p99", "pre_vote_p50_us": "pre-vote p50 us", "pre_vote_p99_us": "p99", "fence_p50_us": "fence p50 us",
-         "fence_p99_us": "p99", "outage_p50_ms": "death to leader p50 ms", "outage_p99_ms": "p99", "outage_max_ms": "max",
-         "terms_beyond_one": "lost"}, "election")
+    return EXPERIMENT.run(arguments, measure, line, terms=arguments.terms)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,178 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every experiment shares: its command line, what it says while it runs, and how it ends (summary, table, what it must
-show, plot)."""
+"""An experiment as it is declared, and the one runner of all: rounds in which the systems take turns, one lock and one rule of quiet for
+the machine, a file for each cell and round, and a judgement that is made of these files alone, so that it can be made again."""
 
 import argparse
-import importlib
+import contextlib
+import dataclasses
+import fcntl
+import itertools
+import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from bench import cpu_time
+from bench.manifest import config_hash
 from bench.outcome import Check, Results, print_checks, print_table
+from plots.charts import Charts
+
+_MACHINE = Path("/run/lock/hedgerow-experiment")
+
+
+@dataclasses.dataclass(frozen=True)
+class Experiment:
+    name: str
+    about: str
+    cell: Sequence[str]  # the fields by which the records of a cell are told from the others
+    must_show: Callable[[list[dict]], list[Check]]
+    rows: Callable[..., list[dict]]  # of a cell: the values of its fields, and its records
+    columns: Mapping[str, str]
+    charts: Charts | None = None
+
+    def parser(self, rounds: int = 10) -> argparse.ArgumentParser:
+        made = parser(self.name, self.about)
+        made.set_defaults(rounds=rounds)
+        made.add_argument("--resume", action="store_true", help="go on with a run that was cut short, in the same order")
+        return made
+
+    def run(self, arguments: argparse.Namespace, measure: Callable[["Running", argparse.Namespace], None],
+            line: Callable[[dict], str], **settings) -> int:
+        """The exit status: 0 when everything that must be shown was."""
+        with the_machine(arguments.quiet_wait > 0):
+            running = Running(self, arguments, line)
+            measure(running, arguments)
+        return self.conclude(running.results, rounds=arguments.rounds, **settings)
+
+    def conclude(self, results: Results, **settings) -> int:
+        records = records_of(results.raw)
+        rows = self.rows_of(records)
+        checks = self.must_show(rows)
+        return conclude(results, results.manifest(configs_of(records), **quiet_of(records), **settings), rows, checks, self.columns, self.charts)
+
+    def rows_of(self, records: Iterable[dict]) -> list[dict]:
+        cells: dict[tuple, list[dict]] = {}
+        for record in records:
+            cells.setdefault(tuple(record[field] for field in self.cell), []).append(record)
+        return [row for cell, found in cells.items() for row in self.rows(*cell, found)]
+
+
+def records_of(raw: Path) -> list[dict]:
+    """Of raw/, in the order in which the first round has them."""
+    found = [json.loads(path.read_text(encoding="ascii")) for path in raw.glob("*.json")]
+    return sorted((record for record in found if "round" in record), key=lambda record: (record["round"], record["place"]))
+
+
+def configs_of(records: Iterable[dict]) -> dict[str, dict]:
+    return {record["config_hash"]: record["config"] for record in records}
+
+
+def quiet_of(records: Iterable[dict]) -> dict:
+    """For the manifest: runs that began on a busy machine, and what a hypervisor took meanwhile."""
+    records = list(records)
+    return {"runs_not_quiet": sum(record["quiet"] is False for record in records), "stolen_us": sum(record["stolen_us"] for record in records)}
+
+
+class Running:
+    """One run of an experiment, while it measures."""
+
+    def __init__(self, experiment: Experiment, arguments: argparse.Namespace, line: Callable[[dict], str]):
+        self.results = Results(experiment.name, arguments.into, resume=arguments.resume)
+        self._arguments, self._line = arguments, line
+        self._cells: dict[tuple, int] = {}
+        self._progress: Progress | None = None
+
+    def turns(self, rounds: Sequence[int] = (), **axes: Sequence) -> Iterator["Turn"]:
+        """In each round all cells of the axes, the last of which is in another order each time: no system always runs after the same one.
+        Waits for a quiet machine before each. Cells that an earlier part of this run has done are left out."""
+        rounds = rounds or range(1, self._arguments.rounds + 1)
+        *outer, (last, systems) = axes.items()
+        todo = [(number, dict(zip(axes, (*values, system), strict=True))) for number in rounds
+                for values in itertools.product(*(values for _, values in outer)) for system in rotated(systems, number)]
+        for cell in itertools.product(*axes.values()):
+            self._cells.setdefault(cell, len(self._cells))
+        todo = [(number, cell) for number, cell in todo if not self._file(number, cell).exists()]
+        self._progress = Progress(len(todo))
+        for number, cell in todo:
+            yield self._turn(number, cell)
+
+    def turn(self, number: int, **cell) -> "Turn | None":
+        """One cell, in an order of the experiment's own; None where it has been done."""
+        self._cells.setdefault(tuple(cell.values()), len(self._cells))
+        return None if self._file(number, cell).exists() else self._turn(number, cell)
+
+    def expect(self, turns: int) -> None:
+        self._progress = Progress(turns)
+
+    def _turn(self, number: int, cell: dict) -> "Turn":
+        quiet = cpu_time.wait_until_quiet(at_most_s=self._arguments.quiet_wait)
+        return Turn(self, number, cell, quiet, cpu_time.stolen_us())
+
+    def _file(self, number: int, cell: Mapping) -> Path:
+        return self.results.raw / f"{'-'.join(map(str, cell.values()))}-{number:02d}.json"
+
+    def keep(self, turn: "Turn", record: dict) -> None:
+        record = {**record, **turn.cell, "round": turn.round, "place": self._cells[tuple(turn.cell.values())], "quiet": turn.quiet,
+                  "stolen_us": cpu_time.stolen_us() - turn.stolen_us, "config_hash": config_hash(record["config"])}
+        self.results.write_raw(self._file(turn.round, turn.cell).stem, record)
+        self._progress.done(f"round {turn.round} {' '.join(map(str, turn.cell.values()))}  {self._line(record)}")
+
+
+@dataclasses.dataclass
+class Turn:
+    running: Running
+    round: int
+    cell: dict
+    quiet: bool | None
+    stolen_us: int
+
+    def __getitem__(self, axis: str):
+        return self.cell[axis]
+
+    def done(self, record: dict) -> None:
+        """`record` has its `config`: all that defines the cell."""
+        self.running.keep(self, record)
+
+
+def rotated(systems: Sequence, number: int) -> list:
+    """The order in round `number`, the first of which is the declared one."""
+    shift = (number - 1) % len(systems) if systems else 0
+    return [*systems[shift:], *systems[:shift]]
+
+
+@contextlib.contextmanager
+def the_machine(alone: bool) -> Iterator[None]:
+    """One experiment at a time measures; with no time to wait for a quiet machine (tests), any number."""
+    if not alone:
+        yield
+        return
+    with open(_MACHINE, "w", encoding="ascii") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SystemExit("another experiment measures on this machine: wait for its end, or --quiet-wait=0 for figures that mean nothing") from None
+        yield
+
+
+def judge(experiment: Experiment, folder: Path) -> bool:
+    """Makes a run's summary again from its raw files, with the checks of today; its manifest stays."""
+    summary = json.loads((folder / "summary.json").read_text(encoding="ascii"))
+    records = records_of(folder / "raw") if (folder / "raw").exists() else []
+    rows = experiment.rows_of(records) if records else summary["rows"]
+    checks = experiment.must_show(rows)
+    if records:
+        summary |= {"rows": rows, "checks": [check.as_json() for check in checks]}
+        (folder / "summary.json").write_text(json.dumps(summary, indent=1) + "\n", encoding="ascii")
+    print_table(rows, experiment.columns)
+    return print_checks(checks)
+
+
+def draw(folder: Path, charts: Charts) -> None:
+    from plots import charts as drawing
+    from report.published import published_form  # which knows every experiment
+
+    run = published_form(folder, charts)
+    print(f"\nplot: {drawing.draw(run, charts, folder / (run['name'] + '.png'))}")
 
 
 def parser(name: str, description: str) -> argparse.ArgumentParser:
@@ -30,15 +194,15 @@ def _add_quiet_wait_and_into(parser: argparse.ArgumentParser, name: str) -> None
     parser.add_argument("--into", type=Path, metavar="FOLDER", help=f"write there, not to results/{name}")
 
 
-def some_of(known: Iterable[str]) -> Callable[[str], list[str]]:
+def some_of(known: Iterable) -> Callable[[str], list]:
     """For an option's type: names with commas between them, each of which must be known."""
-    known = list(known)
+    known = {str(name): name for name in known}
 
-    def names(text: str) -> list[str]:
+    def names(text: str) -> list:
         for name in text.split(","):
             if name not in known:
                 raise argparse.ArgumentTypeError(f"'{name}' is none of {', '.join(known)}")
-        return text.split(",")
+        return [known[name] for name in text.split(",")]
 
     return names
 
@@ -56,12 +220,11 @@ class Progress:
 
 
 def conclude(results: Results, manifest: Mapping, rows: list[dict], checks: list[Check], columns: Mapping[str, str],
-             plot: str | None) -> int:
-    """The exit status: 0 when everything that must be shown was. `plot` is the module of plots/ that draws it."""
+             charts: Charts | None) -> int:
+    """The exit status: 0 when everything that must be shown was."""
     results.write_summary(manifest, rows, checks)
     print_table(rows, columns)
     met = print_checks(checks)
-    if plot:
-        # matplotlib is slow to load and not needed before.
-        print(f"\nplot: {importlib.import_module(f'plots.{plot}').draw(results.folder)}")
+    if charts:
+        draw(results.folder, charts)
     return 0 if met else 1

@@ -1,11 +1,127 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What experiments say while they run: how many runs are done, and how long the others will take."""
+"""The runner: systems take turns, a run that was cut short is gone on with, and a summary is made of the raw files alone."""
 
 import argparse
+import json
+import subprocess
 
 import pytest
 
-from bench import experiment
+from bench import cpu_time, experiment
+from bench.histogram import Histogram, percentiles
+from bench.outcome import at_least, at_most, paired_at_most, print_checks
+
+TOY = experiment.Experiment(
+    "toy", "A toy.", ("load", "system"), lambda rows: [at_least("runs", min(row["runs"] for row in rows), 2),
+                                                       at_most("worst", max(row["worst"] for row in rows), 10)],
+    lambda load, system, runs: [{"load": load, "system": system, "runs": len(runs), "worst": max(run["value"] for run in runs),
+                                 "config_hash": runs[0]["config_hash"]}],
+    {"load": "load", "system": "system", "runs": "runs", "worst": "worst"})
+
+
+def run(folder, values=lambda turn: turn.round, cut_after: int | None = None, *options: str) -> tuple[int, list[tuple]]:
+    """The exit status, and which turns were taken."""
+    taken = []
+
+    def measure(running, arguments):
+        for turn in running.turns(load=["idle", "stress"], system=["ours", "theirs", "none"]):
+            if len(taken) == cut_after:
+                raise KeyboardInterrupt
+            taken.append((turn.round, turn["load"], turn["system"]))
+            turn.done({"value": values(turn), "config": {"system": turn["system"]}})
+
+    arguments = TOY.parser(rounds=2).parse_args([f"--into={folder}", "--quiet-wait=0", *options])
+    try:
+        return TOY.run(arguments, measure, lambda record: str(record["value"])), taken
+    except KeyboardInterrupt:
+        return 130, taken
+
+
+def test_systems_take_turns_and_the_first_round_is_as_declared(tmp_path):
+    status, taken = run(tmp_path)
+    assert status == 0
+    assert [system for number, load, system in taken if load == "idle"] == ["ours", "theirs", "none", "theirs", "none", "ours"]
+    rows = json.loads((tmp_path / "summary.json").read_text())["rows"]
+    assert [(row["load"], row["system"], row["runs"]) for row in rows][:3] == [("idle", "ours", 2), ("idle", "theirs", 2), ("idle", "none", 2)]
+
+
+def _ended_processes(folder, monkeypatch):
+    """What this process left unfinished belongs to one that has ended."""
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    for left in folder.glob("raw-unfinished-*"):
+        left.rename(folder / f"raw-unfinished-{ended.pid}-{left.name.rpartition('-')[2]}")
+
+
+def test_a_run_that_was_cut_short_is_resumed_in_its_order_with_the_same_verdict(tmp_path, monkeypatch):
+    whole_status, whole = run(tmp_path / "whole")
+    status, first = run(tmp_path / "cut", cut_after=4)
+    assert status == 130 and not (tmp_path / "cut" / "summary.json").exists()
+    _ended_processes(tmp_path / "cut", monkeypatch)
+    status, rest = run(tmp_path / "cut", lambda turn: turn.round, None, "--resume")
+    assert first + rest == whole and status == whole_status
+    read = [json.loads((tmp_path / name / "summary.json").read_text()) for name in ("whole", "cut")]
+    assert read[0]["rows"] == read[1]["rows"] and read[0]["checks"] == read[1]["checks"] and read[1]["manifest"]["resumed"]
+    assert run(tmp_path / "cut")[1] == whole, "without --resume all is measured again"
+
+
+def test_a_part_of_another_build_is_not_resumed(tmp_path, monkeypatch):
+    run(tmp_path, cut_after=4)
+    _ended_processes(tmp_path, monkeypatch)
+    (left,) = tmp_path.glob("raw-unfinished-*")
+    started = json.loads((left / "started.manifest").read_text())
+    (left / "started.manifest").write_text(json.dumps({**started, "commit": "f" * 40}))
+    with pytest.raises(SystemExit, match="cannot be resumed"):
+        run(tmp_path, lambda turn: 1, None, "--resume")
+
+
+def test_a_verdict_is_made_again_of_the_raw_files(tmp_path, capsys):
+    """A planted summary that claims more than its raw files hold is found out."""
+    assert run(tmp_path, lambda turn: 11 if turn["system"] == "ours" else 1)[0] == 1
+    file = tmp_path / "summary.json"
+    honest = json.loads(file.read_text())
+    planted = {**honest, "rows": [{**row, "worst": 1} for row in honest["rows"]], "checks": [{**check, "met": True} for check in honest["checks"]]}
+    file.write_text(json.dumps(planted))
+    assert not experiment.judge(TOY, tmp_path)
+    assert json.loads(file.read_text()) == honest
+
+
+def test_one_experiment_at_a_time_measures(tmp_path, monkeypatch):
+    monkeypatch.setattr(experiment, "_MACHINE", tmp_path / "lock")
+    with experiment.the_machine(True):
+        with pytest.raises(SystemExit, match="another experiment"):
+            with experiment.the_machine(True):
+                pass
+        with experiment.the_machine(False):
+            pass
+
+
+def test_a_manifest_says_how_many_runs_began_on_a_busy_machine(tmp_path, monkeypatch):
+    monkeypatch.setattr(cpu_time, "busy_share", lambda _seconds: 0.9)
+    assert cpu_time.wait_until_quiet(at_most_s=0.01) is False and cpu_time.wait_until_quiet(at_most_s=0) is None
+    monkeypatch.setattr(cpu_time, "wait_until_quiet", lambda **_: False)
+    run(tmp_path)
+    assert json.loads((tmp_path / "summary.json").read_text())["manifest"]["runs_not_quiet"] == 12
+
+
+def test_percentiles_are_of_all_runs_together_and_the_maximum_is_the_maximum():
+    def latency(*values_ms: float) -> Histogram:
+        histogram = Histogram()
+        for value in values_ms:
+            histogram.record(int(value * 1e6))
+        return histogram
+
+    runs = [latency(*[1.0] * 100)] * 7 + [latency(*[1.0] * 80, *[500.0] * 20)] * 3
+    found = percentiles(runs)
+    assert found["p99_ms"] == pytest.approx(500, rel=0.01) and found["max_ms"] == 500.0 and found["p50_ms"] == pytest.approx(1, rel=0.01)
+
+
+@pytest.mark.parametrize("ratios, limit, verdict", [
+    ([0.9, 0.95, 0.92, 0.91], 1.0, "met"), ([1.2, 1.25, 1.3, 1.21], 1.0, "missed"), ([0.5, 1.6, 0.7, 1.4, 0.9], 1.0, "undecided"), ([], 1.0, "not measured")])
+def test_a_machine_too_noisy_for_a_verdict_gives_none(ratios, limit, verdict, capsys):
+    check = paired_at_most("p99 / theirs", ratios, limit)
+    assert check.said == verdict and check.met is (verdict == "met")
+    assert print_checks([check]) is (verdict == "met")
 
 
 def test_what_is_left_takes_as_long_as_what_is_done(monkeypatch, capsys):

@@ -9,15 +9,14 @@ Run by `./dev bench heartbeat`; writes results/heartbeat/ and exits 1 when somet
 
 import argparse
 import contextlib
-import dataclasses
 import json
 import time
 from collections.abc import Iterator
 
-from bench import cpu_time, experiment
-from bench.histogram import Histogram
-from bench.manifest import binary, config_hash
-from bench.outcome import Check, Results, at_least, at_most, median
+from bench import experiment, series
+from bench.histogram import Histogram, percentiles
+from bench.manifest import binary
+from bench.outcome import Check, at_least, at_most
 from bench.replicas import BenchServer, stress
 from bench.stopping import run
 from deploy.lab import Lab
@@ -25,6 +24,8 @@ from deploy.lab.data_dirs import DataDirs
 from deploy.lab.lab import XdpOnSwitch
 from deploy.lab.servers.hedgerow_node import HedgerowNode, NodeSettings
 from deploy.lab.servers.load import bpf_object
+from plots import looks
+from plots.charts import Charts, Tails
 
 NAME = "heartbeat"
 TAG = "benchhb"
@@ -35,34 +36,31 @@ ECHO_PORT = 4802
 PATIENCE_NS = 1_000_000_000  # of hr-heartbeat-probe: what is lost has waited that long
 WARM_UP = 200  # its questions that are not measured
 _UP_WITHIN_S = 10.0
-_PERCENTILES = {"p50_us": 0.5, "p95_us": 0.95, "p99_us": 0.99}
+_PERCENTILES = ("p50", "p95", "p99", "max")
 
 
-@dataclasses.dataclass(frozen=True, order=True)
-class Cell:
-    """What a row is about."""
-
-    server: str
-    load: str
-
-
-def figures(report: dict) -> dict:
+def _latency(report: dict) -> Histogram:
+    """What is lost has waited."""
     latency = Histogram.from_json(report["latency"])
     for _ in range(report["lost"]):
         latency.record(PATIENCE_NS)
+    return latency
+
+
+def figures(report: dict) -> dict:
+    latency = _latency(report)
     return {"n": report["answered"] + report["lost"], "lost": report["lost"], "others": report["others"],
             "send_lag_p99_us": Histogram.from_json(report["send_lag"]).quantile(0.99) / 1e3,
-            **{name: latency.quantile(share) / 1e3 for name, share in _PERCENTILES.items()}, "max_us": latency.quantile(1.0) / 1e3}
+            **percentiles([latency], "us", _PERCENTILES)}
 
 
-def row_of(cell: Cell, runs: list[dict]) -> dict:
-    """Percentiles are medians over the runs, with the smallest and the largest; the maximum is that of all runs."""
+def row_of(load: str, server: str, runs: list[dict]) -> dict:
+    """Percentiles are of all runs' questions together, with the smallest and the largest of a run."""
     answered = sum(each["n"] - each["lost"] for each in runs)
-    by_kernel = None if cell.server == "echo" else sum(each["by_kernel"] for each in runs) / max(1, answered)
-    return {**dataclasses.asdict(cell), "runs": len(runs), "n": sum(each["n"] for each in runs),
-            "lost": sum(each["lost"] for each in runs), **{name: median(each[name] for each in runs) for name in _PERCENTILES},
-            "max_us": max(each["max_us"] for each in runs),
-            **{f"{name}_{label}": pick(each[name] for each in runs) for name in _PERCENTILES
+    by_kernel = None if server == "echo" else sum(each["by_kernel"] for each in runs) / max(1, answered)
+    return {"server": server, "load": load, "runs": len(runs), "n": sum(each["n"] for each in runs),
+            "lost": sum(each["lost"] for each in runs), **percentiles((_latency(each["report"]) for each in runs), "us", _PERCENTILES),
+            **{f"{name}_us_{label}": pick(each[f"{name}_us"] for each in runs) for name in _PERCENTILES
                for label, pick in (("min", min), ("max", max))},
             "by_kernel": by_kernel, "xdp": runs[0]["xdp"], "config_hash": runs[0]["config_hash"]}
 
@@ -111,47 +109,47 @@ def answered_by_kernel(status: dict) -> int:
     return int(status.get("counters", {}).get("kernel.heartbeat_answered", 0))
 
 
-def measure_cell(lab: Lab, cell: Cell, arguments: argparse.Namespace) -> dict:
+def measure_cell(lab: Lab, load: str, server: str, arguments: argparse.Namespace) -> dict:
     """One run: a fresh server."""
     probe = lab.replicas[1]
-    with serving(lab, cell.server) as (target, node), stress(lab.client, STRESS_PER_CPU if cell.load == "stress" else 0):
+    with serving(lab, server) as (target, node), stress(lab.client, STRESS_PER_CPU if load == "stress" else 0):
         flags = [f"--questions={arguments.questions}", f"--interval={arguments.interval_us:g}us", f"--fifo={FIFO_PRIORITY}"]
         done = probe.run([binary("hr-heartbeat-probe"), *target, *flags], timeout=120 + arguments.questions * 0.01)
         status = node.status() if node else None
     report = json.loads(done.stdout)
-    config = {**dataclasses.asdict(cell), "probe": flags,
+    config = {"server": server, "load": load, "probe": flags,
               "node": {key: node.config[key] for key in ("durability", "offloads") if key in node.config} if node else None}
     xdp = None
     if node is not None:
         xdp = next(each.get("detail", "") for each in status["offloads"] if each["name"] == "heartbeat")
     # Some of the warm-up are among what the kernel counts: never more than there were, so this is never too much.
     by_kernel = max(0, answered_by_kernel(status) - WARM_UP) if status else None
-    return {**figures(report), "by_kernel": by_kernel, "xdp": xdp, "report": report, "status": status, "config": config,
-            "config_hash": config_hash(config)}
+    return {**figures(report), "by_kernel": by_kernel, "xdp": xdp, "report": report, "status": status, "config": config}
 
 
-def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
-    found: dict[Cell, list[dict]] = {Cell(server, load): [] for load in arguments.loads for server in arguments.servers}
-    progress = experiment.Progress(len(found) * arguments.rounds)
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ("load", "server"), must_show, lambda *cell: [row_of(*cell)],
+    {"load": "load", "server": "server", "runs": "runs", "n": "n", "lost": "lost", "p50_us": "p50 us", "p95_us": "p95 us",
+     "p99_us": "p99 us", "p99_us_min": "min", "p99_us_max": "max", "max_us": "max us", "by_kernel": "by kernel", "xdp": "XDP"},
+    Charts("How long a heartbeat waits for its answer", looks.HEARTBEATS, "server",
+           (Tails(panel=("load",), key=("load", "server"), unit="us",
+                  titles={"idle": "idle machine", "stress": "two busy processes for each processor"}),),
+           series.tails(lambda run: [(f"{run['load']}-{run['server']}", _latency(run["report"]))], "us", spreads=True)))
+
+
+def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
     with Lab(TAG, replicas=2) as lab:
-        for number in range(1, arguments.rounds + 1):
-            shift = number % len(arguments.servers)
-            for load in arguments.loads:
-                for server in arguments.servers[shift:] + arguments.servers[:shift]:
-                    cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
-                    cell = Cell(server, load)
-                    result = measure_cell(lab, cell, arguments)
-                    found[cell].append(result)
-                    configs[result["config_hash"]] = result["config"]
-                    results.write_raw(f"{load}-{server}-{number:02d}", {**dataclasses.asdict(cell), "round": number, **result})
-                    progress.done(f"{load:6} {server:7} p50 {result['p50_us']:7.1f} p95 {result['p95_us']:7.1f} p99 "
-                                  f"{result['p99_us']:7.1f} max {result['max_us']:8.1f} us  lost {result['lost']}  "
-                                  f"by kernel {result['by_kernel']} of {result['n']}")
-    return [row_of(cell, runs) for cell, runs in found.items()]
+        for turn in running.turns(load=arguments.loads, server=arguments.servers):
+            turn.done(measure_cell(lab, turn["load"], turn["server"], arguments))
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
-    parser = experiment.parser(NAME, __doc__)
+def line(run: dict) -> str:
+    return (f"p50 {run['p50_us']:7.1f} p95 {run['p95_us']:7.1f} p99 {run['p99_us']:7.1f} max {run['max_us']:8.1f} us  lost {run['lost']}  "
+            f"by kernel {run['by_kernel']} of {run['n']}")
+
+
+def main(argv: list[str]) -> int:
+    parser = EXPERIMENT.parser()
     parser.add_argument("--servers", type=experiment.some_of(SERVERS), default=list(SERVERS))
     parser.add_argument("--loads", type=experiment.some_of(LOADS), default=list(LOADS))
     parser.add_argument("--questions", type=int, default=10_000, help="of each run")
@@ -159,20 +157,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     arguments = parser.parse_args(argv)
     if not 1 <= arguments.questions <= 100_000:
         parser.error("--questions must be 1 to 100000")
-    return arguments
-
-
-def main(argv: list[str]) -> int:
-    arguments = parse(argv)
-    results, configs = Results(NAME, arguments.into), {}
-    rows = measure(arguments, results, configs)
-    print()
-    return experiment.conclude(
-        results, results.manifest(configs, rounds=arguments.rounds),
-        rows, must_show(rows),
-        {"load": "load", "server": "server", "runs": "runs", "n": "n", "lost": "lost", "p50_us": "p50 us", "p95_us": "p95 us",
-         "p99_us": "p99 us", "p99_us_min": "min", "p99_us_max": "max", "max_us": "max us", "by_kernel": "by kernel",
-         "xdp": "XDP"}, "heartbeat")
+    return EXPERIMENT.run(arguments, measure, line)
 
 
 if __name__ == "__main__":

@@ -5,10 +5,12 @@ The arithmetic is repeated here on purpose: the C++ side writes raw buckets and 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 SUB_BUCKET_BITS = 7
 _SUB_BUCKETS = 1 << SUB_BUCKET_BITS
+_NS = {"ms": 1e6, "us": 1e3}
+_SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999, "max": 1.0}
 
 
 def bucket_index(value: int) -> int:
@@ -92,3 +94,16 @@ class Histogram:
             seen += self.buckets[index]
             points.append((min(bucket_low(index) + bucket_width(index), self.max), seen / self.count))
         return points
+
+
+def merged(histograms: Iterable[Histogram]) -> Histogram:
+    together = Histogram()
+    for histogram in histograms:
+        together.merge(histogram)
+    return together
+
+
+def percentiles(histograms: Iterable[Histogram], unit: str = "ms", of: Sequence[str] = ("p50", "p95", "p99", "p999", "max")) -> dict:
+    """Of all values together: what happens in one run of ten is in them, where a median over the runs would not show it."""
+    together = merged(histograms)
+    return {f"{name}_{unit}": together.quantile(_SHARES[name]) / _NS[unit] for name in of}

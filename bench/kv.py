@@ -13,9 +13,10 @@ import dataclasses
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench import cpu_time, experiment, hashicorp_raft, store_load
-from bench.manifest import add_config, binary
-from bench.outcome import Check, Results, at_least, at_most, median
+from bench import experiment, hashicorp_raft, store_load
+from bench.histogram import percentiles
+from bench.manifest import binary
+from bench.outcome import Check, at_least, at_most, median
 from bench.stopping import run
 from chaos.systems import Running, Settings, running
 from deploy.lab import VIP_KV, Lab
@@ -23,6 +24,8 @@ from deploy.lab.cluster import Cluster
 from deploy.lab.data_dirs import DataDirs
 from deploy.lab.servers import hashicorp_node
 from deploy.lab.servers.hedgerow_node import SERVE_PORT
+from plots import looks
+from plots.charts import Charts, Lines
 
 NAME = "kv"
 TAG = "benchkv"
@@ -35,10 +38,8 @@ REPLICAS, MODES, CLIENTS, OPERATIONS = ("3", "5", "7"), ("memory", "disk"), ("1"
 VALUES = ("64", "256", "1000")
 _VALUE_BYTES = 64  # of all rows that say nothing else
 KEYS = 100  # of each client: few enough that the puts before have written what the gets ask for
-# A leader that changes in the middle makes a run one of errors. On a busy machine that happens.
-_TRIES = 3
-_MEDIANS = ("p50_us", "p99_us", "ops_per_s", "cpu_us_per_op", "client_cpu_us_per_op")
-_SUMS = ("n", "failed", "lost", "repeated")
+_MEDIANS = ("ops_per_s", "cpu_us_per_op", "client_cpu_us_per_op")
+_SUMS = ("n", "failed", "lost", "leader_changed")
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -54,8 +55,10 @@ class Cell:
 
 
 def row_of(cell: Cell, runs: list[dict]) -> dict:
-    """Percentiles, rates and costs are medians over the runs; counts are sums."""
+    """Percentiles are of all runs' requests together, those included in which the leader changed; rates and costs are medians over the
+    runs; counts are sums."""
     return {**dataclasses.asdict(cell), "runs": len(runs), **{key: sum(run[key] for run in runs) for key in _SUMS},
+            **percentiles((store_load.latency_of(run["report"]) for run in runs), "us", ("p50", "p99")),
             **{key: median(run[key] for run in runs) for key in _MEDIANS}, "config_hash": runs[0]["config_hash"]}
 
 
@@ -95,7 +98,7 @@ def figures(report: dict, others_us: int) -> dict:
     latency = store_load.latency_of(report)
     answered = max(1, report["answered"])
     return {"n": report["answered"], "failed": report["failed"], "lost": report["lost"],
-            "p50_us": latency.quantile(0.5) / 1e3, "p99_us": latency.quantile(0.99) / 1e3,
+            **percentiles([latency], "us", ("p50", "p99")),
             "ops_per_s": report["answered"] / report["seconds"], "cpu_us_per_op": (others_us + report["cpu_us"]) / answered,
             "client_cpu_us_per_op": report["cpu_us"] / answered}
 
@@ -118,15 +121,11 @@ def run_load(lab: Lab, argv: list[str]) -> dict:
 
 
 def measure_cell(lab: Lab, cluster: Cluster, cell: Cell, arguments: argparse.Namespace) -> dict:
-    for repeated in range(_TRIES):
-        leader = cluster.wait_ready()
-        term = leader.state().term
-        server = f"{VIP_KV[0]}:{SERVE_PORT}" if cell.system == "hedgerow-proxy" else leader.endpoint
-        result = run_load(lab, load_command(cell, server, arguments))
-        now = leader.state()
-        if now is not None and now.leads and now.term == term:
-            break
-    return {**result, "repeated": repeated}
+    leader = cluster.wait_ready()
+    term = leader.state().term
+    server = f"{VIP_KV[0]}:{SERVE_PORT}" if cell.system == "hedgerow-proxy" else leader.endpoint
+    result, now = run_load(lab, load_command(cell, server, arguments)), leader.state()
+    return {**result, "leader_changed": int(now is None or not now.leads or now.term != term)}
 
 
 def cells_of(arguments: argparse.Namespace) -> list[Cell]:
@@ -142,41 +141,45 @@ def cells_of(arguments: argparse.Namespace) -> list[Cell]:
             and (value_bytes == _VALUE_BYTES or (replicas == first[0] and operation == "put" and system not in ("hedgerow-proxy", "hedgerow-named")))]
 
 
-def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
-    found: dict[Cell, list[dict]] = {cell: [] for cell in cells_of(arguments)}
-    progress = experiment.Progress(len(found) * arguments.rounds)
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, [field.name for field in dataclasses.fields(Cell)], must_show, lambda *cell: [row_of(Cell(*cell[:-1]), cell[-1])],
+    {"replicas": "replicas", "mode": "mode", "system": "system", "clients": "clients", "operation": "op", "value_bytes": "bytes",
+     "runs": "runs", "p50_us": "p50 us", "p99_us": "p99 us", "ops_per_s": "ops/s", "cpu_us_per_op": "cpu us",
+     "client_cpu_us_per_op": "client's", "failed": "failed", "lost": "lost", "leader_changed": "leader changed"},
+    Charts("Put and get of the replicated store, clients that wait for each answer", looks.KV, "system",
+           tuple(Lines(y=key, unit=unit, panel=("replicas", "mode", "operation"), x="clients", log="xy",
+                       titles={int(size): f"{size} replicas" for size in REPLICAS}, where=lambda row: row["value_bytes"] == _VALUE_BYTES)
+                 for key, unit in (("p50_us", "us, p50"), ("ops_per_s", "answers per second")))))
+
+
+def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
+    cells = cells_of(arguments)
+    running.expect(len(cells) * arguments.rounds)
     for number in range(1, arguments.rounds + 1):
-        shift = number % len(arguments.systems)
         for replicas in map(int, arguments.replicas):
             with Lab(TAG, replicas=replicas) as lab:
                 for mode in arguments.modes:
-                    for system in arguments.systems[shift:] + arguments.systems[:shift]:
-                        cells = [cell for cell in found if (cell.replicas, cell.mode, cell.system) ==
-                                 (replicas, mode, system)]
-                        for cell, result in one_system(lab, cells, arguments, configs):
-                            found[cell].append(result)
-                            results.write_raw("-".join(map(str, (*dataclasses.astuple(cell), f"{number:02d}"))),
-                                              {**dataclasses.asdict(cell), "round": number, **result})
-                            progress.done(f"{replicas} replicas {mode:6} {system:14} {cell.clients:2} x {cell.operation} {cell.value_bytes:4} B  "
-                                          f"p50 {result['p50_us']:7.0f}  p99 {result['p99_us']:7.0f} us  "
-                                          f"{result['ops_per_s']:7.0f}/s  {result['cpu_us_per_op']:5.0f} us CPU  "
-                                          f"failed {result['failed']} lost {result['lost']}")
-    return [row_of(cell, runs) for cell, runs in found.items()]
+                    for system in experiment.rotated(arguments.systems, number):
+                        one_system(lab, running, number, [cell for cell in cells if (cell.replicas, cell.mode, cell.system) ==
+                                                          (replicas, mode, system)], arguments)
 
 
-def one_system(lab: Lab, cells: list[Cell], arguments: argparse.Namespace, configs: dict[str, dict]):
-    """A fresh store for all that is measured of one system in a round; yields (cell, run)."""
+def line(run: dict) -> str:
+    return (f"p50 {run['p50_us']:7.0f}  p99 {run['p99_us']:7.0f} us  {run['ops_per_s']:7.0f}/s  {run['cpu_us_per_op']:5.0f} us CPU  "
+            f"failed {run['failed']} lost {run['lost']}")
+
+
+def one_system(lab: Lab, running: experiment.Running, number: int, cells: list[Cell], arguments: argparse.Namespace) -> None:
+    """A fresh store for all that is measured of one system in a round."""
     if not cells:
         return
-    cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
     with store_of(cells[0], lab, arguments) as up:
         for cell in cells:
-            result = measure_cell(lab, up.cluster, cell, arguments)
-            # Not who leads, which differs from run to run.
-            load = [Path(result["argv"][0]).name, *(part for part in result["argv"][1:] if "--server" not in part)]
-            config = {**up.config, "load": load}
-            result["config_hash"] = add_config(configs, config)
-            yield cell, result
+            if turn := running.turn(number, **dataclasses.asdict(cell)):
+                result = measure_cell(lab, up.cluster, cell, arguments)
+                # Not who leads, which differs from run to run.
+                load = [Path(result["argv"][0]).name, *(part for part in result["argv"][1:] if "--server" not in part)]
+                turn.done({**result, "config": {**up.config, "load": load}})
 
 
 @contextlib.contextmanager
@@ -192,7 +195,7 @@ def store_of(cell: Cell, lab: Lab, arguments: argparse.Namespace) -> Iterator[Ru
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    parser = experiment.parser(NAME, __doc__)
+    parser = EXPERIMENT.parser()
     parser.add_argument("--replicas", type=experiment.some_of(REPLICAS), default=["3"], help="3,5,7 for the long run")
     parser.add_argument("--modes", type=experiment.some_of(MODES), default=list(MODES))
     parser.add_argument("--clients", type=experiment.some_of(CLIENTS), default=list(CLIENTS))
@@ -209,18 +212,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
-    theirs = hashicorp_raft.programs(NAME, "--systems", arguments.systems)
-    if theirs is None:
+    if hashicorp_raft.programs(NAME, "--systems", arguments.systems) is None:
         return 1
-    results, configs = Results(NAME, arguments.into), {}
-    rows = measure(arguments, results, configs)
-    return experiment.conclude(
-        results, results.manifest(configs, rounds=arguments.rounds),
-        rows, must_show(rows),
-        {"replicas": "replicas", "mode": "mode", "system": "system", "clients": "clients", "operation": "op",
-         "value_bytes": "bytes",
-         "runs": "runs", "p50_us": "p50 us", "p99_us": "p99 us", "ops_per_s": "ops/s", "cpu_us_per_op": "cpu us",
-         "client_cpu_us_per_op": "client's", "failed": "failed", "lost": "lost", "repeated": "repeated"}, "kv")
+    return EXPERIMENT.run(arguments, measure, line)
 
 
 if __name__ == "__main__":

@@ -10,8 +10,8 @@ _PUT_64 = kv.Cell(3, "memory", "hedgerow", 64, "put")
 
 
 def _run(ops_per_s: float, lost: int = 0) -> dict:
-    return {"p50_us": 150.0, "p99_us": 300.0, "ops_per_s": ops_per_s, "cpu_us_per_op": 30.0, "client_cpu_us_per_op": 5.0,
-            "n": 100, "failed": 0, "lost": lost, "repeated": 0, "config_hash": "h"}
+    return {"report": _report([150] * 98 + [300] * 2), "ops_per_s": ops_per_s, "cpu_us_per_op": 30.0, "client_cpu_us_per_op": 5.0,
+            "n": 100, "failed": 0, "lost": lost, "leader_changed": 0, "config_hash": "h"}
 
 
 def _rows(ours: float, etcd: float, runs: int = 10) -> list[dict]:
@@ -30,6 +30,12 @@ def _report(latencies_us: list[int], lost: int = 0) -> dict:
         histogram.record(latency_us * 1000)
     return {"answered": len(latencies_us), "failed": 0, "lost": lost, "seconds": 2.0, "cpu_us": 40,
             "latency": histogram.to_json()}
+
+
+def test_a_run_in_which_the_leader_changed_is_kept_and_its_percentiles_count():
+    changed = {**_run(20.0), "leader_changed": 1, "report": _report([150] * 60, lost=40)}
+    row = kv.row_of(_PUT_64, [_run(10.0), changed])
+    assert row["leader_changed"] == 1 and row["p99_us"] == pytest.approx(1_000_000, rel=0.01)
 
 
 def test_row_is_medians_and_sums():

@@ -13,10 +13,10 @@ import json
 import time
 from collections.abc import Iterator
 
-from bench import cpu_time, experiment, product
+from bench import experiment, product, series
+from bench.histogram import Histogram, percentiles
 from bench.history import figures
-from bench.manifest import add_config
-from bench.outcome import Check, Results, at_least, at_most, median
+from bench.outcome import Check, at_least, at_most
 from bench.stopping import run
 from chaos.block import FINAL_READ_WITHIN_S, final_of
 from chaos.cell import errors_of
@@ -28,6 +28,8 @@ from deploy.lab import Lab
 from deploy.lab.data_dirs import DataDirs
 from deploy.lab.members import Delivered, Operator
 from deploy.lab.servers.hedgerow_node import PEER_PORT, HedgerowNode
+from plots import looks
+from plots.charts import Charts, Tails
 
 NAME = "membership"
 TAG = "membership"
@@ -42,7 +44,6 @@ _SILENCE_S = 2.0  # in which nothing may come for who has left
 _LAST_WORD_S = 0.2  # until the last member knows that it is committed
 _MOVED_PORT = PEER_PORT + 100
 _CHANGES_WITHIN_S = 120.0
-_MEDIANS = ("p50_ms", "p99_ms", "p999_ms", "max_ms")
 _SUMS = ("n", "lost", "errors", "duplicates", "acked_lost", "double_applied", "not_linearizable", "by_snapshot", "promoted",
          "removed", "to_removed")
 
@@ -180,13 +181,13 @@ def cluster_of_three(lab: Lab, mode: str, offloads: str) -> Iterator[Running]:
 
 
 def row_of(mode: str, offloads: str, phase: str, runs: list[dict]) -> dict:
-    """Percentiles are medians over the runs; counts are sums. What is not of one phase stands in both rows."""
-    merged = [{**run, **run["phases"][phase]} for run in runs]
+    """Percentiles are of all runs' requests together; counts are sums. What is not of one phase stands in both rows."""
+    both = [{**run, **run["phases"][phase]} for run in runs]
     return {"mode": mode, "offloads": offloads, "phase": phase, "runs": len(runs),
-            **{key: median(run[key] for run in merged) for key in _MEDIANS},
-            **{key: sum(run[key] for run in merged) for key in _SUMS},
-            "sent_before": min(run["sent_before"] for run in merged),
-            "kernel_part": min(len(run["offloads_on"]) for run in merged), "config_hash": runs[0]["config_hash"]}
+            **percentiles((Histogram.from_json(run["latency"]) for run in both), of=("p50", "p99", "p999", "max")),
+            **{key: sum(run[key] for run in both) for key in _SUMS},
+            "sent_before": min(run["sent_before"] for run in both),
+            "kernel_part": min(len(run["offloads_on"]) for run in both), "config_hash": runs[0]["config_hash"]}
 
 
 def must_show(rows: list[dict]) -> list[Check]:
@@ -213,55 +214,41 @@ def must_show(rows: list[dict]) -> list[Check]:
     return checks
 
 
-def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
-    cells: dict[tuple[str, str], list[dict]] = {(mode, offloads): [] for mode in arguments.modes
-                                                for offloads in arguments.offloads}
-    progress = experiment.Progress(len(cells) * arguments.rounds)
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ("mode", "offloads"), must_show, lambda mode, offloads, runs: [row_of(mode, offloads, phase, runs) for phase in PHASES],
+    {"mode": "mode", "offloads": "offloads", "phase": "phase", "runs": "runs", "n": "n", "p50_ms": "p50 ms",
+     "p99_ms": "p99", "p999_ms": "p99.9", "max_ms": "max ms", "errors": "errors", "acked_lost": "lost",
+     "double_applied": "twice", "by_snapshot": "by snapshot", "promoted": "promoted", "removed": "removed", "to_removed": "to who left"},
+    Charts("2,000 requests/s through the proxy while the members change", looks.PHASES, "phase",
+           (Tails("offloads", panel=("mode", "offloads"), key=("mode", "offloads", "phase")),),
+           series.tails(lambda run: [(f"{run['mode']}-{run['offloads']}-{phase}", Histogram.from_json(of["latency"]))
+                                     for phase, of in run["phases"].items()])))
+
+
+def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
+    require_checkers()
     with Lab(TAG, replicas=REPLICAS + 1) as lab:
-        for number in range(1, arguments.rounds + 1):
-            for mode, offloads in sorted(cells, reverse=number % 2 == 0):
-                cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
-                with cluster_of_three(lab, mode, offloads) as up:
-                    record = run_once(lab, up, arguments.seconds, number)
-                config = {**up.config, "seconds": arguments.seconds, "rate": RATE}
-                record["config_hash"] = add_config(configs, config)
-                cells[mode, offloads].append(record)
-                results.write_raw(f"{mode}-{offloads}-{number:02d}",
-                                  {"mode": mode, "offloads": offloads, "round": number, **record})
-                progress.done(_line(mode, offloads, record))
-    return [row_of(mode, offloads, phase, runs) for (mode, offloads), runs in cells.items() for phase in PHASES]
+        for turn in running.turns(mode=arguments.modes, offloads=arguments.offloads):
+            with cluster_of_three(lab, turn["mode"], turn["offloads"]) as up:
+                turn.done({**run_once(lab, up, arguments.seconds, turn.round), "config": {**up.config, "seconds": arguments.seconds, "rate": RATE}})
 
 
-def _line(mode: str, offloads: str, record: dict) -> str:
+def line(record: dict) -> str:
     parts = [f"{name} p50 {of['p50_ms']:5.2f} p99.9 {of['p999_ms']:6.1f} max {of['max_ms']:6.1f} ms"
              for name, of in record["phases"].items()]
-    return (f"{mode:6} offloads {offloads:3} {'  '.join(parts)}  errors {record['errors']}, lost {record['acked_lost']}, "
+    return (f"{'  '.join(parts)}  errors {record['errors']}, lost {record['acked_lost']}, "
             f"twice {record['double_applied']}, to who has left {record['to_removed']}")
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
-    parser = experiment.parser(NAME, __doc__)
+def main(argv: list[str]) -> int:
+    parser = EXPERIMENT.parser()
     parser.add_argument("--modes", type=experiment.some_of(MODES), default=["memory"])
     parser.add_argument("--offloads", type=experiment.some_of(OFFLOADS), default=list(OFFLOADS))
     parser.add_argument("--seconds", type=float, default=15.0, help="left alone; the changes take as long as they take")
     arguments = parser.parse_args(argv)
     if not 2 <= arguments.seconds <= 600:
         parser.error("--seconds must be 2 to 600")
-    return arguments
-
-
-def main(argv: list[str]) -> int:
-    arguments = parse(argv)
-    require_checkers()
-    results, configs = Results(NAME, arguments.into), {}
-    rows = measure(arguments, results, configs)
-    return experiment.conclude(
-        results, results.manifest(configs, rounds=arguments.rounds),
-        rows, must_show(rows),
-        {"mode": "mode", "offloads": "offloads", "phase": "phase", "runs": "runs", "n": "n", "p50_ms": "p50 ms",
-         "p99_ms": "p99", "p999_ms": "p99.9", "max_ms": "max ms", "errors": "errors", "acked_lost": "lost",
-         "double_applied": "twice", "by_snapshot": "by snapshot", "promoted": "promoted", "removed": "removed",
-         "to_removed": "to who left"}, "membership")
+    return EXPERIMENT.run(arguments, measure, line)
 
 
 if __name__ == "__main__":

@@ -4,14 +4,20 @@
 import pytest
 
 from bench import membership
+from bench.histogram import Histogram
 from bench.history import figures
 from bench.membership import must_show, row_of
 from chaos.unavailable import Request
 
 
 def _run(p999_ms: float = 2.5, **changed) -> dict:
-    calm = {"n": 100, "lost": 0, "p50_ms": 0.2, "p99_ms": 0.5, "p999_ms": 1.0, "max_ms": 2.0}
-    return {"phases": {"undisturbed": calm, "changing": {**calm, "p999_ms": p999_ms}}, "errors": 0, "duplicates": 0,
+    def phase(worst_ms: float) -> dict:
+        latency = Histogram()
+        for value in [0.2] * 90 + [worst_ms] * 10:
+            latency.record(int(value * 1e6))
+        return {"n": 100, "lost": 0, "latency": latency.to_json()}
+
+    return {"phases": {"undisturbed": phase(1.0), "changing": phase(p999_ms)}, "errors": 0, "duplicates": 0,
             "acked_lost": 0, "double_applied": 0, "not_linearizable": 0, "by_snapshot": 1, "promoted": 1, "removed": 1,
             "sent_before": 50, "to_removed": 0, "offloads_on": ["append"], "config_hash": "h", **changed}
 

@@ -26,6 +26,8 @@ from bench.pinning import CLIENT_CPU, SERVER_CPU, client_and_server, on_cpu, pin
 from bench.replicas import BenchServer
 from bench.stopping import run
 from deploy.lab import VIP_RAW, Host, Lab
+from plots import looks
+from plots.charts import Bars, Charts
 
 NAME = "observe"
 PORT = 9000
@@ -51,6 +53,11 @@ except KeyboardInterrupt:
     pass
 """
 _PATHS = {"metrics": "/metrics", "page": "/api/v1/page?after=0"}
+
+
+CHARTS = Charts("What looking costs", looks.LOOKING, "mode", (
+    Bars("throughput lost, median of the rounds", y="loss", unit="% of the throughput", scale=100, where=lambda row: row["mode"] != "alone"),
+    Bars("requests answered", y="rate", unit="requests/s")))
 
 
 class Rig:
@@ -195,7 +202,7 @@ def main(argv: list[str]) -> int:
         rows, must_show(rows, seen),
         {"mode": "mode", "runs": "runs", "rate": "requests/s", "loss": "loss", "loss_q1": "q1", "loss_q3": "q3",
          "loss_min": "min", "loss_max": "max", "cpu_us_per_request": "cpu us", "p50_ms": "p50 ms", "p99_ms": "p99 ms",
-         "lost": "lost"}, "observe")
+         "lost": "lost"}, CHARTS)
 
 
 if __name__ == "__main__":

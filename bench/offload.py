@@ -16,14 +16,17 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench import cpu_profile, cpu_time, experiment, hashicorp_raft, store_load
-from bench.manifest import add_config, binary
-from bench.outcome import Check, Results, at_least, at_most, median
+from bench import cpu_profile, experiment, hashicorp_raft, store_load
+from bench.histogram import percentiles
+from bench.manifest import binary
+from bench.outcome import Check, at_least, at_most, median
 from bench.stopping import run
 from deploy.lab import Lab
 from deploy.lab.cluster import Cluster, etcd_cluster, hedgerow_cluster
 from deploy.lab.data_dirs import DataDirs
 from deploy.lab.servers.hedgerow_node import NodeSettings
+from plots import looks
+from plots.charts import Bars, Charts, Lines
 
 NAME = "offload"
 TAG = "benchoff"
@@ -43,12 +46,10 @@ VALUE_BYTES = 64
 KEYS = 100
 # Of a closed loop's latency a faster store's clients get nothing: they ask more. So both are asked at one rate as well.
 PACED_VARIANTS, PACED_CLIENTS, PACED_SHARE = ("none", "all"), 64, 0.9
-# A leader that changes in the middle makes a run one of errors. On a busy machine that happens.
-_TRIES = 3
 _ON_WITHIN_S = 5.0
 _SPREAD = ("put_per_s", "p50_us", "p99_us", "leader_cpu_us_per_op", "cluster_cpu_us_per_op")
-_MEDIANS = (*_SPREAD, "stack_share", "switch_share", "offload_share", "user_share", "client_cpu_us_per_op")
-_SUMS = ("n", "failed", "lost", "repeated", "behind")
+_MEDIANS = ("put_per_s", "leader_cpu_us_per_op", "cluster_cpu_us_per_op", "stack_share", "switch_share", "offload_share", "user_share", "client_cpu_us_per_op")
+_SUMS = ("n", "failed", "lost", "leader_changed", "behind")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,14 +81,16 @@ class Cell:
 
 
 def row_of(cell: Cell, runs: list[dict]) -> dict:
-    """Rates, percentiles, costs and shares are medians over the runs, with the smallest and the largest; counts are sums."""
+    """Percentiles are of all runs' requests together, those included in which the leader changed; rates, costs and shares are medians over
+    the runs. With the smallest and the largest of a run. Counts are sums."""
     variant = VARIANTS[cell.variant]
-    shown = {key: [each[key] for each in runs if each[key] is not None] for key in _MEDIANS}
+    shown = {key: [each[key] for each in runs if each[key] is not None] for key in (*_MEDIANS, *_SPREAD)}
     return {"replicas": cell.replicas, "system": variant.system, "variant": cell.variant, "offloads": variant.offloads,
             "spin": variant.spin, "clients": cell.clients, "runs": len(runs),
             "rate_per_s": median([each["rate_per_s"] for each in runs]) if cell.paced else None,
             **{key: sum(each[key] for each in runs) for key in _SUMS},
-            **{key: median(values) if values else None for key, values in shown.items()},
+            **percentiles((store_load.latency_of(each["report"]) for each in runs), "us", ("p50", "p99")),
+            **{key: median(shown[key]) if shown[key] else None for key in _MEDIANS},
             **{f"{key}_{name}": pick(shown[key]) for key in _SPREAD for name, pick in (("min", min), ("max", max))},
             "xdp": runs[0]["xdp"], "config_hash": runs[0]["config_hash"]}
 
@@ -99,7 +102,7 @@ def figures(done: store_load.LoadRun, leader_pid: int) -> dict:
     return {"n": done.report["answered"], "failed": done.report["failed"], "lost": done.report["lost"],
             "behind": done.report.get("behind", 0),
             "put_per_s": done.report["answered"] / done.report["seconds"],
-            "p50_us": latency.quantile(0.5) / 1e3, "p99_us": latency.quantile(0.99) / 1e3,
+            **percentiles([latency], "us", ("p50", "p99")),
             "leader_cpu_us_per_op": done.process_us(leader_pid) / answered,
             "cluster_cpu_us_per_op": done.spent.experiment_us / answered,
             "client_cpu_us_per_op": done.report["cpu_us"] / answered}
@@ -134,15 +137,6 @@ def must_show(rows: list[dict]) -> list[Check]:
                     0)]
 
 
-def goal(rows: list[dict]) -> str:
-    """Wanted, but not required: 2.3 times the puts, as Electrode reports for 7 replicas."""
-    found = {row["variant"]: row["put_per_s"] for row in rows
-             if (row["replicas"], row["clients"], row["rate_per_s"]) == (7, 64, None)}
-    if "all" not in found or "none" not in found:
-        return "goal: `all` and `none` with 7 replicas and 64 clients: not measured"
-    return f"goal: puts per second with 7 replicas and 64 clients, all / none: {found['all'] / found['none']:.2f} (2.3 wanted)"
-
-
 def load_command(cell: Cell, server: str, seconds: float, arguments: argparse.Namespace, rate_per_s: float) -> list[str]:
     etcd = cell.variant == "etcd"
     command = [str(binary("hr-etcd-load" if etcd else "hr-kv-load")), f"--server={server}", f"--clients={cell.clients}",
@@ -154,18 +148,14 @@ def load_command(cell: Cell, server: str, seconds: float, arguments: argparse.Na
 
 
 def measure_cell(lab: Lab, cluster: Cluster, cell: Cell, arguments: argparse.Namespace, rate_per_s: float) -> dict:
-    for repeated in range(_TRIES):
-        leader = cluster.wait_ready()
-        term, pid = leader.state().term, leader.process.pid
-        argv = load_command(cell, leader.endpoint, arguments.seconds, arguments, rate_per_s)
-        done = store_load.run_load(lab, argv)
-        now = leader.state()
-        if now is not None and now.leads and now.term == term:
-            break
+    leader = cluster.wait_ready()
+    term, pid = leader.state().term, leader.process.pid
+    argv = load_command(cell, leader.endpoint, arguments.seconds, arguments, rate_per_s)
+    done, now = store_load.run_load(lab, argv), leader.state()
     profile = profile_of(lab, cluster, cell, arguments, rate_per_s)
     found = cpu_profile.shares(profile, {node.process.pid for node in cluster.nodes})
     return {**figures(done, pid), **{f"{kind}_share": found[kind] for kind in ("stack", "switch", "offload", "user")},
-            "repeated": repeated, "rate_per_s": rate_per_s if cell.paced else None, "argv": argv, "report": done.report, "cpu": done.spent.as_json(), "profile": profile}
+            "leader_changed": int(now is None or not now.leads or now.term != term), "rate_per_s": rate_per_s if cell.paced else None, "argv": argv, "report": done.report, "cpu": done.spent.as_json(), "profile": profile}
 
 
 def profile_of(lab: Lab, cluster: Cluster, cell: Cell, arguments: argparse.Namespace, rate_per_s: float) -> dict:
@@ -222,66 +212,74 @@ def cells_of(arguments: argparse.Namespace) -> list[Cell]:
                      for variant in PACED_VARIANTS]
 
 
-def one_variant(lab: Lab, cells: list[Cell], arguments: argparse.Namespace, configs: dict[str, dict], rate_per_s: float):
-    """A fresh store for all that is measured of one variant in a round; yields (cell, run). The rate is the paced cells'."""
-    cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
+def one_variant(lab: Lab, running: experiment.Running, number: int, cells: list[Cell], arguments: argparse.Namespace, rate_per_s: float) -> None:
+    """A fresh store for all that is measured of one variant in a round. The rate is the paced cells'."""
     variant = VARIANTS[cells[0].variant]
     with store_of(variant, lab) as (cluster, described):
         xdp = verified(cluster, variant)
         for cell in cells:
-            result = measure_cell(lab, cluster, cell, arguments, rate_per_s)
-            # Not who leads and at which rate, which differ from run to run.
-            load = [Path(result["argv"][0]).name,
-                    *(part for part in result["argv"][1:] if not part.startswith(("--server", "--rate=")))]
-            if cell.paced:
-                load.append(f"--rate={PACED_SHARE:g} of none's")
-            config = {**described, "load": load}
-            result |= {"xdp": xdp, "config_hash": add_config(configs, config)}
-            yield cell, result
+            if turn := running.turn(number, **dataclasses.asdict(cell)):
+                result = measure_cell(lab, cluster, cell, arguments, rate_per_s)
+                # Not who leads and at which rate, which differ from run to run.
+                load = [Path(result["argv"][0]).name,
+                        *(part for part in result["argv"][1:] if not part.startswith(("--server", "--rate=")))]
+                if cell.paced:
+                    load.append(f"--rate={PACED_SHARE:g} of none's")
+                turn.done({**result, "xdp": xdp, "config": {**described, "load": load}})
 
 
-def turns_of(cells: list[Cell], replicas: int, shift: int) -> list[list[Cell]]:
+def turns_of(cells: list[Cell], replicas: int, number: int) -> list[list[Cell]]:
     """Who goes after whom in a round, which rotates; the paced ones come last, when their rate is known."""
     turns = []
     for paced in (False, True):
         here = [cell for cell in cells if (cell.replicas, cell.paced) == (replicas, paced)]
         variants = list(dict.fromkeys(cell.variant for cell in here))
-        first = shift % len(variants) if variants else 0
-        turns += [[cell for cell in here if cell.variant == variant] for variant in variants[first:] + variants[:first]]
+        turns += [[cell for cell in here if cell.variant == variant] for variant in experiment.rotated(variants, number)]
     return turns
 
 
-def paced_rate(found: dict[Cell, list[dict]], replicas: int) -> float:
+def paced_rate(records: list[dict], replicas: int) -> float:
     """Nine tenths of what `none` did last; 0 before."""
-    runs = found.get(Cell(replicas, "none", PACED_CLIENTS), [])
-    return PACED_SHARE * runs[-1]["put_per_s"] if runs else 0.0
+    runs = [each["put_per_s"] for each in records if not each["paced"] and
+            (each["replicas"], each["variant"], each["clients"]) == (replicas, "none", PACED_CLIENTS)]
+    return PACED_SHARE * runs[-1] if runs else 0.0
 
 
-def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
-    found: dict[Cell, list[dict]] = {cell: [] for cell in cells_of(arguments)}
-    progress = experiment.Progress(len(found) * arguments.rounds)
+_MOST = {"where": lambda row: row.get("rate_per_s") is None and row["clients"] == PACED_CLIENTS, "group": "replicas",
+         "groups": {int(size): f"{size} replicas" for size in REPLICAS}}
+_CURVES = {"panel": ("replicas",), "titles": {3: "three replicas", 5: "five replicas", 7: "seven replicas"}, "x": "put_per_s", "label": "puts per second", "log": "xy", "unit": "us",
+           "where": lambda row: row.get("rate_per_s") is None}
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, [field.name for field in dataclasses.fields(Cell)], must_show, lambda *cell: [row_of(Cell(*cell[:-1]), cell[-1])],
+    {"replicas": "replicas", "variant": "variant", "clients": "clients", "rate_per_s": "asked/s", "runs": "runs", "xdp": "XDP",
+     "put_per_s": "puts/s", "put_per_s_min": "min", "put_per_s_max": "max", "p50_us": "p50 us", "p99_us": "p99 us",
+     "leader_cpu_us_per_op": "leader us", "cluster_cpu_us_per_op": "cluster us", "stack_share": "stack", "switch_share": "switch",
+     "offload_share": "offload", "failed": "failed", "lost": "lost", "behind": "behind", "leader_changed": "leader changed"},
+    Charts("Puts of 64 bytes in memory mode, clients that wait for each answer", looks.OFFLOADS, "variant",
+           (Bars("Puts answered in a second", y="put_per_s", unit="puts/s", text=lambda value: f"{value / 1000:,.0f}k", **_MOST),
+            Bars("Processor time of the cluster for each put", y="cluster_cpu_us_per_op", unit="us for each put", **_MOST),
+            Lines("p50", y="p50_us", **_CURVES), Lines("p99", y="p99_us", **_CURVES))))
+
+
+def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
+    cells = cells_of(arguments)
+    running.expect(len(cells) * arguments.rounds)
     for number in range(1, arguments.rounds + 1):
         for replicas in map(int, arguments.replicas):
             with Lab(TAG, replicas=replicas) as lab:
-                for cells in turns_of(list(found), replicas, number):
-                    for cell, result in one_variant(lab, cells, arguments, configs, paced_rate(found, replicas)):
-                        found[cell].append(result)
-                        results.write_raw(f"{replicas}-{cell.variant}-{cell.clients:02d}{'-paced' * cell.paced}-{number:02d}",
-                                          {**dataclasses.asdict(cell), "round": number, **result})
-                        progress.done(_line(cell, result))
-    return [row_of(cell, runs) for cell, runs in found.items()]
+                for turn in turns_of(cells, replicas, number):
+                    rate_per_s = paced_rate(experiment.records_of(running.results.raw), replicas) if turn and turn[0].paced else 0.0
+                    one_variant(lab, running, number, turn, arguments, rate_per_s)
 
 
-def _line(cell: Cell, result: dict) -> str:
-    shares = " ".join(f"{kind} {100 * (result[f'{kind}_share'] or 0):.0f}%" for kind in ("stack", "switch", "offload"))
-    return (f"{cell.replicas} replicas {cell.variant:14} {cell.clients:2} clients{' paced' * cell.paced}  {result['put_per_s']:6.0f}/s  p50 "
-            f"{result['p50_us']:6.0f}  p99 {result['p99_us']:6.0f} us  CPU leader {result['leader_cpu_us_per_op']:5.1f} "
-            f"cluster {result['cluster_cpu_us_per_op']:6.1f} us  {shares}  failed {result['failed']} lost "
-            f"{result['lost']}")
+def line(run: dict) -> str:
+    shares = " ".join(f"{kind} {100 * (run[f'{kind}_share'] or 0):.0f}%" for kind in ("stack", "switch", "offload"))
+    return (f"{run['put_per_s']:6.0f}/s  p50 {run['p50_us']:6.0f}  p99 {run['p99_us']:6.0f} us  CPU leader "
+            f"{run['leader_cpu_us_per_op']:5.1f} cluster {run['cluster_cpu_us_per_op']:6.1f} us  {shares}  failed {run['failed']} lost {run['lost']}")
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    parser = experiment.parser(NAME, __doc__)
+    parser = EXPERIMENT.parser()
     parser.add_argument("--replicas", type=experiment.some_of(REPLICAS), default=list(REPLICAS))
     parser.add_argument("--clients", type=experiment.some_of(CLIENTS), default=list(CLIENTS))
     parser.add_argument("--variants", type=experiment.some_of(VARIANTS), 
@@ -294,22 +292,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
-    theirs = hashicorp_raft.programs(NAME, "--variants", arguments.variants)
-    if theirs is None:
+    if hashicorp_raft.programs(NAME, "--variants", arguments.variants) is None:
         return 1
-    results, configs = Results(NAME, arguments.into), {}
-    rows = measure(arguments, results, configs)
-    print()
-    status = experiment.conclude(
-        results, results.manifest(configs, rounds=arguments.rounds),
-        rows, must_show(rows),
-        {"replicas": "replicas", "variant": "variant", "clients": "clients", "rate_per_s": "asked/s", "runs": "runs", "xdp": "XDP",
-         "put_per_s": "puts/s", "put_per_s_min": "min", "put_per_s_max": "max", "p50_us": "p50 us", "p99_us": "p99 us",
-         "leader_cpu_us_per_op": "leader us", "cluster_cpu_us_per_op": "cluster us", "stack_share": "stack",
-         "switch_share": "switch", "offload_share": "offload", "failed": "failed", "lost": "lost",
-         "behind": "behind", "repeated": "repeated"}, "offload")
-    print(goal(rows))
-    return status
+    return EXPERIMENT.run(arguments, measure, line)
 
 
 if __name__ == "__main__":

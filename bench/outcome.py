@@ -5,7 +5,9 @@ experiment must show, printed as a table at the end. The exit code of every expe
 
 import dataclasses
 import json
+import math
 import os
+import random
 import shutil
 import statistics
 import tempfile
@@ -16,6 +18,7 @@ from bench import manifest
 from bench.manifest import ROOT
 
 _UNFINISHED = "raw-unfinished-"  # and the process that writes it
+_STARTED = "started.manifest"  # in it: what was true when it began
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,17 +29,41 @@ class Check:
     met: bool
     needs_full: bool = False  # a run of full length on a machine that does nothing else; `chaos all --quick` does not judge it
     finds: Sequence[str] = ()  # the planted mistakes with which it must be missed
+    verdict: str = ""  # met, missed, undecided, not measured
+
+    def as_json(self) -> dict:
+        return {**dataclasses.asdict(self), "verdict": self.said}
+
+    @property
+    def said(self) -> str:
+        return self.verdict or ("met" if self.met else "missed")
 
 
 def at_most(what: str, figure: float | None, limit: float, unit: str = "", **kind) -> Check:
     """Met when the figure was measured and is not above the limit. `kind`: needs_full, finds."""
-    text = "not measured" if figure is None else f"{figure:.6g} {unit}".strip()
-    return Check(what, f"<= {limit:.6g} {unit}".strip(), text, figure is not None and figure <= limit, **kind)
+    return _limit(what, "<=", figure, limit, unit, figure is not None and figure <= limit, kind)
 
 
 def at_least(what: str, figure: float | None, limit: float, unit: str = "", **kind) -> Check:
-    text = "not measured" if figure is None else f"{figure:.6g} {unit}".strip()
-    return Check(what, f">= {limit:.6g} {unit}".strip(), text, figure is not None and figure >= limit, **kind)
+    return _limit(what, ">=", figure, limit, unit, figure is not None and figure >= limit, kind)
+
+
+def _limit(what: str, sign: str, figure: float | None, limit: float, unit: str, met: bool, kind: Mapping) -> Check:
+    measured = None not in (figure, limit) and not math.isnan(figure) and not math.isnan(limit)
+    return Check(what, f"{sign} {limit:.6g} {unit}".strip(), "not measured" if figure is None else f"{figure:.6g} {unit}".strip(), met,
+                 verdict="" if measured else "not measured", **kind)
+
+
+def paired_at_most(what: str, ratios: Sequence[float], limit: float) -> Check:
+    """Of a ratio that was taken in each round: the median, judged by the interval in which it lies with 95 %, by bootstrap over the
+    rounds. A machine too noisy for a verdict makes the check undecided, not met."""
+    if not ratios:
+        return at_most(what, None, limit)
+    chance = random.Random(1)
+    medians = sorted(statistics.median(chance.choices(ratios, k=len(ratios))) for _ in range(1000))
+    low, high = medians[25], medians[974]
+    verdict = "met" if high <= limit else "missed" if low > limit else "undecided"
+    return Check(what, f"<= {limit:.6g}", f"{statistics.median(ratios):.4g} ({low:.4g} to {high:.4g})", verdict == "met", verdict=verdict)
 
 
 def planted_is_found(plant: str, checks: Iterable[Check], least: int | None = None) -> list[Check]:
@@ -50,16 +77,29 @@ class Results:
     """The folder of one experiment, made before anything is measured. What a run writes takes the place of its forerunner's when the run
     ends, raw files and summary together: one that is cut short leaves the folder as it was, and takes nothing from one that runs beside it."""
 
-    def __init__(self, name: str, folder: Path | None = None):
+    def __init__(self, name: str, folder: Path | None = None, resume: bool = False):
         self.name = name
         self.folder = folder or self.folder_named(name)
         self.folder.mkdir(parents=True, exist_ok=True)
-        for left in self.folder.glob(f"{_UNFINISHED}*"):
-            if not Path("/proc", left.name.removeprefix(_UNFINISHED).partition("-")[0]).exists():
-                shutil.rmtree(left)
         self.raw = Path(tempfile.mkdtemp(prefix=f"{_UNFINISHED}{os.getpid()}-", dir=self.folder))
         self.raw.chmod(0o755)
         self._started = manifest.at_start()
+        left = [path for path in self.folder.glob(f"{_UNFINISHED}*")
+                if not Path("/proc", path.name.removeprefix(_UNFINISHED).partition("-")[0]).exists()]
+        for path in sorted(left, key=lambda path: path.stat().st_mtime):
+            if resume and (started := path / _STARTED).exists():
+                self._take_over(json.loads(started.read_text(encoding="ascii")), path)
+            shutil.rmtree(path)
+        (self.raw / _STARTED).write_text(json.dumps(self._started) + "\n", encoding="ascii")
+
+    def _take_over(self, started: dict, left: Path) -> None:
+        """What a run of the same build has measured before it was cut short."""
+        if any(started[key] != self._started[key] for key in ("commit", "uncommitted_changes", "kernel", "cpu")):
+            raise SystemExit(f"{left} is of commit {started['commit'][:10]} or of another machine: it cannot be resumed; run without --resume")
+        self._started = {**self._started, "started": started["started"], "resumed": True}
+        for path in left.glob("*.json*"):
+            if path.name != _STARTED:
+                path.rename(self.raw / path.name)
 
     @staticmethod
     def folder_named(name: str) -> Path:
@@ -77,7 +117,8 @@ class Results:
         if self.raw != raw:
             shutil.rmtree(raw, ignore_errors=True)
             self.raw = self.raw.rename(raw)
-        content = {"name": self.name, "manifest": manifest_, "rows": rows, "checks": [dataclasses.asdict(check) for check in checks]}
+            (raw / _STARTED).unlink()
+        content = {"name": self.name, "manifest": manifest_, "rows": rows, "checks": [check.as_json() for check in checks]}
         summary.write_text(json.dumps(content, indent=1) + "\n", encoding="ascii")
 
 
@@ -95,9 +136,9 @@ def print_checks(checks: Iterable[Check]) -> bool:
     checks = list(checks)
     width = max((len(check.what) for check in checks), default=0)
     print("\nmust show:")
-    for check in checks:
-        print(f"  {'met   ' if check.met else 'MISSED'}  {check.what.ljust(width)}  {check.figure} (wanted "
-              f"{check.wanted})")
+    verdicts = ["MISSED" if check.said == "missed" else check.said for check in checks]
+    for check, verdict in zip(checks, verdicts, strict=True):
+        print(f"  {verdict.ljust(max(6, *map(len, verdicts)))}  {check.what.ljust(width)}  {check.figure} (wanted {check.wanted})")
     missed = sum(not check.met for check in checks)
     print(f"  {len(checks) - missed} met, {missed} missed{'' if checks else ': nothing was judged'}")
     return missed == 0 and bool(checks)

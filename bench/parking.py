@@ -21,6 +21,8 @@ from bench.pinning import CLIENT_CPU, SERVER_CPU, client_and_server, on_cpu, pin
 from bench.replicas import BenchServer
 from bench.stopping import run
 from deploy.lab import VIP_RAW, Lab
+from plots import looks
+from plots.charts import Bars, Charts
 
 NAME = "parking"
 PORT = 9000
@@ -95,6 +97,12 @@ def counted(before: dict, after: dict) -> dict:
 
 def laps_of(status: dict) -> int:
     return product.number(status.get("clock", {}).get("laps"))
+
+
+_BY_RATE = {"group": "variant", "groups": {"1000": "low rate", "20000": "high rate", "highest": "highest rate"}}
+CHARTS = Charts("What parking costs when every answer comes at once", looks.PARKING, "mode", (
+    Bars("Splitter", y="hr_splitter_ns", unit="ns a run", **_BY_RATE), Bars("Reply program", y="hr_reply_ns", unit="ns a run", **_BY_RATE),
+    Bars("All processors, servers included", y="cpu_us_per_request", unit="us a request", **_BY_RATE)))
 
 
 def laps_at_rest(proxy: product.Product) -> int:
@@ -215,7 +223,7 @@ def main(argv: list[str]) -> int:
         {"variant": "rate", "mode": "mode", "runs": "runs", "rate": "requests/s", "lost": "lost",
          "hr_splitter_ns": "splitter ns", "hr_reply_ns": "reply ns", "hr_clock_ns": "clock ns",
          "laps_per_second": "laps/s", "cpu_us_per_request": "cpu us", "core_share": "core share",
-         "laps_at_rest": "laps at rest", "idle_copies": "copies", "delay_line_full": "line full"}, "parking")
+         "laps_at_rest": "laps at rest", "idle_copies": "copies", "delay_line_full": "line full"}, CHARTS)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ from bench.stopping import run
 from deploy.lab import VIP_DNS, Lab
 from deploy.lab.servers import DNS_SERVERS, DnsServer
 from deploy.lab.servers.zone import NUMBERED_NAMES, ORIGIN
+from plots import looks
+from plots.charts import Bars, Charts
 
 NAME = "proxy-cost"
 SYSTEMS = ("direct", "hedgerow", "nginx", "dnsdist")
@@ -72,6 +74,16 @@ class Rig:
                 f"--names={_NAMES}", "--loop=open", f"--rate={rate}", f"--seconds={seconds}", f"--sockets={_SOCKETS}",
                 "--warmup=200", "--timeout=1s", "--linger=200ms"]
         return run_client(self.lab.client, on_cpu(argv, CLIENT_CPU), [host.netns for host in self.lab.hosts.values()])
+
+
+_BY_RATE = {"group": "variant", "groups": {name: f"{int(name):,}/s" for name in RATES}}
+_ALONE = {"where": lambda row: row["variant"] == HIGHEST, "group": "variant", "groups": {HIGHEST: ""}}
+CHARTS = Charts("What stands before a DNS server", looks.PROXIES, "system", (
+    Bars("half of the answers within", y="p50_us", unit="us", **_BY_RATE), Bars("99 % of the answers within", y="p99_us", unit="us", **_BY_RATE),
+    Bars("CPU added to the direct run's", y="added_us", unit="us per request", **_BY_RATE),
+    Bars("highest rate without loss", y="rate", unit="requests per second", **_ALONE),
+    Bars("memory of the processes", y="rss_bytes", unit="MB", scale=1e-6, **_ALONE),
+    Bars("memory of the maps", y="map_bytes", unit="MB", scale=1e-6, **_ALONE)))
 
 
 class Standing:
@@ -249,7 +261,7 @@ def main(argv: list[str]) -> int:
         rows, must_show(rows),
         {"variant": "rate", "system": "system", "runs": "runs", "rate": "requests/s", "lost": "lost", "p50_us": "p50 us",
          "p99_us": "p99 us", "cpu_us_per_request": "cpu us", "added_us": "added us", "rss_bytes": "rss",
-         "map_bytes": "maps"}, "proxy_cost")
+         "map_bytes": "maps"}, CHARTS)
 
 
 if __name__ == "__main__":

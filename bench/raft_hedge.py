@@ -17,12 +17,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from bench import cpu_time, experiment, history, product
-from bench.manifest import add_config
-from bench.outcome import Check, Results, at_least, at_most, median
+from bench import experiment, history, product, series
+from bench.histogram import Histogram, percentiles
+from bench.outcome import Check, at_least, at_most, median
 from bench.stopping import run
 from chaos import unavailable
-from chaos.systems import CLIENT_TIMEOUT_S, Running, Settings, running
+from chaos.systems import CLIENT_TIMEOUT_S, Running, Settings
+from chaos.systems import running as running_system
 from chaos.unavailable import Event, Request
 from deploy.lab import CommandFailed, Lab
 from deploy.lab.cluster import Cluster
@@ -30,6 +31,8 @@ from deploy.lab.data_dirs import DataDirs
 from deploy.lab.network_faults import NetworkFaults
 from deploy.lab.servers.hedgerow_node import HedgerowNode
 from deploy.lab.servers.store_node import StoreNode
+from plots import looks
+from plots.charts import Charts, Tails
 
 NAME = "raft-hedge"
 TAG = "rafthedge"
@@ -41,10 +44,7 @@ AT_ONCE_P99_MS = 0.7  # under loss: the second copy has left already
 STALL_S, EVERY_S, LOSS = 0.4, 5.0, 0.02
 REPLICAS = 3
 _FIRST_STALL_S, _HAND_BACK_BEFORE_S = 2.5, 1.5
-# On a busy machine a leader changes by itself; such a run is done again, and counted if it was the last try.
-_TRIES = 3
-_MEDIANS = ("p50_ms", "p99_ms", "p999_ms", "max_ms", "extra_load")
-_SUMS = ("n", "lost", "errors", "duplicates", "stalls", "packets_lost", "repeated", "strayed")
+_SUMS = ("n", "lost", "errors", "duplicates", "stalls", "leader_stalls", "packets_lost", "strayed")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,17 +52,21 @@ class Disturbance:
     """What was done to the leader during a run."""
 
     stalls: list[Event]
+    leader_stalls: int = 0  # of them, those in which the node led when it was stopped
     packets_lost: int = 0
     strayed: bool = False  # the leader changed by itself, so that not all losses were the leader's
 
 
 def row_of(mode: str, variant: str, operation: str, runs: list[dict]) -> dict:
-    """Percentiles and extra load are medians over the runs; counts are sums. What a run counts for both operations
-    together (extra_load, errors, duplicates, stalls, packets_lost) is in both rows."""
-    merged = [{**run, **run["operations"][operation]} for run in runs]
+    """Percentiles are of all runs' requests together, those included in which the leader changed by itself (`strayed`); extra load is the
+    median, counts are sums. What a run counts for both operations (extra_load, errors, duplicates, stalls, packets_lost) is in both rows."""
+    both = [{**run, **run["operations"][operation]} for run in runs]
     return {"mode": mode, "variant": variant, "operation": operation, "runs": len(runs),
-            **{key: sum(run[key] for run in merged) for key in _SUMS},
-            **{key: median(run[key] for run in merged) for key in _MEDIANS}, "config_hash": runs[0]["config_hash"]}
+            **{key: sum(run[key] for run in both) for key in _SUMS},
+            **percentiles((Histogram.from_json(run["latency"]) for run in both), of=("p50", "p99", "p999", "max")),
+            "extra_load": median(run["extra_load"] for run in both),
+            "bites_least": min(run["leader_stalls" if variant == "stall" else "packets_lost"] for run in both),
+            "config_hash": runs[0]["config_hash"]}
 
 
 def must_show(rows: list[dict]) -> list[Check]:
@@ -79,6 +83,10 @@ def must_show(rows: list[dict]) -> list[Check]:
                    at_least(f"stall: baseline {operation} p99", p99_ms("baseline", "stall", operation), 300, "ms"),
                    at_most(f"stall: wheel {operation} p99", p99_ms("wheel", "stall", operation), 80, "ms")]
     wheel = [row for row in rows if row["mode"] in PROXIED]
+    for variant, least, of in (("stall", 1, "stalls of a leader"), ("loss", 10, "packets lost")):
+        bites = [row.get("bites_least") for row in rows if row["variant"] == variant]
+        if bites:
+            checks.append(at_least(f"{variant}: {of} in the run with the fewest", None if None in bites else min(bites), least))
     checks.append(at_most("loss: runs in which the leader changed by itself", sum(row["strayed"] for row in rows), 0))
     checks.append(at_most("proxies: requests without an answer or with an error",
                           sum(row["lost"] for row in wheel) if wheel else None, 0))
@@ -100,10 +108,10 @@ def load_command(up: Running, leader: StoreNode, mode: str, seconds: float, seed
             f"--seed={seed}", f"--history={folder / 'history.csv'}", f"--report={folder / 'report.json'}"]
 
 
-def stall_leader(cluster: Cluster, node: HedgerowNode, seconds: float, check: Callable[[], None]) -> list[Event]:
+def stall_leader(cluster: Cluster, node: HedgerowNode, seconds: float, check: Callable[[], None]) -> Disturbance:
     """SIGSTOP for `node` at fixed times from now on. Each time another one takes over, so leadership is handed back well
     before the next: the client's leader is the one that stops, in every mode."""
-    begun, stalls, at_s = time.monotonic(), [], _FIRST_STALL_S
+    begun, stalls, led, at_s = time.monotonic(), [], 0, _FIRST_STALL_S
     while at_s + STALL_S < seconds:
         _sleep_until(begun + at_s - _HAND_BACK_BEFORE_S)
         leader = cluster.leader()
@@ -111,6 +119,7 @@ def stall_leader(cluster: Cluster, node: HedgerowNode, seconds: float, check: Ca
             leader.transfer(node.number)
         _sleep_until(begun + at_s)
         check()
+        led += cluster.leader() is node
         node.stall()
         try:
             begin_ns = time.monotonic_ns()
@@ -119,7 +128,7 @@ def stall_leader(cluster: Cluster, node: HedgerowNode, seconds: float, check: Ca
             node.resume()
         stalls.append(Event(begin_ns, time.monotonic_ns()))
         at_s += EVERY_S
-    return stalls
+    return Disturbance(stalls, led)
 
 
 def _sleep_until(at_s: float) -> None:
@@ -130,7 +139,7 @@ def _sleep_until(at_s: float) -> None:
 def loading(lab: Lab, argv: list[str], seconds: float, log: Path) -> Iterator[Callable[[], None]]:
     """Sending when the block begins, ended and written when it is over. Yields a check that the load still runs."""
     with open(log, "wb") as errors:
-        child = lab.client.popen(argv, stdout=subprocess.PIPE, stderr=errors, text=True)
+        child = lab.client.popen(argv, stdout=subprocess.PIPE, stderr=errors, text=True, ends_with_runner=True)
 
     def check() -> None:
         if child.poll() not in (None, 0):
@@ -153,7 +162,7 @@ def disturb(lab: Lab, cluster: Cluster, leader: HedgerowNode, variant: str, seco
     """One run of the load."""
     if variant == "stall":
         with loading(lab, argv, seconds, log) as check:
-            return Disturbance(stall_leader(cluster, leader, seconds, check))
+            return stall_leader(cluster, leader, seconds, check)
     term = leader.state().term
     between = (leader.host.name, lab.client.name)
     with NetworkFaults(lab) as faults:
@@ -162,26 +171,23 @@ def disturb(lab: Lab, cluster: Cluster, leader: HedgerowNode, variant: str, seco
             pass
         state = leader.state()
         lost = sum(link.lost for link in faults.counted().values())
-        return Disturbance([], lost, strayed=state is None or not state.leads or state.term != term)
+        return Disturbance([], packets_lost=lost, strayed=state is None or not state.leads or state.term != term)
 
 
 def run_once(lab: Lab, up: Running, mode: str, variant: str, arguments: argparse.Namespace, seed: int) -> dict:
     folder = lab.client.scratch("load")
-    for repeated in range(_TRIES):
-        leader, before = up.cluster.wait_ready(), arrived(up.cluster)
-        argv = load_command(up, leader, mode, arguments.seconds, seed, folder)
-        done = disturb(lab, up.cluster, leader, variant, arguments.seconds, argv, folder / "load.log")
-        if not done.strayed:
-            break
+    leader, before = up.cluster.wait_ready(), arrived(up.cluster)
+    argv = load_command(up, leader, mode, arguments.seconds, seed, folder)
+    done = disturb(lab, up.cluster, leader, variant, arguments.seconds, argv, folder / "load.log")
     up.cluster.wait_ready()
     reached = arrived(up.cluster) - before
     report = json.loads((folder / "report.json").read_text(encoding="ascii"))
     requests = unavailable.read_history(folder / "history.csv")
     costs = unavailable.costs(requests, done.stalls, int(CLIENT_TIMEOUT_S * 1e9))
     status = up.proxy.status_at_rest() if up.proxy else None
-    return {"operations": figures(requests), "errors": sum(report["errors"].values()), "repeated": repeated,
+    return {"operations": figures(requests), "errors": sum(report["errors"].values()),
             "duplicates": report["duplicates"], "extra_load": (reached - report["opens"]) / report["sent"] - 1,
-            "stalls": len(done.stalls), "packets_lost": done.packets_lost, "strayed": int(done.strayed),
+            "stalls": len(done.stalls), "leader_stalls": done.leader_stalls, "packets_lost": done.packets_lost, "strayed": int(done.strayed),
             "costs": [dataclasses.asdict(cost) for cost in costs], "report": report, "argv": argv,
             "proxy": product.service_figures(status, "kv") if status else None, "status": status,
             "nodes": {node.number: node.status() for node in up.cluster.nodes}}
@@ -193,42 +199,40 @@ def arrived(cluster: Cluster) -> int:
     return sum(status["counters"].get("hkv_requests", 0) for status in statuses if status is not None)
 
 
-def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
-    cells: dict[tuple[str, str], list[dict]] = {(variant, mode): [] for variant in arguments.variants
-                                                for mode in arguments.modes}
-    progress = experiment.Progress(len(cells) * arguments.rounds)
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ("variant", "mode"), must_show,
+    lambda variant, mode, runs: [row_of(mode, variant, operation, runs) for operation in OPERATIONS],
+    {"variant": "variant", "mode": "mode", "operation": "op", "runs": "runs", "n": "n", "lost": "lost", "p50_ms": "p50 ms", "p99_ms": "p99 ms",
+     "p999_ms": "p99.9 ms", "max_ms": "max ms", "extra_load": "extra load", "duplicates": "twice", "leader_stalls": "stalls",
+     "packets_lost": "packets lost", "strayed": "strayed"},
+    Charts("A store whose leader falters without dying", looks.MODES, "mode",
+           (Tails(panel=("variant", "operation"), key=("variant", "operation", "mode"),
+                  titles={"stall": "the leader stops now and then", "loss": "packets of the leader are lost"}),),
+           series.tails(lambda run: [(f"{run['variant']}-{operation}-{run['mode']}", Histogram.from_json(of["latency"]))
+                                     for operation, of in run["operations"].items()])))
+
+
+def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
     with Lab(TAG, replicas=REPLICAS) as lab:
-        for number in range(1, arguments.rounds + 1):
-            shift = number % len(arguments.modes)
-            for mode in arguments.modes[shift:] + arguments.modes[:shift]:
-                for variant in arguments.variants:
-                    cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
-                    settings = Settings("memory", REPLICAS, f"{DELAY_MS:g}ms",
-                                        idle_copies="30%" if mode == "at-once" else "0%")
-                    # A fresh store for each: its log is not cut yet.
-                    with (DataDirs(TAG, settings.mode) as data,
-                          running(MODES[mode], lab, data.path, settings) as up):
-                        record = run_once(lab, up, mode, variant, arguments, number)
-                    config = {**up.config, "mode": mode, "variant": variant, "seconds": arguments.seconds,
-                              "stall": [STALL_S, EVERY_S] if variant == "stall" else None,
-                              "loss": LOSS if variant == "loss" else None}
-                    record["config_hash"] = add_config(configs, config)
-                    cells[variant, mode].append(record)
-                    results.write_raw(f"{variant}-{mode}-{number:02d}",
-                                      {"variant": variant, "mode": mode, "round": number, **record})
-                    progress.done(_line(variant, mode, record))
-    return [row_of(mode, variant, operation, runs) for (variant, mode), runs in cells.items()
-            for operation in OPERATIONS]
+        for turn in running.turns(variant=arguments.variants, mode=arguments.modes):
+            mode, variant = turn["mode"], turn["variant"]
+            settings = Settings("memory", REPLICAS, f"{DELAY_MS:g}ms", idle_copies="30%" if mode == "at-once" else "0%")
+            # A fresh store for each: its log is not cut yet.
+            with DataDirs(TAG, settings.mode) as data, running_system(MODES[mode], lab, data.path, settings) as up:
+                record = run_once(lab, up, mode, variant, arguments, turn.round)
+            turn.done({**record, "config": {**up.config, "mode": mode, "variant": variant, "seconds": arguments.seconds,
+                                            "stall": [STALL_S, EVERY_S] if variant == "stall" else None,
+                                            "loss": LOSS if variant == "loss" else None}})
 
 
-def _line(variant: str, mode: str, record: dict) -> str:
+def line(record: dict) -> str:
     parts = [f"{name} p50 {of['p50_ms']:6.2f} p99 {of['p99_ms']:7.2f} max {of['max_ms']:7.1f} ms lost {of['lost']}"
              for name, of in record["operations"].items()]
-    return f"{variant:5} {mode:8} {'  '.join(parts)}  extra load {record['extra_load']:.3f}"
+    return f"{'  '.join(parts)}  extra load {record['extra_load']:.3f}{'  the leader changed by itself' * record['strayed']}"
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    parser = experiment.parser(NAME, __doc__)
+    parser = EXPERIMENT.parser()
     parser.add_argument("--variants", type=experiment.some_of(VARIANTS), default=list(VARIANTS))
     parser.add_argument("--modes", type=experiment.some_of(MODES), default=list(MODES))
     parser.add_argument("--seconds", type=float, default=20.0, help="length of each run")
@@ -239,16 +243,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def main(argv: list[str]) -> int:
-    arguments = parse(argv)
-    results, configs = Results(NAME, arguments.into), {}
-    rows = measure(arguments, results, configs)
-    return experiment.conclude(
-        results, results.manifest(configs, rounds=arguments.rounds),
-        rows, must_show(rows),
-        {"variant": "variant", "mode": "mode", "operation": "op", "runs": "runs", "n": "n", "lost": "lost",
-         "p50_ms": "p50 ms", "p99_ms": "p99 ms", "p999_ms": "p99.9 ms", "max_ms": "max ms", "extra_load": "extra load",
-         "duplicates": "twice", "packets_lost": "packets lost", "repeated": "repeated",
-         "strayed": "strayed"}, "raft_hedge")
+    return EXPERIMENT.run(parse(argv), measure, line)
 
 
 if __name__ == "__main__":

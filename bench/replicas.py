@@ -29,7 +29,7 @@ class BenchServer:
 
     def __enter__(self) -> "BenchServer":
         self._child = self.host.popen([*self.argv, f"--seconds={MAX_SECONDS}"], stdout=subprocess.PIPE,
-                                      stderr=subprocess.STDOUT, text=True)
+                                      stderr=subprocess.STDOUT, text=True, ends_with_runner=True)
         first_line = self._child.stdout.readline()
         if first_line.strip() != "ready":
             self.host.stop(self._child, signal.SIGKILL)

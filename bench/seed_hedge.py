@@ -15,13 +15,15 @@ import contextlib
 import dataclasses
 import time
 
-from bench import cpu_time, delay_line, experiment, product, vm_run
+from bench import delay_line, experiment, product, series, vm_run
 from bench.client_run import MODES, ClientRun, Destinations, command, run_client
-from bench.manifest import add_config
-from bench.outcome import Results, at_least, at_most, median
+from bench.histogram import Histogram, percentiles
+from bench.outcome import at_least, at_most, median
 from bench.replicas import BenchServer, packets_received, stress
 from bench.stopping import run
 from deploy.lab import VIP_RAW, Lab
+from plots import looks
+from plots.charts import Bars, Charts, Tails
 
 NAME = "seed-hedge"
 IN_KERNEL = ("wheel", *delay_line.MODES)
@@ -32,6 +34,7 @@ PORT = 9000
 DELAY = "10ms"
 WARMUP = 200
 LOADS = ("idle", "stress")
+_WORDS = {"closed": "closed loop", "open1k": "1,000/s", "open10k": "10,000/s", "idle": "idle machine", "stress": "2 busy processes per core"}
 STRESS_PER_CPU = 2
 # Quick ids are answered after 2 ms; 1 s is the published client's time-out.
 COMMON_FLAGS = ("--workload=raw", f"--warmup={WARMUP}", "--timeout=1s", "--linger=500ms")
@@ -51,39 +54,24 @@ VARIANTS = {variant.name: variant for variant in (
     Variant("open10k", ("--loop=open", "--rate=10000", "--requests=100000"), "hash"))}
 
 
-@dataclasses.dataclass
-class Cell:
-    """All runs of one mode, variant and load."""
-
-    mode: str
-    variant: str
-    load: str
-    runs: list[dict] = dataclasses.field(default_factory=list)
-
-    def row(self) -> dict:
-        """Percentiles and costs are medians over the runs; n, lost and hedges are sums."""
-        middle = lambda key: median(run[key] for run in self.runs)  # noqa: E731
-        total = lambda key: sum(run[key] for run in self.runs)  # noqa: E731
-        return {"mode": self.mode, "variant": self.variant, "load": self.load, "runs": len(self.runs),
-                "n": total("n"), "lost": total("lost"),
-                **{key: middle(key) for key in ("p50_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms")},
-                "fire_error_p50_us": self._fire_error("fire_error_p50_us"),
-                "fire_error_p99_us": self._fire_error("fire_error_p99_us"),
-                "hedges": total("hedges"), "extra_load": middle("extra_load"),
-                "cpu_us_per_request": middle("cpu_us_per_request"), "config_hash": self.runs[0]["config_hash"]}
-
-    def _fire_error(self, key: str) -> float | None:
-        measured = [run[key] for run in self.runs if run["hedges"] > 0]
-        return median(measured) if measured else None
+def row_of(variant: str, load: str, mode: str, runs: list[dict]) -> dict:
+    """Percentiles are of all runs' requests together; costs are medians over the runs; n, lost and hedges are sums. A run without a hedge
+    has no fire error."""
+    middle = lambda key, of: median(run[key] for run in of) if of else None  # noqa: E731
+    hedged = [run for run in runs if run["hedges"]]
+    return {"mode": mode, "variant": variant, "load": load, "runs": len(runs),
+            **{key: sum(run[key] for run in runs) for key in ("n", "lost", "hedges")},
+            **percentiles(Histogram.from_json(run["client"]["histograms"]["latency"]) for run in runs),
+            **{key: middle(key, hedged) for key in ("fire_error_p50_us", "fire_error_p99_us")},
+            **{key: middle(key, runs) for key in ("extra_load", "cpu_us_per_request")}, "config_hash": runs[0]["config_hash"]}
 
 
 class Rig:
-    def __init__(self, lab: Lab, results: Results):
-        self.lab, self.results = lab, results
+    def __init__(self, lab: Lab):
+        self.lab = lab
         a, b = lab.replica("a"), lab.replica("b")
         self.to = Destinations(f"{a.ipv4}:{PORT}", f"{b.ipv4}:{PORT}", f"{VIP_RAW[0]}:{PORT}")
         self.service = product.service("raw", VIP_RAW[0], PORT, "raw", {"a": a.ipv4, "b": b.ipv4}, delay=DELAY)
-        self.configs: dict[str, dict] = {}
 
     def run(self, mode: str, variant: Variant, load: str, round_number: int, stress_pids: list[int]) -> dict:
         """One run: fresh servers, a fresh product, one client."""
@@ -109,15 +97,11 @@ class Rig:
         config = {"mode": mode, "variant": variant.name, "load": load, "client": argv[1:],
                   "server": [flag for flag in server_flags if not flag.startswith("--seed")],
                   "product": {"services": [self.service]} if proxy else None}
-        record = _figures(mode, client, received, status, add_config(self.configs, config))
-        self.results.write_raw(f"{variant.name}-{load}-{mode}-{round_number:02d}", {
-            **record, "mode": mode, "variant": variant.name, "load": load, "round": round_number, "argv": client.argv,
-            "client": client.report, "cpu": client.spent.as_json(), "replica_packets": received,
-            "servers": [server.counters for server in servers], "status": status})
-        return record
+        return {**_figures(client, received, status), "argv": client.argv, "client": client.report, "cpu": client.spent.as_json(),
+                "replica_packets": received, "servers": [server.counters for server in servers], "status": status, "config": config}
 
 
-def _figures(mode: str, client: ClientRun, received: int, status: dict | None, hashed: str) -> dict:
+def _figures(client: ClientRun, received: int, status: dict | None) -> dict:
     summary = client.summary
     figures = {key: summary[key] for key in ("n", "lost", "p50_ms", "p95_ms", "p99_ms", "p999_ms", "max_ms",
                                              "fire_error_p50_us", "fire_error_p99_us", "hedges", "duplicates")}
@@ -129,7 +113,6 @@ def _figures(mode: str, client: ClientRun, received: int, status: dict | None, h
     figures["extra_load"] = (received - sent) / sent
     figures["cpu_us_per_request"] = client.spent.experiment_us / summary["n"]
     figures["cpu_client_us_per_request"] = summary["cpu_us_per_request"]
-    figures["config_hash"] = hashed
     return figures
 
 
@@ -166,35 +149,28 @@ def must_show_in_vm(rows: list[dict]) -> list:
             *(at_most(f"{mode} lost", found.get(mode, {}).get("lost"), 0) for mode in IN_KERNEL)]
 
 
-def measure(rig: Rig, arguments: argparse.Namespace) -> list[dict]:
-    cells = {(variant, load, mode): Cell(mode, variant, load)
-             for variant in arguments.variants for load in arguments.loads for mode in arguments.modes}
-    progress = experiment.Progress(len(cells) * arguments.rounds)
-    for round_number in range(1, arguments.rounds + 1):
-        for variant in arguments.variants:
-            for load in arguments.loads:
-                # Another order in each round: no mode always runs after the same one.
-                shift = round_number % len(arguments.modes)
-                for mode in arguments.modes[shift:] + arguments.modes[:shift]:
-                    cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
-                    with stress(rig.lab.client, STRESS_PER_CPU if load == "stress" else 0) as pids:
-                        record = rig.run(mode, VARIANTS[variant], load, round_number, pids)
-                    cells[variant, load, mode].runs.append(record)
-                    progress.done(f"round {round_number} {variant:7} {load:6} {mode:8} p99 {record['p99_ms']:8.2f} ms  "
-                                  f"lost {record['lost']}  fire_error p99 {record['fire_error_p99_us']:.0f} us  cpu "
-                                  f"{record['cpu_us_per_request']:.1f} us")
-    return [cell.row() for cell in cells.values()]
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ("variant", "load", "mode"), must_show, lambda *cell: [row_of(*cell)],
+    {"variant": "variant", "load": "load", "mode": "mode", "n": "n", "lost": "lost", "p50_ms": "p50 ms", "p99_ms": "p99 ms",
+     "p999_ms": "p99.9 ms", "max_ms": "max ms", "fire_error_p99_us": "fire p99 us", "extra_load": "extra load", "cpu_us_per_request": "cpu us"},
+    Charts("Two replicas, 2 % of requests stalled 400 ms, hedged after 10 ms", looks.MODES, "mode",
+           (Tails(panel=("load", "variant"), key=("variant", "load", "mode"), titles=_WORDS),
+            Bars("how late a hedge leaves, p99", panel=("load",), titles=_WORDS, y="fire_error_p99_us", unit="us", log=True, group="variant",
+                 groups={name: _WORDS[name] for name in VARIANTS})),
+           series.client_latency("variant", "load", "mode")))
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
-    parser = experiment.parser(NAME, __doc__)
-    parser.add_argument("--variants", type=experiment.some_of(VARIANTS), default=list(VARIANTS))
-    parser.add_argument("--loads", type=experiment.some_of(LOADS), default=list(LOADS))
-    parser.add_argument("--modes", type=experiment.some_of(KNOWN_MODES), default=list(NATIVE_MODES))
-    parser.add_argument("--vm", metavar="SERIES", choices=list(vm_run.SERIES),
-                        help="in a machine with this stock kernel")
-    parser.add_argument("--inside-vm", action="store_true", help=argparse.SUPPRESS)
-    return parser.parse_args(argv)
+def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
+    with Lab("benchseed", replicas=2) as lab:
+        rig = Rig(lab)
+        for turn in running.turns(variant=arguments.variants, load=arguments.loads, mode=arguments.modes):
+            with stress(lab.client, STRESS_PER_CPU if turn["load"] == "stress" else 0) as pids:
+                turn.done(rig.run(turn["mode"], VARIANTS[turn["variant"]], turn["load"], turn.round, pids))
+
+
+def line(run: dict) -> str:
+    return (f"p99 {run['p99_ms']:8.2f} ms  lost {run['lost']}  fire_error p99 {run['fire_error_p99_us']:.0f} us  cpu "
+            f"{run['cpu_us_per_request']:.1f} us")
 
 
 def run_in_vm(series: str) -> int:
@@ -202,26 +178,23 @@ def run_in_vm(series: str) -> int:
                                                f"--modes=baseline,app-cc,{','.join(IN_KERNEL)}"], NAME)
     if folder is None:
         return 1
-    from plots import seed_hedge as plot  # the machine has no matplotlib
-    print(f"\nplot: {plot.draw(folder)}")
+    experiment.draw(folder, EXPERIMENT.charts)  # the machine has no matplotlib
     return 0
 
 
 def main(argv: list[str]) -> int:
-    arguments = parse(argv)
+    parser = EXPERIMENT.parser()
+    parser.add_argument("--variants", type=experiment.some_of(VARIANTS), default=list(VARIANTS))
+    parser.add_argument("--loads", type=experiment.some_of(LOADS), default=list(LOADS))
+    parser.add_argument("--modes", type=experiment.some_of(KNOWN_MODES), default=list(NATIVE_MODES))
+    parser.add_argument("--vm", metavar="SERIES", choices=list(vm_run.SERIES),
+                        help="in a machine with this stock kernel")
+    parser.add_argument("--inside-vm", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args(argv)
     if arguments.vm:
         return run_in_vm(arguments.vm)
-    results = Results(NAME, arguments.into)
-    with Lab("benchseed", replicas=2) as lab:
-        rig = Rig(lab, results)
-        rows = measure(rig, arguments)
-    return experiment.conclude(
-        results, results.manifest(rig.configs, rounds=arguments.rounds),
-        rows, must_show_in_vm(rows) if arguments.inside_vm else must_show(rows),
-        {"variant": "variant", "load": "load", "mode": "mode", "n": "n", "lost": "lost", "p50_ms": "p50 ms",
-         "p99_ms": "p99 ms", "p999_ms": "p99.9 ms", "max_ms": "max ms", "fire_error_p99_us": "fire p99 us",
-         "extra_load": "extra load", "cpu_us_per_request": "cpu us"},
-        None if arguments.inside_vm else "seed_hedge")
+    here = dataclasses.replace(EXPERIMENT, must_show=must_show_in_vm, charts=None) if arguments.inside_vm else EXPERIMENT
+    return here.run(arguments, measure, line)
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ from bench.pinning import client_and_server
 from bench.steer_systems import SYSTEMS, System, Wanted, program_ns
 from bench.stopping import run
 from deploy.lab import Lab
+from plots import looks
+from plots.charts import Bars, Charts
 
 NAME = "steer"
 TAG = "benchsteer"
@@ -193,6 +195,15 @@ class Bench:
             return self.at_rate(system, cell, rate, self.arguments.trial)
 
 
+_BY = {"group": "transport", "groups": {name: name for name in TRANSPORTS}, "panel": ("workers",), "titles": {n: f"{n} workers" for n in WORKERS}}
+_IDLE = {"where": lambda row: row["load"] == "idle", **_BY}
+CHARTS = Charts("Sources to workers", looks.STEERING, "system", (
+    Bars("CPU, working", y="total_us", unit="us per message", where=lambda row: row["load"] == "working", **_BY),
+    Bars("CPU, idle", y="total_us", unit="us per message", **_IDLE), Bars("p99, idle", y="p99_us", unit="us", log=True, **_IDLE),
+    Bars("highest rate without loss", y="highest_rate", unit="thousand messages/s", scale=1e-3, **_IDLE),
+    Bars("10,000 connects until answered", y="burst_10000_ms", **_IDLE)))
+
+
 def steps_per_us() -> float:
     done = subprocess.run([binary("hr-steer-collector"), "--calibrate"], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)["steps_per_us"]
@@ -340,7 +351,7 @@ def main(argv: list[str]) -> int:
         {"variant": "workers", "system": "system", "runs": "runs", "total_us": "cpu us", "user_us": "user us", "system_us": "system us",
          "added_us": "added us", "p50_us": "p50 us", "p99_us": "p99 us", "highest_rate": "highest/s", "lost": "lost",
          "sources_of_two": "of two workers", "worst_over_mean": "worst/mean", "burst_512_failed": "512 failed",
-         "burst_10000_failed": "10k failed", "rss_bytes": "rss", "map_bytes": "maps", "program_ns": "program ns"}, "steer")
+         "burst_10000_failed": "10k failed", "rss_bytes": "rss", "map_bytes": "maps", "program_ns": "program ns"}, CHARTS)
 
 
 if __name__ == "__main__":

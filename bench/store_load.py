@@ -43,7 +43,7 @@ def run_load(lab: Lab, argv: list[str], on_event: Callable[[str], None] = lambda
     samples: dict[str, cpu_time.Sample] = {}
     identities = {netns.identity(netns.path_of(host.netns)) for host in lab.hosts.values()}
     with tempfile.TemporaryFile("w+", encoding="ascii") as out:
-        child = lab.client.popen(argv, stdout=out, stderr=subprocess.PIPE, text=True)
+        child = lab.client.popen(argv, stdout=out, stderr=subprocess.PIPE, text=True, ends_with_runner=True)
         said = []
         try:
             for line in child.stderr:  # ends with the load, which bounds itself

@@ -9,7 +9,6 @@ missed.
 """
 
 import argparse
-import concurrent.futures
 import contextlib
 import dataclasses
 import sys
@@ -21,7 +20,7 @@ from bench import cpu_time, experiment, store_load
 from bench.manifest import binary, config_hash
 from bench.outcome import Check, Results, at_least, at_most
 from bench.replicas import MAX_SECONDS, stress
-from bench.stopping import run
+from bench.stopping import beside, run
 from chaos.systems import Settings, running
 from deploy.lab import VIP_KV, Lab, LabInUse
 from deploy.lab.cluster import Cluster
@@ -140,7 +139,7 @@ def one_mode(lab: Lab, settings: Settings, arguments: argparse.Namespace, result
         up.cluster.wait_ready()
         first = Seen.of(look(up.cluster))
         stack.enter_context(stress(lab.client, STRESS_PER_CPU))
-        with concurrent.futures.ThreadPoolExecutor(len(CLIENTS)) as pool:
+        with beside(lab, len(CLIENTS)) as pool:
             loads = {operation: pool.submit(store_load.run_load, lab, load_command(operation, clients, arguments.seconds))
                      for operation, clients in CLIENTS.items()}
             last, changes = watch(up.cluster, first, lambda: not all(load.done() for load in loads.values()))

@@ -7,8 +7,9 @@ missed. README.md says what the figures mean.
 import argparse
 import re
 import sys
+from pathlib import Path
 
-from bench import cpu_time, experiment
+from bench import cpu_time, experiment, series
 from bench.outcome import Results
 from bench.stopping import run
 from chaos import scenario as scenarios
@@ -19,6 +20,8 @@ from chaos.scenario import Scenario
 from chaos.systems import SYSTEMS, Settings, is_etcd
 from deploy.lab import CommandFailed, Lab, LabInUse
 from deploy.lab.unsynced_disks import DiskSettings
+from plots import looks
+from plots.charts import Charts, Steps
 
 MODES, REPLICAS = scenarios.MODES, scenarios.REPLICAS
 
@@ -55,6 +58,23 @@ def size(text: str) -> int:
     if not 0 <= bytes_ <= 16 << 30:
         raise argparse.ArgumentTypeError(f"'{text}' is no size up to 16G, such as 3G")
     return bytes_
+
+
+def _series(folder: Path, _summary: dict) -> tuple[dict, dict]:
+    costs: dict[str, list[dict]] = {}
+    for block in series.raw(folder):
+        if "costs" in block:
+            costs.setdefault(f"{block['mode']}-{block['system']}", []).extend(block["costs"])
+    return ({key: series.spread(cost["unavailable_ms"] for cost in found) for key, found in costs.items()},
+            {key: {"unavailable_ms": sorted(series.short(cost["unavailable_ms"]) for cost in found),
+                   "outage_ms": sorted(series.short(cost["outage_ms"]) for cost in found if "outage_ms" in cost)}
+             for key, found in costs.items()})
+
+
+_STEPS = {"panel": ("mode",), "key": ("mode", "system"), "of": "faults"}
+CHARTS = Charts("What a client waits around a fault", looks.STORES, "system",
+                (Steps("Longest wait of each fault, mode", y="unavailable_ms", label="longest wait", **_STEPS),
+                 Steps("Longest time without any write, mode", y="outage_ms", label="without a write", **_STEPS)), _series)
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
@@ -142,7 +162,7 @@ def main(argv: list[str]) -> int:
          "unavailable_p50_ms": "unavail. p50", "unavailable_p99_ms": "p99", "unavailable_max_ms": "max ms",
          "outage_p50_ms": "outage p50", "next_answer_p50_ms": "next answer p50", "calm_p50_ms": "calm p50", "duplicates_arrived": "copies", "acked_lost": "lost",
          "double_applied": "twice", "linearizable": "linearizable", "hr_kv_check_s": "hr-kv-check s",
-         "porcupine_s": "porcupine s", **({"unsynced_lost_bytes": "unsynced"} if arguments.disks else {})}, "chaos")
+         "porcupine_s": "porcupine s", **({"unsynced_lost_bytes": "unsynced"} if arguments.disks else {})}, CHARTS)
 
 
 if __name__ == "__main__":

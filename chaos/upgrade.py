@@ -25,7 +25,7 @@ from bench.client_run import ClientRun, run_client
 from bench.manifest import binary, config_hash
 from bench.outcome import Check, Results, at_least, at_most
 from bench.replicas import BenchServer
-from bench.stopping import run
+from bench.stopping import beside, run
 from chaos.daemons import Daemons
 from deploy.lab import VIP_RAW, Host, Lab, LabInUse
 
@@ -119,7 +119,7 @@ def disturbed(lab: Lab, daemons: Daemons, reloads: Reloads, events: int) -> tupl
     """The load, and meanwhile the events; it goes on until the last one is over."""
     seen = []
     planned = plan(events)
-    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+    with beside(lab, 1) as pool:
         client = pool.submit(load, lab, len(planned) * (_EVENT_S + _GAP_S))
         time.sleep(_GAP_S)
         for number, event in enumerate(planned, 1):

@@ -8,23 +8,52 @@ and takes everything down, after Ctrl-C too; with --keep it leaves the lab up an
 
 import argparse
 import contextlib
+import csv
 import time
+from pathlib import Path
 
-from bench import product, stopping
+from bench import experiment, product, series, stopping
 from bench.client_run import MODES
 from bench.dns_rig import DnsRig, DnsRun, Stalls
-from bench.manifest import ROOT, binary, config_hash
+from bench.histogram import Histogram
+from bench.manifest import binary, config_hash
 from bench.outcome import Results, at_least, at_most, print_checks, print_table
 from demo import stage
 from demo.dns_progress import ProgressLine
 from deploy.lab import Lab
+from plots import looks
+from plots.charts import Charts, Tails, Waits
 
 NAME = "demo-dns"
 STAGE = stage.Stage(tag="demodns", instance="demo-dns")
 RATE = 1000
 SECONDS = 20
+GIVEN_UP_MS = 2000.0  # the client's time-out in bench/dns_rig.py
 _LABELS = {"baseline": "no hedging", "app-cc": "hedging in the client", "wheel": "Hedgerow, client unchanged"}
 _SHORT_LABELS = {"baseline": "no hedging", "app-cc": "in the client", "wheel": "Hedgerow"}
+
+
+def _series(folder: Path, summary: dict) -> tuple[dict, dict]:
+    found = {}
+    for row in summary["rows"]:
+        with open(folder / "raw" / f"{row['mode']}.csv", encoding="ascii", newline="") as file:
+            lines = [(float(line["intended_us"]) / 1e6, float(line["latency_us"]) / 1e3 if line["latency_us"] else None)
+                     for line in csv.DictReader(file)]
+        # The stalls count from the first measured request, which comes after the warm-up.
+        origin_s, waits = min(at_s for at_s, _ in lines), Histogram()
+        for _, wait_ms in lines:
+            waits.record(int((GIVEN_UP_MS if wait_ms is None else wait_ms) * 1e6))
+        first_s, every_s, for_s = summary["manifest"]["configs"][row["config_hash"]]["stall"]
+        end_s = max(at_s for at_s, _ in lines) - origin_s
+        stalls = [[first_s + number * every_s, first_s + number * every_s + for_s] for number in range(1000)
+                  if first_s + number * every_s < end_s]
+        found[row["mode"]] = {"kills_s": stalls, "tail_ms": series.tail(waits, 1e6),
+                              "slots": series.slots_of(((at_s - origin_s, wait_ms) for at_s, wait_ms in lines), GIVEN_UP_MS)}
+    return {}, found
+
+
+CHARTS = Charts("DNS while a server stops: the longest wait of each moment, and the median", looks.MODES, "mode",
+                (Waits(no_answer_ms=GIVEN_UP_MS), Tails("All queries", key=("mode",))), _series)
 
 
 def run_modes(rig: DnsRig, results: Results, seconds: float, proxy_of: contextlib.ExitStack) -> list[dict]:
@@ -32,10 +61,10 @@ def run_modes(rig: DnsRig, results: Results, seconds: float, proxy_of: contextli
     for mode in MODES:
         proxy = proxy_of.enter_context(rig.hedgerow()) if mode == "wheel" else None
         line = ProgressLine(_SHORT_LABELS[mode], seconds)
-        done = rig.run(mode, rate=RATE, seconds=seconds, stall=True, proxy=proxy, on_tick=line.on_tick,
+        done = rig.run(mode, rate=RATE, seconds=seconds, proxy=proxy, on_tick=line.on_tick,
                        csv=results.raw / f"{mode}.csv")
         row = done.figures(mode)
-        row["label"], row["config_hash"] = _LABELS[mode], config_hash(rig.config(mode, RATE, seconds, True))
+        row["label"], row["config_hash"] = _LABELS[mode], config_hash(rig.config(mode, RATE, seconds))
         rows.append(row)
         line.finish(row)
         _write_raw(results, mode, row, done)
@@ -68,8 +97,7 @@ def show(rows: list[dict], results: Results, rig_configs: dict) -> bool:
                        "p999_ms": "p99.9", "max_ms": "slowest", "hedges": "hedges", "extra_load": "extra load",
                        "cpu_us_per_request": "CPU us/query"})
     worked = print_checks(checks)
-    from plots import demo_dns as plot  # matplotlib is slow to load and not needed before
-    print(f"\nplot: {plot.draw(results.folder).relative_to(ROOT)}")
+    experiment.draw(results.folder, CHARTS)
     return worked
 
 
@@ -95,7 +123,7 @@ def demo(arguments: argparse.Namespace) -> int:
               "each\n", flush=True)
         proxy_of = stack.enter_context(contextlib.ExitStack())
         rows = run_modes(rig, results, arguments.seconds, proxy_of)
-        configs = {row["config_hash"]: rig.config(row["mode"], RATE, arguments.seconds, True) for row in rows}
+        configs = {row["config_hash"]: rig.config(row["mode"], RATE, arguments.seconds) for row in rows}
         worked = show(rows, results, configs)
         if arguments.keep:
             proxy = rig.hedgerow()

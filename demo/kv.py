@@ -11,16 +11,23 @@ import argparse
 import contextlib
 import dataclasses
 import subprocess
+import json
 import time
+from pathlib import Path
 
-from bench import product, stopping
-from bench.manifest import ROOT, binary, config_hash
+from bench import experiment, product, series, stopping
+from bench.histogram import Histogram
+from bench.history import figures as history_figures
+from bench.manifest import binary, config_hash
 from bench.outcome import Check, Results, at_least, at_most, print_checks, print_table
 from chaos.cell import errors_of
-from chaos.systems import Running, Settings, running
+from chaos.systems import CLIENT_TIMEOUT_S, Running, Settings, running
+from chaos.unavailable import read_history
 from deploy.lab import Lab
 from demo import kv_kept, kv_run, stage
 from demo.kv_progress import Progress
+from plots import looks
+from plots.charts import Charts, Tails, Waits
 
 NAME = "demo"
 STAGE = stage.Stage(tag="demo", instance="demo", durability="memory")
@@ -42,6 +49,27 @@ WAYS = (Way("noproxy-noretry", "no proxy, no retry",
             "The client knows all three servers, and asks another one when an answer takes 10 ms."),
         Way("hedgerow", "Hedgerow, client unchanged",
             "The first client again, asking once; the one address it knows is now Hedgerow's."))
+
+
+def _series(folder: Path, summary: dict) -> tuple[dict, dict]:
+    figures, found = {}, {}
+    for row in summary["rows"]:
+        run = json.loads((folder / "raw" / f"{row['system']}.json").read_text(encoding="ascii"))
+        requests = read_history(folder / "raw" / f"{row['system']}.csv")
+        figures[row["system"]] = history_figures(requests)
+        latency = Histogram.from_json(figures[row["system"]].pop("latency"))
+        start_ns = run["start_ns"]
+        found[row["system"]] = {
+            "kills_s": [[series.short((kill[at] - start_ns) / 1e9) for at in ("begin_ns", "end_ns")] for kill in run["kills"]],
+            "tail_ms": series.tail(latency, 1e6),
+            "slots": series.slots_of((((request.intended_ns - start_ns) / 1e9,
+                                       (request.ended_ns - request.intended_ns) / 1e6 if request.ok else None)
+                                      for request in requests), CLIENT_TIMEOUT_S * 1e3)}
+    return figures, found
+
+
+CHARTS = Charts("A replicated store whose leader is killed three times: the longest wait of each moment, and the median", looks.STORES, "system",
+                (Waits(no_answer_ms=CLIENT_TIMEOUT_S * 1e3), Tails("All operations", key=("system",))), _series)
 
 
 def run_ways(lab: Lab, results: Results, keep: bool) -> tuple[list[dict], dict, Running]:
@@ -118,8 +146,7 @@ def show(rows: list[dict], configs: dict, results: Results) -> bool:
                  "wait2": "kill 2", "wait3": "kill 3", "acked_lost": "lost", "double_applied": "doubled",
                  "consistent": "linearizable"})
     worked = print_checks(checks)
-    from plots import demo as plot  # matplotlib is slow to load and not needed before
-    print(f"\npicture: {plot.draw(results.folder).relative_to(ROOT)}")
+    experiment.draw(results.folder, CHARTS)
     return worked
 
 

@@ -58,6 +58,11 @@ HEARTBEATS = Looks(
     xdp=("a node's kernel programs", "#009E73"), process=("the same node's process", "#0072B2", "--"),
     echo=("a process that echoes", "#D55E00", ":"))
 CAUSES = Looks(kill=("killed", "#009E73"), stall=("stalled", "#E69F00"), cut=("cut off", "#D55E00"))
+PHASES = Looks(undisturbed=("left alone", "#0072B2"), changing=("one added, one removed", "#D55E00", "--"))  # of `membership`
+LOOKING = Looks(alone=("alone", "#666666"), watched=("metrics and page, once a second", "#0072B2"),
+                traced=("trace that matches nothing", "#009E73"), top=("hedgerow top", "#E69F00"))
+DELAYS = Looks(adaptive=("adaptive delay, the fastest first", "#009E73"), fastest=("adaptive delay, the fastest first", "#009E73"),
+               fixed=("fixed delay", "#D55E00", "--"))
 AT_ONCE = Looks(
     direct=("no second copies", "#D55E00", ":"), delay=("Hedgerow, after 10 ms", "#56B4E9", "--", "v"),
     adaptive=("Hedgerow, adaptive delay", "#0072B2", "-.", "s"), at_once=("Hedgerow, at once while idle", "#009E73", "-", "D"),

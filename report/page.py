@@ -8,8 +8,8 @@ import html
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from plots import charts
 from plots.looks import Look
-from report import charts
 from report.published import Run
 
 _CSS = Path(__file__).with_name("page.css")

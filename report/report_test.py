@@ -7,9 +7,10 @@ import re
 
 import pytest
 
+from bench import series
 from bench.histogram import Histogram
 from report import __main__ as report
-from report import published
+from report import experiments, published
 from report.check import problems_of
 from report.published import PUBLISHED, ReportError
 from report.sections import SECTIONS
@@ -55,6 +56,13 @@ def test_a_wrong_number_is_found_out(runs, page, pattern, wrong):
     '<svg><use href="https://example.org/a.svg#b"/></svg>', '<p style="background: url(https://example.org/a.png)">'])
 def test_what_would_be_fetched_is_found_out(runs, page, planted):
     assert problems_of(page.replace("</main>", planted + "</main>"), runs)
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in PUBLISHED.iterdir() if path.name in experiments.DECLARED))
+def test_what_is_published_is_judged_again_without_root_and_without_a_change(name, capsys):
+    before = (PUBLISHED / name / "summary.json").read_bytes()
+    assert experiments.main([str(PUBLISHED / name)]) in (0, 1)
+    assert "must show:" in capsys.readouterr().out and (PUBLISHED / name / "summary.json").read_bytes() == before
 
 
 def test_a_link_in_the_text_fetches_nothing(runs, page):
@@ -119,7 +127,7 @@ def test_a_kept_run_says_what_its_raw_data_say(tmp_path):
 
 
 def test_a_slot_has_the_median_the_longest_and_the_unanswered():
-    assert published.slots_of([(0.01, 1.0), (0.02, 3.0), (0.04, 2.0), (0.051, None)], 5000.0) == [
+    assert series.slots_of([(0.01, 1.0), (0.02, 3.0), (0.04, 2.0), (0.051, None)], 5000.0) == [
         [0.0, 2.0, 3.0, 0], [0.05, 5000.0, 5000.0, 1]]
 
 

@@ -44,6 +44,10 @@ cmd_demo() {
 cmd_bench() {
   local name=${1:-} module
   module=${name//-/_}
+  case "$name" in
+    repeated-stalls) die "bench repeated-stalls is part of dns-stall: ./dev bench dns-stall --cells repeated --rounds 1" ;;
+    adaptive | standby-choice) die "bench $name is a script of phases: ./dev bench phases --scripts $name" ;;
+  esac
   if [ -z "$name" ] || [[ " $(bench_names) " != *" $name "* ]]; then
     die "usage: ./dev bench NAME [ARGS]; names: $(bench_names)"
   fi
@@ -75,6 +79,11 @@ cmd_chaos() {
 chaos_names() {
   { (cd chaos/scenarios && printf '%s\n' *.toml | sed 's/\.toml$//')
     grep -lE '^NAME\b.*=' chaos/*.py | sed 's|chaos/||; s|\.py$||; s|_|-|g'; } | sort | paste -sd ' '
+}
+
+# Makes the verdict of a run again from its raw files; no root, no lab.
+cmd_judge() {
+  "$PYTHON" -m report.experiments "$@"
 }
 
 cmd_lab() {

@@ -65,10 +65,13 @@ class Host:
         return netns.entered(self.netns)
 
     def popen(self, argv: Sequence[str | os.PathLike], *, log: os.PathLike | str | None = None,
-              env: Mapping[str, str] | None = None, **options) -> subprocess.Popen:
-        """Starts a program in the background; `log` takes its output. It leads a process group of its own."""
+              env: Mapping[str, str] | None = None, ends_with_runner: bool = False, **options) -> subprocess.Popen:
+        """Starts a program in the background; `log` takes its output. It leads a process group of its own. `ends_with_runner`: the kernel
+        kills it when this process ends, however that ends (to be started by a thread that outlives it)."""
         command = [os.fspath(part) for part in argv]
         note_installed(command)
+        if ends_with_runner:
+            command = ["setpriv", "--pdeathsig", "KILL", *command]
         with contextlib.ExitStack() as stack:
             if log is not None:
                 output = stack.enter_context(open(log, "ab"))

@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import subprocess
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from pyroute2 import IPRoute, NetlinkError

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Experiments that are too long for the tests run to their end here, for seconds: every part of them works, and what they
-write is what plots read. What they measure meanwhile means nothing, and neither does whether it is good enough.
+write is what charts are drawn from. What they measure meanwhile means nothing, and neither does whether it is good enough.
 """
 
 import json
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bench import adaptive, at_once, election, heartbeat, observe, offload, proxy_cost, restart
+from bench import at_once, election, heartbeat, observe, offload, phases, proxy_cost, restart
 from chaos import no_false_elections
 
 TAG = f"self{os.getpid()}6"
@@ -79,17 +79,17 @@ def test_heartbeat(tmp_path):
 
 
 @pytest.mark.long
-def test_adaptive(tmp_path):
-    status = adaptive.main(["--rounds=1", "--phase-seconds=3", "--settle-seconds=1", "--quiet-wait=0",
-                            f"--into={tmp_path}", f"--lab={TAG}"])
+def test_phases(tmp_path):
+    status = phases.main(["--rounds=1", "--scripts=adaptive", "--scale=0.05", "--quiet-wait=0", f"--into={tmp_path}", f"--lab={TAG}"])
     assert status == 1  # one round is never enough
-    rows = {(row["mode"], row["phase"]): row for row in summary_of(tmp_path, "adaptive")["rows"]}
-    assert set(rows) == {(mode, phase) for mode in adaptive.MODES for phase in adaptive.PHASES}
+    rows = {(row["mode"], row["phase"]): row for row in summary_of(tmp_path, "phases")["rows"]}
+    script = phases.SCRIPTS["adaptive"]
+    assert set(rows) == {(mode, phase) for mode in script.modes for phase in script.phases}
     for row in rows.values():
         assert row["n"] > 2000 and 0 < row["p50_ms"] <= row["p95_ms"] <= row["p99_ms"] and row["delay_ms"] > 0
     assert rows["adaptive", "both-slow"]["p50_ms"] > 5 * rows["adaptive", "healthy"]["p50_ms"]
     assert rows["fixed", "both-slow"]["delay_ms"] == 10 and rows["adaptive", "healthy"]["delay_ms"] < 10
-    assert (tmp_path / "adaptive.png").exists()
+    assert (tmp_path / "phases.png").exists()
 
 
 def test_at_once(tmp_path):
@@ -103,7 +103,7 @@ def test_at_once(tmp_path):
     assert rows["c-clone"]["extra_load"] == pytest.approx(1, abs=0.01)
     for system in ("coordinator", "at-once"):
         assert 0.5 < rows[system]["extra_load"] <= 1.01
-    assert (tmp_path / "at-once-stall.png").exists()
+    assert (tmp_path / "at-once.png").exists()
 
 
 def test_proxy_cost(tmp_path):

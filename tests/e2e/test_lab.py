@@ -205,6 +205,37 @@ def arrivals(source, destination, count: int) -> int:
         return arrived
 
 
+_RUNNER = """
+import sys, time
+from deploy.lab import Lab
+with Lab(sys.argv[1]) as lab:
+    for ends in (True, False):
+        print(lab.client.popen(["sleep", "120"], ends_with_runner=ends).pid, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_load_ends_with_its_runner_however_that_ends():
+    with subprocess.Popen([sys.executable, "-c", _RUNNER, TLAB], stdout=subprocess.PIPE, text=True, cwd=PROJECT) as runner:
+        load, server = (int(runner.stdout.readline()) for _ in range(2))
+        runner.kill()
+    try:
+        deadline = time.monotonic() + 5
+        while alive(load) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert not alive(load) and alive(server)
+    finally:
+        Lab.clean(TLAB)
+    assert not alive(server)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").split()[2] != "Z"
+    except FileNotFoundError:
+        return False
+
+
 def test_an_uplink_without_checksum_offload_says_so_and_works():
     with Lab(TLAB, client_uplink=Uplink(tx_checksum=False, mtu=1400)) as lab:
         assert lab.client.tx_checksum() is False and lab.replica("a").tx_checksum() is True

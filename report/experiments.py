@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: Apache-2.0
+"""All experiments that declare their charts, by the name of their folder in results/ and published/; and those that are declared whole, whose
+summary can be made again from their raw files: `./dev judge FOLDER`."""
+
+import json
+import sys
+from pathlib import Path
+
+from bench import (at_once, dns_stall, election, experiment, heartbeat, kv, membership, observe, offload, parking, phases, proxy_cost,
+                   raft_hedge, seed_hedge, steer)
+from chaos import run as chaos
+from demo import dns as demo_dns
+from demo import kv as demo_kv
+
+DECLARED = {module.NAME: module.EXPERIMENT for module in (
+    dns_stall, election, heartbeat, kv, membership, offload, phases, raft_hedge, seed_hedge)}
+CHARTS = {**{name: each.charts for name, each in DECLARED.items()},
+          **{module.NAME: module.CHARTS for module in (at_once, observe, parking, proxy_cost, steer, demo_kv, demo_dns)},
+          "chaos-leader-kill": chaos.CHARTS}
+
+
+def main(argv: list[str]) -> int:
+    if len(argv) != 1 or not Path(argv[0], "summary.json").exists():
+        print("usage: ./dev judge FOLDER, of results/ or published/", file=sys.stderr)
+        return 2
+    if (declared := DECLARED.get(json.loads(Path(argv[0], "summary.json").read_text(encoding="ascii"))["name"])) is None:
+        print(f"judge: only these can be judged again: {', '.join(DECLARED)}", file=sys.stderr)
+        return 2
+    return 0 if experiment.judge(declared, Path(argv[0])) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
