@@ -23,16 +23,9 @@
 #include "steer/control.h"
 #include "steer/kernel_group.h"
 #include "steer/settings.h"
+#include "steer/slot.h"
 
 namespace hedgerow::steer {
-
-// A slot's part in the table.
-struct Share {
-  double weight = 1;
-  bool drained = false;
-  bool leaving = false;       // its buckets have moved; it is removed when its worker ends
-  int64_t down_since_ns = 0;  // without a worker (CLOCK_MONOTONIC)
-};
 
 class Group : public Control {
  public:

@@ -242,6 +242,11 @@ std::string ProgramOf(pid_t pid) {
   return path;
 }
 
+std::string CommandOf(pid_t pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/cmdline"));
+  return absl::StrCat(ProgramOf(pid), std::string(1, '\0'), std::string(std::istreambuf_iterator<char>(file), {}));
+}
+
 absl::StatusOr<net::UniqueFd> DescriptorOf(pid_t pid, int descriptor) {
   const net::UniqueFd process(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   if (!process.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("open process ", pid));

@@ -76,6 +76,8 @@ absl::StatusOr<net::UniqueFd> DescriptorOf(pid_t pid, int descriptor);
 
 // The path of its program; empty where it cannot be read.
 std::string ProgramOf(pid_t pid);
+// The path, and behind a zero byte the command line.
+std::string CommandOf(pid_t pid);
 
 // Of what a descriptor's link in /proc says: "socket:[4711]".
 std::optional<uint32_t> SocketInode(absl::string_view link);

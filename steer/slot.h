@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A slot as its supervisor sees it: its sockets, and the worker that has them.
+// A slot: its part in the table, and, as a supervisor that made its sockets sees it, these and the worker that has them.
 #pragma once
 
 #include <array>
@@ -8,10 +8,17 @@
 #include <string>
 
 #include "net/unique_fd.h"
-#include "steer/group.h"
 #include "steer/process.h"
 
 namespace hedgerow::steer {
+
+// A slot's part in the table.
+struct Share {
+  double weight = 1;
+  bool drained = false;
+  bool leaving = false;       // its buckets have moved; it is removed when its worker ends
+  int64_t down_since_ns = 0;  // without a worker (CLOCK_MONOTONIC)
+};
 
 // Times are of CLOCK_MONOTONIC; 0: never.
 struct Slot : Share {

@@ -22,30 +22,32 @@ namespace {
 
 // How often the daemon's sockets are listed: two dumps of sock_diag, which cost some 50 us where nothing has changed.
 constexpr absl::Duration kLook = absl::Milliseconds(100);
-// How long the start waits for evidence that is better than the order of sockets.
-constexpr absl::Duration kSettle = absl::Seconds(1);
+// A daemon that is starting makes its workers one after the other: its sockets were the same for a while, or the last
+// time has come.
+constexpr absl::Duration kSettle = absl::Seconds(1), kSettleMost = absl::Seconds(5);
 
-// All processes of a daemon that is starting: they were the same for a while.
-absl::StatusOr<std::vector<pid_t>> FindStarted(const SocketSearch& search) {
-  auto found = FindDaemon(search);
-  for (absl::Time since = absl::Now(); found.ok() && absl::Now() < since + kSettle;) {
-    absl::SleepFor(kLook);
-    auto next = FindDaemon(search);
-    if (!next.ok() || *next != *found) since = absl::Now();
-    found = std::move(next);
+absl::StatusOr<AdoptedWorkers> FindSettled(SocketSearch search) {
+  const bool finds_daemon = search.pids.empty();
+  std::set<uint64_t> before;
+  const absl::Time last = absl::Now() + kSettleMost;
+  for (absl::Time since = absl::Now();; absl::SleepFor(kLook)) {
+    auto cookies = CookiesOf(search);
+    if (!cookies.ok()) return cookies.status();
+    if (*cookies != before) since = absl::Now();
+    before = *std::move(cookies);
+    const bool is_settled = !before.empty() && absl::Now() >= std::min(since + (finds_daemon ? kSettle : absl::ZeroDuration()), last);
+    if (!before.empty() && !is_settled) continue;
+    if (finds_daemon) {
+      auto pids = FindDaemon(search);
+      if (!pids.ok()) return pids.status();
+      search.pids = *std::move(pids);
+    }
+    auto found = FindWorkers(search);
+    // Some of its sockets are made, and others not yet; or children that held them have ended meanwhile.
+    const bool may_come = absl::IsFailedPrecondition(found.status()) || (finds_daemon && absl::IsNotFound(found.status()));
+    if (!may_come || absl::Now() >= std::min(since + 2 * kSettle, last)) return found;
+    if (finds_daemon) search.pids.clear();
   }
-  return found;
-}
-
-// A daemon that is starting has made its sockets before its workers poll them.
-absl::StatusOr<AdoptedWorkers> FindSettled(const SocketSearch& search) {
-  auto found = FindWorkers(search);
-  for (const absl::Time end = absl::Now() + kSettle; absl::Now() < end; found = FindWorkers(search)) {
-    const bool is_certain = found.ok() && Guesses(*found).empty();
-    if (is_certain || (!found.ok() && !absl::IsFailedPrecondition(found.status()))) break;
-    absl::SleepFor(kLook);
-  }
-  return found;
 }
 
 // Pins sources with open connections to the workers that hold these, so that their UDP follows from the first packet on.
@@ -86,7 +88,6 @@ absl::StatusOr<std::unique_ptr<AdoptedGroup>> AdoptedGroup::Start(EventLoop* loo
                                                                   bool mounted_bpffs) {
   std::unique_ptr<AdoptedGroup> group(new AdoptedGroup(loop, settings, mounted_bpffs));
   if (const absl::Status adopted = group->Adopt(search); !adopted.ok()) return adopted;
-  if (const absl::Status made = group->MakeSinks(); !made.ok()) return made;
   const auto timer = loop->StartTimer(kLook, [raw = group.get()] { raw->Tick(); });
   if (!timer.ok()) return timer.status();
   group->timer_ = *timer;
@@ -95,11 +96,6 @@ absl::StatusOr<std::unique_ptr<AdoptedGroup>> AdoptedGroup::Start(EventLoop* loo
 }
 
 absl::Status AdoptedGroup::Adopt(SocketSearch search) {
-  if (search.pids.empty()) {
-    auto pids = FindStarted(search);
-    if (!pids.ok()) return pids.status();
-    search.pids = *std::move(pids);
-  }
   const auto found = FindSettled(search);
   if (!found.ok()) return found.status();
   if (const absl::Status alone = RefuseOthers(*found); !alone.ok()) return alone;
@@ -109,7 +105,6 @@ absl::Status AdoptedGroup::Adopt(SocketSearch search) {
   settings_.udp = has(&AdoptedWorker::udp);
   settings_.tcp = has(&AdoptedWorker::tcp);
   const std::vector<Transport> transports = settings_.transports();
-  settings_.socket_uid = found->uid;
   search.transports = {transports.begin(), transports.end()};  // a later socket of the other transport is not the group's
 
   const Leftovers left = LookForLeftovers(settings_.places, settings_.bpffs);
@@ -127,7 +122,7 @@ absl::Status AdoptedGroup::Adopt(SocketSearch search) {
     // Without a readable record the pins show whether the daemon's sockets have these programs.
     if (left.has_pins && left.record.mode() != "adopt") {
       if (const auto former = KernelGroup::Open(left.bpffs, settings_.places.name); former.ok())
-        GiveBack(**former, search, {});
+        GiveBack(former->get(), search, {});
     }
     if (const absl::Status removed = RemoveLeftovers(settings_.places, left); !removed.ok()) return removed;
   }
@@ -137,8 +132,9 @@ absl::Status AdoptedGroup::Adopt(SocketSearch search) {
 absl::Status AdoptedGroup::Begin(const SocketSearch& search, const AdoptedWorkers& found) {
   if (const absl::Status folder = MakeFolder(); !folder.ok()) return folder;
   remove_at_end_ = true;
-  AddShares(found.workers.size());
-  if (const absl::Status created = CreateKernel(WeightsNow()); !created.ok()) return created;
+  Weights weights(HR_STEER_SLOTS);
+  std::fill_n(weights.begin(), found.workers.size(), 1.0);
+  if (const absl::Status created = CreateKernel(weights); !created.ok()) return created;
   if (settings_.udp && settings_.tcp) {
     const auto pinned = PinConnections(*kernel_, settings_.listen, found);
     if (!pinned.ok()) return pinned.status();
@@ -147,7 +143,6 @@ absl::Status AdoptedGroup::Begin(const SocketSearch& search, const AdoptedWorker
   auto slots = AdoptedSlots::Adopt(kernel_.get(), search, found);
   if (!slots.ok()) return slots.status();
   slots_ = *std::move(slots);
-  for (const std::string& guess : Guesses(found)) LogWarning(guess);
   return OpenTable();
 }
 
@@ -155,24 +150,26 @@ absl::Status AdoptedGroup::Begin(const SocketSearch& search, const AdoptedWorker
 // detached.
 absl::StatusOr<bool> AdoptedGroup::Resume(const v1::Record& record, const SocketSearch& search, const AdoptedWorkers& found) {
   auto kernel = KernelGroup::Open(settings_.bpffs, settings_.places.name);
+  if (absl::IsFailedPrecondition(kernel.status())) {
+    GiveBack(nullptr, search, FiltersOf(record));
+    return false;
+  }
   if (!kernel.ok()) return kernel.status();
   const auto other = Difference(record, **kernel);
   if (!other.ok()) return other.status();
-  if (!other->empty() || (*kernel)->config().layout != HR_STEER_LAYOUT ||
-      static_cast<int>(found.workers.size()) > record.slots_size()) {
-    GiveBack(**kernel, search, FiltersOf(record));
+  if (!other->empty() || static_cast<int>(found.workers.size()) > record.slots_size()) {
+    GiveBack(kernel->get(), search, FiltersOf(record));
     return false;
   }
   std::vector<AdoptedSlot> slots;
   for (const v1::RecordedSlot& recorded : record.slots()) {
-    slots.push_back({.worker = FromRecord(recorded.worker()),
-                     .has_worker = recorded.worker().pid() != 0,
-                     .udp = {.cookie = recorded.udp_cookie()},
-                     .tcp = {.cookie = recorded.tcp_cookie()},
-                     .restarts = recorded.restarts()});
-    AddShares(1);
-    shares_.back().weight = recorded.weight();
-    shares_.back().drained = recorded.drained();
+    AdoptedSlot& slot = slots.emplace_back();
+    slot.worker = FromRecord(recorded.worker());
+    slot.udp.cookie = recorded.udp_cookie();
+    slot.tcp.cookie = recorded.tcp_cookie();
+    slot.restarts = recorded.restarts();
+    slot.weight = recorded.weight();
+    slot.drained = recorded.drained();
   }
   kernel_ = *std::move(kernel);
   auto resumed = AdoptedSlots::Resume(kernel_.get(), search, found, std::move(slots), FiltersOf(record));
@@ -181,25 +178,6 @@ absl::StatusOr<bool> AdoptedGroup::Resume(const v1::Record& record, const Socket
   LogInfo("took over group ", settings_.places.name, " from pid ", record.supervisor_pid());
   for (const std::string& line : slots_->Poll(absl::Now())) LogInfo(line);
   return true;
-}
-
-// After the programs are attached: the kernel's own spreading would give the sink a share. It lasts while the daemon
-// has a socket: alone it would hold the daemon's port.
-absl::Status AdoptedGroup::MakeSinks() {
-  if (settings_.empty != HR_STEER_DROP) return absl::OkStatus();
-  const auto& slots = slots_->slots();
-  for (const Transport transport : settings_.transports()) {
-    net::UniqueFd& sink = sinks_[static_cast<size_t>(transport)];
-    const bool serves = std::any_of(slots.begin(), slots.end(),
-                                    [&](const AdoptedSlot& each) { return each.socket(transport).cookie != 0; });
-    if (!serves) sink.Reset();
-    if (!serves || sink.valid()) continue;
-    auto made = MakeSink(settings_, transport);
-    if (!made.ok()) return made.status();
-    if (const absl::Status done = kernel_->Insert(transport, HR_STEER_SINK, made->get()); !done.ok()) return done;
-    sink = *std::move(made);
-  }
-  return absl::OkStatus();
 }
 
 AdoptedGroup::~AdoptedGroup() {
@@ -221,37 +199,30 @@ std::string AdoptedGroup::WorkersText() {
   return absl::StrCat("workers ", absl::StrJoin(workers, ", "));
 }
 
-void AdoptedGroup::AddShares(size_t count) {
-  shares_.resize(shares_.size() + count);
-  for (auto share = shares_.end() - static_cast<ptrdiff_t>(count); share != shares_.end(); ++share) share->since_ns = MonotonicNs();
-}
-
 std::map<int, Share*> AdoptedGroup::Shares() {
   std::map<int, Share*> shares;
-  for (size_t i = 0; i < shares_.size(); ++i) shares[static_cast<int>(i)] = &shares_[i];
+  for (size_t i = 0; i < slots_->slots().size(); ++i) shares[static_cast<int>(i)] = &slots_->slots()[i];
   return shares;
 }
 
 bool AdoptedGroup::IsDown(size_t number) const {
   const AdoptedSlot& slot = slots_->slots()[number];
-  return !slot.has_worker || (settings_.udp && slot.udp.cookie == 0) || (settings_.tcp && slot.tcp.cookie == 0);
+  return (settings_.udp && slot.udp.cookie == 0) || (settings_.tcp && slot.tcp.cookie == 0);
 }
 
 void AdoptedGroup::Tick() {
   const std::vector<std::string> lines = slots_->Poll(absl::Now());
   for (const std::string& line : lines) LogInfo(line);
   const int64_t now = MonotonicNs();
-  for (size_t i = 0; i < shares_.size(); ++i) {
-    AdoptedShare& share = shares_[i];
+  for (size_t i = 0; i < slots_->slots().size(); ++i) {
+    AdoptedSlot& slot = slots_->slots()[i];
     const bool down = IsDown(i);
-    if (down == (share.down_since_ns != 0)) continue;
-    share.down_since_ns = down ? now : 0;
-    share.since_ns = now;
+    if (slot.since_ns != 0 && down == (slot.down_since_ns != 0)) continue;
+    slot.down_since_ns = down ? now : 0;
+    slot.since_ns = now;
   }
   ApplyEmpty();
   PollPins(now);
-  const absl::Status made = MakeSinks();
-  sink_problem_ = made.ok() ? "" : absl::StrCat("--empty drop: ", made.message(), ": an empty slot rejects");
   const std::vector<std::string> problems = Problems();
   for (const std::string& problem : problems) {
     if (std::find(problems_.begin(), problems_.end(), problem) == problems_.end()) LogError(problem);
@@ -263,16 +234,10 @@ void AdoptedGroup::Tick() {
   if (!lines.empty()) (void)Save();
 }
 
-std::vector<std::string> AdoptedGroup::Problems() const {
-  std::vector<std::string> all = slots_->problems();
-  if (!sink_problem_.empty()) all.push_back(sink_problem_);
-  return all;
-}
-
 bool AdoptedGroup::IsEmpty(int number, int64_t now_ns) const {
-  const AdoptedShare& share = shares_[static_cast<size_t>(number)];
-  return share.down_since_ns != 0 &&
-         (table_->IsEmpty(number) || now_ns - share.down_since_ns >= absl::ToInt64Nanoseconds(settings_.empty_after));
+  const AdoptedSlot& slot = slots_->slots()[static_cast<size_t>(number)];
+  return slot.down_since_ns != 0 &&
+         (table_->IsEmpty(number) || now_ns - slot.down_since_ns >= absl::ToInt64Nanoseconds(settings_.empty_after));
 }
 
 v1::RecordedSlot AdoptedGroup::RecordWorker(int number) const {
@@ -299,18 +264,11 @@ absl::StatusOr<v1::Change> AdoptedGroup::Resize(uint32_t workers) {
   if (workers < 1 || workers > HR_STEER_SLOTS) {
     return absl::InvalidArgumentError(absl::StrCat("got ", workers, " workers, expected 1 to ", HR_STEER_SLOTS));
   }
-  const size_t former = shares_.size();
-  if (const absl::Status resized = slots_->Resize(workers); !resized.ok()) return resized;
-  if (workers < former) shares_.resize(workers);
-  if (workers > former) AddShares(workers - former);
-  for (const std::string& line : slots_->Poll(absl::Now())) LogInfo(line);
-  for (size_t i = former; i < workers; ++i) {
-    if (!IsDown(i)) continue;
-    (void)slots_->Resize(former);
-    shares_.resize(former);
-    return absl::FailedPreconditionError(absl::StrCat("the daemon has no worker for slot ", i, ": raise its number of workers first"));
-  }
-  return ChangeTable([] {});
+  const size_t former = slots_->slots().size();
+  std::vector<std::string> lines;
+  if (const absl::Status resized = slots_->Resize(workers, lines); !resized.ok()) return resized;
+  for (const std::string& line : lines) LogInfo(line);
+  return ChangeTable([this, former] { slots_->Shrink(std::min(former, slots_->slots().size())); });
 }
 
 absl::StatusOr<v1::Slot> AdoptedGroup::RestartWorker(uint32_t slot) {
@@ -330,15 +288,14 @@ absl::StatusOr<v1::Group> AdoptedGroup::Reattach() {
 v1::Slot AdoptedGroup::ShowWorker(int number) const {
   const auto index = static_cast<size_t>(number);
   const AdoptedSlot& slot = slots_->slots()[index];
-  const AdoptedShare& share = shares_[index];
   v1::Slot out;
-  out.set_pid(slot.has_worker ? slot.worker.pid : 0);
+  out.set_pid(IsDown(index) ? 0 : slot.worker.pid);
   out.set_state(table_->IsEmpty(number) ? "empty"
                 : IsDown(index)         ? "restarting"
-                : share.drained         ? "drained"
+                : slot.drained          ? "drained"
                                         : "serving");
   out.set_restarts(slot.restarts);
-  out.set_seconds_in_state(static_cast<double>(MonotonicNs() - share.since_ns) / 1e9);
+  out.set_seconds_in_state(static_cast<double>(MonotonicNs() - slot.since_ns) / 1e9);
   if (const auto udp = slots_->Open(index, Transport::kUdp); udp.ok()) {
     const UdpSocketState state = UdpState(udp->get());
     out.set_udp_dropped(state.dropped);

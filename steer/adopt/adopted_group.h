@@ -39,20 +39,13 @@ class AdoptedGroup final : public Group {
   absl::StatusOr<v1::Group> Reattach() override;
 
  private:
-  // What this group adds to an AdoptedSlot.
-  struct AdoptedShare : Share {
-    int64_t since_ns = 0;  // in its state; down_since_ns 0: it serves
-  };
-
   AdoptedGroup(EventLoop* loop, const Settings& settings, bool mounted_bpffs) : Group(loop, settings, mounted_bpffs) {}
 
   absl::Status Adopt(SocketSearch search);
   absl::Status Begin(const SocketSearch& search, const AdoptedWorkers& found);
   absl::StatusOr<bool> Resume(const v1::Record& record, const SocketSearch& search, const AdoptedWorkers& found);
-  absl::Status MakeSinks();
   void Tick();
   bool IsDown(size_t slot) const;
-  void AddShares(size_t count);
 
   const char* mode() const override { return "adopt"; }
   std::map<int, Share*> Shares() override;
@@ -61,12 +54,10 @@ class AdoptedGroup final : public Group {
   v1::Slot ShowWorker(int slot) const override;
   v1::RecordedSlot RecordWorker(int slot) const override;
   void Record(v1::Record& record) const override;
-  std::vector<std::string> Problems() const override;
+  std::vector<std::string> Problems() const override { return slots_->problems(); }
 
   std::unique_ptr<AdoptedSlots> slots_;
-  std::vector<AdoptedShare> shares_{};
   std::vector<std::string> problems_{};  // of the last tick
-  std::string sink_problem_{};
   bool remove_at_end_ = false;
   int timer_ = -1;
 };

@@ -12,10 +12,8 @@
 namespace hedgerow::steer {
 namespace {
 
-// Workers that are known only by the order of their sockets are searched again at this interval: no event reports their change.
+// While a socket's worker is not certain it is searched again at this interval: no event reports its change.
 constexpr absl::Duration kLookAgain = absl::Seconds(1);
-// The same while a socket waits for its worker.
-constexpr absl::Duration kLookSoon = absl::Milliseconds(200);
 // During a daemon's reload a new worker briefly has one of its two sockets, or shares them with the old worker.
 constexpr absl::Duration kPatience = absl::Seconds(3);
 // Interval of the check which program the kernel runs.
@@ -41,16 +39,16 @@ std::optional<size_t> EmptySlotFor(const std::vector<AdoptedSlot>& slots, const 
   return chosen;
 }
 
-// The worker's socket, while another one is in its slot.
-bool IsElsewhere(const std::optional<AdoptedSocket>& own, const AdoptedSocket& present) {
-  return own.has_value() && present.cookie != 0 && present.cookie != own->cookie;
+std::string Without(const Process& process, const std::string& why) {
+  return absl::StrCat("process ", ToString(process), " has sockets of the group and no slot, ", why,
+                      ": it gets nothing but what finds no other worker");
 }
 
 }  // namespace
 
 Placement Place(const std::vector<AdoptedSlot>& slots, const std::vector<AdoptedWorker>& found) {
   Placement placement{.slots = slots};
-  std::vector<const AdoptedWorker*> homeless;
+  std::vector<const AdoptedWorker*> unassigned;
   const auto fill = [&](size_t slot, Transport transport, const std::optional<AdoptedSocket>& socket) {
     AdoptedSocket& present = placement.slots[slot].socket(transport);
     if (!socket || (present.cookie != 0 && present.cookie != socket->cookie)) return;
@@ -61,33 +59,22 @@ Placement Place(const std::vector<AdoptedSlot>& slots, const std::vector<Adopted
     AdoptedSlot& slot = placement.slots[number];
     fill(number, Transport::kUdp, worker.udp);
     fill(number, Transport::kTcp, worker.tcp);
-    if (!worker.reads) {
-      slot.has_worker = false;
-      return;
+    if (slot.worker.pid != worker.process.pid || slot.worker.start_ticks != worker.process.start_ticks) {
+      // A socket whose worker is not certain keeps the one that it has.
+      if (!worker.certain && Runs(slot.worker)) return;
+      if (slot.worker.pid != 0) ++slot.restarts;
     }
-    const bool is_other = slot.worker.pid != worker.process.pid || slot.worker.start_ticks != worker.process.start_ticks;
-    // kOrder is a guess, and does not replace a worker that runs.
-    if (is_other && !(worker.evidence == Evidence::kOrder && slot.has_worker)) {
-      const bool is_correction = slot.evidence == Evidence::kOrder && slot.has_worker;
-      if (slot.worker.pid != 0 && !is_correction) ++slot.restarts;
-      slot.worker = worker.process;
-      slot.evidence = worker.evidence;
-    }
-    if (!is_other) slot.worker.name = worker.process.name;
-    slot.has_worker = true;
+    slot.worker = worker.process;
   };
   // Workers with a slot first, so that a new worker never takes an occupied slot.
   for (const AdoptedWorker& worker : found) {
     if (const auto slot = SlotOf(placement.slots, worker)) {
-      const AdoptedSlot& there = placement.slots[*slot];
-      const bool is_split = IsElsewhere(worker.udp, there.udp) || IsElsewhere(worker.tcp, there.tcp);
-      if (is_split && worker.evidence != Evidence::kOrder) placement.split.push_back(worker.process);
       settle(*slot, worker);
     } else {
-      homeless.push_back(&worker);
+      unassigned.push_back(&worker);
     }
   }
-  for (const AdoptedWorker* worker : homeless) {
+  for (const AdoptedWorker* worker : unassigned) {
     if (const auto slot = EmptySlotFor(placement.slots, *worker)) {
       settle(*slot, *worker);
     } else {
@@ -137,12 +124,11 @@ absl::StatusOr<std::unique_ptr<AdoptedSlots>> AdoptedSlots::Resume(KernelGroup* 
 
 void AdoptedSlots::Know(const AdoptedWorkers& workers) {
   for (const AdoptedWorker& worker : workers.workers) {
-    programs_.insert(ProgramOf(worker.process.pid));
+    commands_.insert(CommandOf(worker.process.pid));
     if (worker.udp) cookies_.insert(worker.udp->cookie);
     if (worker.tcp) cookies_.insert(worker.tcp->cookie);
-    certain_ &= worker.evidence != Evidence::kOrder;
+    certain_ &= worker.certain;
   }
-  programs_.erase("");
 }
 
 // A classic filter is the daemon's own way to choose (knot: by the processor). It is kept for the end.
@@ -189,16 +175,37 @@ std::vector<std::string> AdoptedSlots::problems() const {
   return all;
 }
 
-absl::Status AdoptedSlots::Resize(size_t slots) {
+absl::Status AdoptedSlots::Resize(size_t slots, std::vector<std::string>& lines) {
   for (size_t i = slots; i < slots_.size(); ++i) {
     if (!slots_[i].empty()) {
       return absl::FailedPreconditionError(absl::StrCat("slot ", i, " has the sockets of process ", ToString(slots_[i].worker),
                                                         ": end that worker first, which is the daemon's to do"));
     }
   }
-  slots_.resize(slots);
+  const auto found = Find(true, lines);
+  if (!found.ok()) return found.status();
+  const size_t former = slots_.size();
+  std::vector<AdoptedSlot> wanted = slots_;
+  wanted.resize(slots);
+  Placement placement = Place(wanted, found->workers);
+  for (size_t i = former; i < slots; ++i) {
+    if (placement.slots[i].empty())
+      return absl::FailedPreconditionError(absl::StrCat("the daemon has no worker for slot ", i, ": raise its number of workers first"));
+  }
+  slots_ = std::move(wanted);
+  problems_.clear();
+  Take(std::move(placement), lines);
+  Know(*found);
   cookies_.clear();
   return absl::OkStatus();
+}
+
+void AdoptedSlots::Shrink(size_t slots) {
+  for (size_t i = slots; i < slots_.size(); ++i) {
+    for (const Transport transport : {Transport::kUdp, Transport::kTcp}) (void)group_->Remove(transport, static_cast<int>(i));
+  }
+  slots_.resize(slots);
+  cookies_.clear();
 }
 
 absl::Status AdoptedSlots::Reattach(Transport transport) {
@@ -216,7 +223,7 @@ absl::StatusOr<net::UniqueFd> AdoptedSlots::Open(size_t slot, Transport transpor
   return OpenSocket(socket);
 }
 
-void AdoptedSlots::GiveBack() { steer::GiveBack(*group_, search_, filters_); }
+void AdoptedSlots::GiveBack() { steer::GiveBack(group_, search_, filters_); }
 
 absl::Status AdoptedSlots::Insert(const Placement::Fill& fill) {
   const auto socket = OpenSocket(fill.socket);
@@ -235,18 +242,6 @@ void AdoptedSlots::Close(const std::set<uint64_t>& cookies, std::vector<std::str
   }
 }
 
-bool AdoptedSlots::NoteEndedWorkers(std::vector<std::string>& lines) {
-  bool ended = false;
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    if (!slots_[i].has_worker || Runs(slots_[i].worker)) continue;
-    slots_[i].has_worker = false;
-    ended = true;
-    lines.push_back(absl::StrCat("slot ", i, ": process ", ToString(slots_[i].worker), " ended",
-                                 slots_[i].empty() ? "" : "; another process holds its sockets"));
-  }
-  return ended;
-}
-
 void AdoptedSlots::Take(Placement placement, std::vector<std::string>& lines) {
   if (!placement.fills.empty()) next_check_ = absl::InfinitePast();
   for (const Placement::Fill& fill : placement.fills) {
@@ -263,54 +258,59 @@ void AdoptedSlots::Take(Placement placement, std::vector<std::string>& lines) {
     lines.push_back(absl::StrCat("slot ", i, ": process ", ToString(now.worker), " serves it"));
   }
   for (const Process& process : placement.waiting) {
-    problems_.push_back(
-        absl::StrCat("process ", ToString(process),
-                     " has sockets of the group, and no slot is free: it has no sources of its own until one is. "
-                     "`hedgerow steer resize ",
-                     slots_.size() + placement.waiting.size(), "` makes room"));
-  }
-  for (const Process& process : placement.split) {
-    problems_.push_back(absl::StrCat("process ", ToString(process), " has its UDP socket in one slot and its TCP socket in another, because their "
-                                     "order was a wrong guess: a source meets two workers. Stop this group and adopt the daemon again"));
+    problems_.push_back(absl::StrCat(Without(process, "because none is free"), ". `hedgerow steer resize ",
+                                     slots_.size() + placement.waiting.size(), "` makes room"));
   }
   slots_ = std::move(placement.slots);
 }
 
-absl::Status AdoptedSlots::Follow(absl::Time now, std::vector<std::string>& lines) {
+// The daemon's workers: processes that run a command of its workers so far, and their children. An interpreter's path says
+// nothing, and one daemon's workers may differ in their arguments: what was started otherwise gets a slot by `resize`
+// (`any_command`), or when no other process has the port.
+absl::StatusOr<AdoptedWorkers> AdoptedSlots::Find(bool any_command, std::vector<std::string>& lines) {
   const auto holders = HoldersOf(search_);
   if (!holders.ok()) return holders.status();
   SocketSearch search = search_;
   search.pids.clear();
-  std::set<std::string> programs;
+  std::set<std::string> programs, own;
+  for (const std::string& command : commands_) own.insert(command.substr(0, command.find('\0')));
   for (const Process& holder : *holders) {
-    if (programs_.contains(ProgramOf(holder.pid))) search.pids.push_back(holder.pid);
-    programs.insert(ProgramOf(holder.pid));
+    const std::string program = ProgramOf(holder.pid);
+    if (commands_.contains(CommandOf(holder.pid)) || (any_command && own.contains(program))) search.pids.push_back(holder.pid);
+    programs.insert(program);
   }
-  problems_.clear();
-  if (holders->empty()) return absl::OkStatus();
-  // Of the daemon as it was no process holds a socket: an upgrade to another path.
-  if (search.pids.empty() && programs.size() == 1) {
-    lines.push_back(absl::StrCat("the daemon is ", *programs.begin(), " now"));
-    programs_ = programs;
-    return Follow(now, lines);
-  }
-  if (search.pids.empty()) {
+  if (holders->empty()) return AdoptedWorkers();
+  if (search.pids.empty() && programs.size() > 1) {
     return absl::FailedPreconditionError(absl::StrCat("the daemon has gone, and programs of several paths have ",
                                                       search_.listen.ToString(), ": ", absl::StrJoin(programs, ", "),
                                                       ". Stop this group and adopt one of them"));
   }
-  const auto found = FindWorkers(search);
+  if (search.pids.empty()) {  // an upgrade to another path, or with other arguments
+    lines.push_back(absl::StrCat("the daemon is ", *programs.begin(), " now"));
+    for (const Process& holder : *holders) search.pids.push_back(holder.pid);
+  }
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    for (const AdoptedSocket* socket : {&slots_[i].udp, &slots_[i].tcp}) {
+      if (socket->cookie != 0) search.slots[socket->cookie] = i;
+    }
+  }
+  return FindWorkers(search);
+}
+
+absl::Status AdoptedSlots::Follow(absl::Time now, std::vector<std::string>& lines) {
+  const auto found = Find(false, lines);
   if (!found.ok()) return found.status();
+  problems_.clear();
+  const auto in_use = static_cast<size_t>(std::count_if(slots_.begin(), slots_.end(), [](const AdoptedSlot& each) { return !each.empty(); }));
   for (const Process& process : found->others) {
-    problems_.push_back(
-        absl::StrCat("process ", ToString(process),
-                     " has sockets of the group and is none of the daemon's: it has no sources of its own"));
+    problems_.push_back(absl::StrCat(Without(process, "because its command is none of the daemon's workers'"),
+                                     ". If it is one of them, `hedgerow steer resize ",
+                                     std::max(slots_.size(), in_use + found->others.size()), "` gives it a slot"));
   }
   Take(Place(slots_, found->workers), lines);
-  for (const AdoptedWorker& worker : found->workers) {
-    certain_ &= worker.evidence != Evidence::kOrder;
-    if (!worker.reads) next_look_ = now + kLookSoon;
-  }
+  certain_ = true;
+  Know(*found);
+  if (!certain_) next_look_ = now + kLookAgain;
   return absl::OkStatus();
 }
 
@@ -319,7 +319,8 @@ std::vector<std::string> AdoptedSlots::Poll(absl::Time now) {
   const auto cookies = CookiesOf(search_);
   if (!cookies.ok()) return {std::string(cookies.status().message())};
   Close(*cookies, lines);
-  const bool ended = NoteEndedWorkers(lines);
+  // Its sockets may be another process's now.
+  const bool ended = std::any_of(slots_.begin(), slots_.end(), [](const AdoptedSlot& slot) { return !slot.empty() && !Runs(slot.worker); });
   LookWhereNeeded(*cookies, ended, now, lines);
   if (now >= next_check_) {
     next_check_ = now + kCheck;
@@ -330,9 +331,7 @@ std::vector<std::string> AdoptedSlots::Poll(absl::Time now) {
 
 void AdoptedSlots::LookWhereNeeded(const std::set<uint64_t>& cookies, bool ended, absl::Time now, std::vector<std::string>& lines) {
   if (cookies == cookies_ && !ended && (certain_ || now < next_look_)) return;
-  next_look_ = now + kLookAgain;
   cookies_ = cookies;
-  certain_ = true;
   const absl::Status status = Follow(now, lines);
   if (status.ok()) {
     failing_since_ = absl::InfiniteFuture();

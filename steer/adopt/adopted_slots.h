@@ -16,16 +16,16 @@
 #include "absl/time/time.h"
 #include "steer/adopt/adopted_sockets.h"
 #include "steer/kernel_group.h"
+#include "steer/slot.h"
 
 namespace hedgerow::steer {
 
-struct AdoptedSlot {
-  Process worker{};          // the last one; pid 0: there was none
-  bool has_worker = false;   // it runs
-  AdoptedSocket udp{};       // cookie 0: the slot has no socket
+struct AdoptedSlot : Share {
+  Process worker{};       // the last one; pid 0: there was none
+  AdoptedSocket udp{};    // cookie 0: the slot has no socket
   AdoptedSocket tcp{};
-  Evidence evidence = Evidence::kAlone;
-  uint32_t restarts = 0;     // how often another worker took the slot
+  uint32_t restarts = 0;  // how often another worker took the slot
+  int64_t since_ns = 0;   // in its state; down_since_ns 0: it serves
 
   const AdoptedSocket& socket(Transport transport) const { return transport == Transport::kUdp ? udp : tcp; }
   AdoptedSocket& socket(Transport transport) { return transport == Transport::kUdp ? udp : tcp; }
@@ -41,7 +41,6 @@ struct Placement {
   std::vector<AdoptedSlot> slots{};
   std::vector<Fill> fills{};           // sockets that have to be inserted; `slots` has them already
   std::vector<Process> waiting{};      // workers for whose sockets no slot is free
-  std::vector<Process> split{};        // workers whose two sockets are in two slots: a guess was wrong
 };
 // A socket stays in its slot. A new one goes to the slot of its worker's other socket, else to an empty slot, the former one of the
 // same process first. Pure.
@@ -61,8 +60,11 @@ class AdoptedSlots {
 
   // Finds closed and new sockets; call it several times a second. Returns a line for each change.
   std::vector<std::string> Poll(absl::Time now);
-  // New slots take workers that wait at the next Poll. Slots that go must be empty: FailedPrecondition.
-  absl::Status Resize(size_t slots);
+  // New slots take workers that wait, those included that were started by another command than the daemon's were. Slots
+  // that go must be empty, and new ones need a worker: FailedPrecondition, and nothing has changed.
+  absl::Status Resize(size_t slots, std::vector<std::string>& lines);
+  // Takes the last slots out again.
+  void Shrink(size_t slots);
   // Puts the group's program in the place of another one.
   absl::Status Reattach(Transport transport);
   // The slot's socket for a moment. NotFound: it has none.
@@ -70,10 +72,11 @@ class AdoptedSlots {
   // The daemon's sockets are spread by the kernel again, as if nothing had been attached.
   void GiveBack();
 
+  std::vector<AdoptedSlot>& slots() { return slots_; }
   const std::vector<AdoptedSlot>& slots() const { return slots_; }
   // Those that the group's programs have replaced.
   const Filters& filters() const { return filters_; }
-  // Present problems, one sentence each: a worker that waits for a slot, a process of another program in the group.
+  // Present problems, one sentence each: a process with sockets of the group and without a slot, a foreign program.
   std::vector<std::string> problems() const;
 
  private:
@@ -85,18 +88,18 @@ class AdoptedSlots {
   std::string AttachWhereNeeded(Transport transport, int socket, std::vector<std::string>& lines);
   void CheckPrograms(std::vector<std::string>& lines);
   void Close(const std::set<uint64_t>& cookies, std::vector<std::string>& lines);
-  bool NoteEndedWorkers(std::vector<std::string>& lines);
   void LookWhereNeeded(const std::set<uint64_t>& cookies, bool ended, absl::Time now, std::vector<std::string>& lines);
+  absl::StatusOr<AdoptedWorkers> Find(bool any_command, std::vector<std::string>& lines);
   absl::Status Follow(absl::Time now, std::vector<std::string>& lines);
   void Take(Placement placement, std::vector<std::string>& lines);
 
   KernelGroup* group_;
   SocketSearch search_;
-  std::set<std::string> programs_{};     // whose processes belong to the daemon
+  std::set<std::string> commands_{};     // whose processes belong to the daemon
   std::vector<AdoptedSlot> slots_{};
   Filters filters_{};
   std::set<uint64_t> cookies_{};         // at the last search; empty: search again
-  bool certain_ = true;                  // the last search used more than the order for each socket
+  bool certain_ = true;                  // the last search has found each socket's worker
   absl::Time failing_since_ = absl::InfiniteFuture();
   absl::Time next_look_ = absl::InfinitePast();
   absl::Time next_check_ = absl::InfinitePast();

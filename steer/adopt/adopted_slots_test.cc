@@ -81,8 +81,8 @@ class FakeGroup : public KernelGroup {
   hr_steer_config config_{};
 };
 
-AdoptedWorker Worker(pid_t pid, uint64_t udp, uint64_t tcp, Evidence evidence = Evidence::kAlone) {
-  AdoptedWorker worker{.process = {.pid = pid, .start_ticks = static_cast<uint64_t>(pid)}, .evidence = evidence};
+AdoptedWorker Worker(pid_t pid, uint64_t udp, uint64_t tcp, bool certain = true) {
+  AdoptedWorker worker{.process = {.pid = pid, .start_ticks = static_cast<uint64_t>(pid)}, .certain = certain};
   if (udp != 0) worker.udp = AdoptedSocket{.cookie = udp, .holder = pid};
   if (tcp != 0) worker.tcp = AdoptedSocket{.cookie = tcp, .holder = pid};
   return worker;
@@ -107,16 +107,6 @@ TEST(Place, KeepsASocketInItsSlotWhenItsReaderChanges) {
   EXPECT_THAT(Text(after.slots), ElementsAre("21: 1 2", "20: 3 4"));
   EXPECT_TRUE(after.fills.empty());
   EXPECT_EQ(after.slots[0].restarts, 1u);
-}
-
-TEST(Place, CountsNoRestartWhereAGuessWasWrong) {
-  // A plugin that descends from the worker has a copy of its socket for a moment.
-  Placement before = Place(std::vector<AdoptedSlot>(1), {Worker(11, 1, 2, Evidence::kOrder)});
-  const Placement after = Place(before.slots, {Worker(10, 1, 2)});
-  EXPECT_THAT(Text(after.slots), ElementsAre("10: 1 2"));
-  EXPECT_EQ(after.slots[0].restarts, 0u);
-  before.slots[0].has_worker = false;  // it had the socket, and has ended
-  EXPECT_EQ(Place(before.slots, {Worker(10, 1, 2)}).slots[0].restarts, 1u);
 }
 
 TEST(Place, GivesAWorkerWithNewSocketsTheSlotThatBecameEmpty) {
@@ -150,30 +140,12 @@ TEST(Place, LetsAWorkerWaitWhileNoSlotIsFree) {
   EXPECT_EQ(after.waiting[0].pid, 11);
 }
 
-TEST(Place, ASocketWithoutAReaderHasNoWorkerAndKeepsItsSlot) {
-  const Placement before = Place(std::vector<AdoptedSlot>(1), {Worker(10, 1, 2, Evidence::kPolled)});
-  AdoptedWorker unread = Worker(5, 1, 2, Evidence::kOrder);
-  unread.reads = false;
-  const Placement after = Place(before.slots, {unread});
-  EXPECT_THAT(Text(after.slots), ElementsAre("10: 1 2"));
-  EXPECT_FALSE(after.slots[0].has_worker);
-  EXPECT_TRUE(Place(after.slots, {Worker(11, 1, 2, Evidence::kPolled)}).slots[0].has_worker);
-}
-
-TEST(Place, SaysWhereAGuessHasPairedTheSocketsOfTwoWorkers) {
-  const Placement before = Place(std::vector<AdoptedSlot>(2), {Worker(10, 1, 2, Evidence::kOrder), Worker(11, 3, 4, Evidence::kOrder)});
-  EXPECT_TRUE(before.split.empty());
-  const Placement after = Place(before.slots, {Worker(10, 1, 4, Evidence::kPolled), Worker(11, 3, 2, Evidence::kPolled)});
-  EXPECT_EQ(after.split.size(), 2u);
-  EXPECT_TRUE(after.fills.empty());
-  EXPECT_TRUE(Place(before.slots, {Worker(10, 1, 2, Evidence::kPolled), Worker(11, 3, 4, Evidence::kPolled)}).split.empty());
-}
-
-TEST(Place, AGuessDoesNotReplaceAWorkerThatRuns) {
-  Placement placement = Place(std::vector<AdoptedSlot>(1), {Worker(10, 1, 2, Evidence::kPolled)});
-  EXPECT_EQ(Place(placement.slots, {Worker(5, 1, 2, Evidence::kOrder)}).slots[0].worker.pid, 10);
-  placement.slots[0].has_worker = false;
-  EXPECT_EQ(Place(placement.slots, {Worker(5, 1, 2, Evidence::kOrder)}).slots[0].worker.pid, 5);
+TEST(Place, AWorkerThatIsNotCertainDoesNotReplaceOneThatRuns) {
+  Placement placement = Place(std::vector<AdoptedSlot>(1), {Worker(10, 1, 2)});
+  placement.slots[0].worker = Identify(getpid());
+  EXPECT_EQ(Place(placement.slots, {Worker(5, 1, 2, false)}).slots[0].worker.pid, getpid());
+  ++placement.slots[0].worker.start_ticks;  // it has ended
+  EXPECT_EQ(Place(placement.slots, {Worker(5, 1, 2, false)}).slots[0].worker.pid, 5);
 }
 
 class AdoptedSlotsTest : public net::NamespaceTest {
@@ -215,7 +187,6 @@ TEST_F(AdoptedSlotsTest, AWorkerThatRestartsTakesItsSlotAgain) {
     first.reset();
     EXPECT_THAT(Lines(*adopted), HasSubstr(absl::StrCat("slot 0: process ", former, " (")));
     EXPECT_TRUE(adopted->slots()[0].empty());
-    EXPECT_FALSE(adopted->slots()[0].has_worker);
     EXPECT_FALSE(adopted->slots()[1].empty());
     group_.calls.clear();
     const Child again(HoldBoth);
@@ -266,13 +237,11 @@ TEST_F(AdoptedSlotsTest, WorkersThatAreReplacedOverTheSameSocketsAreFollowed) {
     const auto adopted = Adopt(Search({master.pid()}));
     const Process before = adopted->slots()[0].worker;
     EXPECT_NE(before.pid, master.pid());
-    EXPECT_EQ(adopted->slots()[0].evidence, Evidence::kPolled);
     ASSERT_EQ(write(command[1], "x", 1), 1);
     ASSERT_EQ(read(done[0], &byte, 1), 1);
     std::string lines;
     for (int i = 0; i < 8 && adopted->slots()[0].worker.pid == before.pid; ++i) lines += Lines(*adopted);
     EXPECT_NE(adopted->slots()[0].worker.pid, before.pid) << lines;
-    EXPECT_TRUE(adopted->slots()[0].has_worker);
     EXPECT_FALSE(adopted->slots()[0].empty());
     EXPECT_EQ(group_.calls.size(), 4u) << "nothing was inserted again";
     for (const Process& process : WithDescendants(*ListProcesses(), {master.pid()})) {
@@ -373,6 +342,53 @@ TEST_F(AdoptedSlotsTest, ADaemonThatIsUpgradedToAnotherPathIsFollowed) {
   });
 }
 
+// An interpreter's path says nothing: /bin/sleep with two arguments stands for two scripts.
+TEST_F(AdoptedSlotsTest, AProcessOfTheSameProgramAndAnotherCommandTakesNoSlotUnlessResizeSaysSo) {
+  InNamespace([&] {
+    const auto sleeper = [](const char* seconds) {
+      return [seconds] {  // the process itself becomes sleep(1), with the sockets
+        int started[2];
+        if (!HoldBoth() || pipe2(started, O_CLOEXEC) != 0) return false;
+        if (fork() == 0) {
+          prctl(PR_SET_PDEATHSIG, SIGKILL);
+          execl("/bin/sleep", "sleep", seconds, nullptr);
+          _exit(1);
+        }
+        char byte = 0;
+        close(started[1]);
+        if (read(started[0], &byte, 1) != 0) return false;
+        for (int fd = 3; fd < 64; ++fd) {
+          int type = 0;
+          socklen_t bytes = sizeof(type);
+          sockaddr_storage address{};
+          socklen_t length = sizeof(address);
+          if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) == 0 && getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0 &&
+              address.ss_family == AF_INET)
+            close(fd);
+        }
+        return true;
+      };
+    };
+    const Child stays(sleeper("60"));
+    std::optional<Child> leaves(sleeper("60"));
+    const auto adopted = Adopt(Search({stays.pid(), leaves->pid()}));
+    leaves.reset();
+    Lines(*adopted);
+    EXPECT_TRUE(adopted->slots()[1].empty());
+    const Child other(sleeper("61"));
+    Lines(*adopted);
+    EXPECT_TRUE(adopted->slots()[1].empty()) << "the very program with other arguments";
+    EXPECT_THAT(adopted->problems(), ElementsAre(HasSubstr("its command is none of the daemon's")));
+    const Child back(sleeper("60"));
+    Lines(*adopted);
+    EXPECT_FALSE(adopted->slots()[1].empty()) << "the worker is back";
+    std::vector<std::string> lines;
+    ASSERT_THAT(adopted->Resize(3, lines), IsOk());
+    EXPECT_FALSE(adopted->slots()[2].empty());
+    EXPECT_TRUE(adopted->problems().empty());
+  });
+}
+
 TEST_F(AdoptedSlotsTest, ANewSupervisorGoesOnWithTheSlotsAsTheyWere) {
   InNamespace([&] {
     std::optional<Child> first(HoldBoth);
@@ -402,13 +418,18 @@ TEST_F(AdoptedSlotsTest, NewSlotsTakeWorkersThatWait) {
     const auto adopted = Adopt(Search({first.pid()}));
     std::optional<Child> more(HoldBoth);
     Lines(*adopted);
-    ASSERT_THAT(adopted->Resize(2), IsOk());
-    Lines(*adopted);
+    std::vector<std::string> lines;
+    EXPECT_THAT(adopted->Resize(3, lines), FailsWith(absl::StatusCode::kFailedPrecondition, "no worker for slot 2"));
+    EXPECT_EQ(adopted->slots().size(), 1u);
+    EXPECT_FALSE(group_.sockets.contains({Transport::kUdp, 1})) << "a resize that is refused has changed nothing";
+    EXPECT_EQ(adopted->problems().size(), 1u);
+    ASSERT_THAT(adopted->Resize(2, lines), IsOk());
+    EXPECT_TRUE(adopted->problems().empty());
     EXPECT_EQ(adopted->slots()[1].worker.pid, more->pid());
-    EXPECT_THAT(adopted->Resize(1), FailsWith(absl::StatusCode::kFailedPrecondition, "slot 1 has the sockets of process"));
+    EXPECT_THAT(adopted->Resize(1, lines), FailsWith(absl::StatusCode::kFailedPrecondition, "slot 1 has the sockets of process"));
     more.reset();
     Lines(*adopted);
-    EXPECT_THAT(adopted->Resize(1), IsOk());
+    EXPECT_THAT(adopted->Resize(1, lines), IsOk());
   });
 }
 

@@ -12,11 +12,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <map>
-#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "steer/sock_diag.h"
+#include "steer/socket_state.h"
 
 namespace hedgerow::steer {
 namespace {
@@ -45,9 +45,8 @@ struct Candidate {
   InetSocket socket{};
   bool matches = false;           // the address is the wanted one; the others only serve messages
   std::vector<Holder> holders{};  // of the named family, oldest first
-  Process worker{};
-  Evidence evidence = Evidence::kAlone;
-  bool reads = true;
+  Holder worker{};
+  bool certain = true;
 
   int descriptor() const { return holders.front().descriptor; }
 };
@@ -167,13 +166,22 @@ absl::Status CheckNamed(const SocketSearch& search, const Scan& scan) {
   return absl::OkStatus();
 }
 
-absl::Status CheckReusePort(const Candidate& candidate, const SocketSearch& search) {
+absl::Status CheckOptions(const Candidate& candidate, const SocketSearch& search) {
   const Holder& holder = candidate.holders.front();
   const auto socket = DescriptorOf(holder.process.pid, holder.descriptor);
   if (!socket.ok()) return socket.status();
-  int on = 0;
+  int on = 0, protocol = 0;
   socklen_t bytes = sizeof(on);
-  if (getsockopt(socket->get(), SOL_SOCKET, SO_REUSEPORT, &on, &bytes) != 0) return absl::ErrnoToStatus(errno, "read SO_REUSEPORT");
+  if (getsockopt(socket->get(), SOL_SOCKET, SO_REUSEPORT, &on, &bytes) != 0 ||
+      getsockopt(socket->get(), SOL_SOCKET, SO_PROTOCOL, &protocol, &bytes) != 0) {
+    return absl::ErrnoToStatus(errno, "read a socket's options");
+  }
+  if (protocol == IPPROTO_MPTCP) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "process ", ToString(holder.process), " listens by MPTCP on ", search.listen.ToString(),
+        ", and the kernel chooses by a program among plain TCP sockets only. Switch MPTCP off in the daemon (Go: "
+        "GODEBUG=multipathtcp=0), adopt its UDP sockets (--transport udp), or start it by `hedgerow steer run` with `bind`"));
+  }
   if (on != 0) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "the ", Name(candidate.transport), " socket ", search.listen.ToString(), " of process ", ToString(holder.process),
@@ -186,77 +194,41 @@ absl::Status CheckOneGroup(const std::vector<Candidate>& sockets) {
   const Candidate& first = sockets.front();
   for (const Candidate& each : sockets) {
     if (each.socket.uid != first.socket.uid) {
-      return absl::FailedPreconditionError(absl::StrCat("sockets of different users: that of process ", ToString(first.worker), " is of uid ",
-                                                        first.socket.uid, ", that of ", ToString(each.worker), " of uid ", each.socket.uid,
+      return absl::FailedPreconditionError(absl::StrCat("sockets of different users: that of process ", ToString(first.worker.process), " is of uid ",
+                                                        first.socket.uid, ", that of ", ToString(each.worker.process), " of uid ", each.socket.uid,
                                                         ". The kernel spreads nothing between users"));
     }
     if (each.socket.ifindex != first.socket.ifindex) {
-      return absl::FailedPreconditionError(absl::StrCat("sockets that are bound to different devices: that of process ", ToString(first.worker),
-                                                        " to ", Device(first.socket.ifindex), ", that of ", ToString(each.worker), " to ",
+      return absl::FailedPreconditionError(absl::StrCat("sockets that are bound to different devices: that of process ", ToString(first.worker.process),
+                                                        " to ", Device(first.socket.ifindex), ", that of ", ToString(each.worker.process), " to ",
                                                         Device(each.socket.ifindex), ". Adopt those of one device"));
     }
   }
   return absl::OkStatus();
 }
 
-// Whether one of the others descends from it: a process that makes sockets for its children reads none of them.
-bool IsParentOfOthers(const Holder& holder, const std::vector<Holder>& holders) {
-  return std::any_of(holders.begin(), holders.end(), [&](const Holder& other) { return other.process.parent == holder.process.pid; });
-}
-
+// The one process that holds a socket, or that polls it. The kernel selects sockets, so where neither decides, only the
+// name that is shown is in doubt.
 void NameWorkers(std::vector<Candidate>& sockets) {
-  // Sockets whose reader is known only by their order, by transport and possible readers.
-  std::map<std::pair<Transport, std::vector<pid_t>>, std::vector<Candidate*>> unclear;
   for (Candidate& candidate : sockets) {
-    std::vector<Holder> readers;
-    for (const Holder& holder : candidate.holders) {
-      if (holder.polls) readers.push_back(holder);
-    }
-    candidate.worker = candidate.holders.front().process;
-    candidate.evidence = Evidence::kAlone;
-    if (candidate.holders.size() == 1) continue;
-    candidate.evidence = Evidence::kPolled;
-    if (readers.size() == 1) {
-      candidate.worker = readers.front().process;
-      continue;
-    }
-    candidate.evidence = Evidence::kOrder;
-    std::vector<pid_t> possible;
-    for (const Holder& holder : candidate.holders) {
-      if (!IsParentOfOthers(holder, candidate.holders)) possible.push_back(holder.process.pid);
-    }
-    unclear[{candidate.transport, possible}].push_back(&candidate);
-    candidate.reads = !readers.empty();
-  }
-  // Where the daemon's other sockets are in epoll sets, a socket in none waits for its next worker.
-  const bool uses_epoll = std::any_of(sockets.begin(), sockets.end(), [](const auto& each) { return each.evidence == Evidence::kPolled; });
-  for (Candidate& candidate : sockets) candidate.reads |= !uses_epoll;
-  for (auto& [key, candidates] : unclear) {
-    const std::vector<pid_t>& possible = key.second;
-    if (possible.size() != candidates.size()) continue;  // stays with the oldest holder
-    std::sort(candidates.begin(), candidates.end(), [](auto* a, auto* b) { return a->descriptor() < b->descriptor(); });
-    for (size_t i = 0; i < candidates.size(); ++i) {
-      for (const Holder& holder : candidates[i]->holders) {
-        if (holder.process.pid == possible[i]) candidates[i]->worker = holder.process;
-      }
-    }
+    std::vector<Holder> readers = candidate.holders;
+    if (readers.size() > 1) std::erase_if(readers, [](const Holder& each) { return !each.polls; });
+    candidate.certain = readers.size() == 1;
+    candidate.worker = candidate.certain ? readers.front() : candidate.holders.front();
   }
 }
 
 AdoptedSocket SocketFrom(const Candidate& candidate) {
-  // The worker's own descriptor, where it has one: the oldest holder may be a parent that closes its copy.
-  for (const Holder& holder : candidate.holders) {
-    if (holder.process.pid == candidate.worker.pid) {
-      return {.cookie = candidate.socket.cookie, .holder = holder.process.pid, .descriptor = holder.descriptor};
-    }
-  }
-  const Holder& oldest = candidate.holders.front();
-  return {.cookie = candidate.socket.cookie, .holder = oldest.process.pid, .descriptor = oldest.descriptor};
+  return {.cookie = candidate.socket.cookie, .holder = candidate.worker.process.pid, .descriptor = candidate.worker.descriptor};
 }
 
 bool PolledTogether(const HeldSockets& held, const Candidate& a, const Candidate& b) {
   return std::any_of(held.polled.begin(), held.polled.end(),
                      [&](const auto& set) { return set.contains(a.socket.inode) && set.contains(b.socket.inode); });
+}
+
+std::string Descriptors(const std::vector<const Candidate*>& sockets) {
+  return absl::StrJoin(sockets, ", ", [](std::string* out, const Candidate* each) { absl::StrAppend(out, each->descriptor()); });
 }
 
 // One process's sockets: the threads of some daemons have one pair each.
@@ -265,48 +237,73 @@ absl::StatusOr<std::vector<AdoptedWorker>> Pair(const SocketSearch& search, cons
   const auto by_descriptor = [](auto* a, auto* b) { return a->descriptor() < b->descriptor(); };
   std::sort(udp.begin(), udp.end(), by_descriptor);
   std::sort(tcp.begin(), tcp.end(), by_descriptor);
-  const Process& process = (udp.empty() ? tcp : udp).front()->worker;
+  const Process& process = (udp.empty() ? tcp : udp).front()->worker.process;
+  const auto refused = [&](const std::string& what, absl::string_view why) {
+    return absl::FailedPreconditionError(absl::StrCat("process ", ToString(process), " has ", what, " of ", search.listen.ToString(), ": ", why,
+                                                      ", or adopt one transport (--transport udp, --transport tcp)"));
+  };
   if (both && udp.size() != tcp.size()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "process ", ToString(process), " has ", udp.size(), " UDP and ", tcp.size(), " listening TCP sockets of ",
-        search.listen.ToString(), ": a source would meet one worker on both only if each had one of each. Set the daemon's numbers of UDP "
-        "and TCP workers alike, or adopt one transport (--transport udp, --transport tcp)"));
+    return refused(absl::StrCat(udp.size(), " UDP and ", tcp.size(), " listening TCP sockets"),
+                   "a source would meet one worker on both only if each had one of each. Set the daemon's numbers of UDP and TCP workers alike");
   }
   std::vector<AdoptedWorker> workers;
   for (size_t i = 0; i < std::max(udp.size(), tcp.size()); ++i) {
     AdoptedWorker worker{.process = process};
     if (i < udp.size()) {
       worker.udp = SocketFrom(*udp[i]);
-      worker.reads &= udp[i]->reads;
-      worker.evidence = std::max(worker.evidence, udp[i]->evidence);
+      worker.certain &= udp[i]->certain;
     }
     if (i < tcp.size()) {
-      size_t partner = i;
-      if (i < udp.size()) {
-        for (size_t j = i; j < tcp.size(); ++j) {
-          if (PolledTogether(held, *udp[i], *tcp[j])) partner = j;
+      if (udp.size() > 1) {
+        const auto partner = std::find_if(tcp.begin() + static_cast<ptrdiff_t>(i), tcp.end(),
+                                          [&](const Candidate* each) { return PolledTogether(held, *udp[i], *each); });
+        if (partner == tcp.end()) {
+          return refused(absl::StrCat("the UDP sockets ", Descriptors(udp), " and the TCP sockets ", Descriptors(tcp)),
+                         "no epoll set shows which of them belong together. Start one process for each worker");
         }
-        std::swap(tcp[i], tcp[partner]);
-        const bool proven = tcp.size() == 1 || PolledTogether(held, *udp[i], *tcp[i]);
-        if (!proven) worker.evidence = Evidence::kOrder;
+        std::iter_swap(tcp.begin() + static_cast<ptrdiff_t>(i), partner);
       }
       worker.tcp = SocketFrom(*tcp[i]);
-      worker.reads &= tcp[i]->reads;
-      worker.evidence = std::max(worker.evidence, tcp[i]->evidence);
+      worker.certain &= tcp[i]->certain;
     }
     workers.push_back(std::move(worker));
   }
   return workers;
 }
 
+// Sockets that belong together: those of a slot, else of a process.
+struct Key {
+  std::optional<size_t> slot{};
+  uint64_t start_ticks = 0;
+  pid_t pid = 0;
+  auto operator<=>(const Key&) const = default;
+};
+
+Key KeyOf(const SocketSearch& search, const Candidate& candidate, const std::vector<Candidate>& all) {
+  if (const auto known = search.slots.find(candidate.socket.cookie); known != search.slots.end()) return {.slot = known->second};
+  const Process& process = candidate.worker.process;
+  // A worker that made one of its two sockets again: the one place that lacks it is its own.
+  for (const Candidate& other : all) {
+    const auto known = search.slots.find(other.socket.cookie);
+    if (known == search.slots.end() || other.transport == candidate.transport || other.worker.process.pid != process.pid) continue;
+    if (std::none_of(all.begin(), all.end(), [&](const Candidate& each) {
+          const auto slot = search.slots.find(each.socket.cookie);
+          return each.transport == candidate.transport && slot != search.slots.end() && slot->second == known->second;
+        })) {
+      return {.slot = known->second};
+    }
+  }
+  return {.start_ticks = process.start_ticks, .pid = process.pid};
+}
+
 absl::StatusOr<std::vector<AdoptedWorker>> PairAll(const SocketSearch& search, const Scan& scan, const std::vector<Candidate>& sockets) {
   struct Own {
     std::vector<const Candidate*> udp{}, tcp{};
   };
-  std::map<std::tuple<uint64_t, pid_t>, Own> of_worker;
+  std::map<Key, Own> of_worker;
   std::set<Transport> found;
   for (const Candidate& candidate : sockets) {
-    Own& own = of_worker[{candidate.worker.start_ticks, candidate.worker.pid}];
+    Own& own = of_worker[KeyOf(search, candidate, sockets)];
     (candidate.transport == Transport::kUdp ? own.udp : own.tcp).push_back(&candidate);
     found.insert(candidate.transport);
   }
@@ -317,8 +314,9 @@ absl::StatusOr<std::vector<AdoptedWorker>> PairAll(const SocketSearch& search, c
   }
   std::vector<AdoptedWorker> workers;
   for (auto& [key, own] : of_worker) {
-    const auto held = scan.held.find(std::get<pid_t>(key));
-    auto pairs = Pair(search, held == scan.held.end() ? HeldSockets() : held->second, std::move(own.udp), std::move(own.tcp), found.size() == 2);
+    const auto held = scan.held.find(key.pid);
+    const bool both = found.size() == 2 && !key.slot.has_value();
+    auto pairs = Pair(search, held == scan.held.end() ? HeldSockets() : held->second, std::move(own.udp), std::move(own.tcp), both);
     if (!pairs.ok()) return pairs.status();
     std::move(pairs->begin(), pairs->end(), std::back_inserter(workers));
   }
@@ -351,7 +349,7 @@ absl::StatusOr<AdoptedWorkers> FindWorkers(const SocketSearch& search) {
   }
   if (sockets.empty()) return absl::NotFoundError(absl::StrCat("no sockets of ", search.listen.ToString()));
   for (const Candidate& candidate : sockets) {
-    if (const absl::Status status = CheckReusePort(candidate, search); !status.ok()) return status;
+    if (const absl::Status status = CheckOptions(candidate, search); !status.ok()) return status;
   }
   NameWorkers(sockets);
   if (const absl::Status status = CheckOneGroup(sockets); !status.ok()) return status;
@@ -368,23 +366,10 @@ absl::Status RefuseOthers(const AdoptedWorkers& found) {
                                                     " shares this address and port, and would get nothing any more: name it as well, or end it"));
 }
 
-std::vector<std::string> Guesses(const AdoptedWorkers& found) {
-  std::vector<std::string> sentences;
-  for (size_t i = 0; i < found.workers.size(); ++i) {
-    const AdoptedWorker& worker = found.workers[i];
-    if (worker.evidence != Evidence::kOrder) continue;
-    sentences.push_back(absl::StrCat("the sockets of worker ", i, " (process ", ToString(worker.process),
-                                     ") are known by their order only: other processes or threads hold them as well, and no epoll set tells"));
-  }
-  return sentences;
-}
-
 absl::StatusOr<net::UniqueFd> OpenSocket(const AdoptedSocket& socket) {
   auto copy = DescriptorOf(socket.holder, socket.descriptor);
   if (absl::IsPermissionDenied(copy.status())) return copy.status();
-  uint64_t cookie = 0;
-  socklen_t bytes = sizeof(cookie);
-  if (!copy.ok() || getsockopt(copy->get(), SOL_SOCKET, SO_COOKIE, &cookie, &bytes) != 0 || cookie != socket.cookie) {
+  if (!copy.ok() || CookieOf(copy->get()) != socket.cookie) {
     return absl::NotFoundError(absl::StrCat("process ", socket.holder, " has closed its socket"));
   }
   return copy;
@@ -452,14 +437,14 @@ Filters FiltersOf(const v1::Record& record) {
           {Transport::kTcp, {record.tcp_filter().begin(), record.tcp_filter().end()}}};
 }
 
-void GiveBack(const KernelGroup& group, const SocketSearch& search, Filters filters) {
+void GiveBack(const KernelGroup* group, const SocketSearch& search, Filters filters) {
   const auto holders = HoldersOf(search);
   if (!holders.ok()) return;
   for (const Transport transport : {Transport::kUdp, Transport::kTcp}) {
     const auto socket = AnySocket(search, transport, *holders);
     if (!socket.ok()) continue;
-    const auto program = group.ProgramOf(socket->get());
-    if (!program.ok() || *program != group.OwnProgram(transport)) continue;
+    const auto program = group == nullptr ? absl::StatusOr<uint32_t>(0) : group->ProgramOf(socket->get());
+    if (group != nullptr && (!program.ok() || *program != group->OwnProgram(transport))) continue;
     const int none = 0;
     std::vector<uint32_t>& words = filters[transport];
     const sock_fprog filter{.len = static_cast<unsigned short>(words.size() / 2),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sockets of a running daemon whose processes set SO_REUSEPORT themselves: found by sock_diag and /proc, given to the worker
-// that reads them, and paired, UDP with TCP. `hedgerow steer adopt` puts them into a group's slots (adopted_slots.h).
+// The sockets of a running daemon whose processes set SO_REUSEPORT themselves: found by sock_diag and /proc, and paired, UDP
+// with TCP, where one process or one epoll set has both. `hedgerow steer adopt` puts them into a group's slots (adopted_slots.h).
 //
 // No descriptor of a socket is kept here: with a second holder the socket would not close when its worker ends.
 #pragma once
@@ -29,13 +29,7 @@ struct SocketSearch {
   std::vector<pid_t> pids{};  // and all that descend from them; empty: see FindDaemon
   Listen listen{};            // as it was bound: 0.0.0.0 and :: are addresses like others
   std::set<Transport> transports{};  // these must be found; empty: those that are there
-};
-
-// How it is known which worker reads a socket, the best first.
-enum class Evidence {
-  kAlone,   // no other process holds it
-  kPolled,  // of several holders, only this one has it in an epoll set
-  kOrder,   // holders and sockets in the order in which they were made: a guess
+  std::map<uint64_t, size_t> slots{};  // of the sockets, by their cookies, that have one: they need no pairing
 };
 
 struct AdoptedSocket {
@@ -45,10 +39,9 @@ struct AdoptedSocket {
 };
 
 struct AdoptedWorker {
-  Process process{};  // where the evidence is kOrder, perhaps the process that holds the sockets of all
+  Process process{};
   std::optional<AdoptedSocket> udp{}, tcp{};
-  Evidence evidence = Evidence::kAlone;  // the weaker one of its sockets and of their pairing
-  bool reads = true;                     // false: its daemon's processes use epoll, and none has these sockets now
+  bool certain = true;  // false: several processes hold its sockets, and none alone polls them; the oldest one is named
 };
 
 struct AdoptedWorkers {
@@ -58,14 +51,12 @@ struct AdoptedWorkers {
 };
 
 // Refuses, by name: a pid that is gone, holds no such socket or is in another network namespace; sockets without SO_REUSEPORT, of
-// different users or bound to different devices; a worker that lacks the transport that others have; more than HR_STEER_SLOTS.
+// different users or bound to different devices; MPTCP; a worker that lacks the transport that others have; sockets of both
+// transports of which it is not known which belong together; more than HR_STEER_SLOTS.
 absl::StatusOr<AdoptedWorkers> FindWorkers(const SocketSearch& search);
 
 // FailedPrecondition: processes that were not named hold sockets of the group, which would receive nothing.
 absl::Status RefuseOthers(const AdoptedWorkers& found);
-
-// One sentence for each worker that was given its sockets by their order, so that a reader can check.
-std::vector<std::string> Guesses(const AdoptedWorkers& found);
 
 // A descriptor of the socket for as long as it is needed. NotFound: it has closed, or the descriptor is another one now.
 absl::StatusOr<net::UniqueFd> OpenSocket(const AdoptedSocket& socket);
@@ -88,6 +79,7 @@ using Filters = std::map<Transport, std::vector<uint32_t>>;
 Filters FiltersOf(const v1::Record& record);
 
 // Detaches the group's programs from the sockets of the address and port, and puts the daemon's filters back.
-void GiveBack(const KernelGroup& group, const SocketSearch& search, Filters filters);
+// `group` null: of an earlier version, whose programs cannot be told from others.
+void GiveBack(const KernelGroup* group, const SocketSearch& search, Filters filters);
 
 }  // namespace hedgerow::steer

@@ -13,6 +13,7 @@
 #include <set>
 
 #include "net/namespace_test.h"
+#include "net/socket_address.h"
 #include "steer/adopt/daemon_testing.h"
 
 namespace hedgerow::steer {
@@ -44,7 +45,7 @@ TEST_F(AdoptedSocketsTest, ProcessesWithSocketsOfTheirOwnAreOneWorkerEach) {
     ASSERT_EQ(Pids(*found), (std::vector{first.pid(), second.pid()})) << "in the order in which they started, not in that of the call";
     std::set<uint64_t> cookies;
     for (const AdoptedWorker& worker : found->workers) {
-      EXPECT_EQ(worker.evidence, Evidence::kAlone);
+      EXPECT_TRUE(worker.certain);
       ASSERT_TRUE(worker.udp && worker.tcp);
       for (const auto& [socket, type] : {std::pair(*worker.udp, SOCK_DGRAM), std::pair(*worker.tcp, SOCK_STREAM)}) {
         const auto copy = OpenSocket(socket);
@@ -58,7 +59,6 @@ TEST_F(AdoptedSocketsTest, ProcessesWithSocketsOfTheirOwnAreOneWorkerEach) {
     }
     EXPECT_EQ(cookies.size(), 4u);
     EXPECT_EQ(*CookiesOf(Search({})), cookies);
-    EXPECT_TRUE(Guesses(*found).empty());
   });
 }
 
@@ -139,7 +139,7 @@ TEST_F(AdoptedSocketsTest, OfSocketsThatAllHoldTheEpollSetsTellTheWorker) {
     for (int i = 0; i < 3; ++i) {
       const AdoptedWorker& worker = found->workers[static_cast<size_t>(i)];
       EXPECT_NE(worker.process.pid, master.pid());
-      EXPECT_EQ(worker.evidence, Evidence::kPolled);
+      EXPECT_TRUE(worker.certain);
       EXPECT_EQ(worker.udp->descriptor, 102 - i);
       EXPECT_EQ(worker.tcp->descriptor, 112 - i);
     }
@@ -147,7 +147,7 @@ TEST_F(AdoptedSocketsTest, OfSocketsThatAllHoldTheEpollSetsTellTheWorker) {
 }
 
 // The master of a daemon starts another worker a moment after one has died.
-TEST_F(AdoptedSocketsTest, ASocketInNoEpollSetWaitsForItsWorker) {
+TEST_F(AdoptedSocketsTest, OfASocketInNoEpollSetTheOldestHolderIsNamed) {
   InNamespace([&] {
     const Child master([&] {
       for (int i = 0; i < 2; ++i) {
@@ -159,11 +159,14 @@ TEST_F(AdoptedSocketsTest, ASocketInNoEpollSetWaitsForItsWorker) {
     const auto found = FindWorkers(Search({master.pid()}));
     ASSERT_THAT(found.status(), IsOk());
     ASSERT_EQ(found->workers.size(), 2u);
-    for (const AdoptedWorker& worker : found->workers) EXPECT_EQ(worker.reads, worker.udp->descriptor == 101);
+    for (const AdoptedWorker& worker : found->workers) {
+      EXPECT_EQ(worker.certain, worker.udp->descriptor == 101);
+      EXPECT_EQ(worker.process.pid == master.pid(), !worker.certain);
+    }
   });
 }
 
-TEST_F(AdoptedSocketsTest, WithoutEpollSetsTheOrderIsTakenAndSaid) {
+TEST_F(AdoptedSocketsTest, WithoutEpollSetsPairsAreRefusedAndOneTransportIsNot) {
   InNamespace([&] {
     const Child master([&] {
       for (int i = 0; i < 2; ++i) {
@@ -172,17 +175,36 @@ TEST_F(AdoptedSocketsTest, WithoutEpollSetsTheOrderIsTakenAndSaid) {
       return ForkWorkers(2, [](size_t) { return true; });
     });
     ASSERT_TRUE(master.ready());
-    const auto found = FindWorkers(Search({master.pid()}));
-    ASSERT_THAT(found.status(), IsOk());
-    ASSERT_EQ(found->workers.size(), 2u);
-    for (int i = 0; i < 2; ++i) {
-      EXPECT_EQ(found->workers[static_cast<size_t>(i)].udp->descriptor, 100 + i);
-      EXPECT_EQ(found->workers[static_cast<size_t>(i)].tcp->descriptor, 110 + i);
-      EXPECT_NE(found->workers[static_cast<size_t>(i)].process.pid, master.pid());
-    }
-    const std::vector<std::string> guesses = Guesses(*found);
-    ASSERT_EQ(guesses.size(), 2u);
-    EXPECT_THAT(guesses[0], testing::HasSubstr("by their order only"));
+    const SocketSearch search = Search({master.pid()});
+    EXPECT_THAT(FindWorkers(search).status(), FailsWith(absl::StatusCode::kFailedPrecondition,
+                                                        "has the UDP sockets 100, 101 and the TCP sockets 110, 111 of 127.0.0.1:2055"));
+    const auto udp = FindWorkers(Search({master.pid()}, {Transport::kUdp}));
+    ASSERT_THAT(udp.status(), IsOk());
+    EXPECT_EQ(udp->workers.size(), 2u);
+    EXPECT_FALSE(udp->workers[0].certain);
+    // Sockets that have slots are paired already, and one that was made again joins the other one of its worker.
+    SocketSearch known = search;
+    for (const size_t slot : {0, 1}) known.slots[udp->workers[slot].udp->cookie] = slot;
+    const auto tcp = FindWorkers(Search({master.pid()}, {Transport::kTcp}));
+    known.slots[tcp->workers[1].tcp->cookie] = 0;
+    const auto paired = FindWorkers(known);
+    ASSERT_THAT(paired.status(), IsOk());
+    EXPECT_EQ(paired->workers[0].udp->descriptor, 100);
+    EXPECT_EQ(paired->workers[0].tcp->descriptor, 111);
+    EXPECT_EQ(paired->workers[1].tcp->descriptor, 110);
+  });
+}
+
+TEST_F(AdoptedSocketsTest, MptcpIsRefusedByName) {
+  InNamespace([&] {
+    const Child daemon([] {
+      const int listener = socket(AF_INET, SOCK_STREAM, IPPROTO_MPTCP), on = 1;
+      const net::SocketAddress address(net::IpAddress::Parse("127.0.0.1").value(), 2055);
+      return setsockopt(listener, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) == 0 && bind(listener, address.get(), address.bytes) == 0 &&
+             listen(listener, 1) == 0;
+    });
+    ASSERT_TRUE(daemon.ready());
+    EXPECT_THAT(FindWorkers(Search({daemon.pid()})).status(), FailsWith(absl::StatusCode::kFailedPrecondition, "listens by MPTCP"));
   });
 }
 
@@ -202,7 +224,6 @@ TEST_F(AdoptedSocketsTest, ThreadsOfOneProcessAreWorkersAndTheirEpollSetsPairThe
     EXPECT_EQ(found->workers[0].udp->descriptor, 100);
     EXPECT_EQ(found->workers[0].tcp->descriptor, 111);
     EXPECT_EQ(found->workers[1].tcp->descriptor, 110);
-    EXPECT_TRUE(Guesses(*found).empty());
   });
 }
 

@@ -18,7 +18,6 @@ namespace {
 // that serves.
 constexpr Policy kPolicies[] = {{"kernel", HR_STEER_KERNEL},
                                 {"reject", HR_STEER_REJECT},
-                                {"drop", HR_STEER_DROP},
                                 {"next", HR_STEER_OTHER_OR_KERNEL}};
 
 }  // namespace

@@ -21,7 +21,7 @@ constexpr std::array kNeeded = {net::Capability::kBpf};
 void ReleaseAdopted(const Leftovers& found) {
   const auto listen = Listen::Parse(found.record.listen());
   const auto kernel = KernelGroup::Open(found.bpffs, found.record.name());
-  if (listen.ok() && kernel.ok()) GiveBack(**kernel, {.listen = *listen}, FiltersOf(found.record));
+  if (listen.ok()) GiveBack(kernel.ok() ? kernel->get() : nullptr, {.listen = *listen}, FiltersOf(found.record));
 }
 
 }  // namespace

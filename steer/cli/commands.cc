@@ -59,8 +59,8 @@ std::vector<operate::Option> OptionsOfAdopt() {
        {"name", "NAME", "the group's name (default port-PORT)"},
        {"empty", "POLICY",
         "how packets of a slot whose worker or socket is gone are handled: kernel (any socket of the daemon takes them, as without "
-        "steering), next (another slot), drop or reject (as if nothing listened) (default kernel)"},
-       {"empty-after", "DURATION", "how long a slot may lack its worker while another process holds its sockets (default 1s)"}});
+        "steering), next (another slot) or reject (as if nothing listened) (default kernel)"},
+       {"empty-after", "DURATION", "how long a slot may lack a socket before that (default 1s)"}});
 }
 
 }  // namespace
