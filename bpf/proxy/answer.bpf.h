@@ -8,6 +8,7 @@
 
 #include "bpf/proxy/choose.bpf.h"
 #include "bpf/proxy/echo.bpf.h"
+#include "bpf/proxy/free_list.bpf.h"
 #include "bpf/proxy/load.bpf.h"
 #include "bpf/proxy/profile.bpf.h"
 #include "bpf/proxy/scoreboard.bpf.h"
@@ -20,8 +21,9 @@ enum hr_verdict {
 };
 
 struct hr_answer {
-  __u32 verdict;
-  __u32 reason;
+  __u8 verdict;
+  __u8 ended; /* this program has ended the request, and gives its copy back */
+  __u16 reason;
   __u32 request;
 };
 
@@ -65,8 +67,16 @@ HR_INLINE __u32 hr_part(struct __sk_buff *skb, struct hr_payload payload, const 
                                          : HR_PART_FIRST | HR_PART_LAST;
 }
 
+/* Does the request still wait? Then the copy that was compared with was its own (hr_is_still_wanted). A full barrier. */
+HR_INLINE int hr_still_waits(struct hr_request *request, const struct hr_reply *reply) {
+  __u64 word = __sync_fetch_and_add(&request->word, 0);
+
+  return HR_WORD_STATE(word) == HR_STATE_PENDING &&
+         HR_WORD_GENERATION(word) == HR_REFERENCE_GENERATION(reply->reference);
+}
+
 /*
- * Does this datagram answer another request than this one? A DNS answer says what it answers, so that is compared always: an
+ * Does this datagram answer another request than this one, which waits? A DNS answer says what it answers, so that is compared always: an
  * answer that only guesses a waiting query's port and id is none. What else is stale answers an older request with the same
  * key, and where no older one can be waiting nothing is compared. Where the datagrams of an answer are numbered, an answer is
  * outstanding until its last one, and a datagram that continues an answer which has not begun belongs to an older one.
@@ -76,10 +86,13 @@ HR_INLINE int hr_is_stale(struct __sk_buff *skb, struct hr_payload payload, stru
   __u32 bit = 1u << reply->index;
   __u32 part;
 
-  if (reply->config->profile.echo == HR_ECHO_DNS_QUESTION) return !hr_echoes_question(skb, payload, request);
+  if (reply->config->profile.echo == HR_ECHO_DNS_QUESTION)
+    return !hr_echoes_question(skb, payload, request) && hr_still_waits(request, reply);
   if (!(request->flags & HR_REQUEST_KEY_REUSED)) return 0;
   if (reply->config->profile.echo == HR_ECHO_BYTES)
-    return !hr_echoes_bytes(skb, HR_REFERENCE_REQUEST(reply->reference), reply->config_id, payload.offset, payload.bytes);
+    return !hr_echoes_bytes(skb, HR_REFERENCE_REQUEST(reply->reference), reply->config_id, payload.offset,
+                            payload.bytes) &&
+           hr_still_waits(request, reply);
   part = hr_part(skb, payload, reply);
   if (!(request->outstanding & bit)) return !(part & HR_PART_FIRST);
   if (!(part & HR_PART_LAST)) return 1;
@@ -325,6 +338,7 @@ HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_reque
     if (!hr_finish(wheel, request, word, reply, HR_STATE_NACKED))
       return hr_judge_late(request, READ_ONCE(request->word), reply);
     hr_count(reply->service_stats, HR_NACKED);
+    answer.ended = 1;
     if (open && dry) hr_count(reply->service_stats, HR_WOULD_FAIL_OVER);
     return answer;
   }
@@ -417,12 +431,15 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
   }
   if (is_nack && HR_WORD_STATE(word) == HR_STATE_EXPIRED && HR_WORD_WINNER(word) == HR_NO_BACKEND)
     return hr_judge_late_nack(request, reply);
-  before = __sync_fetch_and_or(&request->masks, HR_MASKS_ANSWERED(bit));
+  /* Of a further datagram nothing is noted: by now the entry may serve another request. */
+  before = READ_ONCE(request->masks);
+  if (!(HR_ANSWERED_MASK(before) & bit)) before = __sync_fetch_and_or(&request->masks, HR_MASKS_ANSWERED(bit));
   if (!(HR_ANSWERED_MASK(before) & bit) && !is_nack) hr_sample(request, reply, about);
   hr_flight_end(request, reply->index, reply->backend_id);
   if (HR_WORD_STATE(word) == HR_STATE_PENDING) {
     if (hr_finish(wheel, request, word, reply, HR_STATE_ANSWERED)) {
       hr_count_win(request, reply);
+      answer.ended = 1;
       if (HR_SENT_MASK(before) & ~bit) hr_attest(reply->config_id, HR_REFERENCE_REQUEST(reply->reference), reply->now_ns);
       return answer;
     }

@@ -295,13 +295,14 @@ HR_INLINE int hr_is_still_wanted(struct hr_request *request, const struct hr_att
 /* Makes the carrier the attempt's copy and sends a clone of it. Returns 0 when it was sent. Global: verified once. */
 HR_GLOBAL int hr_send_attempt(struct __sk_buff *skb, struct hr_attempt *attempt) {
   struct hr_request *request;
+  int failed;
 
   if (!attempt) return -1;
   request = hr_request_at(attempt->request);
   if (!request) return -1;
-  if (hr_build(skb, attempt->request, attempt->backend_id)) return hr_settle(attempt, HR_OUTCOME_FAILED);
+  failed = hr_build(skb, attempt->request, attempt->backend_id);
   if (!hr_is_still_wanted(request, attempt)) return hr_settle(attempt, HR_OUTCOME_NOT_NEEDED);
-  return hr_settle(attempt, hr_clone_to_uplink(skb, attempt) ? HR_OUTCOME_FAILED : HR_OUTCOME_SENT);
+  return hr_settle(attempt, failed || hr_clone_to_uplink(skb, attempt) ? HR_OUTCOME_FAILED : HR_OUTCOME_SENT);
 }
 
 /* Sends the probe that an attempt asks for, if it is still due. A global function: rare, and with a stack of its own. */

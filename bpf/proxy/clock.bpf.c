@@ -28,6 +28,8 @@
 
 /* A program that judges a reply has ended so long after it began. */
 #define HR_REPLY_TAKES_NS 1000000
+/* An answered request's copy that is still there so long after was left by an older version's program. */
+#define HR_COPY_LEFT_NS 1000000000
 
 struct hr_lap {
   struct __sk_buff *skb;
@@ -103,8 +105,16 @@ HR_INLINE int hr_is_over(const struct hr_visit *visit) {
          visit->now_ns > request->done_ns + HR_REPLY_TAKES_NS;
 }
 
+/* Is the reply program that has ended the request still at work with it? */
+HR_INLINE int hr_is_in_hand(const struct hr_visit *visit) {
+  __u32 state = HR_WORD_STATE(visit->word);
+
+  return (state == HR_STATE_ANSWERED || state == HR_STATE_NACKED) && READ_ONCE(visit->request->parked) &&
+         visit->now_ns < visit->request->done_ns + HR_COPY_LEFT_NS;
+}
+
 /*
- * No longer pending: the bytes go back at once. The scoreboard entry is retained where more than one backend was asked, because
+ * No longer pending. The scoreboard entry is retained where more than one backend was asked, because
  * the losers' datagrams must be recognised, until all are there. So it is where the only answer would be taken for a loser's. The other
  * entries would only take up cache.
  */
@@ -114,10 +124,13 @@ HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
   __u64 word = visit->word;
   int retained = ((sent & (sent - 1)) && !hr_is_over(visit)) || HR_OUTSTANDING_NOW(request->outstanding) ||
                 (hr_is_unanswered(word) && !(word & HR_WORD_DETACHED) && visit->config->profile.one_datagram);
-  __s64 copy = hr_free_parked(request);
 
+  if (hr_is_in_hand(visit)) {
+    hr_requeue(visit, visit->now_ns + (1ull << HR_FINE_SHIFT), 1);
+    return;
+  }
+  hr_give_copy_back(visit->index);
   if (retained && visit->now_ns < request->done_ns + hr_retention_ns(visit->config, word)) {
-    if (copy) hr_hold(visit->wheel, request->key.service, request->client, -copy);
     hr_requeue(visit, request->done_ns + hr_retention_ns(visit->config, word), 0);
     return;
   }
@@ -125,7 +138,6 @@ HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
     __u64 removing = HR_WORD(HR_WORD_GENERATION(word), HR_WORD_WINNER(word), 0, HR_STATE_REMOVING);
 
     if (__sync_val_compare_and_swap(&request->word, word, removing) != word) {
-      if (copy) hr_hold(visit->wheel, request->key.service, request->client, -copy);
       hr_requeue(visit, visit->now_ns, 1);
       return;
     }
@@ -135,23 +147,24 @@ HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
   /* Another backend won, and the first never answered. */
   if (HR_WORD_STATE(word) == HR_STATE_ANSWERED) hr_note_unanswered(visit);
   hr_flights_end(visit->config_id, visit->index, 1);
-  hr_free_request(visit->wheel, request, visit->index, copy);
+  hr_free_request(visit->wheel, request, visit->index);
 }
 
-HR_INLINE void hr_expire(const struct hr_visit *visit) {
+/* At the deadline. 0: a reply, or the client that uses the key again, has ended the request before. */
+HR_INLINE int hr_expire(const struct hr_visit *visit) {
   struct hr_request *request = visit->request;
   __u64 word = visit->word;
   __u64 expired = HR_WORD(HR_WORD_GENERATION(word), HR_NO_BACKEND, word & HR_WORD_DETACHED, HR_STATE_EXPIRED);
 
   request->done_ns = visit->now_ns;
-  if (__sync_val_compare_and_swap(&request->word, word, expired) == word) {
-    hr_count(visit->service_stats, HR_UNANSWERED);
-    hr_note_unanswered(visit);
-    hr_flights_end(visit->config_id, visit->index, 1);
-    if (hr_free_parked(request)) hr_hold(visit->wheel, request->key.service, request->client, -HR_HELD_COPY);
-    hr_trace_note(visit->index, visit->config_id, HR_TRACE_EXPIRED, HR_REASON_NONE, HR_NO_BACKEND, 0);
-  }
+  if (__sync_val_compare_and_swap(&request->word, word, expired) != word) return 0;
+  hr_count(visit->service_stats, HR_UNANSWERED);
+  hr_note_unanswered(visit);
+  hr_flights_end(visit->config_id, visit->index, 1);
+  hr_give_copy_back(visit->index);
+  hr_trace_note(visit->index, visit->config_id, HR_TRACE_EXPIRED, HR_REASON_NONE, HR_NO_BACKEND, 0);
   hr_requeue(visit, visit->now_ns + visit->config->retention_ns, 0);
+  return 1;
 }
 
 /* When to look next: after delay, 2 x delay, 4 x delay... while attempts are left, and at the deadline. */
@@ -262,6 +275,10 @@ HR_GLOBAL int hr_visit(struct __sk_buff *skb, __u32 index) {
   hr_disarm(visit.wheel, request);
   word = READ_ONCE(request->word);
   visit.word = word;
+  if (HR_WORD_STATE(word) == HR_STATE_PENDING && visit.now_ns >= request->sent_ns + visit.config->deadline_ns) {
+    if (hr_expire(&visit)) return 0;
+    visit.word = word = READ_ONCE(request->word);
+  }
   if (HR_WORD_STATE(word) == HR_STATE_CLAIMING) {
     /* Its splitter was interrupted. The clock looks again one tick later, and leaves the due time to the splitter. */
     if (hr_push_fine(visit.wheel, request, index, visit.now_ns + (1ull << HR_FINE_SHIFT), visit.now_ns)) {
@@ -270,8 +287,6 @@ HR_GLOBAL int hr_visit(struct __sk_buff *skb, __u32 index) {
     }
   } else if (HR_WORD_STATE(word) != HR_STATE_PENDING) {
     hr_visit_done(&visit);
-  } else if (visit.now_ns >= request->sent_ns + visit.config->deadline_ns) {
-    hr_expire(&visit);
   } else if (visit.now_ns < request->due_ns) {
     hr_requeue(&visit, request->due_ns, 1);
   } else {
@@ -446,6 +461,7 @@ HR_GLOBAL int hr_release(struct __sk_buff *skb, __u32 index) {
   struct hr_link_note note;
   __u64 now_ns = hr_now_ns();
   __u32 backend_id, client_mark;
+  int failed;
 
   if (!request || bpf_skb_load_bytes(skb, ETH_ALEN, &note, ETH_ALEN)) return TC_ACT_SHOT;
   attempt.config_id = hr_published_config(request->key.service);
@@ -457,12 +473,12 @@ HR_GLOBAL int hr_release(struct __sk_buff *skb, __u32 index) {
   hr_send_probe(skb, &attempt, now_ns);
   backend_id = attempt.backend_id;
   backend = bpf_map_lookup_elem(&backends, &backend_id);
-  if (!backend || hr_build(skb, index, backend_id)) {
-    hr_settle(&attempt, HR_OUTCOME_FAILED);
-    return TC_ACT_SHOT;
-  }
+  failed = !backend || hr_build(skb, index, backend_id);
   client_mark = READ_ONCE(request->mark);
-  if (hr_settle(&attempt, hr_is_still_wanted(request, &attempt) ? HR_OUTCOME_SENT : HR_OUTCOME_NOT_NEEDED))
+  if (hr_settle(&attempt, !hr_is_still_wanted(request, &attempt) ? HR_OUTCOME_NOT_NEEDED
+                          : failed                               ? HR_OUTCOME_FAILED
+                                                                 : HR_OUTCOME_SENT) ||
+      !backend)
     return TC_ACT_SHOT;
   return hr_leave(skb, client_mark, backend);
 }

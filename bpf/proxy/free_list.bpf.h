@@ -5,7 +5,8 @@
  */
 #pragma once
 
-#include "bpf/proxy/stats.bpf.h"
+#include "bpf/proxy/share.bpf.h"
+#include "bpf/proxy/wheel.bpf.h"
 
 #define HR_FREE_LIST_TRIES 16
 
@@ -94,5 +95,21 @@ HR_INLINE __u32 hr_take_index(enum hr_free_list_id id, __u32 *made, __u32 limit)
   index = __sync_fetch_and_add(made, 1) + 1;
   if (index <= limit) return index;
   __sync_fetch_and_sub(made, 1); /* another CPU took the last one */
+  return 0;
+}
+
+/*
+ * Gives back the copy of a request that is no longer pending: by the program that has ended it, as the last thing that
+ * it does with the request. While `parked` is set the clock does not free the entry, so that it serves no other request
+ * under that program's hands.
+ */
+HR_GLOBAL int hr_give_copy_back(__u32 index) {
+  struct hr_request *request = hr_request_at(index);
+  struct hr_wheel *wheel = hr_the_wheel();
+
+  if (!request || !wheel || !request->parked) return 0;
+  hr_hold(wheel, request->key.service, request->client, -HR_HELD_COPY);
+  hr_free_push(HR_FREE_PARKED, request->parked); /* a full barrier */
+  WRITE_ONCE(request->parked, 0);
   return 0;
 }

@@ -4,7 +4,7 @@
  * newly announced one gets those whose earlier sends went elsewhere, or that came before it was restarted. One that is reached by
  * another uplink now gets those that were sent before, since the former uplink may have been down. Announcements ask for it
  * (announce.bpf.h), and the daemon when it follows the network (MoveBackends); the clock's lap does it. Only a lap frees requests,
- * so a request that is pending when the lap looks at it keeps its place in the wheel and its bytes.
+ * so a request that is pending when the lap looks at it keeps its entry and its place in the wheel.
  */
 #pragma once
 

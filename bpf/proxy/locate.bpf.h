@@ -19,7 +19,7 @@ HR_GLOBAL __u32 hr_located_mark(void) {
 
 /*
  * Locates the correlation bytes in a packet, or in what an ICMP error quotes of one, and leaves them in hr_locating.located. -1:
- * they are not there. One function with a small frame: with the reply program's and its callback's it takes all of the 512
+ * they are not there, and it holds zeros. One function with a small frame: with the reply program's and its callback's it takes all of the 512
  * bytes of stack that Linux 6.1 counts for a chain of calls.
  */
 HR_GLOBAL int hr_locate(struct __sk_buff *skb, __u32 config_id, __u32 payload_offset, __u32 payload_bytes, __u32 is_reply) {
@@ -30,6 +30,7 @@ HR_GLOBAL int hr_locate(struct __sk_buff *skb, __u32 config_id, __u32 payload_of
   __u32 pairing;
 
   if (!config || !in) return -1;
+  in->located.correlation[0] = in->located.correlation[1] = 0;
   bytes = hr_take_payload(skb, payload_offset, bytes, in);
   if (!bytes) return -1;
   pairing = config->profile.request_correlation.pairing;

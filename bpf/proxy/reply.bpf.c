@@ -59,8 +59,11 @@ HR_INLINE int hr_to_clock(struct __sk_buff *skb, const struct hr_reply *reply) {
   return bpf_redirect(load_config.clock_out_ifindex, 0);
 }
 
-/* The trace event of a datagram from a backend, or of an ICMP error about one. */
-HR_INLINE void hr_trace_reply(struct __sk_buff *skb, struct hr_packet *packet, const struct hr_answer *answer,
+/*
+ * The trace event of a datagram from a backend, or of an ICMP error about one. Then the copy of a request that it has ended
+ * goes back.
+ */
+HR_INLINE void hr_conclude(struct __sk_buff *skb, struct hr_packet *packet, const struct hr_answer *answer,
                               const struct hr_reply *reply) {
   __u32 kind = answer->verdict == HR_VERDICT_PASS     ? HR_TRACE_ANSWER
                : answer->reason == HR_REASON_NACK ? HR_TRACE_NACK
@@ -69,16 +72,16 @@ HR_INLINE void hr_trace_reply(struct __sk_buff *skb, struct hr_packet *packet, c
                 (packet->protocol == IPPROTO_UDP ? 0 : HR_TRACE_ICMP);
   __u32 what = HR_TRACE_WHAT(kind, answer->reason, reply->index, flags);
 
-  if (answer->request) {
-    if (hr_tracing_requests()) hr_trace_event(answer->request, reply->config_id, what);
-  } else if (packet->protocol == IPPROTO_UDP) {
+  if (answer->request && hr_tracing_requests())
+    hr_trace_event(answer->request, reply->config_id, what);
+  else if (!answer->request && hr_tracing() && packet->protocol == IPPROTO_UDP)
     hr_trace_untracked(skb, packet, reply->config_id, what);
-  }
+  if (answer->ended) hr_give_copy_back(answer->request);
 }
 
 HR_INLINE int hr_act(struct __sk_buff *skb, struct hr_packet *packet, const struct hr_answer *answer,
                      const struct hr_reply *reply) {
-  if (hr_tracing()) hr_trace_reply(skb, packet, answer, reply);
+  if (hr_tracing() || answer->ended) hr_conclude(skb, packet, answer, reply);
   packet->way = reply->way;
   if (packet->fragment == HR_FIRST_FRAGMENT)
     hr_fragment_note(packet, answer->verdict == HR_VERDICT_PASS ? HR_FRAGMENT_TO_CLIENT : HR_FRAGMENT_DROP,
@@ -184,6 +187,7 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
     verdict = hr_to_segments(skb, HR_MARK_SEGMENT_IN, skb->ifindex);
     if (verdict >= 0) return verdict;
     hr_reason(reply->service_stats, HR_REASON_MERGED);
+    if (hr_tracing()) hr_locate(skb, reply->config_id, payload.offset, payload.bytes, 1);
     hr_note_life(reply->config, reply->backend_state, reply->backend_id, HR_NO_CLIENT, reply->now_ns);
     return hr_act(skb, packet, &answer, reply);
   }
@@ -384,7 +388,7 @@ HR_INLINE int hr_handle_icmp(struct __sk_buff *skb, struct hr_packet *packet, st
   if (error.quoted.protocol == IPPROTO_TCP && hr_goes_direct(skb, &error.quoted, 1, reply)) return TC_ACT_UNSPEC;
   if (error.quoted.protocol == IPPROTO_UDP) answer = hr_judge_error(skb, &error.quoted, error.unreachable, reply);
   if (answer.verdict != HR_VERDICT_PASS) return hr_act(skb, packet, &answer, reply);
-  if (hr_tracing()) hr_trace_reply(skb, packet, &answer, reply);
+  if (hr_tracing() || answer.ended) hr_conclude(skb, packet, &answer, reply);
   vip = reply->config->vip;
   /*
    * A router's error keeps its source, to which no route leads through the proxy interface: it stays where it is. So does any

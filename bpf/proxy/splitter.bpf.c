@@ -226,7 +226,7 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
     hr_count(service_stats, HR_UNROUTED);
     return hr_say_unrouted(skb, packet, service_stats, /*opens=*/0);
   }
-  if (hr_tracing()) hr_trace_match(skb, packet, config_id, now_ns);
+  if (hr_tracing()) hr_trace_request(skb, packet, config, config_id, now_ns);
   if (!tracking.reason) {
     hr_budget_earn(config, service_id, client);
     tracking = hr_track(skb, packet, config_id, config, policy, &choice, client, service_stats, now_ns);

@@ -98,7 +98,19 @@ HR_INLINE int hr_trace_is_the_key(const __u8 correlation[HR_CORRELATION_BYTES]) 
   return (words[0] & filter->key_mask[0]) == filter->key[0] && (words[1] & filter->key_mask[1]) == filter->key[1];
 }
 
-/* The filter, once for each request: sets packet->trace to the tracer's session. The packet is as the client sent it. */
+/*
+ * Correlation bytes of the packet in hand; what is not there is zeros. Those without a fixed place the caller has
+ * located: a call of hr_locate() from here would be beyond the 512 bytes of stack of a chain.
+ */
+HR_INLINE void hr_trace_key(struct __sk_buff *skb, const struct hr_packet *packet, const struct hr_field *field,
+                            __u8 correlation[HR_CORRELATION_BYTES]) {
+  if (field->pairing < HR_PAIR_PATH)
+    hr_read_correlation(skb, hr_payload_of(packet), field, correlation);
+  else
+    hr_take_located(correlation);
+}
+
+/* The filter, once for each request: sets packet->trace to the tracer's session. Called by hr_trace_request(). */
 HR_GLOBAL int hr_trace_match(struct __sk_buff *skb, struct hr_packet *packet,
                              __u32 config_id, __u64 now_ns) {
   if (!packet || !hr_trace_alive(now_ns)) return 0;
@@ -108,13 +120,20 @@ HR_GLOBAL int hr_trace_match(struct __sk_buff *skb, struct hr_packet *packet,
     struct hr_request_key key = {};
 
     if (!config) return 0;
-    if (hr_read_correlation(skb, hr_payload_of(packet), &config->profile.request_correlation, key.correlation) ||
-        !hr_trace_is_the_key(key.correlation))
-      return 0;
+    hr_trace_key(skb, packet, &config->profile.request_correlation, key.correlation);
+    if (!hr_trace_is_the_key(key.correlation)) return 0;
   }
   if (!hr_live.trace.matched) WRITE_ONCE(hr_live.trace.matched, 1); /* its cache line is every processor's */
   packet->trace = hr_live.trace.session;
   return 0;
+}
+
+/* A request comes, while there is a tracer. The packet is as the client sent it. */
+HR_INLINE void hr_trace_request(struct __sk_buff *skb, struct hr_packet *packet, const struct hr_service_config *config,
+                                __u32 config_id, __u64 now_ns) {
+  if (config->profile.request_correlation.pairing >= HR_PAIR_PATH)
+    hr_locate(skb, config_id, hr_payload_of(packet).offset, packet->payload_bytes, 0);
+  hr_trace_match(skb, packet, config_id, now_ns);
 }
 
 /* Does the request pass the filter by now? Asked at each event until it does. */
@@ -176,21 +195,16 @@ HR_GLOBAL int hr_trace_untracked(struct __sk_buff *skb, struct hr_packet *packet
   __u64 now_ns = hr_now_ns();
   struct hr_request_key key = {};
   struct hr_trace_event *event;
-  struct hr_payload payload;
   __u32 service_id = HR_CONFIG_SERVICE(config_id);
 
   if (!packet || !config || !hr_trace_alive(now_ns)) return 0;
   /* What is dropped without a request is the loser of a hedge, long after. Nothing else here was hedged, or was slow. */
   if (!late && (hr_live.trace.filter.only_hedged || hr_live.trace.filter.slower_ns)) return 0;
-  payload = hr_payload_of(packet);
   key.client = passed ? packet->source : packet->destination;
   key.client_port_be = passed ? packet->source_port_be : packet->destination_port_be;
   key.service = service_id;
-  /* A packet that is cut short has no key: zeros. */
-  if (passed)
-    hr_read_correlation(skb, payload, &config->profile.request_correlation, key.correlation);
-  else
-    hr_read_correlation(skb, payload, &config->profile.reply_correlation, key.correlation);
+  hr_trace_key(skb, packet, passed ? &config->profile.request_correlation : &config->profile.reply_correlation,
+               key.correlation);
   if (!hr_trace_is_asked_about(&key.client, key.client_port_be, service_id) ||
       !hr_trace_is_the_key(key.correlation) ||
       !(hr_trace_backends(service_id) & (1u << ((what >> 16) & (HR_MAX_BACKENDS_PER_SERVICE - 1)))))

@@ -17,23 +17,13 @@
 #include "bpf/proxy/trace.bpf.h"
 #include "bpf/proxy/wheel.bpf.h"
 
-/* Frees a request's copy; what it held by that, to be given back (hr_hold). */
-HR_INLINE __s64 hr_free_parked(struct hr_request *request) {
-  __u32 parked = request->parked;
-
-  if (!parked) return 0;
-  request->parked = 0;
-  hr_free_push(HR_FREE_PARKED, parked);
-  return HR_HELD_COPY;
-}
-
-/* Frees a request, which held `copy` beside itself: a reference of this generation is void from here on. */
-HR_INLINE void hr_free_request(struct hr_wheel *wheel, struct hr_request *request, __u32 index, __s64 copy) {
+/* Frees a request whose copy is given back: a reference of this generation is void from here on. */
+HR_INLINE void hr_free_request(struct hr_wheel *wheel, struct hr_request *request, __u32 index) {
   __u32 generation = HR_WORD_GENERATION(request->word) + 1;
   __u32 service_id = request->key.service, client = request->client;
 
   WRITE_ONCE(request->word, HR_WORD(generation, HR_NO_BACKEND, 0, HR_STATE_FREE));
-  hr_hold(wheel, service_id, client, -HR_HELD_REQUEST - copy);
+  hr_hold(wheel, service_id, client, -HR_HELD_REQUEST);
   hr_free_push(HR_FREE_REQUESTS, index);
 }
 
@@ -337,7 +327,8 @@ HR_INLINE struct hr_tracking hr_track(struct __sk_buff *skb, const struct hr_pac
                                               now_ns)
                          : HR_REASON_POOL_FULL;
   if (tracking.reason) {
-    hr_free_request(wheel, request, tracking.request, hr_free_parked(request));
+    hr_give_copy_back(tracking.request);
+    hr_free_request(wheel, request, tracking.request);
     tracking.request = 0;
     return tracking;
   }

@@ -90,6 +90,42 @@ TEST_F(ReplyTest, AHedgeWinsAndTheLateLoserIsDropped) {
   EXPECT_THAT(lost.changes, UnorderedElementsAre(Pair("dns4.losers_dropped", 1), Pair("dns4:loser", 1)));
 }
 
+// The answer that ends a request gives its copy back, so copies are held for as long as answers take, whatever the delay is.
+TEST_F(ReplyTest, CopiesAreHeldAsLongAsAnswersTake) {
+  constexpr uint16_t kWaiting = 5;
+  for (uint16_t id = 1; id <= 120; ++id) {  // of 128 copies a client may hold a half; no lap runs
+    ASSERT_THAT(Split(DnsRequest4(id)).changes, UnorderedElementsAre(Pair("dns4.requests", 1))) << id;
+    if (id > kWaiting) ASSERT_EQ(Reply(DnsReply4(id - kWaiting, kA4)).verdict, kRedirected) << id;
+    ASSERT_EQ(HR_HELD_COPIES(Wheel().held), std::min(id, kWaiting)) << id;
+  }
+  const uint32_t hedged = AskBoth(200);
+  Reply(DnsReply4(200, kB4));
+  EXPECT_EQ(Request(hedged).parked, 0u);
+  const uint32_t refused = AskBoth(201);
+  Reply(DnsReply4(201, kB4, /*rcode=*/2));
+  EXPECT_NE(Request(refused).parked, 0u) << "a may still answer";
+  Reply(DnsReply4(201, kA4, /*rcode=*/2));
+  EXPECT_EQ(StateOf(refused), HR_STATE_NACKED);
+  EXPECT_EQ(Request(refused).parked, 0u);
+  Clones(HR_MARK_HEDGE, 1);
+}
+
+// The word says that the request is answered, and the program that has written it still works with the entry: its copy is there.
+TEST_F(ReplyTest, ARequestIsNotFreedUnderTheProgramThatEndsIt) {
+  Split(DnsRequest4(1));
+  const uint32_t request = FindDns(1), parked = Request(request).parked;
+  Request(request).parked = 0;
+  Reply(DnsReply4(1, kA4));
+  Request(request).parked = parked;
+  Advance(20 * kMillisecond);
+  FireNow(request);
+  EXPECT_EQ(StateOf(request), HR_STATE_ANSWERED);
+  EXPECT_EQ(FindDns(1), request);
+  Advance(2 * kSecond);  // a program of an older version has ended, and left the copy to the clock
+  FireNow(request);
+  EXPECT_EQ(StateOf(request), HR_STATE_FREE);
+}
+
 TEST_F(ReplyTest, TheLoserIsDroppedAfterTheClockLookedToo) {
   const uint32_t request = AskBoth(1);
   Reply(DnsReply4(1, kB4));

@@ -5,9 +5,11 @@
 #include <arpa/inet.h>
 #include <unistd.h>
 
+#include "absl/strings/str_cat.h"
 #include "bpf/tests/test_links.h"
 #include "bpf/tests/trace_fixture.h"
 #include "proxy/data_plane/endpoint.h"
+#include "proxy/profiles/profile_test.h"
 
 namespace hedgerow::packets {
 namespace {
@@ -148,6 +150,41 @@ TEST_F(TraceFilterTest, ByTheKeysFirstBytes) {
   EXPECT_TRUE(Events().empty());
   Split(DnsRequest4(0x1215));
   Only(HR_TRACE_PASSED);
+}
+
+// The key that a trace shows finds the next request with it, tracked or not, also where it stands at no fixed place.
+TEST_F(TraceFilterTest, ByAKeyThatHasToBeLocated) {
+  const hr_profile sip = OwnProfile(R"(
+tokens: [{header: call-id, short: i}, {header: cseq}]
+operations: [{match: [{offset: 0, text: "OPTIONS "}]}]
+replies: [{offset: 0, text: "SIP/2.0 "}])");
+  memcpy(const_cast<hr_profile*>(&ServiceConfig(kRaw4Service).profile), &sip, sizeof(sip));
+  const auto message = [](const std::string& line, const std::string& call) {
+    return Text(line + "\r\nCall-ID: " + call + "\r\nCSeq: 1 X\r\n\r\n");
+  };
+  const auto ask = [&](const std::string& method, const std::string& call) {
+    Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, message(method + " sip:x SIP/2.0", call)).Build());
+  };
+  const auto answer = [&](const std::string& call) {
+    Reply(PacketBuilder(kA4, kClient4).Udp(kRawPort, kClientPort, message("SIP/2.0 200 OK", call)).Build());
+  };
+  for (const auto& [method, kind] : {std::pair("OPTIONS", HR_TRACE_SPLIT), std::pair("REGISTER", HR_TRACE_PASSED)}) {
+    const std::string call = absl::StrCat("a@", method), other = absl::StrCat("c@", method);
+    Trace();
+    ask(method, call);
+    hr_trace_filter filter = Everything();
+    memcpy(filter.key, Only(kind).key.correlation, sizeof(filter.key));
+    memset(filter.key_mask, 0xff, sizeof(filter.key_mask));
+    answer(call);
+    Trace(filter);
+    ask(method, other);
+    answer(other);
+    EXPECT_TRUE(Events().empty()) << method;
+    ask(method, call);
+    Only(kind);
+    answer(call);
+    Only(HR_TRACE_ANSWER);
+  }
 }
 
 TEST_F(TraceFilterTest, ByABackendFromItsFirstEventOn) {
