@@ -24,7 +24,6 @@ from bench.outcome import Check, Results, at_least, at_most
 from bench.stopping import run
 from chaos import beside, plants, scenario
 from chaos.cell import Cell, block_sizes, one_block
-from chaos.faults.operations import has_command
 from chaos.judgement import require_checkers
 from chaos.promises import held
 from chaos.run import settings_of
@@ -94,14 +93,10 @@ class Item:
     again: str
 
 
-def items(arguments: argparse.Namespace, results: Results) -> tuple[list[Item], dict[str, str]]:
-    """What is to be run, and what is left out and why."""
-    found, left_out = [], {}
+def items(arguments: argparse.Namespace, results: Results) -> list[Item]:
+    found = []
     for what in map(scenario.load, scenario.names()):
         if arguments.only and what.name not in arguments.only:
-            continue
-        if lacking := [need for need in what.run.needs if not has_command(need)]:
-            left_out[what.name] = f"this build has no command `cluster {lacking[0]}`"
             continue
         events = arguments.events or getattr(what.run, arguments.length)
         found.append(Item(what.name, guess_s(what, events),
@@ -112,12 +107,12 @@ def items(arguments: argparse.Namespace, results: Results) -> tuple[list[Item], 
             continue
         found.append(Item(other.name, _BESIDE_S[arguments.length],
                           lambda other=other: run_beside(other, arguments, results), f"./dev chaos {other.name}"))
-    return found, left_out
+    return found
 
 
 def guess_s(what: Scenario, events: int) -> float:
     """How long it takes, roughly; what is left is guessed from that and from how long the others took."""
-    of_an_event = what.lasts_s + sum(what.pause_s) / 2 + 2 + (8 if "rolling-restart" in what.kinds else 0)
+    of_an_event = what.lasts_s + sum(scenario.PAUSE_S) / 2 + 2 + (8 if "rolling-restart" in what.kinds else 0)
     return len(block_sizes(events)) * (10 + 2 * what.run.replicas) + events * of_an_event
 
 
@@ -153,15 +148,14 @@ def line_of(outcome: Outcome) -> str:
     return f"{outcome.name:21} {figures}{outcome.seconds:4.0f} s  {outcome.verdict}{why}"
 
 
-def conclude(outcomes: list[Outcome], left_out: dict[str, str], results: Results, arguments: argparse.Namespace,
-             seconds: float) -> int:
+def conclude(outcomes: list[Outcome], results: Results, arguments: argparse.Namespace, seconds: float) -> int:
     rows = [outcome.as_row() for outcome in outcomes]
     checks = [Check(outcome.name, "held", outcome.verdict, outcome.verdict == "held") for outcome in outcomes]
     if arguments.length == "quick" and not arguments.only and not arguments.events:
         checks.append(at_most("minutes, all of it", seconds / 60, QUICK_MINUTES))
     configs = {key: config for outcome in outcomes for key, config in outcome.configs.items()}
     described = results.manifest(configs, length=arguments.length, seed=arguments.seed, plant=arguments.plant,
-                         left_out=left_out, minutes=round(seconds / 60, 1))
+                         minutes=round(seconds / 60, 1))
     print()
     status = experiment.conclude(results, described, rows, checks, {
         "scenario": "scenario", "verdict": "verdict", "mode": "mode", "events": "events", "operations": "operations",
@@ -172,8 +166,6 @@ def conclude(outcomes: list[Outcome], left_out: dict[str, str], results: Results
             print(f"\n{outcome.name}: {check.what}: {check.figure}, wanted {check.wanted}\n  again: {outcome.again}")
         if outcome.broke:
             print(f"\n{outcome.name}: {outcome.broke}")
-    for name, why in left_out.items():
-        print(f"\nleft out: {name}: {why}")
     print(f"\n{seconds / 60:.1f} minutes; {results.folder / 'summary.json'}, histories and what happened in {results.raw}")
     return status
 
@@ -201,7 +193,7 @@ def main(argv: list[str]) -> int:
     try:
         require_checkers()
         results = Results(NAME, arguments.into)
-        todo, left_out = items(arguments, results)
+        todo = items(arguments, results)
         print(f"{len(todo)} scenarios and experiments, about {sum(item.guess_s for item in todo) / 60:.0f} minutes\n", flush=True)
         started_s = time.monotonic()
         outcomes = run_all(todo, results)
@@ -211,7 +203,7 @@ def main(argv: list[str]) -> int:
     except LabInUse:
         print("chaos all: another run is under way", file=sys.stderr)
         return 1
-    return conclude(outcomes, left_out, results, arguments, time.monotonic() - started_s)
+    return conclude(outcomes, results, arguments, time.monotonic() - started_s)
 
 
 if __name__ == "__main__":

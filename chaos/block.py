@@ -19,7 +19,7 @@ from chaos.daemons import Daemons
 from chaos.faults import World, make
 from chaos.judgement import judge_twice
 from chaos.load_process import sending
-from chaos.scenario import Scenario
+from chaos.scenario import PAUSE_S, Scenario
 from chaos.systems import CLIENT_TIMEOUT_S, Running, Settings, is_etcd, running
 from deploy.lab import CommandFailed, Lab
 from deploy.lab.cluster import READY_WITHIN_S, Cluster
@@ -125,7 +125,7 @@ def final_of(history: Path) -> Path:
 
 def _bound_s(scenario: Scenario, events: int) -> float:
     """No load outlives what its faults can take at most."""
-    return 10 + events * (scenario.lasts_s + scenario.pause_s[1] + 2 * READY_WITHIN_S)
+    return 10 + events * (scenario.lasts_s + PAUSE_S[1] + 2 * READY_WITHIN_S)
 
 
 def _leader_after_the_pause(site: Site) -> StoreNode:
@@ -136,7 +136,7 @@ def _leader_after_the_pause(site: Site) -> StoreNode:
     leader = cluster.wait_ready()
     while True:
         if wanted in (None, leader):
-            time.sleep(site.rng.uniform(*site.scenario.pause_s))
+            time.sleep(site.rng.uniform(*PAUSE_S))
             leader = cluster.leader() or cluster.wait_ready()
             if wanted in (None, leader):
                 return leader

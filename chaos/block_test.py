@@ -51,8 +51,9 @@ class Cluster:
 def event(monkeypatch, leading: int, moves: list[int], ballast: int = BALLAST) -> dict:
     """One event without a fault, in a cluster whose leader moves in each pause."""
     cluster = Cluster(leading, moves)
+    monkeypatch.setattr(block, "PAUSE_S", (1.5, 1.5))
     monkeypatch.setattr(block.time, "sleep", lambda seconds: cluster.pause() if seconds == 1.5 else None)
-    calm = dataclasses.replace(scenario.load("leader-kill"), pause_s=(1.5, 1.5), lasts_s=0.0)
+    calm = dataclasses.replace(scenario.load("leader-kill"), lasts_s=0.0)
     site = block.Site(None, SimpleNamespace(cluster=cluster, proxy=None), None, None, calm, Settings(ballast_bytes=ballast),
                       random.Random(1))
     return block._event(site, plants.NO_FAULT)  # pylint: disable=protected-access

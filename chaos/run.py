@@ -127,7 +127,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 def systems_for(scenario: Scenario) -> list[str]:
     """Some faults are of our own programs only."""
-    if scenario.needs & {"daemons", "own_clocks"} or scenario.run.needs:
+    if scenario.needs & {"daemons", "own_clocks", "our_commands"}:
         return ["hedgerow"]
     return list(SYSTEMS)
 

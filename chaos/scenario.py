@@ -1,18 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """A scenario is a short TOML file in chaos/scenarios: which faults, which nodes they meet, how long they last; what must hold; what a
 client may see; what shows that the faults were there; and how `./dev chaos all` runs it. Strict: what is misspelt is an
-error and not a default, and what must hold cannot be made less.
+error and not a default. What must hold is no part of it: nothing acknowledged is lost, nothing is applied twice, and the history is
+linearizable, whatever happens (promises.py).
 
     what = "..."                            # one sentence
     target = "leader"                       # leader, follower (one, drawn), all, majority (the leader and followers)
     lasts_s = 2.0
-    pause_s = [1.2, 2.2]                    # after the cluster is whole again, before the next event
     [[fault]]                               # several begin and end together
     kind = "kill"                           # chaos/faults; with the keys of its kind
-    [holds]                                 # always the same: for the reader of the file
-    acked_lost = 0
-    double_applied = 0
-    linearizable = true
     [client]
     errors = 0                              # or errors_share = 0.01, or neither: nothing is promised
     duplicate_answers = 0                   # may be left out where answers are doubled on their way
@@ -27,7 +23,6 @@ error and not a default, and what must hold cannot be made less.
     replicas = 3
     quick = 3                               # events
     full = 30
-    needs = []                              # commands of this build: snapshot, remove
 """
 
 import dataclasses
@@ -38,9 +33,9 @@ from pathlib import Path
 from chaos.faults import KINDS, TARGETS, FaultSpec
 
 FOLDER = Path(__file__).parent / "scenarios"
-HOLDS = {"acked_lost": 0, "double_applied": 0, "linearizable": True}
+# From when the cluster is whole again to the next event, drawn anew each time: no fault may fall into step with a timer.
+PAUSE_S = (1.2, 2.2)
 MODES, REPLICAS = ("memory", "disk"), (3, 5, 7)
-COMMANDS = ("snapshot", "remove")
 OUTAGE = "outage_ms"  # what clients see can show a fault, too
 _QUIET = ("p50_ms", "p99_ms")
 
@@ -62,7 +57,6 @@ class Run:
     replicas: int
     quick: int
     full: int
-    needs: tuple[str, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +66,6 @@ class Scenario:
     faults: tuple[FaultSpec, ...]
     target: str
     lasts_s: float
-    pause_s: tuple[float, float]
     client: Client
     bites: Mapping[str, float]
     run: Run
@@ -112,9 +105,7 @@ def parse(name: str, content: dict) -> Scenario:
 
 
 def _parse(name: str, content: dict) -> Scenario:
-    _only("", content, ("what", "target", "lasts_s", "pause_s", "fault", "holds", "client", "bites", "run"))
-    if content["holds"] != HOLDS or type(content["holds"]["linearizable"]) is not bool:
-        raise ValueError(f"[holds] must be {HOLDS}: this must hold whatever happens")
+    _only("", content, ("what", "target", "lasts_s", "fault", "client", "bites", "run"))
     faults = tuple(map(FaultSpec.parse, content["fault"]))
     if not faults:
         raise ValueError("there is no [[fault]]")
@@ -124,12 +115,9 @@ def _parse(name: str, content: dict) -> Scenario:
     for fault in faults:
         if target not in fault.of.targets:
             raise ValueError(f"fault '{fault.kind}' cannot meet '{target}', only {', '.join(fault.of.targets)}")
-    pause = content["pause_s"]
-    if not (isinstance(pause, list) and len(pause) == 2 and 0 < pause[0] <= pause[1] <= 60):
-        raise ValueError(f"pause_s must be [from, to] within 60 s, not {pause}")
     if not 0 < content["lasts_s"] <= 60:
         raise ValueError(f"lasts_s must be above 0 and at most 60, not {content['lasts_s']}")
-    return Scenario(name, content["what"], faults, target, content["lasts_s"], tuple(pause), _client(content["client"]),
+    return Scenario(name, content["what"], faults, target, content["lasts_s"], _client(content["client"]),
                     _bites(content["bites"], faults), _run(content["run"]))
 
 
@@ -162,14 +150,12 @@ def _bites(content: dict, faults: tuple[FaultSpec, ...]) -> dict[str, float]:
 
 
 def _run(content: dict) -> Run:
-    _only("run", content, ("mode", "replicas", "quick", "full", "needs"))
+    _only("run", content, ("mode", "replicas", "quick", "full"))
     _among("mode", content["mode"], MODES)
     _among("replicas", content["replicas"], REPLICAS)
     if not 1 <= content["quick"] <= content["full"] <= 1000:
         raise ValueError(f"[run] quick and full must be 1 to 1000 events, and quick the smaller: {content}")
-    for need in content["needs"]:
-        _among("needs", need, COMMANDS)
-    return Run(**{**content, "needs": tuple(content["needs"])})
+    return Run(**content)
 
 
 def _among(key: str, value: object, known: tuple) -> None:

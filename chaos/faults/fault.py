@@ -58,7 +58,7 @@ class Fault:
     kind = ""
     keys: Mapping[str, Callable[[object], object]] = {}  # all of them must be given
     targets: tuple[str, ...] = ("leader", "follower")
-    needs: frozenset[str] = frozenset()  # fields of World: network_faults, disks, daemons; and own_clocks, short_logs
+    needs: frozenset[str] = frozenset()  # fields of World: network_faults, disks, daemons; and own_clocks, short_logs, our_commands
     shows: tuple[str, ...] = ()  # what `evidence` may be asked for
 
     def __init__(self, world: World, **keys):

@@ -47,13 +47,6 @@ class DaemonKill(Fault):
         return {"adopted": self._adopted}
 
 
-def has_command(name: str) -> bool:
-    """Whether this build knows it."""
-    group, word = COMMANDS[name][:2]
-    done = subprocess.run([binary(PROGRAM), group, "help"], capture_output=True, text=True, check=False, timeout=10)
-    return word in {line.split()[0] for line in done.stdout.splitlines() if line.strip()}
-
-
 def command(name: str, leader: StoreNode, about: StoreNode | None = None) -> list[str]:
     values = {"socket": str(leader.socket)}
     if about is not None:
@@ -75,7 +68,7 @@ class SnapshotKill(Fault):
     kind = "snapshot-kill"
     keys = {"away_s": number(0.1, 30), "after_ms": number(0, 5000)}
     targets = ("leader", "follower")
-    needs = frozenset({"short_logs"})
+    needs = frozenset({"short_logs", "our_commands"})
     shows = ("snapshots_begun",)
 
     def __init__(self, world: World, **keys):
@@ -122,6 +115,7 @@ class MembershipKill(Fault):
     kind = "membership-kill"
     keys = {"after_ms": number(0, 1000)}
     targets = ("leader",)
+    needs = frozenset({"our_commands"})
     shows = ("changes",)
 
     def __init__(self, world: World, **keys):
