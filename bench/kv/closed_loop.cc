@@ -63,8 +63,9 @@ class Loop {
   uint64_t taken_ = 0;  // paced: how many of those that fall due have left
   std::vector<size_t> free_;
   std::vector<Caller> callers_;
+  uint64_t outstanding_ = 0;
+  uint64_t begin_ns_ = UINT64_MAX;  // of the measured part
   bool stopping_ = false;
-  bool measuring_ = false;
   ClosedLoopReport report_;
 };
 
@@ -130,6 +131,7 @@ uint64_t Loop::DueBy(uint64_t now_ns) const {
 }
 
 absl::Status Loop::Send(size_t index) {
+  ++outstanding_;
   Caller& caller = callers_[index];
   std::string key = absl::StrCat("bench/", index, "/", caller.next_key++ % options_.keys);
   if (options_.operation == KvOperation::kGet)
@@ -143,14 +145,15 @@ absl::Status Loop::Send(size_t index) {
 
 absl::Status Loop::Collect(size_t index) {
   for (const client::Outcome& outcome : callers_[index].client->Poll(absl::ZeroDuration())) {
-    if (measuring_) {
+    --outstanding_;
+    const uint64_t from_ns = paced() ? callers_[index].due_ns : outcome.sent_ns;
+    if (from_ns >= begin_ns_) {
       if (!outcome.answer.has_value()) {
         ++report_.lost;
       } else if (outcome.answer->status == wire::HkvStatus::kOk ||
                  (options_.operation == KvOperation::kGet &&
                   outcome.answer->status == wire::HkvStatus::kNotFound)) {
         ++report_.answered;
-        const uint64_t from_ns = paced() ? callers_[index].due_ns : outcome.sent_ns;
         report_.latency_ns.Record(outcome.ended_ns - from_ns);
       } else {
         ++report_.failed;
@@ -171,7 +174,7 @@ absl::Status Loop::PollUntil(uint64_t end_ns) {
   uint64_t swept_ns = Now_ns();
   while (true) {
     const uint64_t now_ns = Now_ns();
-    if (now_ns >= end_ns) return absl::OkStatus();
+    if (now_ns >= end_ns || (stopping_ && outstanding_ == 0)) return absl::OkStatus();
     const int ready = epoll_wait(epoll_, events.data(), events.size(), 10);
     for (int i = 0; i < ready; ++i) {
       const uint64_t index = events[static_cast<size_t>(i)].data.u64;
@@ -198,16 +201,18 @@ absl::StatusOr<ClosedLoopReport> Loop::Run(void (*on_phase)(const char*)) {
     return status;
   }
   on_phase("measuring");
-  measuring_ = true;
-  const uint64_t begin_ns = Now_ns();
+  begin_ns_ = Now_ns();
   absl::Status status =
-      PollUntil(begin_ns + static_cast<uint64_t>(absl::ToInt64Nanoseconds(options_.measured)));
+      PollUntil(begin_ns_ + static_cast<uint64_t>(absl::ToInt64Nanoseconds(options_.measured)));
   const uint64_t end_ns = Now_ns();
-  report_.seconds = static_cast<double>(end_ns - begin_ns) / 1e9;
+  report_.seconds = static_cast<double>(end_ns - begin_ns_) / 1e9;
   if (paced()) report_.behind = DueBy(end_ns) - std::min(taken_, DueBy(end_ns));
-  measuring_ = false;
   stopping_ = true;
   on_phase("measured");
+  if (!status.ok()) return status;
+  // The client gives each up at its time-out, and a sweep finds that.
+  status =
+      PollUntil(end_ns + static_cast<uint64_t>(absl::ToInt64Nanoseconds(options_.timeout)) + 1'000'000'000);
   if (!status.ok()) return status;
   return std::move(report_);
 }

@@ -30,13 +30,15 @@ struct ClosedLoopOptions {
   absl::Duration warm_up = absl::Seconds(1);
   absl::Duration measured = absl::Seconds(5);
   absl::Duration timeout = absl::Seconds(1);
-  double rate_per_s = 0;  // of all clients together; 0: a closed loop
+  double rate_per_s = 0;                             // of all clients together; 0: a closed loop
   std::optional<client::Credentials> credentials{};  // which all clients prove
 };
 
 struct ClosedLoopReport {
   Histogram latency_ns;
-  uint64_t answered = 0;  // in the measured part, with success
+  // Of the requests that left (paced: fell due) in the measured part, whenever they ended: a stall in its last
+  // moments is not cut off.
+  uint64_t answered = 0;  // with success
   uint64_t failed = 0;    // answered with an error
   uint64_t lost = 0;      // not answered within the timeout
   uint64_t behind = 0;    // paced: had fallen due and not left when the measured part ended

@@ -59,7 +59,7 @@ class EtcdLoop {
   std::vector<Caller> callers_;
   size_t outstanding_ = 0;
   bool stopping_ = false;
-  bool measuring_ = false;
+  uint64_t begin_ns_ = UINT64_MAX;  // of the measured part
   ClosedLoopReport report_;
 };
 
@@ -110,7 +110,7 @@ void EtcdLoop::Send(size_t index) {
 void EtcdLoop::Collect(size_t index) {
   const Caller& caller = callers_[index];
   --outstanding_;
-  if (measuring_) {
+  if (caller.sent_ns >= begin_ns_) {
     if (caller.status.ok()) {
       ++report_.answered;
       report_.latency_ns.Record(Now_ns() - caller.sent_ns);
@@ -137,13 +137,12 @@ ClosedLoopReport EtcdLoop::Run(void (*on_phase)(const char*)) {
   for (size_t i = 0; i < callers_.size(); ++i) Send(i);
   CollectFor(options_.warm_up);
   on_phase("measuring");
-  measuring_ = true;
-  const uint64_t begin_ns = Now_ns();
+  begin_ns_ = Now_ns();
   CollectFor(options_.measured);
-  report_.seconds = static_cast<double>(Now_ns() - begin_ns) / 1e9;
-  measuring_ = false;
+  report_.seconds = static_cast<double>(Now_ns() - begin_ns_) / 1e9;
   stopping_ = true;
   on_phase("measured");
+  CollectFor(options_.timeout + absl::Seconds(1));  // each has a deadline
   return std::move(report_);
 }
 

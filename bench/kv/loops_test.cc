@@ -5,10 +5,12 @@
 #include <atomic>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
+#include "absl/time/clock.h"
 #include "bench/kv/etcd_loop.h"
 #include "chaos/etcd/kv.grpc.pb.h"
 #include "cluster/client/testing/fake_server.h"
@@ -119,6 +121,28 @@ TEST(HkvClosedLoop, WhatIsCountedIsWhatWasServed) {
   }
 }
 
+// A stall in the last moments, which ends after the measured part does.
+TEST(HkvClosedLoop, WhatIsUnderWayAtTheEndCountsAsWhatBecomesOfIt) {
+  std::atomic<bool> stalls = false;
+  const auto server = client::FakeServer::Start(
+      std::make_shared<client::FakeStore>(), [&stalls](const wire::HkvRequest& request) {
+        client::FakeServer::Treatment treatment;
+        treatment.lost = request.kind != wire::HkvKind::kOpen && stalls;
+        return treatment;
+      });
+  ASSERT_TRUE(server.ok()) << server.status();
+  ClosedLoopOptions options = Options((*server)->address(), KvOperation::kGet);
+  std::thread last_moment([&] {
+    absl::SleepFor(options.warm_up + options.measured / 2);
+    stalls = true;
+  });
+  const auto report = RunClosedLoop(options, Ignore);
+  last_moment.join();
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_GT(report->answered, 0u);
+  EXPECT_EQ(report->lost, 3u) << "one for each client: their time-out is longer than what was left";
+}
+
 TEST(HkvClosedLoop, WhatIsNotAnsweredIsLostAndTheClientGoesOn) {
   std::atomic<int> requests = 0;
   const auto server = client::FakeServer::Start(
@@ -155,14 +179,13 @@ TEST(HkvPacedLoad, ARequestThatWaitsForAFreeClientHasWaited) {
   const auto server = client::FakeServer::Start(
       std::make_shared<client::FakeStore>(), [&requests](const wire::HkvRequest& request) {
         client::FakeServer::Treatment treatment;
-        treatment.lost = request.kind != wire::HkvKind::kOpen && ++requests == 1;
+        treatment.lost = request.kind != wire::HkvKind::kOpen && ++requests == 20;
         return treatment;
       });
   ASSERT_TRUE(server.ok()) << server.status();
   ClosedLoopOptions options = Options((*server)->address(), KvOperation::kPut);
   options.clients = 1;
   options.rate_per_s = 200;
-  options.warm_up = absl::ZeroDuration();
   options.timeout = absl::Milliseconds(2'000);
   options.measured = absl::Milliseconds(2'500);
   const auto report = RunClosedLoop(options, Ignore);
