@@ -75,7 +75,7 @@ TEST_F(GroupLife, ASlotTakesOneSocketOfEachTransport) {
                 FailsWith(absl::StatusCode::kInvalidArgument, "slot -1"));
     EXPECT_THAT(group->Insert(Transport::kUdp, 3, fd.get()), IsOk());
     EXPECT_THAT(group->Insert(Transport::kUdp, 2, fd.get()),
-                FailsWith(absl::StatusCode::kFailedPrecondition, "in a group's array already"));
+                FailsWith(absl::StatusCode::kFailedPrecondition, "is in another group"));
     UniqueFd deaf = GroupSocket(Transport::kTcp, kAny4);
     EXPECT_THAT(group->Insert(Transport::kTcp, 3, deaf.get()),
                 FailsWith(absl::StatusCode::kInvalidArgument, "does not listen"));

@@ -106,7 +106,8 @@ class PinnedGroup : public KernelGroup {
         return absl::AlreadyExistsError(absl::StrCat(where, "it has a ", NameOf(transport), " socket already"));
       case EBUSY:
         return absl::FailedPreconditionError(
-            absl::StrCat(where, "the ", NameOf(transport), " socket is in a group's array already"));
+            absl::StrCat(where, "the ", NameOf(transport), " socket is in another group, or its daemon has it in a map of a BPF program of its own "
+                         "(nginx: quic_bpf) or uses it for UDP encapsulation: the kernel allows one of these"));
       case EINVAL:
         return absl::InvalidArgumentError(absl::StrCat(
             where,

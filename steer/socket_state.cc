@@ -34,6 +34,12 @@ uint32_t OwnerOf(int socket) {
   return fstat(socket, &info) == 0 ? info.st_uid : geteuid();
 }
 
+int ReceiveBuffer(int socket) {
+  int size = 0;
+  socklen_t bytes = sizeof(size);
+  return getsockopt(socket, SOL_SOCKET, SO_RCVBUF, &size, &bytes) == 0 ? size : 0;
+}
+
 uint64_t CookieOf(int socket) {
   uint64_t cookie = 0;
   socklen_t bytes = sizeof(cookie);

@@ -20,6 +20,8 @@ bool IsSpoilt(int udp_socket);
 
 // The user that the socket belongs to.
 uint32_t OwnerOf(int socket);
+// SO_RCVBUF; 0: it cannot be read.
+int ReceiveBuffer(int socket);
 // SO_COOKIE; 0: it cannot be read.
 uint64_t CookieOf(int socket);
 

@@ -50,6 +50,11 @@ absl::Status Supervisor::Make() {
   if (const absl::Status created = CreateKernel(weights); !created.ok()) return created;
   if (const absl::Status made = MakeSlots(); !made.ok()) return made;
   if (const absl::Status made = MakeSinks(); !made.ok()) return made;
+  if (settings_.udp && settings_.receive_buffer == 0) {
+    LogInfo("a UDP socket holds ", ReceiveBuffer(slots_.at(0).fd(Transport::kUdp)),
+            " bytes (net.core.rmem_default), the kernel's bookkeeping included: what comes beyond that while its worker "
+            "restarts is lost and counted; --receive-buffer makes it larger");
+  }
   return OpenTable();
 }
 

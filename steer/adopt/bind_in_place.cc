@@ -9,6 +9,7 @@
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -25,6 +26,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
+#include <filesystem>
 #include <fstream>
 #include <optional>
 #include <utility>
@@ -32,10 +35,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "net/ip_address.h"
 #include "net/unique_fd.h"
 #include "steer/process.h"
+#include "steer/settings.h"
 #include "steer/sock_diag.h"
 #include "steer/socket_state.h"
 
@@ -111,24 +116,46 @@ absl::StatusOr<std::vector<GivenSocket>> TakeSockets() {
   return sockets;
 }
 
-// Options that a daemon sets before bind(2) because they apply from the first packet on.
-constexpr std::pair<int, int> kCopiedOptions[] = {
-    {SOL_SOCKET, SO_TIMESTAMP},  {SOL_SOCKET, SO_TIMESTAMPNS},       {SOL_SOCKET, SO_RXQ_OVFL},           {SOL_SOCKET, SO_KEEPALIVE},
-    {SOL_SOCKET, SO_BROADCAST},  {SOL_SOCKET, SO_BUSY_POLL},         {IPPROTO_IP, IP_PKTINFO},            {IPPROTO_IP, IP_RECVTOS},
-    {IPPROTO_IP, IP_RECVTTL},    {IPPROTO_IP, IP_MTU_DISCOVER},      {IPPROTO_IP, IP_TOS},                {IPPROTO_IPV6, IPV6_RECVPKTINFO},
-    {IPPROTO_IPV6, IPV6_MTU_DISCOVER}, {IPPROTO_IPV6, IPV6_RECVTCLASS}, {IPPROTO_IPV6, IPV6_RECVHOPLIMIT}, {IPPROTO_IPV6, IPV6_TCLASS},
-    {IPPROTO_TCP, TCP_NODELAY},  {IPPROTO_TCP, TCP_DEFER_ACCEPT},    {IPPROTO_TCP, TCP_MAXSEG},
-};
+// An option's value; empty where it has none.
+std::string OptionOf(int socket, int level, int name) {
+  std::string value(256, '\0');
+  socklen_t bytes = static_cast<socklen_t>(value.size());
+  if (getsockopt(socket, level, name, value.data(), &bytes) != 0) return "";
+  value.resize(bytes);
+  return value;
+}
 
-void CopyOptions(int from, int to) {
-  for (const auto& [level, name] : kCopiedOptions) {
-    const int wanted = IntOption(from, level, name);
-    if (wanted != -1 && wanted != IntOption(to, level, name)) setsockopt(to, level, name, &wanted, sizeof(wanted));
+// What a socket is and what has become of it, and what the supervisor's has for its own reasons.
+bool IsItsOwn(int level, int name) {
+  if (level == SOL_SOCKET)
+    return name == SO_REUSEADDR || name == SO_REUSEPORT || name == SO_ERROR || name == SO_SNDBUF || name == SO_RCVBUF ||
+           name == SO_ACCEPTCONN || name == SO_GET_FILTER || name == SO_COOKIE || name == SO_MEMINFO || name == SO_INCOMING_CPU;
+  if (level == IPPROTO_IPV6) return name >= 62 && name <= 69 && name != IPV6_RECVTCLASS && name != IPV6_TCLASS;  // netfilter's
+  return level == IPPROTO_TCP && (name == TCP_INFO || name == TCP_ZEROCOPY_RECEIVE);
+}
+
+// Options that a daemon sets before bind(2) apply from the first packet on. Returns those that it set and that `to` does
+// not take: "41/26" (level/number).
+std::vector<std::string> CopyOptions(int from, int to) {
+  std::vector<std::string> lost;
+  const net::UniqueFd fresh(socket(IntOption(from, SOL_SOCKET, SO_DOMAIN), IntOption(from, SOL_SOCKET, SO_TYPE) | SOCK_CLOEXEC,
+                                   IntOption(from, SOL_SOCKET, SO_PROTOCOL)));
+  for (const auto& [level, last] :
+       {std::pair(SOL_SOCKET, 80), {IPPROTO_IP, 52}, {IPPROTO_IPV6, 80}, {IPPROTO_TCP, 37}, {IPPROTO_UDP, 104}}) {
+    for (int name = 1; name <= last; ++name) {
+      const std::string wanted = IsItsOwn(level, name) ? "" : OptionOf(from, level, name);
+      if (wanted.empty() || wanted == OptionOf(to, level, name)) continue;
+      // Of another device than the other sockets of the group it would be in none.
+      const bool is_device = level == SOL_SOCKET && (name == SO_BINDTODEVICE || name == SO_BINDTOIFINDEX);
+      if (!is_device) setsockopt(to, level, name, wanted.data(), static_cast<socklen_t>(wanted.size()));
+      if (wanted != OptionOf(fresh.get(), level, name) && wanted != OptionOf(to, level, name)) lost.push_back(absl::StrCat(level, "/", name));
+    }
   }
-  for (const int name : {SO_RCVTIMEO, SO_SNDTIMEO}) {
-    timeval wait{};
-    socklen_t bytes = sizeof(wait);
-    if (getsockopt(from, SOL_SOCKET, name, &wait, &bytes) == 0) setsockopt(to, SOL_SOCKET, name, &wait, sizeof(wait));
+  sock_filter code[BPF_MAXINSNS];
+  socklen_t instructions = BPF_MAXINSNS;  // of this option a length counts these
+  if (getsockopt(from, SOL_SOCKET, SO_GET_FILTER, code, &instructions) == 0 && instructions > 0) {
+    const sock_fprog filter{.len = static_cast<unsigned short>(instructions), .filter = code};
+    if (setsockopt(to, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) != 0) lost.push_back("SO_ATTACH_FILTER");
   }
   // The kernel doubles what is set. A smaller buffer than the supervisor's would drop what waits.
   for (const auto& [name, forced] : {std::pair(SO_RCVBUF, SO_RCVBUFFORCE), std::pair(SO_SNDBUF, SO_SNDBUFFORCE)}) {
@@ -138,6 +165,7 @@ void CopyOptions(int from, int to) {
   }
   const int flags = fcntl(from, F_GETFL), now = fcntl(to, F_GETFL);
   if (flags >= 0 && now >= 0) fcntl(to, F_SETFL, (now & ~O_NONBLOCK) | (flags & O_NONBLOCK));
+  return lost;
 }
 
 // A number from a line "Name:\t12" of a file in /proc.
@@ -149,6 +177,51 @@ std::optional<uint64_t> NumberIn(const std::string& path, absl::string_view name
     return std::strtoull(std::string(text).c_str(), nullptr, base);
   }
   return std::nullopt;
+}
+
+// An epoll set that has a descriptor of another process.
+struct Registration {
+  net::UniqueFd set{};
+  epoll_event event{};
+};
+
+// Lines "tfd: 7 events: 19 data: 7 pos:0 ino:1f3a sdev:8" of the sets' fdinfo (proc_pid_fdinfo(5)).
+std::vector<Registration> RegistrationsOf(pid_t process, int descriptor, uint32_t inode) {
+  std::vector<Registration> found;
+  std::error_code error;
+  for (const auto& each : std::filesystem::directory_iterator(absl::StrCat("/proc/", process, "/fdinfo"), error)) {
+    std::ifstream file(each.path());
+    for (std::string line; std::getline(file, line);) {
+      int target = -1;
+      unsigned events = 0;
+      unsigned long long data = 0;
+      unsigned long socket = 0;
+      if (std::sscanf(line.c_str(), "tfd: %d events: %x data: %llx pos:%*u ino:%lx", &target, &events, &data, &socket) != 4 ||
+          target != descriptor || socket != inode) {
+        continue;
+      }
+      auto set = DescriptorOf(process, std::atoi(each.path().filename().c_str()));
+      if (set.ok()) found.push_back({*std::move(set), {.events = events, .data = {.u64 = data}}});
+    }
+  }
+  return found;
+}
+
+// A set knows a socket by its file and the descriptor's number, so the one that adds it has the daemon's number for it.
+bool Register(const std::vector<Registration>& all, int socket, int descriptor) {
+  const pid_t child = fork();
+  if (child == 0) {
+    bool done = true;
+    const int behind = fcntl(socket, F_DUPFD, descriptor + 1);
+    for (const Registration& each : all) {
+      epoll_event event = each.event;
+      const int set = fcntl(each.set.get(), F_DUPFD, descriptor + 1);
+      done &= dup2(behind, descriptor) >= 0 && epoll_ctl(set, EPOLL_CTL_ADD, descriptor, &event) == 0;
+    }
+    _exit(done ? 0 : 1);
+  }
+  int status = 1;
+  return child > 0 && waitpid(child, &status, 0) == child && status == 0;
 }
 
 class Monitor {
@@ -180,13 +253,32 @@ class Monitor {
   }
 
   // False: the kernel does the call as it stands.
-  bool Replace(const seccomp_notif& call) { return call.data.nr == __NR_listen ? KeepBacklog(call) : PutInPlace(call); }
+  bool Replace(const seccomp_notif& call) {
+    if (call.data.nr == __NR_setsockopt) return RememberKey(call);
+    return call.data.nr == __NR_listen ? KeepBacklog(call) : PutInPlace(call);
+  }
+
+  // TCP_MD5SIG: no call returns a peer's key, so it is noted when it is set.
+  bool RememberKey(const seccomp_notif& call) {
+    const auto own = DescriptorOf(ProcessOf(call), static_cast<int>(call.data.args[0]));
+    std::string value(std::min<size_t>(call.data.args[4], 512), '\0');
+    const iovec to{.iov_base = value.data(), .iov_len = value.size()};
+    const iovec from{.iov_base = reinterpret_cast<void*>(call.data.args[3]), .iov_len = value.size()};
+    if (!own.ok() || process_vm_readv(static_cast<pid_t>(call.pid), &to, 1, &from, 1, 0) < 0 || !Waits(call)) return false;
+    keys_.push_back({CookieOf(own->get()), static_cast<int>(call.data.args[2]), std::move(value)});
+    // The oldest ones are of sockets that were bound, or connected, since.
+    if (keys_.size() > kKeysMax) keys_.pop_front();
+    return false;
+  }
+
+  // Whether the caller still waits: its number may be another process's now, whose descriptor was taken.
+  bool Waits(const seccomp_notif& call) const { return ioctl(notifications_.get(), SECCOMP_IOCTL_NOTIF_ID_VALID, &call.id) == 0; }
 
   // A socket that was handed over listens already. A daemon that asks for a shorter queue than the supervisor's (pmbmpd: 1) would
   // lose connections that arrive together.
   bool KeepBacklog(const seccomp_notif& call) {
     const auto own = DescriptorOf(ProcessOf(call), static_cast<int>(call.data.args[0]));
-    if (!own.ok()) return false;
+    if (!own.ok() || !Waits(call)) return false;
     const uint64_t cookie = CookieOf(own->get());
     for (const GivenSocket& given : sockets_) {
       if (CookieOf(given.fd.get()) != cookie) continue;
@@ -216,16 +308,37 @@ class Monitor {
     if (!wanted || std::none_of(sockets_.begin(), sockets_.end(), [&](const auto& each) { return each.endpoint.port == wanted->port; })) return false;
     const pid_t process = ProcessOf(call);
     const auto own = DescriptorOf(process, descriptor);
+    if (!Waits(call)) return false;
     if (!own.ok()) return Complain(std::string(own.status().message()));
     const int type = IntOption(own->get(), SOL_SOCKET, SO_TYPE);
     for (const GivenSocket& given : sockets_) {
-      if (given.type != type || given.endpoint != *wanted) continue;
+      if (given.type != type || (given.endpoint != *wanted && !Covers(given.endpoint, *wanted))) continue;
       const auto held = SocketsOf({.pid = process}, {InodeOf(given.fd.get())});
-      return held.ok() && !held->descriptors.empty() ? LetBind(own->get(), given)
+      const bool has_it = held.ok() && !held->descriptors.empty();
+      if (given.endpoint != *wanted && !has_it) continue;
+      if (given.endpoint != *wanted) return ServeByOther(own->get(), given);
+      return has_it ? LetBind(own->get(), given)
                                                      : Put(call, given, own->get(), process, descriptor);
     }
     return Complain(absl::StrCat("binds ", type == SOCK_DGRAM ? "UDP " : "TCP ", wanted->ToString(), ", and the sockets handed over are ", Given(),
                                  ": the address of --listen and the daemon's must be the same one"));
+  }
+
+  // A group of [::] serves IPv4 too.
+  static bool Covers(const Endpoint& given, const Endpoint& wanted) {
+    const auto is_any = [](const Endpoint& each) { return Listen{each.address, 0}.wildcard(); };
+    return given.family == AF_INET6 && wanted.family == AF_INET && is_any(given) && is_any(wanted) && given.port == wanted.port;
+  }
+
+  // The daemon has a socket for each family, and that of the slot has both: the other one gets a port of its own, on loopback.
+  bool ServeByOther(int own, const GivenSocket& given) const {
+    sockaddr_in nowhere{};
+    nowhere.sin_family = AF_INET;
+    nowhere.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (bind(own, reinterpret_cast<const sockaddr*>(&nowhere), sizeof(nowhere)) != 0) return false;
+    Complain(absl::StrCat("0.0.0.0:", given.endpoint.port, " is served by its socket of ", given.endpoint.ToString(),
+                          ", which is no IPV6_V6ONLY one and has IPv4 clients as ::ffff:ADDRESS: see its access lists"));
+    return true;
   }
 
   // The process has the slot's socket already. Its further ones of the address stay its own, as DTLS servers make one
@@ -243,7 +356,19 @@ class Monitor {
   }
 
   bool Put(const seccomp_notif& call, const GivenSocket& given, int own, pid_t process, int descriptor) {
-    CopyOptions(own, given.fd.get());
+    std::vector<std::string> lost = CopyOptions(own, given.fd.get());
+    size_t keys = 0;
+    for (const Key& key : keys_) {
+      if (key.cookie != CookieOf(own)) continue;
+      const bool done = setsockopt(given.fd.get(), IPPROTO_TCP, key.option, key.value.data(), static_cast<socklen_t>(key.value.size())) == 0;
+      if (!done) lost.push_back("TCP_MD5SIG");
+      keys += done;
+    }
+    if (keys > 0) Complain(absl::StrCat("the keys of ", keys, " peers (TCP_MD5SIG) are those of ", given.endpoint.ToString()));
+    if (!lost.empty()) {
+      Complain(absl::StrCat("socket options (level/number) of ", given.endpoint.ToString(), " that are not taken over: ", absl::StrJoin(lost, ", ")));
+    }
+    const std::vector<Registration> polled = RegistrationsOf(process, descriptor, InodeOf(own));
     const uint64_t flags = NumberIn(absl::StrCat("/proc/", process, "/fdinfo/", descriptor), "flags:", 8).value_or(0);
     seccomp_notif_addfd put{};
     put.id = call.id;
@@ -251,7 +376,10 @@ class Monitor {
     put.srcfd = static_cast<uint32_t>(given.fd.get());
     put.newfd = static_cast<uint32_t>(descriptor);
     put.newfd_flags = (flags & O_CLOEXEC) != 0 ? O_CLOEXEC : 0;
-    if (ioctl(notifications_.get(), SECCOMP_IOCTL_NOTIF_ADDFD, &put) >= 0) return true;
+    if (ioctl(notifications_.get(), SECCOMP_IOCTL_NOTIF_ADDFD, &put) >= 0) {
+      if (!polled.empty() && !Register(polled, given.fd.get(), descriptor)) Complain("an epoll set that had the socket before bind(2) does not take the one in its place");
+      return true;
+    }
     return errno == ENOENT || Complain(absl::StrCat("the socket could not be put in place: ", std::strerror(errno)));  // ENOENT: the caller is gone
   }
 
@@ -273,7 +401,15 @@ class Monitor {
     return false;
   }
 
+  struct Key {
+    uint64_t cookie = 0;
+    int option = 0;
+    std::string value{};
+  };
+  static constexpr size_t kKeysMax = 1024;
+
   std::vector<GivenSocket> sockets_;
+  std::deque<Key> keys_{};
   net::UniqueFd notifications_;
   std::string program_;
 };
@@ -286,14 +422,20 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #error "the audit name of this architecture is not known here"
 #endif
 
-// bind(2) and listen(2) wait for the monitor, everything else goes on. Processes of another architecture than ours bind as always.
+// bind(2), listen(2) and the setting of a TCP key wait for the monitor, everything else goes on. Processes of another architecture than ours bind as always.
 absl::StatusOr<net::UniqueFd> InstallFilter() {
   sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 0, 4),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, kArchitecture, 0, 10),
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_bind, 1, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_listen, 0, 1),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_bind, 7, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_listen, 6, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, __NR_setsockopt, 0, 6),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[1])),  // the lower half: little-endian
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, IPPROTO_TCP, 0, 4),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, TCP_MD5SIG, 1, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, TCP_MD5SIG_EXT, 0, 1),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_USER_NOTIF),
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };

@@ -18,6 +18,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "net/namespace_test.h"
+#include "net/socket_address.h"
 #include "steer/adopt/daemon_testing.h"
 
 namespace hedgerow::steer {
@@ -157,6 +158,66 @@ except OSError as error: print(error)
   });
 }
 
+// What is set is found by comparing with a fresh socket, so these stand for all.
+TEST_F(BindInPlaceTest, OptionsThatWereSetBeforeBindAreTheGivenSocketsAndWhatIsNotIsNamed) {
+  InNamespace([&] {
+    const Ended ended = Run(Script(R"(
+SETS = {socket.SOCK_DGRAM: ((1, 12, 5), (0, 2, 77), (0, 20, 1), (1, 37, 24), (17, 104, 1), (1, 18, 9), (1, 11, 1)),
+        socket.SOCK_STREAM: ((1, 9, 1), (6, 4, 77), (6, 18, 5000), (6, 23, 16))}
+for kind, options in SETS.items():
+    s = socket.socket(socket.AF_INET, kind)
+    for option in options: s.setsockopt(*option)
+    before = [s.getsockopt(level, number) for level, number, _ in options]
+    if kind == socket.SOCK_DGRAM:
+        import ctypes
+        code = ctypes.create_string_buffer(struct.pack("HBBI", 6, 0, 0, 10))  # of each datagram 10 bytes, the header's included
+        s.setsockopt(1, 26, struct.pack("HxxxxxxQ", 1, ctypes.addressof(code)))
+        s.setsockopt(1, 25, b"lo")
+    s.bind(("127.0.0.1", 2055))
+    print(kind, before == [s.getsockopt(level, number) for level, number, _ in options])
+    if kind == socket.SOCK_DGRAM:
+        s.setsockopt(1, 18, 1)
+        c = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); c.sendto(b"hello", ("127.0.0.1", 2055))
+        print("filtered", s.recv(99))
+)"));
+    EXPECT_EQ(ended.code, 0) << ended.output;
+    for (const char* line : {"2 True", "1 True", "that are not taken over: 1/25", "filtered b'he'"}) EXPECT_THAT(ended.output, HasSubstr(line));
+  });
+}
+
+TEST_F(BindInPlaceTest, AKeyOfAPeerThatWasSetBeforeBindIsAskedForAfterwards) {
+  InNamespace([&] {
+    const Ended ended = Run(Script(R"(
+def with_key(s, peer, key):
+    s.setsockopt(6, 14, struct.pack("HH4s120xBBHI80s", socket.AF_INET, 0, socket.inet_aton(peer), 0, 0, len(key), 0, key))
+t = socket.socket(); with_key(t, "127.0.1.1", b"secret"); t.bind(("127.0.0.1", 2055)); t.listen(1)
+for key in (b"secret", b"other"):
+    c = socket.socket(); c.bind(("127.0.1.1", 0)); c.settimeout(0.5); with_key(c, "127.0.0.1", key)
+    try: c.connect(("127.0.0.1", 2055)); print(key, "connected")
+    except OSError as error: print(key, error)
+)"));
+    EXPECT_EQ(ended.code, 0) << ended.output;
+    for (const char* line : {"b'secret' connected", "b'other' timed out"}) EXPECT_THAT(ended.output, HasSubstr(line));
+  });
+}
+
+TEST_F(BindInPlaceTest, AnEpollSetThatHasTheSocketBeforeBindHasTheOneInItsPlace) {
+  InNamespace([&] {
+    const Ended ended = Run(Script(R"(
+import select
+u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+e = select.epoll(); e.register(u, select.EPOLLIN | select.EPOLLET)
+u.bind(("127.0.0.1", 2055))
+c = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); c.sendto(b"hello", ("127.0.0.1", 2055))
+print("heard", e.poll(2) == [(u.fileno(), select.EPOLLIN)])
+e.modify(u, select.EPOLLOUT); print("modified", e.poll(2) == [(u.fileno(), select.EPOLLOUT)])
+e.unregister(u); print("removed", e.poll(0) == [])
+)"));
+    EXPECT_EQ(ended.code, 0) << ended.output;
+    EXPECT_EQ(ended.output, "heard True\nmodified True\nremoved True\n");
+  });
+}
+
 TEST_F(BindInPlaceTest, OtherSocketsBindAsAlways) {
   InNamespace([&] {
     const Ended ended = Run(Script(R"(
@@ -181,6 +242,33 @@ except OSError as error: print(error)
     EXPECT_EQ(ended.code, 0) << ended.output;
     EXPECT_THAT(ended.output, HasSubstr("/usr/bin/python3: binds UDP 0.0.0.0:2055, and the sockets handed over are UDP 127.0.0.1:2055, TCP 127.0.0.1:2055"));
     EXPECT_THAT(ended.output, HasSubstr("Address already in use"));
+  });
+}
+
+// As "listen on everything" is made by daemons with a socket for each family.
+TEST_F(BindInPlaceTest, AProgramWithASocketForEachFamilyIsServedByThatOfBoth) {
+  InNamespace([&] {
+    const Ended ended = Run(Script(R"(
+for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+    six = socket.socket(socket.AF_INET6, kind); six.setsockopt(41, 26, 1); six.bind(("::", 2055))
+    four = socket.socket(socket.AF_INET, kind); four.bind(("0.0.0.0", 2055)); print("elsewhere", four.getsockname()[1] != 2055)
+    for family, to in ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1")):
+        c = socket.socket(family, kind); c.bind((to, 0)); c.connect((to, 2055))
+        if kind == socket.SOCK_DGRAM: c.send(b"x"); six.settimeout(2); print(six.recvfrom(9)[1][0])
+        else: six.settimeout(2); print(six.accept()[1][0])
+)"),
+                            [] {
+                              for (const int fd : {3, 4}) {
+                                const int own = socket(AF_INET6, (fd == 3 ? SOCK_DGRAM : SOCK_STREAM), 0), on = 1;
+                                const net::SocketAddress any(net::IpAddress::Parse("::").value(), 2055);
+                                setsockopt(own, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
+                                dup2(own, fd), close(own);
+                                if (bind(fd, any.get(), any.bytes) != 0 || (fd == 4 && listen(fd, 16) != 0)) _exit(1);
+                              }
+                            });
+    EXPECT_EQ(ended.code, 0) << ended.output;
+    for (const char* line : {"elsewhere True\n::ffff:127.0.0.1\n::1\n", "0.0.0.0:2055 is served by its socket of [::]:2055", "not taken over: 41/26"})
+      EXPECT_THAT(ended.output, HasSubstr(line));
   });
 }
 
