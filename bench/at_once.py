@@ -15,13 +15,12 @@ import copy
 import dataclasses
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
-from bench import cpu_time, experiment, product
+from bench import experiment, product
 from bench.client_run import ClientRun, run_client
-from bench.histogram import Histogram
-from bench.manifest import add_config, binary
-from bench.outcome import Check, Results, at_least, at_most, median
+from bench.histogram import Histogram, merged, percentiles
+from bench.manifest import binary
+from bench.outcome import Check, Results, at_least, at_most, median, paired_at_most
 from bench.pinning import hurry
 from bench.replicas import BenchServer
 from bench.stopping import run
@@ -40,13 +39,14 @@ IDLE, BUDGET = 0.3, 0.05  # the proxy's default budget
 LOADS = (10, 20, 30, 50, 70, 80, 90, 95)  # percent of the highest rate
 QUICK_LOADS = (30, 80)
 WARM_UP_S = 1.0
+AS_GOOD = 1.05  # two p99 that are as good as each other
 _MOST_UNDER_WAY = 512
 _IDS = 1 << 20  # that the stall servers tell apart at one time
 _VIPS = tuple(VIP_RAW[0].rsplit(".", 1)[0] + f".{number}" for number in range(1, len(REPLICAS) + 1))
 _PORTS = tuple(range(PORT, PORT + len(REPLICAS)))
 _RAW = {"request_offset": 0, "request_length": 4, "reply_offset": 0, "reply_length": 4, "load": {"offset": LOAD_OFFSET}}
 _ADAPTIVE = {"floor": "1ms", "cap": "200ms"}
-_MEDIANS = ("p50_ms", "p99_ms", "p999_ms", "extra_load", "cpu_us_per_request")
+_PERCENTILES = ("p50", "p99", "p999")
 _SUMS = ("n", "lost")
 
 
@@ -99,18 +99,9 @@ SYSTEMS = {
 }
 
 
-_OVER_LOAD = {"panel": ("workload",), "x": "load", "label": "load (% of the highest rate)", "where": lambda row: row["system"] != "highest",
-              "titles": {"stall": "2 ms, 2 % stall for 400 ms", "tail": "bounded Pareto"}}
-CHARTS = Charts("Three replicas over their load", looks.AT_ONCE, "system", (
-    *(Lines(name, y=key, **_OVER_LOAD) for key, name in (("p50_ms", "p50"), ("p99_ms", "p99"), ("p999_ms", "p99.9"))),
-    Lines("extra load", y="extra_load", scale=100, unit="%", **(_OVER_LOAD | {"log": ""})),
-    Lines("CPU of all hosts", y="cpu_us_per_request", unit="us per request", **(_OVER_LOAD | {"log": ""}))))
-
-
 class Rig:
-    def __init__(self, lab: Lab, results: Results, seconds: float, idle: float = IDLE):
-        self.lab, self.results, self.seconds, self.idle = lab, results, seconds, idle
-        self.configs: dict[str, dict] = {}
+    def __init__(self, lab: Lab, seconds: float, idle: float = IDLE):
+        self.lab, self.seconds, self.idle = lab, seconds, idle
         self._warm_up_s = min(WARM_UP_S, seconds / 2)
 
     def run(self, system: str, workload: str, load: int, round_number: int) -> dict:
@@ -144,14 +135,10 @@ class Rig:
         config = {"system": system, "workload": workload, "load": load, "proxies": len(clients), "seconds": self.seconds,
                   "client": [flag for flag in argvs[0][1:] if not flag.startswith("--seed")],
                   "server": [of.program, *of.flags, f"--workers={of.workers}"], "services": self._services(made)}
-        record = figures(runs, [server.counters for server in servers], statuses)
-        record["config_hash"] = add_config(self.configs, config)
-        self.results.write_raw(f"{workload}-{load:02d}-{system}-{round_number:02d}", {
-            **record, "system": system, "workload": workload, "load": load, "round": round_number, "rate": rate,
-            "argv": argvs[0], "clients": [each.report for each in runs], "cpu": [each.spent.as_json() for each in runs],
-            "servers": [server.counters for server in servers], "status": statuses,
-            "coordinator": middle.counters if made.coordinator else None})
-        return record
+        return {**figures(runs, [server.counters for server in servers], statuses), "asked_rate": rate, "proxies": len(clients), "config": config,
+                "argv": argvs[0], "clients": [each.report for each in runs], "cpu": [each.spent.as_json() for each in runs],
+                "servers": [server.counters for server in servers], "status": statuses,
+                "coordinator": middle.counters if made.coordinator else None}
 
     def highest(self, workload: str, seconds: float) -> dict:
         """What the servers answer while several times as many requests as workers are under way. Between the first second and the
@@ -166,13 +153,9 @@ class Rig:
             client = run_client(self.lab.client, argv, [], on_event=lambda event: seen.append((time.monotonic(), event)))
         served_ns = sum(server.counters["served_ns"] for server in servers)
         config = {"highest": workload, "client": argv[1:], "server": [of.program, *of.flags, f"--workers={of.workers}"]}
-        row = {"system": "highest", "workload": workload, "load": 100, "proxies": 1, "runs": 1, "wanted_rate": of.highest,
-               "rate": rate_between(seen), "n": client.summary["n"], "lost": client.summary["lost"],
-               "mean_ms": served_ns / 1e6 / sum(server.counters["requests"] for server in servers),
-               "config_hash": add_config(self.configs, config)}
-        self.results.write_raw(f"{workload}-highest", {**row, "client": client.report,
-                                                       "servers": [server.counters for server in servers]})
-        return row
+        return {"wanted_rate": of.highest, "rate": rate_between(seen), "n": client.summary["n"], "lost": client.summary["lost"],
+                "mean_ms": served_ns / 1e6 / sum(server.counters["requests"] for server in servers), "config": config,
+                "client": client.report, "servers": [server.counters for server in servers]}
 
     def _addresses(self) -> list[str]:
         return [f"{self.lab.replica(name).ipv4}:{PORT}" for name in REPLICAS]
@@ -232,27 +215,29 @@ def rate_between(seen: Sequence[tuple[float, dict]]) -> float:
 
 def figures(clients: Sequence[ClientRun], servers: Sequence[dict], statuses: Sequence[dict]) -> dict:
     """Of all clients together. Copies are counted at the servers."""
-    merged = Histogram()
-    for client in clients:
-        merged.merge(Histogram.from_json(client.report["histograms"]["latency"]))
+    together = merged(Histogram.from_json(client.report["histograms"]["latency"]) for client in clients)
     n = sum(client.summary["n"] for client in clients)
     sent = n + sum(client.summary["warmup"] for client in clients)
     seen = [product.service_figures(status, service["name"]) for status in statuses for service in status["services"]]
     return {"n": n, "lost": sum(client.summary["lost"] for client in clients),
-            **{f"{name}_ms": merged.quantile(share) / 1e6 for name, share in (("p50", .5), ("p99", .99), ("p999", .999))},
+            **percentiles([together], of=_PERCENTILES), "latency": together.to_json(),
             "extra_load": sum(server["requests"] for server in servers) / sent - 1,
             # Each client's runner samples the whole lab from the begin to the end of its part.
             "cpu_us_per_request": sum(client.spent.experiment_us for client in clients) / len(clients) / n,
             "identity_ok": all(each["identity_ok"] for each in seen)}
 
 
-def row_of(system: str, workload: str, load: int, proxies: int, runs: list[dict]) -> dict:
-    """Percentiles, extra load and CPU are medians over the runs, counts are sums; `p99_spread_ms` is from the lowest p99 to the
-    highest."""
-    return {"system": system, "workload": workload, "load": load, "proxies": proxies, "runs": len(runs),
+def row_of(workload: str, load: int, system: str, runs: list[dict]) -> dict:
+    """Percentiles are of all runs' requests together, and `p99_ms_rounds` of each; extra load and CPU are medians over the runs, counts
+    are sums."""
+    if system == "highest":
+        shown = {key: runs[-1][key] for key in ("wanted_rate", "rate", "n", "lost", "mean_ms", "config_hash")}
+        return {"system": system, "workload": workload, "load": load, "runs": len(runs), **shown}
+    return {"system": system, "workload": workload, "load": load, "proxies": runs[0]["proxies"], "runs": len(runs),
             **{key: sum(run[key] for run in runs) for key in _SUMS},
-            **{key: median(run[key] for run in runs) for key in _MEDIANS},
-            "p99_spread_ms": max(run["p99_ms"] for run in runs) - min(run["p99_ms"] for run in runs),
+            **percentiles((Histogram.from_json(run["latency"]) for run in runs), of=_PERCENTILES),
+            **{key: median(run[key] for run in runs) for key in ("extra_load", "cpu_us_per_request")},
+            "p99_ms_rounds": {str(run["round"]): run["p99_ms"] for run in runs},
             "identity_ok": all(run["identity_ok"] for run in runs), "config_hash": runs[0]["config_hash"]}
 
 
@@ -281,45 +266,48 @@ def _of_workload(workload: str, found: dict[tuple[str, int, str], dict]) -> list
                        at_most(f"{title}: at-once p99 (goal 2.6)", figure(load, "at-once", "p99_ms"), 3, "ms")]
         if load == 80:
             checks.append(at_most(f"{title}: at-once extra load", figure(load, "at-once", "extra_load"), 0.06))
-            checks.append(at_most(f"{title}: at-once p99 (adaptive's, and the spread)", figure(load, "at-once", "p99_ms"),
-                                  _with_spread(found, workload, load, ("adaptive",)), "ms"))
-        checks.append(at_most(f"{title}: at-once p99 (the better of adaptive and c-clone, and the spread)",
-                              figure(load, "at-once", "p99_ms"),
-                              _with_spread(found, workload, load, ("adaptive", "c-clone")), "ms"))
+            checks.append(paired_at_most(f"{title}: at-once p99 / adaptive's of the same round", _ratios(found, workload, load, ("adaptive",)), AS_GOOD))
+        checks.append(paired_at_most(f"{title}: at-once p99 / that of the better of adaptive and c-clone",
+                                     _ratios(found, workload, load, ("adaptive", "c-clone")), AS_GOOD))
     return checks
 
 
-def _with_spread(found: dict, workload: str, load: int, systems: Sequence[str]) -> float:
-    """The lowest p99 of these, and the larger of its spread and at-once's; not a number when one was not measured."""
+def _ratios(found: dict, workload: str, load: int, systems: Sequence[str]) -> list[float]:
+    """Of each round: at-once's p99 and that of the system of these that has the lower one over all; none when one was not measured."""
     rows = [found.get((workload, load, system)) for system in (*systems, "at-once")]
     if None in rows:
-        return float("nan")
-    best = min(rows[:-1], key=lambda row: row["p99_ms"])
-    return best["p99_ms"] + max(best["p99_spread_ms"], rows[-1]["p99_spread_ms"])
+        return []
+    best, ours = min(rows[:-1], key=lambda row: row["p99_ms"])["p99_ms_rounds"], rows[-1]["p99_ms_rounds"]
+    return [ours[number] / best[number] for number in ours if number in best]
 
 
-def measure(rig: Rig, arguments: argparse.Namespace) -> list[dict]:
-    cells: dict[tuple[str, int, str], list[dict]] = {
-        (workload, load, system): [] for workload in arguments.workloads for load in arguments.loads
-        for system in arguments.systems}
-    rows = [rig.highest(workload, arguments.highest_seconds) for workload in arguments.workloads if arguments.highest_seconds > 0]
-    for row in rows:
-        print(f"{row['workload']}: {row['rate']:.0f}/s with all workers taken; {row['wanted_rate']:.0f}/s computed", flush=True)
-    progress = experiment.Progress(arguments.rounds * len(cells))
-    for round_number in range(1, arguments.rounds + 1):
-        for workload in arguments.workloads:
-            for load in arguments.loads:
-                # Another order in each round: no system always runs after the same one.
-                shift = round_number % len(arguments.systems)
-                for system in arguments.systems[shift:] + arguments.systems[:shift]:
-                    cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
-                    record = rig.run(system, workload, load, round_number)
-                    cells[workload, load, system].append(record)
-                    progress.done(f"round {round_number} {workload} {load:2} % {system:11} p50 {record['p50_ms']:6.2f}  p99 "
-                                  f"{record['p99_ms']:7.2f}  p99.9 {record['p999_ms']:7.2f} ms  lost {record['lost']}  extra load "
-                                  f"{record['extra_load']:.3f}  cpu {record['cpu_us_per_request']:.0f} us")
-    proxies = len(rig.lab.clients)
-    return [*rows, *(row_of(system, workload, load, proxies, runs) for (workload, load, system), runs in cells.items())]
+_OVER_LOAD = {"panel": ("workload",), "x": "load", "label": "load (% of the highest rate)", "where": lambda row: row["system"] != "highest",
+              "titles": {"stall": "2 ms, 2 % stall for 400 ms", "tail": "bounded Pareto"}}
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ("workload", "load", "system"), must_show, lambda *cell: [row_of(*cell)],
+    {"workload": "workload", "load": "load %", "system": "system", "n": "n", "lost": "lost", "p50_ms": "p50 ms", "p99_ms": "p99 ms",
+     "p999_ms": "p99.9 ms", "extra_load": "extra load", "cpu_us_per_request": "cpu us", "rate": "rate"},
+    Charts("Three replicas over their load", looks.AT_ONCE, "system", (
+        *(Lines(name, y=key, **_OVER_LOAD) for key, name in (("p50_ms", "p50"), ("p99_ms", "p99"), ("p999_ms", "p99.9"))),
+        Lines("extra load", y="extra_load", scale=100, unit="%", **(_OVER_LOAD | {"log": ""})),
+        Lines("CPU of all hosts", y="cpu_us_per_request", unit="us per request", **(_OVER_LOAD | {"log": ""})))))
+
+
+def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
+    with Lab(arguments.lab, replicas=len(REPLICAS) + 1, clients=arguments.proxies) as lab:
+        rig = Rig(lab, arguments.seconds, arguments.idle)
+        if arguments.highest_seconds > 0:
+            for turn in running.turns([1], workload=arguments.workloads, load=[100], system=["highest"]):
+                turn.done(rig.highest(turn["workload"], arguments.highest_seconds))
+        for turn in running.turns(workload=arguments.workloads, load=arguments.loads, system=arguments.systems):
+            turn.done(rig.run(turn["system"], turn["workload"], turn["load"], turn.round))
+
+
+def line(run: dict) -> str:
+    if run["system"] == "highest":
+        return f"{run['rate']:.0f}/s with all workers taken; {run['wanted_rate']:.0f}/s computed"
+    return (f"p50 {run['p50_ms']:6.2f}  p99 {run['p99_ms']:7.2f}  p99.9 {run['p999_ms']:7.2f} ms  lost {run['lost']}  extra load "
+            f"{run['extra_load']:.3f}  cpu {run['cpu_us_per_request']:.0f} us")
 
 
 def _loads(text: str) -> list[int]:
@@ -333,7 +321,7 @@ def _loads(text: str) -> list[int]:
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    parser = experiment.parser(NAME, __doc__)
+    parser = EXPERIMENT.parser()
     parser.set_defaults(rounds=None, quiet_wait=None)
     parser.add_argument("--systems", type=experiment.some_of(SYSTEMS), default=list(SYSTEMS))
     parser.add_argument("--workloads", type=experiment.some_of(WORKLOADS), default=list(WORKLOADS))
@@ -358,24 +346,11 @@ def parse(argv: list[str]) -> argparse.Namespace:
     return arguments
 
 
-def folder_of(arguments: argparse.Namespace) -> Path | None:
-    if arguments.into is None and arguments.proxies > 1:
-        return Results.folder_named(f"{NAME}-{arguments.proxies}-proxies")
-    return arguments.into
-
-
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
-    results = Results(NAME, folder_of(arguments))
-    with Lab(arguments.lab, replicas=len(REPLICAS) + 1, clients=arguments.proxies) as lab:
-        rig = Rig(lab, results, arguments.seconds, arguments.idle)
-        rows = measure(rig, arguments)
-    return experiment.conclude(
-        results, results.manifest(rig.configs, rounds=arguments.rounds, proxies=arguments.proxies),
-        rows, must_show(rows),
-        {"workload": "workload", "load": "load %", "system": "system", "n": "n", "lost": "lost", "p50_ms": "p50 ms",
-         "p99_ms": "p99 ms", "p999_ms": "p99.9 ms", "p99_spread_ms": "p99 spread", "extra_load": "extra load",
-         "cpu_us_per_request": "cpu us", "rate": "rate"}, CHARTS)
+    if arguments.into is None and arguments.proxies > 1:
+        arguments.into = Results.folder_named(f"{NAME}-{arguments.proxies}-proxies")
+    return EXPERIMENT.run(arguments, measure, line, proxies=arguments.proxies)
 
 
 if __name__ == "__main__":

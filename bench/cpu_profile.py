@@ -14,7 +14,8 @@ import signal
 import subprocess
 from collections.abc import Collection, Iterator, Sequence
 
-_PROGRAM = "profile:hz:997 { @[pid, kstack] = count(); }"
+# The line says that it samples: what comes before is said before it has attached, and before it can be interrupted.
+_PROGRAM = 'profile:hz:997 { @[pid, kstack] = count(); } interval:ms:50 { printf("samples"); }'
 KINDS = ("user", "stack", "switch", "offload", "other")  # and "idle", which is no work
 # Beginnings of the names of kernels 6.1 to 6.18's functions; the first kind that has one wins. A function that no rule knows says
 # nothing, so a name that is missing here makes a share too small, never too large.
@@ -50,16 +51,16 @@ def sampling() -> Iterator[dict]:
     """Of the block's time; what it yields is filled when the block is over: samples by process, in soft interrupts and not, by kind."""
     with subprocess.Popen(["bpftrace", "-f", "json", "-e", _PROGRAM], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         try:
-            attached = child.stdout.readline()  # it ends, and with it its output, when it cannot attach
-            found: dict = {}
-            if attached:
+            # It ends, and with it its output, when it cannot attach.
+            samples, found = any('"printf"' in line for line in child.stdout), {}
+            if samples:
                 yield found
             child.send_signal(signal.SIGINT)
             out, errors = child.communicate(timeout=60)
         except BaseException:
             child.kill()
             raise
-    if child.returncode != 0 or not attached:
+    if child.returncode != 0 or not samples:
         raise RuntimeError(f"bpftrace: exit {child.returncode}: {errors}")
     found |= by_process(out)
 

@@ -27,7 +27,7 @@ class Sample:
 
     wall_us: int
     not_busy_us: int  # Of all CPUs together.
-    all_tasks_us: int | None
+    all_tasks_us: int
     softirq_us: int
     processes_us: dict[int, int]
 
@@ -62,10 +62,7 @@ def spent(before: Sample, after: Sample) -> Spent:
     wall_us = after.wall_us - before.wall_us
     machine_us = max(0, wall_us * _CPUS - (after.not_busy_us - before.not_busy_us))
     processes_us = sum(max(0, us - before.processes_us.get(pid, 0)) for pid, us in after.processes_us.items())
-    if before.all_tasks_us is None or after.all_tasks_us is None:
-        kernel_us = max(0, machine_us - processes_us)  # The best a kernel without that sum allows: needs quiet.
-    else:
-        kernel_us = max(0, machine_us - (after.all_tasks_us - before.all_tasks_us))
+    kernel_us = max(0, machine_us - (after.all_tasks_us - before.all_tasks_us))
     return Spent(wall_us, machine_us, processes_us, kernel_us, processes_us + kernel_us,
                  after.softirq_us - before.softirq_us,
                  max(0, machine_us - processes_us - kernel_us) / max(1, wall_us * _CPUS))
@@ -77,15 +74,17 @@ def stolen_us() -> int:
         return int(file.readline().split()[8]) * _TICK_US
 
 
-def all_tasks_us() -> int | None:
-    """Running time of all tasks that ever ran, the idle tasks left out; None where the kernel does not say."""
+def all_tasks_us() -> int:
+    """Running time of all tasks that ever ran, the idle tasks left out. An error where the kernel does not say: without that sum the
+    figure would be another one, with the strangers' time in it."""
     with contextlib.suppress(OSError):
         # CONFIG_SCHEDSTATS, as Debian's kernels have it: the 7th figure of a cpu line is that CPU's sum, in ns.
         lines = Path("/proc/schedstat").read_text(encoding="ascii").splitlines()
         return sum(int(line.split()[7]) for line in lines if line.startswith("cpu")) // 1000
     with contextlib.suppress(OSError):
         return int(Path("/sys/fs/cgroup/cpuacct/cpuacct.usage").read_text(encoding="ascii")) // 1000
-    return None
+    raise RuntimeError("this kernel does not say how long all tasks ran: processor time of an experiment cannot be told from that of "
+                       "others. It needs CONFIG_SCHEDSTATS (/proc/schedstat), as Debian's kernels have it")
 
 
 def process_us(pid: int) -> int:

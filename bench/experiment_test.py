@@ -117,7 +117,7 @@ def test_percentiles_are_of_all_runs_together_and_the_maximum_is_the_maximum():
 
 
 @pytest.mark.parametrize("ratios, limit, verdict", [
-    ([0.9, 0.95, 0.92, 0.91], 1.0, "met"), ([1.2, 1.25, 1.3, 1.21], 1.0, "missed"), ([0.5, 1.6, 0.7, 1.4, 0.9], 1.0, "undecided"), ([], 1.0, "not measured")])
+    ([0.9, 0.95, 0.92, 0.91], 1.0, "met"), ([1.2, 1.25, 1.3, 1.21], 1.0, "missed"), ([0.5, 1.6, 0.7, 1.4, 0.9], 1.0, "undecided"), ([0.5, 0.5], 1.0, "undecided"), ([], 1.0, "not measured")])
 def test_a_machine_too_noisy_for_a_verdict_gives_none(ratios, limit, verdict, capsys):
     check = paired_at_most("p99 / theirs", ratios, limit)
     assert check.said == verdict and check.met is (verdict == "met")

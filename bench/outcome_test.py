@@ -111,6 +111,12 @@ def test_rows_are_of_all_requests_together_and_sums():
     assert row["fire_error_p99_us"] == 5.0, "a run without a hedge has no fire error"
 
 
+def test_where_the_kernel_has_no_sum_of_all_tasks_there_is_no_figure(monkeypatch):
+    monkeypatch.setattr(cpu_time.Path, "read_text", lambda *_, **__: (_ for _ in ()).throw(FileNotFoundError()))
+    with pytest.raises(RuntimeError, match="CONFIG_SCHEDSTATS"):
+        cpu_time.all_tasks_us()
+
+
 def test_experiment_time_is_its_processes_and_the_kernels_rest():
     before = cpu_time.Sample(0, 0, 1_000, 0, {1: 100})
     # One second on every CPU, half of it idle; tasks ran for 40 % of the machine, 10 % went to interrupts.

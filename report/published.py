@@ -76,6 +76,8 @@ def keep(name: str, results: Path = RESULTS, published: Path = PUBLISHED) -> Pat
     if changed:
         raise ReportError(f"{_shown(results)}/{name} was measured of more than one build, or of none that a commit names: "
                           f"{', '.join(changed)} changed. Run it again from a clean commit, and build nothing meanwhile")
+    if busy := measured.get("runs_not_quiet"):
+        raise ReportError(f"{_shown(results)}/{name}: {busy} of its runs began on a machine that did other work. Run it again on a quiet one")
     if private := _PRIVATE.search(json.dumps(form)):
         raise ReportError(f"{_shown(results)}/{name} names a path of this machine, {private[0]}: it is not for the repository")
     folder = published / name

@@ -229,6 +229,12 @@ def test_a_run_of_more_than_one_build_is_not_published(tmp_path, manifest):
     assert not (tmp_path / "published").exists()
 
 
+def test_a_run_of_a_busy_machine_is_not_published(tmp_path):
+    heartbeat(tmp_path / "heartbeat", [1], runs_not_quiet=2)
+    with pytest.raises(ReportError, match="2 of its runs began on a machine"):
+        published.keep("heartbeat", tmp_path, tmp_path / "published")
+
+
 def test_a_run_that_does_not_say_what_was_measured_is_not_published(tmp_path):
     heartbeat(tmp_path / "heartbeat", [1])
     file = tmp_path / "heartbeat" / "summary.json"
