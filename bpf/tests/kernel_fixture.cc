@@ -99,7 +99,7 @@ void ResetLeader(bpf_map* map, uint32_t service, uint32_t primary) {
 }
 
 MappedArray Open(bpf_map* map) {
-  auto opened = MappedArray::Open(map);
+  auto opened = OpenMapped(map);
   EXPECT_TRUE(opened.ok()) << opened.status();
   return opened.ok() ? *std::move(opened) : MappedArray();
 }

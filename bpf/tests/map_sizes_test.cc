@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // What `hedgerow plan` says of the maps is what the kernel has loaded: every map, its entries, and about its memory.
-#include "proxy/data_plane/map_sizes.h"
+#include "proxy/kernel_part/map_sizes.h"
 
 #include <bpf/libbpf.h>
 #include <sys/utsname.h>
@@ -45,8 +45,9 @@ TEST_F(MapSizesTest, ThePlanIsWhatTheKernelHas) {
   spec.max_connections = defaults.max_connections;
   Start(spec);
   std::map<std::string, MapSize> planned;
-  for (const MapSize& size : MapSizes(BoundsOf(spec), static_cast<uint32_t>(libbpf_num_possible_cpus())))
-    planned[size.name] = size;
+  const auto sizes = MapSizes(BoundsOf(spec), static_cast<uint32_t>(libbpf_num_possible_cpus()));
+  ASSERT_TRUE(sizes.ok()) << sizes.status();
+  for (const MapSize& size : *sizes) planned[size.name] = size;
   uint64_t planned_bytes = 0, kernel_bytes = 0;
   bpf_map* map = nullptr;
   bpf_object__for_each_map(map, skeleton()->obj) {

@@ -11,7 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "config/scalar.h"
 #include "proxy/cli/status_text.h"
-#include "proxy/data_plane/map_sizes.h"
+#include "proxy/kernel_part/map_sizes.h"
 #include "proxy/config/built_in_profiles.h"
 #include "proxy/config/emit.h"
 #include "net/bpffs.h"
@@ -61,7 +61,9 @@ void Maps(const v1::Config& config, int cpus, v1::Plan& plan) {
                             .connections = static_cast<uint32_t>(limits.connections()),
                             .fragments = static_cast<uint32_t>(limits.fragments()),
                             .room = RoomFor(services, backends)};
-  for (const MapSize& size : MapSizes(bounds, static_cast<uint32_t>(cpus))) {
+  const auto sizes = MapSizes(bounds, static_cast<uint32_t>(cpus));
+  if (!sizes.ok()) return plan.add_problems(std::string(sizes.status().message()));
+  for (const MapSize& size : *sizes) {
     v1::PlannedMap& map = *plan.add_maps();
     map.set_name(size.name);
     map.set_entries(size.entries);

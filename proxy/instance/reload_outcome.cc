@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "proxy/kernel_part/map_layout.h"
+#include "net/fnv.h"
 
 namespace hedgerow {
 namespace {
@@ -43,7 +43,7 @@ void NoteReload(const absl::StatusOr<v1::ReloadReply>& reply, int64_t now_ns, Re
 }
 
 void NoteConfig(const v1::Config& config, int64_t now_ns, absl::Time now, ReloadFacts& facts) {
-  facts.config_hash = absl::StrCat(absl::Hex(Hash64(config.SerializeAsString()), absl::kZeroPad16));
+  facts.config_hash = absl::StrCat(absl::Hex(net::Fnv1a64(config.SerializeAsString()), absl::kZeroPad16));
   facts.config_since_ns = now_ns;
   facts.config_since = now;
 }

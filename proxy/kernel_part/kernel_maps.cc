@@ -3,12 +3,10 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -99,32 +97,9 @@ absl::StatusOr<hr_leader_view> ReadLeader(bpf_map* leaders, uint32_t service_id)
   return leader.view;
 }
 
-MappedArray& MappedArray::operator=(MappedArray&& other) noexcept {
-  std::swap(memory_, other.memory_);
-  std::swap(bytes_, other.bytes_);
-  std::swap(stride_, other.stride_);
-  std::swap(entries_, other.entries_);
-  return *this;
-}
-
-MappedArray::~MappedArray() {
-  if (memory_ != nullptr) munmap(memory_, bytes_);
-}
-
-absl::StatusOr<MappedArray> MappedArray::Open(bpf_map* map) {
-  return Open(bpf_map__fd(map), bpf_map__name(map), bpf_map__value_size(map), bpf_map__max_entries(map));
-}
-
-absl::StatusOr<MappedArray> MappedArray::Open(int fd, const std::string& name, uint32_t value_bytes,
-                                              uint32_t entries) {
-  MappedArray array;
-  array.entries_ = entries;
-  array.stride_ = (value_bytes + 7) & ~size_t{7};
-  const size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  array.bytes_ = (array.stride_ * array.entries_ + page - 1) / page * page;
-  void* memory = mmap(nullptr, array.bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (memory == MAP_FAILED) return absl::ErrnoToStatus(errno, absl::StrCat("BPF map ", name, ": cannot be mapped"));
-  array.memory_ = memory;
+absl::StatusOr<MappedArray> OpenMapped(bpf_map* map) {
+  auto array = MappedArray::Open(bpf_map__fd(map), bpf_map__value_size(map), bpf_map__max_entries(map));
+  if (!array.ok()) return absl::Status(array.status().code(), absl::StrCat("BPF map ", bpf_map__name(map), ": ", array.status().message()));
   return array;
 }
 

@@ -4,15 +4,12 @@
 // mappable array. Used by the parts of KernelDataPlane and by packet tests. Every error names the map and errno.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
-#include <string>
-#include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "bpf/abi/stats_abi.h"
+#include "net/mapped.h"
 #include "net/wait_for_programs.h"
 #include "proxy/data_plane/data_plane.h"
 
@@ -43,32 +40,8 @@ absl::StatusOr<Histogram> SumHistogram(bpf_map* map, uint32_t index);
 // An element of the leader map, read under its lock.
 absl::StatusOr<hr_leader_view> ReadLeader(bpf_map* leaders, uint32_t service_id);
 
-// The memory of a BPF_F_MMAPABLE array, shared with the kernel programs for as long as the object lives.
-class MappedArray {
- public:
-  MappedArray() = default;
-  MappedArray(MappedArray&& other) noexcept { *this = std::move(other); }
-  MappedArray& operator=(MappedArray&& other) noexcept;
-  MappedArray(const MappedArray&) = delete;
-  MappedArray& operator=(const MappedArray&) = delete;
-  ~MappedArray();
-
-  static absl::StatusOr<MappedArray> Open(bpf_map* map);
-  // Of a map that no object describes.
-  static absl::StatusOr<MappedArray> Open(int fd, const std::string& name, uint32_t value_bytes, uint32_t entries);
-
-  // Element `index`; T must be the map's value type. Plain loads and stores of aligned words are atomic.
-  template <typename T>
-  volatile T* At(uint32_t index) const {
-    return reinterpret_cast<volatile T*>(static_cast<char*>(memory_) + size_t{index} * stride_);
-  }
-  uint32_t entries() const { return entries_; }
-
- private:
-  void* memory_ = nullptr;
-  size_t bytes_ = 0;
-  size_t stride_ = 0;
-  uint32_t entries_ = 0;
-};
+using net::MappedArray;
+// The memory of a BPF_F_MMAPABLE array.
+absl::StatusOr<MappedArray> OpenMapped(bpf_map* map);
 
 }  // namespace hedgerow

@@ -17,7 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "net/bpf_log.h"
 #include "proxy.skel.h"
-#include "proxy/data_plane/map_sizes.h"
+#include "proxy/kernel_part/map_sizes.h"
 
 namespace hedgerow {
 namespace {
@@ -60,7 +60,7 @@ absl::StatusOr<std::unique_ptr<KernelObject>> KernelObject::Open(const DataPlane
   net::KeepBpfLog();
   object->skeleton_ = proxy_bpf__open();
   if (object->skeleton_ == nullptr) return net::BpfLoadError(errno);
-  if (absl::Status status = object->SetSizes(spec); !status.ok()) return status;
+  SetMapSizes(*object->skeleton_, BoundsOf(spec));
   object->SetLoadConfig(spec);
   object->NoteLayouts();
   return object;
@@ -94,7 +94,7 @@ absl::Status KernelObject::MapMemory() {
                       {skeleton_->maps.backend_loads, &memory_.backend_loads},
                       {skeleton_->maps.data_live, memory_.live.get()}};
   for (const auto& [map, array] : mapped) {
-    auto opened = MappedArray::Open(map);
+    auto opened = OpenMapped(map);
     if (!opened.ok()) return opened.status();
     *array = *std::move(opened);
   }
@@ -104,15 +104,6 @@ absl::Status KernelObject::MapMemory() {
 }
 
 KernelObject::~KernelObject() { proxy_bpf__destroy(skeleton_); }
-
-absl::Status KernelObject::SetSizes(const DataPlaneSpec& spec) {
-  for (const MapSize& size : MapSizes(BoundsOf(spec), 1)) {
-    bpf_map* map = bpf_object__find_map_by_name(skeleton_->obj, size.name.c_str());
-    if (map == nullptr) return absl::InternalError(absl::StrCat("the programs have no map ", size.name));
-    bpf_map__set_max_entries(map, size.entries);
-  }
-  return absl::OkStatus();
-}
 
 void KernelObject::SetLoadConfig(const DataPlaneSpec& spec) {
   auto& config = skeleton_->rodata->load_config;

@@ -82,7 +82,6 @@ class KernelObject {
   KernelObject() = default;
 
   static absl::StatusOr<std::unique_ptr<KernelObject>> Open(const DataPlaneSpec& spec);
-  absl::Status SetSizes(const DataPlaneSpec& spec);
   void SetLoadConfig(const DataPlaneSpec& spec);
   absl::Status LoadPrograms();
   absl::Status MapMemory();

@@ -16,6 +16,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "net/fnv.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "proxy/kernel_part/kernel_object.h"
@@ -52,7 +53,7 @@ absl::Status CannotTakeOver(absl::string_view why) {
 uint64_t KernelObject::Build() {
   size_t bytes = 0;
   const void* object = proxy_bpf__elf_bytes(&bytes);
-  return Hash64(absl::string_view(static_cast<const char*>(object), bytes));
+  return net::Fnv1a64(absl::string_view(static_cast<const char*>(object), bytes));
 }
 
 // Before anything is taken over: a reused map's type numbers are of the BTF that it was made with.

@@ -17,6 +17,7 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "net/fnv.h"
 #include "net/bpffs.h"
 #include "proxy/kernel_part/kernel_data_plane.h"
 #include "proxy/kernel_part/map_layout.h"
@@ -315,7 +316,7 @@ uint64_t LayoutWith(const char* first, bool second) {
   if (second) {
     EXPECT_EQ(btf__add_field(types, "more", wide, 64, 0), 0);
   }
-  const uint64_t layout = Hash64(DescribeType(types, static_cast<uint32_t>(type)));
+  const uint64_t layout = net::Fnv1a64(DescribeType(types, static_cast<uint32_t>(type)));
   btf__free(types);
   return layout;
 }

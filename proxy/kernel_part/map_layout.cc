@@ -5,6 +5,7 @@
 #include <bpf/libbpf.h>
 
 #include "absl/strings/str_cat.h"
+#include "net/fnv.h"
 
 namespace hedgerow {
 namespace {
@@ -54,12 +55,6 @@ void Describe(const btf* types, uint32_t type_id, int depth, std::string& out) {
 
 }  // namespace
 
-uint64_t Hash64(absl::string_view bytes) {
-  uint64_t hash = 14695981039346656037ull;
-  for (const char byte : bytes) hash = (hash ^ static_cast<uint8_t>(byte)) * 1099511628211ull;
-  return hash;
-}
-
 std::string DescribeType(const btf* types, uint32_t type_id) {
   std::string out;
   Describe(types, type_id, 0, out);
@@ -67,7 +62,7 @@ std::string DescribeType(const btf* types, uint32_t type_id) {
 }
 
 uint64_t MapLayout(const btf* types, const bpf_map* map) {
-  return Hash64(absl::StrCat(bpf_map__type(map), " ", bpf_map__key_size(map), " ", bpf_map__value_size(map),
+  return net::Fnv1a64(absl::StrCat(bpf_map__type(map), " ", bpf_map__key_size(map), " ", bpf_map__value_size(map),
                              " ", bpf_map__map_flags(map), " ",
                              DescribeType(types, bpf_map__btf_key_type_id(map)), " ",
                              DescribeType(types, bpf_map__btf_value_type_id(map))));

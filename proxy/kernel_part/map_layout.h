@@ -9,15 +9,10 @@
 #include <cstdint>
 #include <string>
 
-#include "absl/strings/string_view.h"
-
 struct bpf_map;
 struct btf;
 
 namespace hedgerow {
-
-// FNV-1a of 64 bits: tells apart what was built at different times, and is no protection against forgery.
-uint64_t Hash64(absl::string_view bytes);
 
 // The type as text: "{sent_ns@0i8,...}". Typedefs and qualifiers are seen through.
 std::string DescribeType(const btf* types, uint32_t type_id);

@@ -13,7 +13,7 @@
 namespace hedgerow {
 
 absl::Status PinnedArray::Map(const PinnedArraySpec& spec, uint32_t entries) {
-  auto memory = MappedArray::Open(fd_.get(), spec.name, spec.value_bytes, entries);
+  auto memory = MappedArray::Open(fd_.get(), spec.value_bytes, entries);
   if (memory.ok()) memory_ = *std::move(memory);
   return memory.status();
 }

@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "proxy/kernel_part/map_layout.h"
+#include "net/fnv.h"
 
 namespace hedgerow {
 namespace {
@@ -32,7 +32,7 @@ struct Header {
 };
 
 uint64_t Checksum(uint64_t sequence, absl::string_view text) {
-  return Hash64(absl::StrCat(sequence, ":", std::string(text)));
+  return net::Fnv1a64(absl::StrCat(sequence, ":", std::string(text)));
 }
 
 struct Found {

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many entries each map of the kernel programs has, and what they take. The loader sets the sizes from this
-// table and `hedgerow plan` shows it, so that a plan is what is loaded. Pure.
+// How many entries each map of the kernel programs has, and what they take. Most sizes stand in the programs; the loader sets
+// those that follow from the configuration, and `hedgerow plan` shows all of the same object, so that a plan is what is loaded.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "proxy/data_plane/data_plane.h"
+
+struct proxy_bpf;
 
 namespace hedgerow {
 
@@ -32,7 +35,10 @@ MapBounds BoundsOf(const DataPlaneSpec& spec);
 // Sets of the scoreboard behind the hot ones.
 uint32_t ColdSets(uint32_t max_requests);
 
-// Every map but those that libbpf makes of global variables. `cpus`: possible CPUs.
-std::vector<MapSize> MapSizes(const MapBounds& bounds, uint32_t cpus);
+// Of programs that are opened and not loaded yet.
+void SetMapSizes(proxy_bpf& programs, const MapBounds& bounds);
+
+// Every map but those that libbpf makes of global variables. `cpus`: possible CPUs. Needs no privilege.
+absl::StatusOr<std::vector<MapSize>> MapSizes(const MapBounds& bounds, uint32_t cpus);
 
 }  // namespace hedgerow

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "proxy/kernel_part/map_sizes.h"
+
+#include <bpf/libbpf.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <utility>
+
+#include "bpf/proxy/locate.h"
+#include "proxy.skel.h"
+
+namespace hedgerow {
+namespace {
+
+// What a hash map keeps beside key and value, in bytes an entry: struct htab_elem, its bucket, the LRU's node.
+constexpr uint64_t kHashOverheadBytes = 80;
+constexpr uint64_t kPageBytes = 4096;
+
+constexpr uint64_t RoundUp(uint64_t bytes, uint64_t unit) { return (bytes + unit - 1) / unit * unit; }
+
+uint64_t BytesOf(const bpf_map* map, uint32_t cpus) {
+  const uint64_t entries = bpf_map__max_entries(map), value_bytes = RoundUp(bpf_map__value_size(map), 8);
+  switch (bpf_map__type(map)) {
+    case BPF_MAP_TYPE_PERCPU_ARRAY:
+      return (value_bytes * cpus + 8) * entries;
+    case BPF_MAP_TYPE_HASH:
+    case BPF_MAP_TYPE_LRU_HASH:
+      return (RoundUp(bpf_map__key_size(map), 8) + value_bytes + kHashOverheadBytes) * entries;
+    default:
+      return RoundUp(value_bytes * entries, kPageBytes);
+  }
+}
+
+}  // namespace
+
+MapBounds BoundsOf(const DataPlaneSpec& spec) {
+  size_t backends = 0;
+  for (const ServiceSpec& service : spec.services) backends += service.backends.size();
+  return {.requests = spec.max_requests,
+          .parked = spec.max_parked,
+          .flows = spec.max_flows,
+          .connections = spec.max_connections,
+          .fragments = spec.max_fragments,
+          .room = RoomFor(spec.services.size(), backends)};
+}
+
+// Four times as many places as requests: at the limit a set of 8 holds 2 on average, and 2 in 10,000 overflow.
+uint32_t ColdSets(uint32_t max_requests) {
+  return std::max<uint32_t>(16, std::bit_ceil(max_requests * 4) / HR_SET_WAYS);
+}
+
+void SetMapSizes(proxy_bpf& programs, const MapBounds& bounds) {
+  const auto& maps = programs.maps;
+  // Index 0 of requests and copies means none.
+  const std::pair<bpf_map*, uint32_t> sizes[] = {
+      {maps.requests, bounds.requests + 1},
+      {maps.scoreboard, HR_HOT_SETS + ColdSets(bounds.requests)},
+      {maps.pool, bounds.parked + 1},
+      {maps.parked_links, bounds.parked + 1},
+      {maps.flows, bounds.flows},
+      {maps.crowded_flows, std::max(1u, bounds.flows / HR_FLOW_PARTS)},
+      {maps.connections, bounds.connections},
+      {maps.fragments, bounds.fragments},
+      {maps.service_histograms, bounds.room.services * HR_SERVICE_HISTOGRAMS},
+      {maps.backend_histograms, bounds.room.backends * HR_BACKEND_HISTOGRAMS},
+  };
+  for (const auto& [map, entries] : sizes) bpf_map__set_max_entries(map, entries);
+}
+
+absl::StatusOr<std::vector<MapSize>> MapSizes(const MapBounds& bounds, uint32_t cpus) {
+  proxy_bpf* const programs = proxy_bpf__open();
+  if (programs == nullptr) return absl::ErrnoToStatus(errno, "cannot read the kernel programs");
+  SetMapSizes(*programs, bounds);
+  std::vector<MapSize> sizes;
+  const bpf_map* map = nullptr;
+  bpf_object__for_each_map(map, programs->obj) {
+    if (!bpf_map__is_internal(map)) sizes.push_back({bpf_map__name(map), bpf_map__max_entries(map), BytesOf(map, cpus)});
+  }
+  proxy_bpf__destroy(programs);
+  return sizes;
+}
+
+}  // namespace hedgerow
