@@ -55,8 +55,9 @@ absl::StatusOr<net::UniqueFd> OpenLog(const std::string& path) {
   dup2(null, STDIN_FILENO);
   dup2(log, STDOUT_FILENO);
   dup2(log, STDERR_FILENO);
-  close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);  // a caller's lock or pipe would be held as long as the daemon runs
-  fcntl(report, F_SETFD, 0);                                 // the daemon inherits this one
+  // A lock or a pipe of the caller would be held as long as the daemon runs; it inherits `report` alone.
+  close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC);
+  fcntl(report, F_SETFD, 0);
   char number[16];
   snprintf(number, sizeof(number), "%d", report);
   if (chdir("/") != 0) _exit(kExitFailure);
