@@ -45,7 +45,7 @@
   X(18, HR_TCP_PACKETS, tcp_packets, packets, "TCP, both directions") \
   X(19, HR_LATER_FRAGMENTS, later_fragments, packets, "fragments that followed their first, both directions") \
   X(20, HR_PINGS, pings, packets, "echo requests answered for a VIP") \
-  X(21, HR_ICMP_TRANSLATED, icmp_translated, packets, "ICMP errors handed to a client in the VIP's name") \
+  X(21, HR_ICMP_TRANSLATED, icmp_translated, packets, "ICMP errors passed on: to a client in the VIP's name, or to a backend in its own") \
   X(22, HR_LATE_ANSWERS, late_answers, hedging, "first answers after the deadline, given to the client") \
   X(23, HR_HANDED_OVER, handed_over, leaders, \
     "parked requests given to a newly announced leader that never got them, or has lost them (its process ended, " \

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * ICMP errors about packets that went out in a VIP's name. Such an error quotes the packet as the uplink saw it
- * (client -> backend); to the client it must look as if it were about client -> VIP. Every byte that is changed in
- * the quotation is taken out of and put into the ICMP checksum. Called by the reply program.
+ * (client -> backend); to the client it must look as if it were about client -> VIP. And one about an answer quotes
+ * VIP -> client; to the backend it must be about backend -> client. Every byte that is changed in the quotation is
+ * taken out of and put into the ICMP checksum. Called by the reply program and the sink.
  */
 #pragma once
 
@@ -65,12 +66,13 @@ HR_INLINE int hr_requote(struct __sk_buff *skb, __u32 checksum_offset, __u32 off
          bpf_skb_store_bytes(skb, offset, &to, sizeof(to), 0);
 }
 
+/* `side`: of the quoted packet. The error itself goes the other way, so there it is the other side's address. */
 HR_INLINE int hr_translate_icmp4(struct __sk_buff *skb, struct hr_packet *packet, struct hr_icmp_error *error,
-                                 struct hr_address *vip) {
+                                 enum hr_side side, struct hr_address *address) {
   struct hr_packet *quoted = &error->quoted;
   __u32 icmp_checksum = packet->l4_offset + HR_ICMP_CHECKSUM;
-  __be32 from = quoted->destination.words[3];
-  __be32 to = vip->words[3];
+  __be32 from = side == HR_SOURCE ? quoted->source.words[3] : quoted->destination.words[3];
+  __be32 to = address->words[3];
   __u16 old_check, new_check;
 
   /* The quoted header's own checksum follows its address; both changes go through the ICMP checksum. */
@@ -79,38 +81,38 @@ HR_INLINE int hr_translate_icmp4(struct __sk_buff *skb, struct hr_packet *packet
   if (bpf_skb_load_bytes(skb, quoted->l3_offset + 10, &new_check, sizeof(new_check))) return -1;
   if (bpf_l4_csum_replace(skb, icmp_checksum, old_check, new_check, sizeof(new_check))) return -1;
   if (bpf_l4_csum_replace(skb, icmp_checksum, from, to, sizeof(to))) return -1;
-  if (bpf_skb_store_bytes(skb, quoted->l3_offset + 16, &to, sizeof(to), 0)) return -1;
+  if (bpf_skb_store_bytes(skb, quoted->l3_offset + (side == HR_SOURCE ? 12 : 16), &to, sizeof(to), 0)) return -1;
   if (error->stays) return 0;
-  return hr_replace_ipv4(skb, packet, HR_SOURCE, from, to, 0);
+  return hr_replace_ipv4(skb, packet, HR_OTHER_SIDE(side), from, to, 0);
 }
 
 HR_INLINE int hr_translate_icmp6(struct __sk_buff *skb, struct hr_packet *packet, struct hr_icmp_error *error,
-                                 struct hr_address *vip) {
+                                 enum hr_side side, struct hr_address *address) {
   struct hr_packet *quoted = &error->quoted;
   __u32 icmp_checksum = packet->l4_offset + HR_ICMP_CHECKSUM;
-  __s64 difference =
-      bpf_csum_diff(quoted->destination.words, sizeof(*vip), vip->words, sizeof(*vip), 0);
+  struct hr_address *from = side == HR_SOURCE ? &quoted->source : &quoted->destination;
+  __s64 difference = bpf_csum_diff(from->words, sizeof(*from), address->words, sizeof(*address), 0);
 
   if (bpf_l4_csum_replace(skb, icmp_checksum, 0, difference, 0)) return -1;
-  if (bpf_skb_store_bytes(skb, quoted->l3_offset + 24, vip, sizeof(*vip), 0)) return -1;
+  if (bpf_skb_store_bytes(skb, quoted->l3_offset + (side == HR_SOURCE ? 8 : 24), address, sizeof(*address), 0)) return -1;
   if (error->stays) return 0;
-  /* The source is part of ICMPv6's pseudo-header (RFC 4443 section 2.3). */
+  /* The addresses are part of ICMPv6's pseudo-header (RFC 4443 section 2.3). */
   if (bpf_l4_csum_replace(skb, icmp_checksum, 0, difference, BPF_F_PSEUDO_HDR | HR_F_IPV6)) {
     if (bpf_l4_csum_replace(skb, icmp_checksum, 0, difference, BPF_F_PSEUDO_HDR)) return -1;
     bpf_csum_update(skb, difference);
   }
-  return bpf_skb_store_bytes(skb, packet->l3_offset + 8, vip, sizeof(*vip), 0) ? -1 : 0;
+  return bpf_skb_store_bytes(skb, packet->l3_offset + (side == HR_SOURCE ? 24 : 8), address, sizeof(*address), 0) ? -1 : 0;
 }
 
-/* Makes the error one about client -> VIP. */
+/* Makes the error one about client -> VIP (HR_DESTINATION), or about backend -> client (HR_SOURCE). */
 HR_INLINE int hr_translate_icmp(struct __sk_buff *skb, struct hr_packet *packet, struct hr_icmp_error *error,
-                                struct hr_address *vip, __u16 vip_port_be) {
+                                enum hr_side side, struct hr_address *address, __u16 port_be) {
   struct hr_packet *quoted = &error->quoted;
+  __u16 from_be = side == HR_SOURCE ? quoted->source_port_be : quoted->destination_port_be;
 
-  if (quoted->destination_port_be != vip_port_be &&
-      hr_requote(skb, packet->l4_offset + HR_ICMP_CHECKSUM, quoted->l4_offset + 2, quoted->destination_port_be,
-                 vip_port_be))
+  if (from_be != port_be && hr_requote(skb, packet->l4_offset + HR_ICMP_CHECKSUM,
+                                       quoted->l4_offset + (side == HR_SOURCE ? 0 : 2), from_be, port_be))
     return -1;
-  return packet->version == 4 ? hr_translate_icmp4(skb, packet, error, vip)
-                              : hr_translate_icmp6(skb, packet, error, vip);
+  return packet->version == 4 ? hr_translate_icmp4(skb, packet, error, side, address)
+                              : hr_translate_icmp6(skb, packet, error, side, address);
 }

@@ -395,7 +395,7 @@ HR_INLINE int hr_handle_icmp(struct __sk_buff *skb, struct hr_packet *packet, st
    * error to a client that sends by an uplink: its socket is looked up from there.
    */
   error.stays = reply->way != HR_WAY_PROXY || !hr_same_address(&packet->source, &error.quoted.destination);
-  if (hr_translate_icmp(skb, packet, &error, &vip, reply->config->port_be)) {
+  if (hr_translate_icmp(skb, packet, &error, HR_DESTINATION, &vip, reply->config->port_be)) {
     hr_reason(reply->service_stats, HR_REASON_SEND_FAILED);
     return TC_ACT_SHOT;
   }

@@ -18,6 +18,8 @@
 
 enum hr_side { HR_SOURCE, HR_DESTINATION };
 
+#define HR_OTHER_SIDE(side) ((side) == HR_SOURCE ? HR_DESTINATION : HR_SOURCE)
+
 HR_INLINE __u32 hr_l4_checksum_offset(const struct hr_packet *packet) {
   return packet->l4_offset + (packet->protocol == IPPROTO_TCP ? 16 : 6);
 }

@@ -367,10 +367,11 @@ HR_INLINE int hr_answer_ping(struct __sk_buff *skb, struct hr_packet *packet) {
   int verdict;
 
   if (packet->fragment != HR_WHOLE) return TC_ACT_UNSPEC;
+  if (bpf_skb_load_bytes(skb, packet->l4_offset, &type, 1)) return TC_ACT_UNSPEC;
+  /* An error is the sink's: it may come from a router that may not use the VIP. */
+  if (type != (packet->version == 4 ? HR_ECHO_REQUEST_V4 : HR_ECHO_REQUEST_V6)) return TC_ACT_UNSPEC;
   verdict = hr_may_be_answered(skb, packet);
   if (verdict != TC_ACT_OK) return verdict;
-  if (bpf_skb_load_bytes(skb, packet->l4_offset, &type, 1)) return TC_ACT_UNSPEC;
-  if (type != (packet->version == 4 ? HR_ECHO_REQUEST_V4 : HR_ECHO_REQUEST_V6)) return TC_ACT_UNSPEC;
   reply = packet->version == 4 ? 0 : HR_ECHO_REPLY_V6;
   /* Type is the high byte of the first word; swapping the addresses changes no sum. */
   if (bpf_l4_csum_replace(skb, packet->l4_offset + 2, bpf_htons(type << 8), bpf_htons(reply << 8), 2) ||

@@ -196,5 +196,35 @@ TEST_F(SplitterOtherTest, TheSinkDropsWhatReachesTheFarEnd) {
   EXPECT_THAT(run.changes, UnorderedElementsAre(std::pair("host:sink", 1)));
 }
 
+// A router says that an answer was too large: the backend hears it, as if it had been asked directly.
+TEST_F(SplitterOtherTest, AnErrorAboutAnAnswerGoesToTheBackendOfItsConnection) {
+  struct {
+    const char *router, *client, *vip, *backend;
+    uint16_t port;
+    uint8_t type, code;
+    const char* counter;
+  } const cases[] = {{"10.77.0.254", kClient4, kDns4, kA4, 53, 3, 4, "dns4.icmp_translated"},
+                     {"fd77::fe", kClient6, kDns6, kA6, kBackendDnsPort6, 2, 0, "dns6.icmp_translated"}};
+  for (const auto& each : cases) {
+    SCOPED_TRACE(each.vip);
+    // As far as the sequence number: what is quoted keeps its checksum.
+    const auto error = [&each](const char* from, uint16_t port, const char* to) {
+      const Bytes quoted = Layer3(PacketBuilder(from, each.client).Tcp(port, kClientPort, kTcpAck).Build());
+      const size_t bytes = (quoted[0] >> 4 == 4 ? 20 : 40) + 8;
+      const Bytes cut(quoted.begin(), quoted.begin() + static_cast<ptrdiff_t>(bytes));
+      return PacketBuilder(each.router, to).IcmpError(each.type, each.code, cut, 1280).Build();
+    };
+    EXPECT_EQ(Sink(error(each.vip, kDnsPort, each.vip)).verdict, kDropped) << "no such connection";
+    Split(PacketBuilder(each.client, each.vip).Tcp(kClientPort, kDnsPort, kTcpSyn).Build());
+    const RunResult run = Sink(error(each.vip, kDnsPort, each.vip));
+    EXPECT_EQ(run.verdict, kRedirected);
+    EXPECT_THAT(run.changes, UnorderedElementsAre(std::pair(each.counter, 1)));
+    EXPECT_EQ(Layer3(run.packet), Layer3(error(each.backend, each.port, each.backend)));
+    EXPECT_EQ(ChecksumFault(run.packet), "");
+    EXPECT_EQ(Sink(error(each.vip, kDnsPort + 1, each.vip)).verdict, kDropped) << "of no service";
+    EXPECT_EQ(Sink(error(each.backend, each.port, each.vip)).verdict, kDropped) << "about another packet";
+  }
+}
+
 }  // namespace
 }  // namespace hedgerow::packets

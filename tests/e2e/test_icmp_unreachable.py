@@ -6,11 +6,12 @@ import contextlib
 import errno
 import select
 import socket
+import subprocess
 
 import pytest
 
 from harness.dns import UdpClient, parse, query, who_answers
-from harness.product import DNS4, DNS6, VIP4, VIP6, answer_every_port_unreachable, wait_until
+from harness.product import DNS4, DNS6, RAW4, RAW6, VIP4, VIP6, answer_every_port_unreachable, wait_until
 
 # What a firewall on the leader's host rejects with, and what a client that asks it directly then hears.
 REJECTIONS = {
@@ -162,3 +163,36 @@ def parse_id(client: UdpClient, query_id: int) -> int | None:
     client.send(query(query_id, "www.example.test"))
     payload = client.receive()
     return None if payload is None else parse(payload).id
+
+
+# Sends from a connected socket to the first client that it hears, until it hears of an error.
+_STREAM = """
+import socket, sys, time
+s = socket.socket(socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET, socket.SOCK_DGRAM)
+s.bind((sys.argv[1], 4000))
+print(flush=True)
+s.connect(s.recvfrom(100)[1])
+for number in range(100):
+    try:
+        s.send(b"%d" % number)
+    except OSError as error:
+        sys.exit(error.strerror)
+    time.sleep(0.05)
+"""
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_a_server_hears_that_its_clients_socket_is_closed(lab, product, family):
+    service = product.service(f"raw{family}", profile="flow")
+    del service["raw"]
+    product.up(services=[service])
+    server = lab.replica("a")
+    for address in (getattr(server, f"ipv{family}"), RAW6 if family == 6 else RAW4):
+        stream = server.popen(["/usr/bin/python3", "-c", _STREAM, getattr(server, f"ipv{family}")],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        stream.stdout.readline()
+        with lab.client.socket(socket.AF_INET6 if family == 6 else socket.AF_INET) as client:
+            client.settimeout(2)
+            client.sendto(b"hello", (address, 4000))
+            assert client.recvfrom(100)[1][0] == address
+        assert b"Connection refused" in stream.communicate(timeout=20)[1], address
