@@ -162,7 +162,8 @@ void KernelBridge::EndTurn(uint64_t now_ns, kv::Replica& replica) {
   }
   if (open_ && MembershipOf(raft) != opened_members_) FenceAndSettle(replica);
   const bool durable = raft.durable_sequence() == raft.asked_sequence();
-  if (open_ && durable && ((CapabilitiesFor(raft) ^ capabilities_) & HR_NODE_CAN_GRANT) != 0) FenceAndSettle(replica);
+  const bool leads = raft.role() == raft::Role::kLeader;
+  if (open_ && (durable || leads) && CapabilitiesFor(raft) != capabilities_) FenceAndSettle(replica);
   if (open_ && OwnsLog() && opened_.role == raft::Role::kFollower) {
     HEDGEROW_CHECK(raft.log().last_index() == fed_end_);
   }
@@ -174,7 +175,6 @@ void KernelBridge::EndTurn(uint64_t now_ns, kv::Replica& replica) {
   // A leader's grants and appends nothing, and its term was durable before anybody was asked for a vote. Under
   // load there may never be a turn at whose end all is written, and without its lease it would be taken for one
   // that stands still.
-  const bool leads = raft.role() == raft::Role::kLeader;
   if (!open_ && (all_written || leads)) {
     Open(now_ns, raft);
   } else if (open_ && Lags(raft)) {
@@ -269,7 +269,8 @@ uint32_t KernelBridge::CapabilitiesFor(const raft::Raft& raft) const {
   const bool leads = raft.role() == raft::Role::kLeader;
   uint32_t capabilities = 0;
   if (switches.heartbeat && (follows || leads)) capabilities |= HR_NODE_CAN_HEARTBEAT;
-  if (switches.vote) capabilities |= HR_NODE_CAN_VOTE;
+  // A leader that checks its quorum trusts itself no more; its kernel part would, and consume the requests.
+  if (switches.vote && !raft.checks_quorum()) capabilities |= HR_NODE_CAN_VOTE;
   // Without `append` each entry would cost a fence while the kernel part may vote by the log's end, and no vote
   // is given while the leader is heard.
   const bool votes = !VotesOnSuspicion() || raft.suspected_term() != raft::Term();

@@ -72,6 +72,30 @@ TEST(KernelBridge, R5_DiskModeKeepsALeadersLeaseHoweverMuchIsUnwritten) {
   EXPECT_GE(host.kernel.shared().lease_until_ns, lease_until_ns + 5 * kMillisecond);
 }
 
+// Its kernel part would hold on to it, and consume what it needs to be succeeded.
+TEST(KernelBridge, ALeaderThatChecksItsQuorumLeavesRequestsForVotesToItsProcess) {
+  for (const Durability durability : {Durability::kDisk, Durability::kMemory}) {
+    Host host(durability);
+    Lead(host);
+    host.Arrive(1, 1, raft::AppendReply{.accepted = true, .index = LogIndex(1), .loop_seq = 9});
+    host.Turn();
+    raft::VoteRequest request = Host::Vote(2, 1, 1);
+    request.transfer_term = Term();
+    EXPECT_EQ(host.Arrive(2, 2, request), HR_NODE_EVENT_VOTE_IGNORED);
+    while (!host.raft().checks_quorum()) {
+      host.now_ns += kMillisecond;
+      host.Turn();
+      ASSERT_EQ(host.raft().role(), Role::kLeader);
+    }
+    EXPECT_EQ(host.Arrive(2, 2, request), HR_NODE_EVENT_PASSED_FENCED);
+    host.Arrive(1, 1, raft::HeartbeatReply{.round = 1, .matched = LogIndex(1), .loop_seq = 10});
+    host.passed.clear();
+    host.Turn();
+    ASSERT_FALSE(host.raft().checks_quorum());
+    EXPECT_EQ(host.Arrive(2, 2, request), HR_NODE_EVENT_VOTE_IGNORED) << "confirmed";
+  }
+}
+
 // Else it voted for another, though its process would not.
 TEST(KernelBridge, TheKernelPartKnowsThatItsLeaderIsStalled) {
   for (const bool stalled : {false, true}) {

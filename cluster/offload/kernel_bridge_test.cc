@@ -396,12 +396,16 @@ TEST(KernelBridge, R6_TheAnswerToAProbeIsNotEaten) {
   host.Turn();
   host.Turn();  // its lease says that the pipeline runs
   EXPECT_EQ(host.Arrive(1, 1, all), HR_NODE_EVENT_ACK_COUNTED);
+  host.now_ns += 5 * kMillisecond;
+  host.Turn();
+  const uint64_t round = LastSent<raft::Heartbeat>(host)->round;
+  ASSERT_GT(round, 1u) << "one that began after the acknowledgement";
   host.bridge->BeginTurn(host.now_ns, *host.replica);
   host.bridge->Receive(host.now_ns,
                        {.from = NodeId(1),
                         .to = NodeId(3),
                         .term = Term(1),
-                        .body = raft::HeartbeatReply{.round = 1, .matched = LogIndex(), .loop_seq = 1}},
+                        .body = raft::HeartbeatReply{.round = round, .matched = LogIndex(), .loop_seq = 1}},
                        *host.replica);
   host.replica->Settle();
   ASSERT_FALSE(host.raft().progress()[0].replicates()) << "it has started again";

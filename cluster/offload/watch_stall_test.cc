@@ -113,6 +113,36 @@ TEST_F(WatchLiveTest, ALeaderThatWaitsForAProcessorIsStalledAndDoesNotResign) {
   });
 }
 
+// The loop misses its lease while its clock stands as well, as on a machine whose processors are elsewhere.
+TEST_F(WatchLiveTest, WhatAStandstillOfTheMachineTakesFromTheLeaseIsForgiven) {
+  OnStage([&] {
+    Victim victim({.threads = 2, .lease_ms = 60});
+    ExpectLeads(victim);
+    std::string outer;
+    const auto links = net::ListLinks();
+    for (const net::LinkInfo& link : *links)
+      if (link.name.ends_with("c0")) outer = link.name;
+    // A lap of 200 ms: so much of the 1,600 bytes that each is charged for passes in that time.
+    ASSERT_EQ(Shell("tc class change dev " + outer + " parent 1: classid 1:a htb rate 64kbit ceil 64kbit burst 16 cburst 16"
+                    " mpu 1600 quantum 1600"), 0);
+    const auto await_lap = [&] {
+      const uint64_t laps = victim.clock().laps;
+      for (int i = 0; i < 1'000 && victim.clock().laps == laps; ++i) usleep(1'000);
+    };
+    for (int turn = 0; turn < 3; ++turn) {
+      await_lap();
+      victim.Kill(SIGSTOP);
+      await_lap();
+      victim.Kill(SIGCONT);
+      usleep(30'000);
+    }
+    EXPECT_EQ(victim.clock().resignations, 0u);
+    victim.Kill(SIGSTOP);
+    EXPECT_FALSE(Listen(1'500, 1'500).empty()) << "a loop that hangs for longer than a second is not forgiven for late laps";
+    EXPECT_EQ(victim.clock().resignations, 1u);
+  });
+}
+
 TEST_F(WatchLiveTest, ALeaderThatIsStalledForTooLongResigns) {
   if (!HaveTwoProcessors()) GTEST_SKIP() << "one processor: the clock would wait with the process";
   OnStage([&] {

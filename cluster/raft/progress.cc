@@ -31,7 +31,7 @@ void Progress::Sent(LogIndex last, size_t bytes, uint64_t now_ns) {
   if (replicates()) next_ = last.Next();
 }
 
-bool Progress::Accepted(LogIndex index, uint64_t now_ns) {
+bool Progress::Accepted(LogIndex index, uint64_t round, uint64_t now_ns) {
   // Acknowledgements are cumulative.
   while (!inflight_.empty() && inflight_.front().last <= index) {
     inflight_bytes_ -= inflight_.front().bytes;
@@ -39,7 +39,10 @@ bool Progress::Accepted(LogIndex index, uint64_t now_ns) {
   }
   waiting_since_ns_ = now_ns;
   const bool moved = index > match_;
-  if (moved) match_ = index;
+  if (moved) {
+    match_ = index;
+    match_round_ = round;
+  }
   // Whatever brought it there: it has what the log does not hold any more.
   if (awaits_snapshot() && index >= snapshot_at_least_) Probe();
   if (state_ == State::kProbe && index >= next_.Previous()) {

@@ -34,8 +34,13 @@ class Progress {
   bool MaySend(const Options& options) const;
   void Sent(LogIndex last, size_t bytes, uint64_t now_ns);
 
-  // True if `match` moved.
-  bool Accepted(LogIndex index, uint64_t now_ns);
+  // True if `match` moved. `round`: the leader's last one, of which the follower cannot have heard before it said this.
+  bool Accepted(LogIndex index, uint64_t round, uint64_t now_ns);
+  // What it answered to that round shows that it has forgotten what it had acknowledged before. An answer to an earlier
+  // round may only have been overtaken by the acknowledgement.
+  bool HasForgotten(LogIndex matched, uint64_t round) const {
+    return matched < match_ && round > match_round_ && !awaits_snapshot();
+  }
 
   // A refusal of the append after `prev`. False if it answers something older than what is known by now.
   bool IsCurrentRefusal(LogIndex prev) const;
@@ -81,6 +86,7 @@ class Progress {
   void Probe();
 
   LogIndex match_;
+  uint64_t match_round_ = 0;  // the leader's last heartbeat round when `match_` moved
   LogIndex next_;
   State state_ = State::kProbe;
   bool snapshot_failed_ = false;

@@ -13,15 +13,28 @@ TEST(Progress, ProbesWithOneAndPipelinesOnceTheLogsAgree) {
   EXPECT_EQ(progress.next(), LogIndex(11));
   progress.Sent(LogIndex(12), 100, 0);
   EXPECT_FALSE(progress.MaySend(options));
-  EXPECT_TRUE(progress.Accepted(LogIndex(12), 1));
+  EXPECT_TRUE(progress.Accepted(LogIndex(12), 0, 1));
   for (uint64_t last = 13; last <= 15; ++last) {
     ASSERT_TRUE(progress.MaySend(options));
     EXPECT_EQ(progress.next(), LogIndex(last));
     progress.Sent(LogIndex(last), 100, 2);
   }
   EXPECT_FALSE(progress.MaySend(options));
-  progress.Accepted(LogIndex(14), 3);
+  progress.Accepted(LogIndex(14), 0, 3);
   EXPECT_TRUE(progress.MaySend(options)) << "acknowledgements are cumulative";
+}
+
+// An answer to a heartbeat and an acknowledgement of one follower overtake each other.
+TEST(Progress, WhatWasSaidBeforeAnAcknowledgementShowsNoRestart) {
+  Progress progress(LogIndex(10), 0);
+  progress.Sent(LogIndex(12), 100, 0);
+  progress.Accepted(LogIndex(12), /*round=*/5, 1);
+  EXPECT_FALSE(progress.HasForgotten(LogIndex(10), 4));
+  EXPECT_FALSE(progress.HasForgotten(LogIndex(10), 5));
+  EXPECT_FALSE(progress.HasForgotten(LogIndex(12), 6));
+  EXPECT_TRUE(progress.HasForgotten(LogIndex(10), 6)) << "asked after it had said that it holds 12";
+  progress.Accepted(LogIndex(12), /*round=*/7, 2);
+  EXPECT_TRUE(progress.HasForgotten(LogIndex(10), 6)) << "nothing new was said since";
 }
 
 TEST(Progress, BytesInFlightAreBoundedToo) {
@@ -29,7 +42,7 @@ TEST(Progress, BytesInFlightAreBoundedToo) {
   options.inflight_max_bytes = 1000;
   Progress progress(LogIndex(), 0);
   progress.Sent(LogIndex(1), 10, 0);
-  progress.Accepted(LogIndex(1), 0);
+  progress.Accepted(LogIndex(1), 0, 0);
   progress.Sent(LogIndex(2), 1000, 0);
   EXPECT_FALSE(progress.MaySend(options));
 }
@@ -42,7 +55,7 @@ TEST(Progress, LateRefusalsAreToldFromCurrentOnes) {
   EXPECT_EQ(progress.next(), LogIndex(5));
   EXPECT_FALSE(progress.IsCurrentRefusal(LogIndex(10)));
   progress.Sent(LogIndex(8), 10, 0);
-  progress.Accepted(LogIndex(8), 0);
+  progress.Accepted(LogIndex(8), 0, 0);
   EXPECT_FALSE(progress.IsCurrentRefusal(LogIndex(7))) << "it has acknowledged more since";
 }
 
@@ -50,7 +63,7 @@ TEST(Progress, WhatIsLostIsSentAgainAfterSomeTimeout) {
   Options options;
   Progress progress(LogIndex(), 0);
   progress.Sent(LogIndex(1), 10, 0);
-  progress.Accepted(LogIndex(1), 0);
+  progress.Accepted(LogIndex(1), 0, 0);
   progress.Sent(LogIndex(2), 10, 100);
   progress.Sent(LogIndex(3), 10, 150);
   progress.ForgetLost(199, 100);
@@ -64,7 +77,7 @@ TEST(Progress, WhatIsLostIsSentAgainAfterSomeTimeout) {
 TEST(Progress, WhatIsInFlightAndMissingIsLateBeforeItIsLost) {
   Progress progress(LogIndex(), 0);
   progress.Sent(LogIndex(1), 10, 0);
-  progress.Accepted(LogIndex(1), 0);
+  progress.Accepted(LogIndex(1), 0, 0);
   progress.Sent(LogIndex(2), 10, 0);
   progress.Sent(LogIndex(3), 10, 0);
   EXPECT_FALSE(progress.IsHoleInFlight(LogIndex(1))) << "it has this";
@@ -81,7 +94,7 @@ TEST(Progress, WhatIsInFlightAndMissingIsLateBeforeItIsLost) {
   progress.HoleSentAgain();
   EXPECT_FALSE(progress.HolePersists(1000, 50, 3)) << "once";
   EXPECT_EQ(progress.state(), Progress::State::kReplicate);
-  progress.Accepted(LogIndex(2), 1000);
+  progress.Accepted(LogIndex(2), 0, 1000);
   EXPECT_FALSE(progress.hole_open());
 }
 
@@ -93,9 +106,9 @@ TEST(Progress, APeerThatAwaitsASnapshotIsSentNothingUntilItHasOne) {
   EXPECT_FALSE(progress.IsCurrentRefusal(LogIndex(10)));
   progress.ForgetLost(1'000'000, 1);
   EXPECT_TRUE(progress.awaits_snapshot());
-  EXPECT_TRUE(progress.Accepted(LogIndex(15), 1)) << "late, and true";
+  EXPECT_TRUE(progress.Accepted(LogIndex(15), 0, 1)) << "late, and true";
   EXPECT_TRUE(progress.awaits_snapshot());
-  EXPECT_TRUE(progress.Accepted(LogIndex(25), 2));
+  EXPECT_TRUE(progress.Accepted(LogIndex(25), 0, 2));
   EXPECT_FALSE(progress.awaits_snapshot());
   EXPECT_EQ(progress.state(), Progress::State::kReplicate);
   EXPECT_EQ(progress.next(), LogIndex(26));
@@ -115,7 +128,7 @@ TEST(Progress, ASnapshotThatFailedIsAFailureUntilItIsAskedForAgain) {
 // A follower whose log is known to be equal up to `last`.
 Progress Pipelined(uint64_t last) {
   Progress progress(LogIndex(last), 0);
-  progress.Accepted(LogIndex(last), 0);
+  progress.Accepted(LogIndex(last), 0, 0);
   return progress;
 }
 

@@ -94,7 +94,7 @@ void Raft::Handle(Context& context, const Message& message, const AppendReply& r
 
 // True if it holds more than was known.
 bool Raft::Acknowledged(Context& context, size_t member, LogIndex index) {
-  const bool moved = progress_[member].Accepted(index, context.now_ns);
+  const bool moved = progress_[member].Accepted(index, round_, context.now_ns);
   if (moved && ((configuration().deciding() >> member) & 1) != 0) replication_moved_ns_ = context.now_ns;
   progress_[member].FollowRound(log_.last_index(), context.now_ns, detector_.timeout_ns());
   return moved;
@@ -179,7 +179,7 @@ void Raft::Handle(Context& context, const Message& message, const HeartbeatReply
   detector_.PeerHeard(member, context.now_ns, reply.loop_seq);
   progress.ConfirmRound(reply.round);
   ConfirmReads(context);
-  if (role_ != Role::kLeader || reply.matched >= progress.match() || progress.awaits_snapshot()) return;
+  if (role_ != Role::kLeader || !progress.HasForgotten(reply.matched, reply.round)) return;
   // It has started again and no longer knows that its log is ours; until told, it commits nothing.
   counters_.restarts_seen += progress.replicates();
   progress.GoBackTo(progress.match().Next());

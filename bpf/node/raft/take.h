@@ -197,7 +197,8 @@ HR_INLINE enum hr_node_verdict hr_node_take_vote_request(struct hr_node_shared *
   return hr_node_answer_vote(taken, request, 0, HR_NODE_EVENT_VOTE_REFUSED, reply);
 }
 
-/* R6, R7. The process is woken as soon as a majority has voted, and by every vote after that. */
+/* R6, R7. The process is woken as soon as a majority has voted, and by every vote after that; a candidate's by each, since a
+ * vote may also be the answer that completes a split (Raft::GiveUpIfSplit). */
 HR_INLINE enum hr_node_verdict hr_node_take_vote_reply(struct hr_node_shared *shared, struct hr_node_taken *taken,
                                                        const struct hr_peer_vote_reply *vote) {
   int pre_vote = shared->role == HR_NODE_PRE_CANDIDATE;
@@ -209,7 +210,7 @@ HR_INLINE enum hr_node_verdict hr_node_take_vote_reply(struct hr_node_shared *sh
     return hr_node_pass(taken, HR_NODE_EVENT_PASSED_TERM);
   if (!hr_node_sender(shared, taken)) return HR_NODE_PASS;
   shared->votes |= 1u << (taken->slot & (HR_NODE_MEMBERS - 1));
-  if (hr_raft_is_joint_quorum(shared->votes | 1u << (shared->self & (HR_NODE_MEMBERS - 1)), shared->voters, shared->next_voters))
+  if (!pre_vote || hr_raft_is_joint_quorum(shared->votes | 1u << (shared->self & (HR_NODE_MEMBERS - 1)), shared->voters, shared->next_voters))
     return hr_node_pass(taken, HR_NODE_EVENT_WOKEN_FOR_VOTES);
   return hr_node_consumed(taken, HR_NODE_EVENT_VOTE_COUNTED);
 }

@@ -56,7 +56,20 @@ HR_INLINE int hr_has_turned(struct hr_watch_clock* clock, const struct hr_watch*
   clock->turned_ns = now_ns;
   clock->turned_ran_ns = hr_loop_ran_ns(watch);
   clock->stalled_laps = clock->asleep = 0;
+  clock->forgiven_ns = 0;
   return 1;
+}
+
+/*
+ * A lap that is late by far: the machine stood still, the loop with it, and what it missed was not its own fault. Bounded, so that
+ * laps which are always late do not speak for a loop that hangs.
+ */
+HR_INLINE void hr_forgive(struct hr_watch_clock* clock, __u64 now_ns) {
+  __u64 gap_ns = now_ns - clock->last_lap_ns;
+
+  if (gap_ns < HR_WATCH_STANDSTILL_NS || clock->forgiven_ns >= HR_WATCH_FORGIVEN_MAX_NS) return;
+  clock->forgiven_ns += gap_ns;
+  clock->turned_ns += gap_ns;
 }
 
 /*
@@ -84,13 +97,13 @@ HR_INLINE int hr_is_stalled(struct hr_watch_clock* clock, const struct hr_watch*
   return hr_loop_ran_ns(watch) - clock->turned_ran_ns < watch_config.stall_from_ns;
 }
 
-HR_INLINE __u32 hr_why_resign(const struct hr_watch* watch,
+HR_INLINE __u32 hr_why_resign(const struct hr_watch_clock* clock, const struct hr_watch* watch,
                               const struct hr_watch_standing* standing, int stalled, __u64 now_ns) {
   if (READ_ONCE(watch->dead_ns))
     return READ_ONCE(watch->cause) == HR_WATCH_EXIT ? HR_WATCH_EXIT : HR_WATCH_SIGNAL;
   /* 0: the process keeps no lease. */
-  return !stalled && standing->lease_until_ns && now_ns >= standing->lease_until_ns ? HR_WATCH_LEASE_OVER
-                                                                                 : HR_WATCH_ALIVE;
+  if (stalled || !standing->lease_until_ns) return HR_WATCH_ALIVE;
+  return now_ns >= standing->lease_until_ns + clock->forgiven_ns ? HR_WATCH_LEASE_OVER : HR_WATCH_ALIVE;
 }
 
 HR_INLINE void hr_count_told(struct hr_watch_clock* clock, int told, __u64* sent) {
@@ -195,6 +208,7 @@ HR_INLINE int hr_lap(struct __sk_buff* skb, __u32 epoch) {
     ++clock->stale;
     return TC_ACT_SHOT;
   }
+  hr_forgive(clock, now_ns);
   WRITE_ONCE(clock->last_lap_ns, now_ns);
   ++clock->laps;
   if (!hr_leads(watch, &standing)) {
@@ -202,7 +216,7 @@ HR_INLINE int hr_lap(struct __sk_buff* skb, __u32 epoch) {
     return hr_rests(clock, watch) ? TC_ACT_SHOT : hr_go_round(skb, epoch);
   }
   stalled = hr_is_stalled(clock, watch, &standing, now_ns);
-  why = hr_why_resign(watch, &standing, stalled, now_ns);
+  why = hr_why_resign(clock, watch, &standing, stalled, now_ns);
   if (why == HR_WATCH_ALIVE) {
     clock->resigned = 0;
     if (stalled) hr_hint_stall(skb, clock, &standing, now_ns);

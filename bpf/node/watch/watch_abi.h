@@ -51,6 +51,9 @@ HR_STATIC_ASSERT(sizeof(struct hr_watch) == 48, "hr_watch");
 #define HR_WATCH_ASLEEP_LAPS 2u
 /* Laps are a millisecond apart; rare maxima of 30 ms were measured on busy machines. */
 #define HR_WATCH_OVERDUE_NS 100000000ull
+/* A lap that is so late finds a machine that stood still; in one wait for the loop so much is forgiven, and the last gap whole. */
+#define HR_WATCH_STANDSTILL_NS 5000000ull
+#define HR_WATCH_FORGIVEN_MAX_NS 1000000000ull
 
 /* Map `node_clock`, one element, mapped into the process, which only reads it. */
 struct hr_watch_clock {
@@ -79,8 +82,9 @@ struct hr_watch_clock {
   __u64 lease_until_ns;
   __u64 turned_ns;
   __u64 turned_ran_ns;
+  __u64 forgiven_ns; /* of standstills since then: the lease is judged by so much later */
 };
-HR_STATIC_ASSERT(sizeof(struct hr_watch_clock) == 160, "hr_watch_clock");
+HR_STATIC_ASSERT(sizeof(struct hr_watch_clock) == 168, "hr_watch_clock");
 
 /*
  * Map `node_plan`, one element, mapped into the process, which writes it as a sequence lock: `version` is odd while

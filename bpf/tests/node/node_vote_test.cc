@@ -130,13 +130,26 @@ TEST_P(NodeVoteTest, NeitherCandidateNorLeaderGives) {
   ExpectPassed(Ask(Request(kTerm + 1, false)), HR_NODE_EVENT_PASSED_ROLE);
 }
 
-TEST_P(NodeVoteTest, ACandidateIsWokenByTheMajority) {
+// Each vote may complete a split, which its process alone can see.
+TEST_P(NodeVoteTest, ACandidateIsWokenByEachVote) {
   Change1([](auto& shared) {
     shared.role = HR_NODE_CANDIDATE;
     shared.raft.voted_for = kSelf;
     shared.raft.leader = 0;
   });
-  const hr_peer_vote_reply yes{.asked_term = kTerm, .pre_vote = 0, .granted = 1};
+  const Outcome outcome =
+      Send(HR_PEER_VOTE_REPLY, kPeer, hr_peer_vote_reply{.asked_term = kTerm, .pre_vote = 0, .granted = 1});
+  EXPECT_EQ(outcome.action, XDP_PASS);
+  EXPECT_EQ(outcome.events, (std::map<int, int64_t>{{HR_NODE_EVENT_WOKEN_FOR_VOTES, 1}}));
+  EXPECT_EQ(node().Shared().votes, 1u << SlotOf(kPeer));
+}
+
+TEST_P(NodeVoteTest, AnEarlierCandidateIsWokenByTheMajority) {
+  Change1([](auto& shared) {
+    shared.role = HR_NODE_PRE_CANDIDATE;
+    shared.raft.leader = 0;
+  });
+  const hr_peer_vote_reply yes{.asked_term = kTerm + 1, .pre_vote = 1, .granted = 1};
   Outcome outcome = Send(HR_PEER_VOTE_REPLY, kPeer, yes);
   EXPECT_EQ(outcome.action, XDP_DROP);
   EXPECT_EQ(outcome.events, (std::map<int, int64_t>{{HR_NODE_EVENT_VOTE_COUNTED, 1}}));
