@@ -18,10 +18,10 @@ import sys
 import time
 from collections.abc import Iterator
 
-from bench import cpu_time, experiment, product
+from bench import experiment, product
 from bench.client_run import Destinations, command, run_client
-from bench.manifest import binary, config_hash
-from bench.outcome import Check, Results, at_least, at_most, median
+from bench.manifest import binary
+from bench.outcome import Check, at_least, at_most, median
 from bench.pinning import CLIENT_CPU, SERVER_CPU, client_and_server, on_cpu, pin
 from bench.replicas import BenchServer
 from bench.stopping import run
@@ -53,11 +53,6 @@ except KeyboardInterrupt:
     pass
 """
 _PATHS = {"metrics": "/metrics", "page": "/api/v1/page?after=0"}
-
-
-CHARTS = Charts("What looking costs", looks.LOOKING, "mode", (
-    Bars("throughput lost, median of the rounds", y="loss", unit="% of the throughput", scale=100, where=lambda row: row["mode"] != "alone"),
-    Bars("requests answered", y="rate", unit="requests/s")))
 
 
 class Rig:
@@ -120,13 +115,13 @@ def looking(host: Host, proxy: product.Product, mode: str, seen: dict) -> Iterat
         seen[mode] = seen.get(mode, 0) + 1
 
 
-def one_round(rig: Rig, arguments: argparse.Namespace, number: int, seen: dict) -> dict[str, list[dict]]:
+def one_round(rig: Rig, arguments: argparse.Namespace, number: int) -> dict:
     slices: dict[str, list[dict]] = {mode: [] for mode in arguments.modes}
+    seen: dict[str, int] = {}
     with contextlib.ExitStack() as stack:
         rig.servers(stack)
         proxy = stack.enter_context(product.Product(rig.lab.client, "bench-observe", [rig.service],
                                                     metrics={"listen": METRICS}))
-        cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
         calm = rig.slice(arguments.in_flight, 20_000)
         requests = max(1_000, int(calm["rate"] * arguments.seconds))
         for turn in range(arguments.slices):
@@ -138,7 +133,7 @@ def one_round(rig: Rig, arguments: argparse.Namespace, number: int, seen: dict) 
         figures = product.service_figures(status, "raw")
         if not figures["identity_ok"]:
             raise RuntimeError("the books do not balance")
-    return slices
+    return {"slices": slices, "seen": seen}
 
 
 def round_rate(slices: list[dict]) -> float:
@@ -146,7 +141,7 @@ def round_rate(slices: list[dict]) -> float:
     return sum(each["n"] for each in slices) / sum(each["wall_s"] for each in slices)
 
 
-def row_of(mode: str, rounds: list[dict[str, list[dict]]], config: str) -> dict:
+def row_of(mode: str, rounds: list[dict[str, list[dict]]], seen: list[dict], config: str) -> dict:
     rates = [round_rate(each[mode]) for each in rounds]
     losses = [1 - rate / round_rate(each["alone"]) for rate, each in zip(rates, rounds, strict=True)]
     flat = [each for one in rounds for each in one[mode]]
@@ -156,11 +151,12 @@ def row_of(mode: str, rounds: list[dict[str, list[dict]]], config: str) -> dict:
             "loss_max": max(losses), "n": sum(each["n"] for each in flat), "lost": sum(each["lost"] for each in flat),
             "cpu_us_per_request": median([each["cpu_us_per_request"] for each in flat]),
             "p50_ms": median([each["p50_ms"] for each in flat]), "p99_ms": median([each["p99_ms"] for each in flat]),
-            "config_hash": config}
+            "seen": {name: sum(each.get(name, 0) for each in seen) for name in _PATHS}, "config_hash": config}
 
 
-def must_show(rows: list[dict], seen: dict) -> list[Check]:
+def must_show(rows: list[dict]) -> list[Check]:
     found = {row["mode"]: row for row in rows}
+    seen = rows[0]["seen"] if rows else {}
     watched, traced = (found.get(mode, {}).get("loss") for mode in ("watched", "traced"))
     return [at_least("runs of each row", min((row["runs"] for row in rows), default=0), 10),
             at_most("lost requests", sum(row["lost"] for row in rows), 0),
@@ -170,8 +166,35 @@ def must_show(rows: list[dict], seen: dict) -> list[Check]:
             at_most("traced, nothing matches: share of throughput lost", traced, 0.03)]
 
 
+def rows_of(records: list[dict]) -> list[dict]:
+    return [row_of(mode, [record["slices"] for record in records], [record["seen"] for record in records], records[0]["config_hash"])
+            for mode in records[0]["slices"]]
+
+
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, (), must_show, rows_of,
+    {"mode": "mode", "runs": "runs", "rate": "requests/s", "loss": "loss", "loss_q1": "q1", "loss_q3": "q3",
+     "loss_min": "min", "loss_max": "max", "cpu_us_per_request": "cpu us", "p50_ms": "p50 ms", "p99_ms": "p99 ms", "lost": "lost"},
+    Charts("What looking costs", looks.LOOKING, "mode", (
+        Bars("throughput lost, median of the rounds", y="loss", unit="% of the throughput", scale=100, where=lambda row: row["mode"] != "alone"),
+        Bars("requests answered", y="rate", unit="requests/s"))))
+
+
+def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
+    with Lab("benchobserve", replicas=2) as lab:
+        rig = Rig(lab)
+        for turn in running.turns(modes=["all"]):
+            turn.done({**one_round(rig, arguments, turn.round), "config": {"service": rig.service, "in_flight": arguments.in_flight}})
+
+
+def line(record: dict) -> str:
+    slices = record["slices"]
+    return "  ".join(f"{mode} {round_rate(each):.0f}/s ({100 * (round_rate(each) / round_rate(slices['alone']) - 1):+.2f} %)"
+                     for mode, each in slices.items())
+
+
 def parse(argv: list[str]) -> argparse.Namespace:
-    parser = experiment.parser(NAME, __doc__)
+    parser = EXPERIMENT.parser()
     parser.add_argument("--modes", type=experiment.some_of(MODES), default=list(MODES))
     parser.add_argument("--slices", type=int, default=4, help="turns that each mode has in a round")
     parser.add_argument("--seconds", type=float, default=2.0, help="length of a slice")
@@ -184,25 +207,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
-    results, seen, rounds = Results(NAME, arguments.into), {}, []
-    with Lab("benchobserve", replicas=2) as lab:
-        rig = Rig(lab)
-        config = {"service": rig.service, "in_flight": arguments.in_flight}
-        for number in range(1, arguments.rounds + 1):
-            rounds.append(one_round(rig, arguments, number, seen))
-            results.write_raw(f"round-{number:02d}", rounds[-1])
-            alone = round_rate(rounds[-1]["alone"])
-            print(f"round {number}/{arguments.rounds}  " + "  ".join(
-                f"{mode} {round_rate(slices):.0f}/s ({100 * (round_rate(slices) / alone - 1):+.2f} %)"
-                for mode, slices in rounds[-1].items()), flush=True)
-    rows = [row_of(mode, rounds, config_hash(config)) for mode in arguments.modes]
-    return experiment.conclude(
-        results, results.manifest({config_hash(config): config}, rounds=arguments.rounds, slices=arguments.slices, seen=seen,
-                          pinned=client_and_server()),
-        rows, must_show(rows, seen),
-        {"mode": "mode", "runs": "runs", "rate": "requests/s", "loss": "loss", "loss_q1": "q1", "loss_q3": "q3",
-         "loss_min": "min", "loss_max": "max", "cpu_us_per_request": "cpu us", "p50_ms": "p50 ms", "p99_ms": "p99 ms",
-         "lost": "lost"}, CHARTS)
+    return EXPERIMENT.run(arguments, measure, line, slices=arguments.slices, pinned=client_and_server())
 
 
 if __name__ == "__main__":

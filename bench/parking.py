@@ -13,10 +13,10 @@ import argparse
 import contextlib
 import time
 
-from bench import bpf_stats, cpu_time, delay_line, experiment, highest_rate, product
+from bench import bpf_stats, delay_line, experiment, highest_rate, product
 from bench.client_run import ClientRun, Destinations, EventHook, command, run_client
-from bench.manifest import add_config
-from bench.outcome import Results, at_least, at_most, median
+from bench.histogram import Histogram, percentiles
+from bench.outcome import at_least, at_most, median
 from bench.pinning import CLIENT_CPU, SERVER_CPU, client_and_server, on_cpu, pin
 from bench.replicas import BenchServer
 from bench.stopping import run
@@ -99,12 +99,6 @@ def laps_of(status: dict) -> int:
     return product.number(status.get("clock", {}).get("laps"))
 
 
-_BY_RATE = {"group": "variant", "groups": {"1000": "low rate", "20000": "high rate", "highest": "highest rate"}}
-CHARTS = Charts("What parking costs when every answer comes at once", looks.PARKING, "mode", (
-    Bars("Splitter", y="hr_splitter_ns", unit="ns a run", **_BY_RATE), Bars("Reply program", y="hr_reply_ns", unit="ns a run", **_BY_RATE),
-    Bars("All processors, servers included", y="cpu_us_per_request", unit="us a request", **_BY_RATE)))
-
-
 def laps_at_rest(proxy: product.Product) -> int:
     # Answered requests linger for a second in the wheel; then nothing is left to do.
     deadline = time.monotonic() + 10
@@ -117,7 +111,8 @@ def laps_at_rest(proxy: product.Product) -> int:
     return laps_of(proxy.status()) - before
 
 
-def row_of(mode: str, variant: str, runs: list[dict]) -> dict:
+def row_of(mode: str, variant: str, runs: list[dict], config_hash: str) -> dict:
+    """Percentiles are of all runs' requests together, the rest are medians over the runs, and sums."""
     def middle(value) -> float | None:
         found = [value(run) for run in runs]
         found = [each for each in found if each is not None]
@@ -127,15 +122,15 @@ def row_of(mode: str, variant: str, runs: list[dict]) -> dict:
            "n": sum(run["n"] for run in runs), "lost": sum(run["lost"] for run in runs)}
     for program in PROGRAMS:
         row[f"{program}_ns"] = middle(lambda run, p=program: run["programs"].get(p, {}).get("ns_per_run"))
-    for key in ("laps_per_second", "cpu_us_per_request", "core_share", "kernel_core_share", "clock_program_share",
-                "p50_ms", "p99_ms"):
+    for key in ("laps_per_second", "cpu_us_per_request", "core_share", "kernel_core_share", "clock_program_share"):
         row[key] = middle(lambda run, k=key: run[k])
+    row |= percentiles((Histogram.from_json(run["client"]["histograms"]["latency"]) for run in runs), of=("p50", "p99"))
     rest = [run["laps_at_rest"] for run in runs if "laps_at_rest" in run]
     row["laps_at_rest"] = max(rest) if rest else None
     row["idle_copies"] = sum(run["idle_copies"] for run in runs)
     row["delay_line_full"] = sum(run["delay_line_full"] for run in runs)
     row["passed_through"] = sum(run["passed_through"] for run in runs)
-    row["config_hash"] = runs[0]["config_hash"]
+    row["config_hash"] = config_hash
     return row
 
 
@@ -168,25 +163,31 @@ def must_show(rows: list[dict]) -> list:
     return checks
 
 
-def measure(lab: Lab, arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
-    rig = Rig(lab)
-    cells: dict[tuple[str, str], list[dict]] = {}
-    with bpf_stats.enabled():
-        for round_number in range(1, arguments.rounds + 1):
-            shift = round_number % len(arguments.modes)
-            for mode in arguments.modes[shift:] + arguments.modes[:shift]:
-                for variant, run in one_round(rig, mode, arguments).items():
-                    config = {"mode": mode, "service": rig.service(mode), "rate": RATES.get(variant, variant)}
-                    run["config_hash"] = add_config(configs, config)
-                    cells.setdefault((mode, variant), []).append(run)
-                    results.write_raw(f"{variant}-{mode}-{round_number:02d}", {"mode": mode, "variant": variant,
-                                                                               "round": round_number, **run})
-                    splitter = run["programs"].get("hr_splitter", {}).get("ns_per_run") or 0
-                    print(f"round {round_number}/{arguments.rounds} {mode:9} {run['rate']:7.0f}/s  splitter "
-                          f"{splitter:5.0f} ns  {run['laps_per_second']:6.0f} laps/s  {run['cpu_us_per_request']:6.1f} "
-                          f"us CPU a request  lost {run['lost']}", flush=True)
-    return [row_of(mode, variant, cells[mode, variant]) for variant in (*RATES, HIGHEST)
-            for mode in arguments.modes if (mode, variant) in cells]
+_BY_RATE = {"group": "variant", "groups": {"1000": "low rate", "20000": "high rate", "highest": "highest rate"}}
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ("mode",), must_show,
+    lambda mode, records: [row_of(mode, variant, runs, records[0]["config_hash"]) for variant in (*RATES, HIGHEST)
+                           if (runs := [record["runs"][variant] for record in records if variant in record["runs"]])],
+    {"variant": "rate", "mode": "mode", "runs": "runs", "rate": "requests/s", "lost": "lost",
+     "hr_splitter_ns": "splitter ns", "hr_reply_ns": "reply ns", "hr_clock_ns": "clock ns",
+     "laps_per_second": "laps/s", "cpu_us_per_request": "cpu us", "core_share": "core share",
+     "laps_at_rest": "laps at rest", "idle_copies": "copies", "delay_line_full": "line full"},
+    Charts("What parking costs when every answer comes at once", looks.PARKING, "mode", (
+        Bars("Splitter", y="hr_splitter_ns", unit="ns a run", **_BY_RATE), Bars("Reply program", y="hr_reply_ns", unit="ns a run", **_BY_RATE),
+        Bars("All processors, servers included", y="cpu_us_per_request", unit="us a request", **_BY_RATE))))
+
+
+def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
+    with Lab("benchpark", replicas=2) as lab, bpf_stats.enabled():
+        rig = Rig(lab)
+        for turn in running.turns(mode=arguments.modes):
+            mode = turn["mode"]
+            turn.done({"runs": one_round(rig, mode, arguments), "config": {"mode": mode, "service": rig.service(mode), "rates": RATES}})
+
+
+def line(record: dict) -> str:
+    return "  ".join(f"{run['rate']:.0f}/s: splitter {run['programs'].get('hr_splitter', {}).get('ns_per_run') or 0:.0f} ns, "
+                     f"{run['cpu_us_per_request']:.1f} us CPU, lost {run['lost']}" for run in record["runs"].values())
 
 
 def one_round(rig: Rig, mode: str, arguments: argparse.Namespace) -> dict[str, dict]:
@@ -195,7 +196,6 @@ def one_round(rig: Rig, mode: str, arguments: argparse.Namespace) -> dict[str, d
         rig.servers(stack)
         proxy = stack.enter_context(delay_line.hedger(rig.lab.client, "bench-parking", rig.service(mode), mode))
         for variant, rate in RATES.items():
-            cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
             runs[variant] = measure_at(rig, proxy, mode, rate, arguments.seconds)
             if variant == "1000" and mode == "wheel":
                 runs[variant]["laps_at_rest"] = laps_at_rest(proxy)
@@ -205,25 +205,11 @@ def one_round(rig: Rig, mode: str, arguments: argparse.Namespace) -> dict[str, d
     return runs
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
-    parser = experiment.parser(NAME, __doc__)
+def main(argv: list[str]) -> int:
+    parser = EXPERIMENT.parser()
     parser.add_argument("--modes", type=experiment.some_of(MODES), default=list(MODES))
     parser.add_argument("--seconds", type=float, default=8.0, help="length of the runs at a fixed rate")
-    return parser.parse_args(argv)
-
-
-def main(argv: list[str]) -> int:
-    arguments = parse(argv)
-    results, configs = Results(NAME, arguments.into), {}
-    with Lab("benchpark", replicas=2) as lab:
-        rows = measure(lab, arguments, results, configs)
-    return experiment.conclude(
-        results, results.manifest(configs, rounds=arguments.rounds, pinned=client_and_server(), program_statistics=True),
-        rows, must_show(rows),
-        {"variant": "rate", "mode": "mode", "runs": "runs", "rate": "requests/s", "lost": "lost",
-         "hr_splitter_ns": "splitter ns", "hr_reply_ns": "reply ns", "hr_clock_ns": "clock ns",
-         "laps_per_second": "laps/s", "cpu_us_per_request": "cpu us", "core_share": "core share",
-         "laps_at_rest": "laps at rest", "idle_copies": "copies", "delay_line_full": "line full"}, CHARTS)
+    return EXPERIMENT.run(parser.parse_args(argv), measure, line, pinned=client_and_server(), program_statistics=True)
 
 
 if __name__ == "__main__":

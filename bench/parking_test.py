@@ -5,6 +5,7 @@ import pytest
 
 from bench import bpf_stats, cpu_time, parking
 from bench.client_run import ClientRun
+from bench.histogram import Histogram
 
 
 class _Proxy:
@@ -43,9 +44,9 @@ def test_laps_and_program_time_are_shares_of_the_measured_second(monkeypatch):
 
 
 def test_a_row_adds_up_what_its_trials_counted():
-    run = {"rate": 1000, "n": 10, "lost": 0, "programs": {}, "passed_through": 3, "delay_line_full": 0, "idle_copies": 0, "config_hash": "h",
-           **dict.fromkeys(("laps_per_second", "cpu_us_per_request", "core_share", "kernel_core_share", "clock_program_share", "p50_ms",
-                            "p99_ms"), 1.0)}
-    row = parking.row_of("wheel", "1000", [run, run])
+    run = {"rate": 1000, "n": 10, "lost": 0, "programs": {}, "passed_through": 3, "delay_line_full": 0, "idle_copies": 0,
+           "client": {"histograms": {"latency": Histogram().to_json()}},
+           **dict.fromkeys(("laps_per_second", "cpu_us_per_request", "core_share", "kernel_core_share", "clock_program_share"), 1.0)}
+    row = parking.row_of("wheel", "1000", [run, run], "h")
     assert row["passed_through"] == 6
     assert "at all rates: requests of wheel that were not tracked" in [check.what for check in parking.must_show([row]) if not check.met]

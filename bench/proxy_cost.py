@@ -12,9 +12,10 @@ import argparse
 import contextlib
 import statistics
 
-from bench import cpu_time, experiment, highest_rate, product
+from bench import experiment, highest_rate, product
 from bench.client_run import ClientRun, run_client
-from bench.manifest import add_config, binary
+from bench.histogram import Histogram, percentiles
+from bench.manifest import binary
 from bench.other_proxies import DNSDIST_PORT, NGINX_PORT, Dnsdist, Nginx, OtherProxy, rss_bytes
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.pinning import CLIENT_CPU, SERVER_CPU, client_and_server, on_cpu, pin
@@ -74,16 +75,6 @@ class Rig:
                 f"--names={_NAMES}", "--loop=open", f"--rate={rate}", f"--seconds={seconds}", f"--sockets={_SOCKETS}",
                 "--warmup=200", "--timeout=1s", "--linger=200ms"]
         return run_client(self.lab.client, on_cpu(argv, CLIENT_CPU), [host.netns for host in self.lab.hosts.values()])
-
-
-_BY_RATE = {"group": "variant", "groups": {name: f"{int(name):,}/s" for name in RATES}}
-_ALONE = {"where": lambda row: row["variant"] == HIGHEST, "group": "variant", "groups": {HIGHEST: ""}}
-CHARTS = Charts("What stands before a DNS server", looks.PROXIES, "system", (
-    Bars("half of the answers within", y="p50_us", unit="us", **_BY_RATE), Bars("99 % of the answers within", y="p99_us", unit="us", **_BY_RATE),
-    Bars("CPU added to the direct run's", y="added_us", unit="us per request", **_BY_RATE),
-    Bars("highest rate without loss", y="rate", unit="requests per second", **_ALONE),
-    Bars("memory of the processes", y="rss_bytes", unit="MB", scale=1e-6, **_ALONE),
-    Bars("memory of the maps", y="map_bytes", unit="MB", scale=1e-6, **_ALONE)))
 
 
 class Standing:
@@ -146,7 +137,6 @@ def one_round(rig: Rig, system: str, arguments: argparse.Namespace) -> dict[str,
         rig.serve(stack)
         standing = stack.enter_context(Standing(rig, system))
         for variant, rate in RATES.items():
-            cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
             runs[variant] = {**measure_at(standing, rate, arguments.seconds), **standing.memory()}
         best = highest_without_loss(standing, arguments.trial, arguments.climb_to)
         if best is not None:
@@ -154,9 +144,9 @@ def one_round(rig: Rig, system: str, arguments: argparse.Namespace) -> dict[str,
     return runs
 
 
-def choose_server(lab: Lab, results: Results) -> tuple[str, list[dict]]:
+def choose_server(lab: Lab, results: Results) -> str:
     """The server that takes the highest rate when it is asked directly: the one that hides a proxy's cost least."""
-    rows = []
+    rates = {}
     for name in DNS_SERVERS:
         rig = Rig(lab, name)
         with contextlib.ExitStack() as stack:
@@ -166,10 +156,9 @@ def choose_server(lab: Lab, results: Results) -> tuple[str, list[dict]]:
             print(f"{name:8} asked directly: keeps no rate", flush=True)
             continue
         results.write_raw(f"server-{name}", {"server": name, "variant": "server", "system": "direct", **best})
-        rows.append({"server": name, "rate": best["rate"], "p50_us": best["p50_us"],
-                     "cpu_us_per_request": best["cpu_us_per_request"]})
+        rates[name] = best["rate"]
         print(f"{name:8} asked directly: {best['rate']:7.0f}/s without loss", flush=True)
-    return max(rows, key=lambda row: row["rate"])["server"], rows
+    return max(rates, key=rates.__getitem__)
 
 
 def added_us(rounds: list[dict[str, dict[str, dict]]], system: str, variant: str) -> list[float]:
@@ -183,7 +172,8 @@ def row_of(rounds: list[dict], system: str, variant: str, server: str) -> dict:
     row = {"system": system, "variant": variant, "server": server, "runs": len(runs),
            "n": sum(one["n"] for one in runs), "lost": sum(one["lost"] for one in runs),
            "passed_through": sum(one["passed_through"] for one in runs)}
-    for key in ("rate", "p50_us", "p99_us", "cpu_us_per_request", "kernel_us_per_request", "rss_bytes", "map_bytes"):
+    row |= percentiles((Histogram.from_json(one["client"]["histograms"]["latency"]) for one in runs), "us", ("p50", "p99"))
+    for key in ("rate", "cpu_us_per_request", "kernel_us_per_request", "rss_bytes", "map_bytes"):
         found = [one[key] for one in runs]
         row[key], row[f"{key}_min"], row[f"{key}_max"] = median(found), min(found), max(found)
     added = added_us(rounds, system, variant)
@@ -218,50 +208,56 @@ def must_show(rows: list[dict]) -> list[Check]:
     return checks
 
 
-def measure(lab: Lab, server: str, arguments: argparse.Namespace, results: Results,
-            configs: dict[str, dict]) -> list[dict]:
-    rig, rounds = Rig(lab, server), []
-    for number in range(1, arguments.rounds + 1):
-        rounds.append({})
-        shift = number % len(arguments.systems)
-        for system in arguments.systems[shift:] + arguments.systems[:shift]:
-            rounds[-1][system] = one_round(rig, system, arguments)
-            for variant, done in rounds[-1][system].items():
-                config = {"system": system, "server": server, "settings": rig.settings(system),
-                          "rate": RATES.get(variant, variant), "sockets": _SOCKETS}
-                done["config_hash"] = add_config(configs, config)
-                results.write_raw(f"{variant}-{system}-{number:02d}", {"system": system, "variant": variant,
-                                                                       "round": number, **done})
-                print(f"round {number}/{arguments.rounds} {system:9} {done['rate']:7.0f}/s  p50 {done['p50_us']:6.1f} us  p99 "
-                      f"{done['p99_us']:7.1f} us  {done['cpu_us_per_request']:5.1f} us CPU a request  lost {done['lost']}",
-                      flush=True)
-    return [row_of(rounds, system, variant, server) for variant in (*RATES, HIGHEST) for system in arguments.systems
-            if any(variant in done[system] for done in rounds)]
+def rows_of(records: list[dict]) -> list[dict]:
+    """`added_us` is of the same round's direct run."""
+    rounds: dict[int, dict[str, dict]] = {}
+    for record in records:
+        rounds.setdefault(record["round"], {})[record["system"]] = {
+            variant: {**run, "config_hash": record["config_hash"]} for variant, run in record["runs"].items()}
+    done = list(rounds.values())
+    return [row_of(done, system, variant, records[0]["server"]) for variant in (*RATES, HIGHEST)
+            for system in dict.fromkeys(record["system"] for record in records)
+            if any(variant in each.get(system, {}) for each in done)]
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
-    parser = experiment.parser(NAME, __doc__)
+_BY_RATE = {"group": "variant", "groups": {name: f"{int(name):,}/s" for name in RATES}}
+_ALONE = {"where": lambda row: row["variant"] == HIGHEST, "group": "variant", "groups": {HIGHEST: ""}}
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, (), must_show, rows_of,
+    {"variant": "rate", "system": "system", "runs": "runs", "rate": "requests/s", "lost": "lost", "p50_us": "p50 us",
+     "p99_us": "p99 us", "cpu_us_per_request": "cpu us", "added_us": "added us", "rss_bytes": "rss", "map_bytes": "maps"},
+    Charts("What stands before a DNS server", looks.PROXIES, "system", (
+        Bars("half of the answers within", y="p50_us", unit="us", **_BY_RATE), Bars("99 % of the answers within", y="p99_us", unit="us", **_BY_RATE),
+        Bars("CPU added to the direct run's", y="added_us", unit="us per request", **_BY_RATE),
+        Bars("highest rate without loss", y="rate", unit="requests per second", **_ALONE),
+        Bars("memory of the processes", y="rss_bytes", unit="MB", scale=1e-6, **_ALONE),
+        Bars("memory of the maps", y="map_bytes", unit="MB", scale=1e-6, **_ALONE))))
+
+
+def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
+    with Lab("benchcost", replicas=2) as lab:
+        server = arguments.server or choose_server(lab, running.results)
+        rig = Rig(lab, server)
+        for turn in running.turns(system=arguments.systems):
+            system = turn["system"]
+            turn.done({"server": server, "runs": one_round(rig, system, arguments),
+                       "config": {"system": system, "server": server, "settings": rig.settings(system), "rates": RATES, "sockets": _SOCKETS}})
+
+
+def line(record: dict) -> str:
+    return "  ".join(f"{run['rate']:.0f}/s: p50 {run['p50_us']:.1f} p99 {run['p99_us']:.1f} us, {run['cpu_us_per_request']:.1f} us CPU, lost "
+                     f"{run['lost']}" for run in record["runs"].values())
+
+
+def main(argv: list[str]) -> int:
+    parser = EXPERIMENT.parser()
     parser.add_argument("--systems", type=experiment.some_of(SYSTEMS), default=list(SYSTEMS))
     parser.add_argument("--seconds", type=float, default=6.0, help="length of the runs at a fixed rate")
     parser.add_argument("--trial", type=float, default=TRIAL_S, help="length of a trial of the climb, in seconds")
     parser.add_argument("--climb-to", type=float, default=highest_rate.CLIMB_TO, help="requests per second at which the climb ends")
     parser.add_argument("--server", choices=sorted(DNS_SERVERS),
                         help="behind the proxies; without it the one that takes the highest rate")
-    return parser.parse_args(argv)
-
-
-def main(argv: list[str]) -> int:
-    arguments = parse(argv)
-    results, configs = Results(NAME, arguments.into), {}
-    with Lab("benchcost", replicas=2) as lab:
-        server, tried = (arguments.server, []) if arguments.server else choose_server(lab, results)
-        rows = measure(lab, server, arguments, results, configs)
-    return experiment.conclude(
-        results, results.manifest(configs, rounds=arguments.rounds, pinned=client_and_server(), server=server, servers_tried=tried),
-        rows, must_show(rows),
-        {"variant": "rate", "system": "system", "runs": "runs", "rate": "requests/s", "lost": "lost", "p50_us": "p50 us",
-         "p99_us": "p99 us", "cpu_us_per_request": "cpu us", "added_us": "added us", "rss_bytes": "rss",
-         "map_bytes": "maps"}, CHARTS)
+    return EXPERIMENT.run(parser.parse_args(argv), measure, line, pinned=client_and_server())
 
 
 if __name__ == "__main__":

@@ -4,10 +4,15 @@
 import pytest
 
 from bench import proxy_cost
+from bench.histogram import Histogram
 
 
 def _run(rate: float = 10_000, p50_us: float = 60.0, cpu_us: float = 20.0, lost: int = 0, passed: int = 0) -> dict:
-    return {"rate": rate, "n": 100, "lost": lost, "wrong": 0, "passed_through": passed, "achieved_rate": rate, "p50_us": p50_us, "p99_us": 90.0,
+    latency = Histogram()
+    for _ in range(100):
+        latency.record(int(p50_us * 1000))
+    return {"rate": rate, "n": 100, "lost": lost, "wrong": 0, "passed_through": passed, "achieved_rate": rate,
+            "client": {"histograms": {"latency": latency.to_json()}},
             "cpu_us_per_request": cpu_us, "kernel_us_per_request": 5.0, "rss_bytes": 10, "map_bytes": 0, "config_hash": "h"}
 
 
@@ -20,8 +25,9 @@ def _round(hedgerow: dict | None = None, nginx_us: float = 40.0, highest: float 
 
 
 def _missed(rounds: list[dict]) -> list[str]:
-    rows = [proxy_cost.row_of(rounds, system, variant, "nsd") for variant in (*proxy_cost.RATES, "highest")
-            for system in rounds[0]]
+    records = [{"round": number, "system": system, "server": "nsd", "runs": runs, "config_hash": "h"}
+               for number, done in enumerate(rounds, 1) for system, runs in done.items()]
+    rows = proxy_cost.rows_of(records)
     return [check.what for check in proxy_cost.must_show(rows) if not check.met]
 
 

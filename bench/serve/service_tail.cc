@@ -5,17 +5,10 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "bench/serve/mix.h"
 
 namespace hedgerow::bench {
 namespace {
-
-// The finaliser of SplitMix64, as in stall_rule.cc.
-uint64_t Mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
 
 double ParetoMean(double shape, double shortest, double longest) {
   const double all = 1 - std::pow(shortest / longest, shape);

@@ -7,19 +7,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "bench/serve/mix.h"
 
 namespace hedgerow::bench {
-namespace {
-
-// The finaliser of SplitMix64 (Steele, Lea, Flood 2014): every input bit reaches every output bit.
-uint64_t Mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
-
-}  // namespace
 
 absl::StatusOr<StallRule> StallRule::Make(absl::string_view kind, double fraction, uint64_t seed) {
   if (!(fraction >= 0 && fraction <= 1)) {
