@@ -9,6 +9,7 @@
 namespace hedgerow::operate {
 
 // "READY=1", "STOPPING=1", "STATUS=text": one datagram to the socket that NOTIFY_SOCKET names; nothing without one.
-void NotifyServiceManager(absl::string_view state);
+// `descriptor`: goes with it, for the manager's store (FDSTORE=1).
+void NotifyServiceManager(absl::string_view state, int descriptor = -1);
 
 }  // namespace hedgerow::operate

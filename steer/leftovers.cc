@@ -47,7 +47,7 @@ std::vector<Process> WorkersOf(const Places& places, const std::string& bpffs) {
       if (each.inode != 0 && cookies.contains(each.cookie)) inodes.insert(each.inode);
     }
   }
-  return ProcessesWith(inodes, [](const Process& each) { return each.pid != getpid(); });
+  return ProcessesWith(inodes, [others = SelfAndAncestors()](const Process& each) { return !others.contains(each.pid); });
 }
 
 }  // namespace

@@ -242,6 +242,12 @@ std::string ProgramOf(pid_t pid) {
   return path;
 }
 
+std::set<pid_t> SelfAndAncestors() {
+  std::set<pid_t> line;
+  for (auto process = ReadProcess(getpid()); process.has_value() && line.insert(process->pid).second;) process = ReadProcess(process->parent);
+  return line;
+}
+
 std::string CommandOf(pid_t pid) {
   std::ifstream file(absl::StrCat("/proc/", pid, "/cmdline"));
   return absl::StrCat(ProgramOf(pid), std::string(1, '\0'), std::string(std::istreambuf_iterator<char>(file), {}));

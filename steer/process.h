@@ -71,6 +71,8 @@ absl::StatusOr<HeldSockets> SocketsOf(const Process& process, const std::set<uin
 // The processes that hold one of the sockets, oldest first, the caller included; `among` restricts the search.
 std::vector<Process> ProcessesWith(const std::set<uint32_t>& inodes,
                                    const std::function<bool(const Process&)>& among = {});
+// The service manager among them, which may hold what was stored there.
+std::set<pid_t> SelfAndAncestors();
 // A duplicate of another process's descriptor (pidfd_getfd(2)).
 absl::StatusOr<net::UniqueFd> DescriptorOf(pid_t pid, int descriptor);
 

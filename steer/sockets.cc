@@ -2,17 +2,24 @@
 #include "steer/sockets.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <netinet/in.h>
 #include <sys/fsuid.h>
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <climits>
+#include <cstdlib>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "net/socket_address.h"
+#include "operate/service_manager.h"
 #include "steer/sock_diag.h"
+#include "steer/socket_state.h"
 
 namespace hedgerow::steer {
 namespace {
@@ -100,6 +107,39 @@ absl::StatusOr<net::UniqueFd> MakeSink(const Settings& settings, Transport trans
   }
   if (const absl::Status bound = Bind(settings, transport, fd->get()); !bound.ok()) return bound;
   return fd;
+}
+
+namespace {
+std::string NameInStore(Transport transport, int slot) { return absl::StrCat("\nFDNAME=", TransportText(transport), "-", slot); }
+}  // namespace
+
+void Store(Transport transport, int slot, int socket) {
+  operate::NotifyServiceManager(absl::StrCat("FDSTORE=1\nFDPOLL=0", NameInStore(transport, slot)), socket);
+}
+
+void Unstore(Transport transport, int slot) {
+  operate::NotifyServiceManager(absl::StrCat("FDSTOREREMOVE=1", NameInStore(transport, slot)));
+}
+
+std::map<uint64_t, net::UniqueFd> TakeStored() {
+  std::map<uint64_t, net::UniqueFd> stored;
+  const char *pid_text = getenv("LISTEN_PID"), *count_text = getenv("LISTEN_FDS");
+  int pid = 0, count = 0;
+  if (pid_text == nullptr || count_text == nullptr || !absl::SimpleAtoi(pid_text, &pid) || !absl::SimpleAtoi(count_text, &count) || pid != getpid())
+    return stored;
+  constexpr int kFirst = 3;  // SD_LISTEN_FDS_START
+  for (int fd = kFirst; fd < kFirst + count; ++fd) {
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    stored[CookieOf(fd)] = net::UniqueFd(fd);
+  }
+  return stored;
+}
+
+void DropStored(std::map<uint64_t, net::UniqueFd> stored) {
+  stored.clear();
+  const char* names = getenv("LISTEN_FDNAMES");
+  for (const absl::string_view name : absl::StrSplit(names == nullptr ? "" : names, ':', absl::SkipEmpty()))
+    operate::NotifyServiceManager(absl::StrCat("FDSTOREREMOVE=1\nFDNAME=", name));
 }
 
 absl::Status CheckGroupIsOurs(const Settings& settings, Transport transport, const KernelGroup& group, int socket) {

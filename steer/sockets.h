@@ -4,6 +4,9 @@
 // would put their sockets into the same reuseport group. Called at the start, and when slots are added.
 #pragma once
 
+#include <cstdint>
+#include <map>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "net/unique_fd.h"
@@ -19,6 +22,14 @@ absl::Status RefuseHolders(const Settings& settings);
 absl::StatusOr<net::UniqueFd> MakeSocket(const Settings& settings, Transport transport, KernelGroup& group, bool first);
 // A socket whose filter drops every packet silently.
 absl::StatusOr<net::UniqueFd> MakeSink(const Settings& settings, Transport transport);
+
+// systemd's descriptor store (FDSTORE=1 of sd_notify(3)), where systemd runs: what it holds outlives supervisor and workers.
+void Store(Transport transport, int slot, int socket);
+void Unstore(Transport transport, int slot);
+// What it gave back to this start, by SO_COOKIE (LISTEN_FDS).
+std::map<uint64_t, net::UniqueFd> TakeStored();
+// Of a group that is not taken over: systemd gives its own up as well.
+void DropStored(std::map<uint64_t, net::UniqueFd> stored);
 
 // AlreadyExists when another process bound the address between the check and our bind, so that its program or socket is in the
 // group. `socket` is the first one that was bound.

@@ -56,6 +56,8 @@ void Supervisor::MendUdp(Slot& slot) {
     if (const absl::Status removed = kernel_->Remove(Transport::kUdp, slot.number); !removed.ok()) return removed;
     if (const absl::Status done = kernel_->Insert(Transport::kUdp, slot.number, fresh->get()); !done.ok()) return done;
     slot.socket(Transport::kUdp) = *std::move(fresh);
+    Unstore(Transport::kUdp, slot.number);
+    Store(Transport::kUdp, slot.number, slot.fd(Transport::kUdp));
     return absl::OkStatus();
   }();
   LogWarning("slot ", slot.number, ": its worker has connected the UDP socket, or shut it down; ",
@@ -123,9 +125,9 @@ bool Supervisor::OnExit(int number) {
 // A daemon that forked into the background has left its process group and would read beside the next worker. Only processes of the
 // workers' user are killed: a worker may have passed its sockets to another user's process.
 void Supervisor::EndLeftBehind(const Slot& slot, const Process& worker) {
-  const auto may_be = [&](const Process& process) {
+  const auto may_be = [&, others = SelfAndAncestors()](const Process& process) {
     struct stat owner {};
-    return process.start_ticks >= worker.start_ticks && process.pid != getpid() && process.group != worker.pid &&
+    return process.start_ticks >= worker.start_ticks && !others.contains(process.pid) && process.group != worker.pid &&
            stat(absl::StrCat("/proc/", process.pid).c_str(), &owner) == 0 &&
            (owner.st_uid == settings_.user.uid || settings_.user.uid == 0);
   };
@@ -257,11 +259,18 @@ void Supervisor::TickLeaving(Slot& slot, int64_t now) {
   shutdown(slot.fd(Transport::kTcp), SHUT_RDWR);
 }
 
+void Supervisor::RemoveSockets(int number) {
+  for (const Transport transport : settings_.transports()) {
+    (void)kernel_->Remove(transport, number);
+    Unstore(transport, number);
+  }
+  slots_.erase(number);
+}
+
 void Supervisor::EndLeaving(int number) {
   Slot& slot = slots_.at(number);
   const uint64_t unread = slot.socket(Transport::kUdp).valid() ? UdpState(slot.fd(Transport::kUdp)).queued_bytes : 0;
-  for (const Transport transport : settings_.transports()) (void)kernel_->Remove(transport, number);
-  slots_.erase(number);
+  RemoveSockets(number);
   LogInfo("slot ", number, " is gone", unread > 0 ? absl::StrCat("; its worker left ", unread, " bytes unread") : "");
   (void)Save();
 }

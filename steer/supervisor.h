@@ -45,9 +45,11 @@ class Supervisor final : public Group {
   // supervisor_start.cc
   absl::Status Make();
   absl::Status MakeSlots();
-  absl::Status TakeOver(const v1::Record& record);
-  absl::Status TakeSlots(const v1::Record& record);
-  absl::Status TakeSockets();
+  using Stored = std::map<uint64_t, net::UniqueFd>;
+  absl::Status TakeOver(const v1::Record& record, Stored stored);
+  absl::Status TakeSlots(const v1::Record& record, Stored& stored);
+  absl::Status TakeSockets(Stored& stored);
+  void RemoveSockets(int number);
   std::set<uint32_t> InodesOf(const Slot& slot) const;
   void FindUnrecordedWorker(Slot& slot);
   absl::Status MakeSinks();

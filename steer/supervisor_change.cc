@@ -30,10 +30,7 @@ absl::StatusOr<v1::Change> Supervisor::Resize(uint32_t workers) {
   std::vector<int> added;
   std::vector<int> leaving;
   const auto undo = [&] {
-    for (const int number : added) {
-      for (const Transport transport : settings_.transports()) (void)kernel_->Remove(transport, number);
-      slots_.erase(number);
-    }
+    for (const int number : added) RemoveSockets(number);
     for (const int number : leaving) slots_.at(number).leaving = false;
   };
   for (int number = 0; number < wanted; ++number) {

@@ -25,13 +25,15 @@ absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Start(EventLoop* loop, c
   std::unique_ptr<Supervisor> supervisor(new Supervisor(loop, settings, *std::move(launcher), mounted_bpffs));
   const auto found = FindLeftovers(settings.places, settings.bpffs);
   if (!found.ok()) return found.status();
+  auto stored = TakeStored();
   absl::Status started;
   if (found->adoptable) {
-    started = supervisor->TakeOver(found->record);
+    started = supervisor->TakeOver(found->record, std::move(stored));
   } else {
     if (found->any()) {
       if (const absl::Status removed = RemoveLeftovers(settings.places, *found); !removed.ok()) return removed;
     }
+    if (!stored.empty()) DropStored(std::move(stored));  // before the address is looked at
     supervisor->remove_at_end_ = true;
     started = supervisor->Make();
   }
@@ -86,6 +88,7 @@ absl::Status Supervisor::FillSlot(Slot& slot) {
         if (const absl::Status ours = CheckGroupIsOurs(settings_, transport, *kernel_, socket->get()); !ours.ok()) return ours;
       }
       slot.socket(transport) = *std::move(socket);
+      Store(transport, slot.number, slot.fd(transport));
     }
     const auto inserted = kernel_->CookieOf(transport, slot.number);
     if (!inserted.ok()) return inserted.status();
@@ -110,7 +113,7 @@ absl::Status Supervisor::MakeSinks() {
   return absl::OkStatus();
 }
 
-absl::Status Supervisor::TakeOver(const v1::Record& record) {
+absl::Status Supervisor::TakeOver(const v1::Record& record, Stored stored) {
   auto kernel = KernelGroup::Open(settings_.bpffs, settings_.places.name);
   if (!kernel.ok()) return kernel.status();
   kernel_ = *std::move(kernel);
@@ -121,7 +124,7 @@ absl::Status Supervisor::TakeOver(const v1::Record& record) {
         "group ", settings_.places.name, " is there already, left by a dead supervisor (pid ", record.supervisor_pid(), "), with another ", *other,
         ": start it as it was, to take it over, or remove it by `hedgerow steer clean --name ", settings_.places.name, "`"));
   }
-  if (const absl::Status taken = TakeSlots(record); !taken.ok()) return taken;
+  if (const absl::Status taken = TakeSlots(record, stored); !taken.ok()) return taken;
   LogInfo("took over group ", settings_.places.name, " from pid ", record.supervisor_pid());
   const int workers = CountWorkers();
   if (workers != settings_.workers) {
@@ -135,7 +138,7 @@ absl::Status Supervisor::TakeOver(const v1::Record& record) {
   return table_->SetWeights(WeightsNow()).status();
 }
 
-absl::Status Supervisor::TakeSlots(const v1::Record& record) {
+absl::Status Supervisor::TakeSlots(const v1::Record& record, Stored& stored) {
   const int64_t now = MonotonicNs();
   for (const v1::RecordedSlot& recorded : record.slots()) {
     const int number = static_cast<int>(recorded.slot());
@@ -157,7 +160,7 @@ absl::Status Supervisor::TakeSlots(const v1::Record& record) {
     slot.down_since_ns = now;
     if (recorded.worker().pid() != 0) slot.last_exit = "unknown: it ended while there was no supervisor";
   }
-  if (const absl::Status taken = TakeSockets(); !taken.ok()) return taken;
+  if (const absl::Status taken = TakeSockets(stored); !taken.ok()) return taken;
   for (auto& [number, slot] : slots_) {
     if (slot.leaving) continue;  // its listener may be closed already
     if (!slot.has_worker()) FindUnrecordedWorker(slot);
@@ -169,16 +172,19 @@ absl::Status Supervisor::TakeSlots(const v1::Record& record) {
   return absl::OkStatus();
 }
 
-// The kernel's arrays name the sockets, and the workers hold them. What no process holds has closed; a slot that the record
+// The kernel's arrays name the sockets, and the workers hold them, or systemd. What no process holds has closed; a slot that the record
 // lacks was being added.
-absl::Status Supervisor::TakeSockets() {
+absl::Status Supervisor::TakeSockets(Stored& stored) {
   for (const Transport transport : settings_.transports()) {
     std::map<uint64_t, int> numbers;
     for (int number = 0; number < HR_STEER_SLOTS; ++number) {
       const auto cookie = kernel_->CookieOf(transport, number);
       if (!cookie.ok()) return cookie.status();
       if (*cookie == 0) continue;
-      if (slots_.contains(number)) {
+      const auto kept = stored.find(*cookie);
+      if (slots_.contains(number) && kept != stored.end()) {
+        slots_.at(number).socket(transport) = std::move(kept->second);
+      } else if (slots_.contains(number)) {
         numbers[*cookie] = number;
       } else if (const absl::Status removed = kernel_->Remove(transport, number); !removed.ok()) {
         return removed;
@@ -186,9 +192,9 @@ absl::Status Supervisor::TakeSockets() {
     }
     auto held = FetchSockets(transport, settings_.listen, numbers);
     if (!held.ok()) return held.status();
-    for (auto& [number, socket] : *held) {
-      settings_.socket_uid = OwnerOf(socket.get());
-      slots_.at(number).socket(transport) = std::move(socket);
+    for (auto& [number, socket] : *held) slots_.at(number).socket(transport) = std::move(socket);
+    for (const auto& [number, slot] : slots_) {
+      if (slot.fd(transport) >= 0) settings_.socket_uid = OwnerOf(slot.fd(transport));
     }
   }
   return absl::OkStatus();
@@ -204,8 +210,8 @@ std::set<uint32_t> Supervisor::InodesOf(const Slot& slot) const {
 
 // A supervisor that was killed between fork and record left a worker that the record lacks. The slot must not get a second one.
 void Supervisor::FindUnrecordedWorker(Slot& slot) {
-  const std::vector<Process> holders =
-      ProcessesWith(InodesOf(slot), [](const Process& each) { return each.pid != getpid(); });
+  const std::vector<Process> holders = ProcessesWith(
+      InodesOf(slot), [others = SelfAndAncestors()](const Process& each) { return !others.contains(each.pid); });
   const auto is_child = [&holders](const Process& process) {
     return std::any_of(holders.begin(), holders.end(), [&](const Process& each) { return each.pid == process.parent; });
   };
@@ -261,6 +267,9 @@ void Supervisor::RemoveEverything() {
     (void)ReapExit(slot.pidfd);
   }
   RemoveKernel();
+  for (const auto& [number, slot] : slots_) {
+    for (const Transport transport : settings_.transports()) Unstore(transport, number);
+  }
   slots_.clear();
   RemoveFolder(settings_.places);
 }

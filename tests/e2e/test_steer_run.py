@@ -159,6 +159,42 @@ def test_a_dead_group_is_taken_over_from_the_workers_that_run(net, group, lost):
     assert group.ask("show")["problems"] == []
 
 
+def test_a_service_managers_store_keeps_the_queue_of_a_worker_that_ends_without_a_supervisor(net, group):
+    """As systemd does: it holds what FDSTORE=1 sends, and hands it to the next start (LISTEN_FDS)."""
+    path = str(group.folder / "manager.sock")
+    stored: dict[str, int] = {}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(path)
+        manager.settimeout(5)
+
+        def hear(count: int) -> None:
+            while len(stored) != count:
+                text, descriptors, _, _ = socket.recv_fds(manager, 4096, 1)
+                lines = dict(line.split("=", 1) for line in text.decode().split("\n"))
+                if "FDSTORE" in lines:
+                    stored[lines["FDNAME"]] = descriptors[0]
+                elif "FDSTOREREMOVE" in lines:
+                    os.close(stored.pop(lines["FDNAME"]))
+
+        group.environment = {"NOTIFY_SOCKET": path}
+        group.start(workers=2)
+        hear(4)
+        source = next(source for source in IPV4 if slot_of(net.udp(source)) == 0)
+        pids = group.pids()
+        group.kill()
+        os.kill(pids[0], signal.SIGKILL)
+        wait_until(lambda: is_zombie(pids[0]))
+        with net.open(socket.SOCK_DGRAM, source) as sock:
+            sock.sendto(b"waits", ("127.0.0.1", PORT))
+            group.start(workers=2, handed=list(stored.values()))
+            assert sock.recv(100).decode().split()[::2] == ["0", "waits"]
+        assert group.pids()[1] == pids[1]
+        group.ask("resize", "1")
+        hear(2)
+        group.ask("stop")
+        hear(0)
+
+
 def test_a_worker_that_was_started_but_not_recorded_is_found(net, group):
     group.start(workers=2)
     pids = group.pids()

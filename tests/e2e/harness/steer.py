@@ -86,6 +86,15 @@ def pid_of(answer: str | bytes) -> int:
     return int(answer.split()[1])
 
 
+# A program that gets descriptors from 3 on, as systemd starts it.
+HANDED = """import os, sys
+copies = [os.dup2(int(fd), 100 + i, inheritable=False) for i, fd in enumerate(sys.argv[1].split(","))]
+os.closerange(3, 100)
+for i, fd in enumerate(copies): os.dup2(fd, 3 + i)
+os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS=str(len(copies)))
+os.execv(sys.argv[2], sys.argv[2:])"""
+
+
 class Group:
     """A supervisor in the foreground, and the commands that ask it."""
 
@@ -94,6 +103,7 @@ class Group:
         self.run_dir = folder / "run"
         self.log = folder / f"{name}.log"
         self.process: subprocess.Popen | None = None
+        self.environment: dict[str, str] = {}
 
     def _words(self, words: tuple[str, ...]) -> list[str]:
         return [str(BIN / "hedgerow-steer"), *words]
@@ -111,9 +121,9 @@ class Group:
         return ("run", "--listen", listen, "-n", str(workers), "--name", self.name, "--run-dir", str(self.run_dir), *options,
                 "--", sys.executable, *WORKER, *worker)
 
-    def start(self, *options: str, **others) -> "Group":
-        """Returns when it says that it is ready."""
-        return self._start(self.command(*options, **others))
+    def start(self, *options: str, handed: list[int] = (), **others) -> "Group":
+        """Returns when it says that it is ready. `handed`: descriptors as a service manager hands them over (LISTEN_FDS)."""
+        return self._start(self.command(*options, **others), handed)
 
     def run(self, *command: str, workers: int = 2, listen: str = f"127.0.0.1:{PORT}", options: tuple[str, ...] = ()) -> "Group":
         """Workers that are others than steer_worker.py."""
@@ -125,9 +135,11 @@ class Group:
     def _where(self) -> tuple[str, ...]:
         return ("--name", self.name, "--run-dir", str(self.run_dir))
 
-    def _start(self, words: tuple[str, ...]) -> "Group":
+    def _start(self, words: tuple[str, ...], handed: list[int] = ()) -> "Group":
+        first = (sys.executable, "-c", HANDED, ",".join(map(str, handed)))
         with self.net.entered(), self.log.open("ab") as log:
-            self.process = subprocess.Popen(self._words(words), stdout=subprocess.PIPE, stderr=log)
+            self.process = subprocess.Popen([*(first if handed else ()), *self._words(words)], stdout=subprocess.PIPE, stderr=log,
+                                            env={**os.environ, **self.environment}, pass_fds=handed)
         line = self.process.stdout.readline().decode()
         assert line.startswith("ready: "), line + self.log.read_text(encoding="utf-8")
         return self
