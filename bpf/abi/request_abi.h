@@ -406,9 +406,12 @@ HR_STATIC_ASSERT(sizeof(struct hr_client) == 40, "hr_client is 40 bytes");
 #define HR_FINE_SLOTS 8192
 #define HR_COARSE_SHIFT 23
 #define HR_COARSE_SLOTS 2048
-struct hr_fine_slot {
-  __u32 head; /* request index, 0 = empty */
-  __u32 live; /* unanswered requests in it: only they make the clock hurry */
+union hr_fine_slot {
+  struct {
+    __u32 head; /* request index, 0 = empty */
+    __u32 live; /* unanswered requests in it: only they make the clock hurry */
+  };
+  __u64 both; /* a push swaps them as one */
 };
 /*
  * What holds the clock packet back between laps; see net/tc/clock_qdisc.h. With htb skb->priority names the class (of a
@@ -469,7 +472,7 @@ struct hr_wheel {
   __u64 unreachables_ns; /* up to when the port unreachables that were said have used up the limit (refuse.bpf.h) */
   __u64 write_pad2[12];
 
-  struct hr_fine_slot fine[HR_FINE_SLOTS];
+  union hr_fine_slot fine[HR_FINE_SLOTS];
   __u32 coarse[HR_COARSE_SLOTS];
 };
 HR_STATIC_ASSERT(sizeof(struct hr_wheel) == 384 + 8 * HR_FINE_SLOTS + 4 * HR_COARSE_SLOTS, "hr_wheel is packed");

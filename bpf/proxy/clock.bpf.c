@@ -64,7 +64,7 @@ HR_INLINE void hr_requeue(const struct hr_visit *visit, __u64 due_ns, int precis
   if (precise)
     failed = hr_push_due(visit->wheel, request, visit->index, visit->now_ns);
   else
-    failed = hr_push_coarse(visit->wheel, request, visit->index, due_ns, visit->now_ns);
+    failed = hr_push_coarse(visit->wheel, visit->index, due_ns, visit->now_ns);
   if (!failed) {
     /* An answer may have come between looking and pushing: its disarm found nothing to take back then. */
     if (HR_WORD_STATE(READ_ONCE(request->word)) != HR_STATE_PENDING) hr_disarm(visit->wheel, request);

@@ -21,16 +21,17 @@ HR_INLINE __u32 *hr_free_link(enum hr_free_list_id id, __u32 index) {
 HR_INLINE __u64 hr_free_head(__u64 old, __u32 index) { return (((old >> 32) + 1) << 32) | index; }
 
 /*
- * One try to take the first: its index; 0 when there is none; -1 when another CPU won. The link may be another CPU's by now; then the
- * tag has changed and the swap fails. It is read by an atomic, which fetches its line for writing at once: a request is filled next.
+ * One try to take the first: its index; 0 when there is none; -1 when another CPU won. The link may be another CPU's by
+ * now; then the tag has changed and the swap fails. A request's is read by an atomic, which fetches its line for writing at
+ * once: it is filled next.
  */
 HR_INLINE __s64 hr_free_try_pop(struct hr_free_list *list, enum hr_free_list_id id) {
   __u64 old = READ_ONCE(list->head);
-  __u32 *link = hr_free_link(id, (__u32)old);
+  __u32 *link = hr_free_link(id, (__u32)old), next;
 
   if (!(__u32)old || !link) return 0;
-  if (__sync_val_compare_and_swap(&list->head, old, hr_free_head(old, __sync_fetch_and_add(link, 0))) == old) return (__u32)old;
-  return -1;
+  next = id == HR_FREE_REQUESTS ? __sync_fetch_and_add(link, 0) : READ_ONCE(*link);
+  return __sync_val_compare_and_swap(&list->head, old, hr_free_head(old, next)) == old ? (__u32)old : -1;
 }
 
 /* 0 or -1, as above. */

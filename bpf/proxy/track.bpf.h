@@ -291,7 +291,7 @@ HR_INLINE __u32 hr_publish_request(struct __sk_buff *skb, const struct hr_packet
     hr_scoreboard_remove(wheel, request->set, reference);
     return HR_REASON_WHEEL_CONTENDED;
   }
-  __sync_lock_test_and_set(&request->word, HR_WORD(generation, HR_NO_BACKEND, 0, HR_STATE_PENDING));
+  WRITE_ONCE(request->word, HR_WORD(generation, HR_NO_BACKEND, 0, HR_STATE_PENDING)); /* behind the push's full barrier */
   return HR_REASON_NONE;
 }
 

@@ -33,61 +33,75 @@ HR_INLINE void hr_disarm(struct hr_wheel *wheel, struct hr_request *request) {
   if (armed) __sync_fetch_and_sub(&wheel->fine[(armed - 1) & (HR_FINE_SLOTS - 1)].live, 1);
 }
 
-HR_INLINE int hr_try_push_head(__u32 *head, struct hr_request *request, __u32 index) {
-  __u32 old = READ_ONCE(*head);
+/*
+ * One try to put a request into a fine slot, whose two words are swapped as one, counted as `live` or not (0 or 1). -1:
+ * another CPU won.
+ */
+HR_INLINE int hr_try_push_fine(union hr_fine_slot *slot, struct hr_request *request, __u32 index, __u32 live) {
+  __u64 old = READ_ONCE(slot->both);
 
-  WRITE_ONCE(request->next, old);
-  return __sync_val_compare_and_swap(head, old, index) == old ? 0 : -1;
+  WRITE_ONCE(request->next, (__u32)old);
+  live += (__u32)(old >> 32);
+  return __sync_val_compare_and_swap(&slot->both, old, (__u64)live << 32 | index) == old ? 0 : -1;
 }
 
 /* Further tries, after another CPU has won the first. A global function: rare, see hr_free_pop_again(). */
-HR_GLOBAL int hr_push_head_again(__u32 *head, __u32 index) {
+HR_GLOBAL int hr_push_fine_again(__u32 slot, __u32 index, __u32 live) {
   struct hr_request *request = hr_request_at(index);
+  struct hr_wheel *wheel = hr_the_wheel();
 
-  if (!head || !request) return -1;
+  if (!request || !wheel) return -1;
   for (__u32 i = 1; i < HR_PUSH_TRIES; i++)
-    if (!hr_try_push_head(head, request, index)) return 0;
+    if (!hr_try_push_fine(&wheel->fine[slot & (HR_FINE_SLOTS - 1)], request, index, live)) return 0;
+  /* An answer has taken back what was not counted. */
+  if (live && !__sync_lock_test_and_set(&request->armed, 0))
+    __sync_fetch_and_add(&wheel->fine[slot & (HR_FINE_SLOTS - 1)].live, 1);
   return -1;
-}
-
-HR_INLINE int hr_push_head(__u32 *head, struct hr_request *request, __u32 index) {
-  return hr_try_push_head(head, request, index) ? hr_push_head_again(head, index) : 0;
 }
 
 /*
  * Puts a request into the fine slot of `when_ns`, counted as live if it still waits for an answer. -1 when other
- * CPUs won every try; the request is then in no slot.
+ * CPUs won every try; the request is then in no slot. `armed` stands before the slot has the request, so an answer in
+ * between takes one off `live` a moment before it is there.
  */
 HR_INLINE int hr_push_fine(struct hr_wheel *wheel, struct hr_request *request, __u32 index, __u64 when_ns,
                            __u64 now_ns) {
+  __u32 state = HR_WORD_STATE(request->word), live = state == HR_STATE_PENDING || state == HR_STATE_CLAIMING;
   __u64 tick = when_ns >> HR_FINE_SHIFT;
   __u64 now_tick = now_ns >> HR_FINE_SHIFT;
   __u32 slot;
 
   if (tick < now_tick) tick = now_tick;
   slot = tick & (HR_FINE_SLOTS - 1);
-  if (HR_WORD_STATE(request->word) == HR_STATE_PENDING || HR_WORD_STATE(request->word) == HR_STATE_CLAIMING) {
-    __sync_fetch_and_add(&wheel->fine[slot].live, 1);
-    __sync_lock_test_and_set(&request->armed, slot + 1);
-  }
-  if (hr_push_head(&wheel->fine[slot].head, request, index)) {
-    hr_disarm(wheel, request);
-    return -1;
-  }
+  if (live) WRITE_ONCE(request->armed, slot + 1);
+  if (hr_try_push_fine(&wheel->fine[slot], request, index, live) && hr_push_fine_again(slot, index, live)) return -1;
   if (tick < READ_ONCE(wheel->fine_passed)) WRITE_ONCE(wheel->late, 1);
   return 0;
 }
 
+/* As for a fine slot. Rare: inline tries would be walked by the verifier on every path of the callers. */
+HR_GLOBAL int hr_push_head(__u32 *head, __u32 index) {
+  struct hr_request *request = hr_request_at(index);
+
+  if (!head || !request) return -1;
+  for (__u32 i = 0; i < HR_PUSH_TRIES; i++) {
+    __u32 old = READ_ONCE(*head);
+
+    WRITE_ONCE(request->next, old);
+    if (__sync_val_compare_and_swap(head, old, index) == old) return 0;
+  }
+  return -1;
+}
+
 /* For what needs no precision, and for what is due beyond the fine wheel: looked at when its coarse tick begins. */
-HR_INLINE int hr_push_coarse(struct hr_wheel *wheel, struct hr_request *request, __u32 index, __u64 when_ns,
-                             __u64 now_ns) {
+HR_INLINE int hr_push_coarse(struct hr_wheel *wheel, __u32 index, __u64 when_ns, __u64 now_ns) {
   __u64 now_tick = now_ns >> HR_COARSE_SHIFT;
   __u64 tick;
 
   if (when_ns > now_ns + HR_COARSE_HORIZON_NS) when_ns = now_ns + HR_COARSE_HORIZON_NS;
   tick = when_ns >> HR_COARSE_SHIFT;
   if (tick <= now_tick) tick = now_tick + 1;
-  if (hr_push_head(&wheel->coarse[tick & (HR_COARSE_SLOTS - 1)], request, index)) return -1;
+  if (hr_push_head(&wheel->coarse[tick & (HR_COARSE_SLOTS - 1)], index)) return -1;
   if (tick < READ_ONCE(wheel->coarse_passed)) WRITE_ONCE(wheel->late, 1);
   return 0;
 }
@@ -102,7 +116,7 @@ HR_INLINE int hr_push_due(struct hr_wheel *wheel, struct hr_request *request, __
            hr_push_fine(wheel, request, index, due_ns + (1ull << HR_FINE_SHIFT), now_ns);
   }
   /* Early enough for a lap of the longest class to put it into the fine wheel in time. */
-  return hr_push_coarse(wheel, request, index, due_ns - (2ull << HR_COARSE_SHIFT), now_ns);
+  return hr_push_coarse(wheel, index, due_ns - (2ull << HR_COARSE_SHIFT), now_ns);
 }
 
 /* ---- What skb->priority says to the clock's queueing discipline -------------------------------------------------- */
