@@ -321,7 +321,7 @@ def _loads(text: str) -> list[int]:
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    parser = EXPERIMENT.parser()
+    parser = EXPERIMENT.parser(rounds=3)
     parser.set_defaults(rounds=None, quiet_wait=None)
     parser.add_argument("--systems", type=experiment.some_of(SYSTEMS), default=list(SYSTEMS))
     parser.add_argument("--workloads", type=experiment.some_of(WORKLOADS), default=list(WORKLOADS))

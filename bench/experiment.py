@@ -32,7 +32,7 @@ class Experiment:
 
     def parser(self, rounds: int = 10) -> argparse.ArgumentParser:
         made = parser(self.name, self.about)
-        made.set_defaults(rounds=rounds)
+        made.set_defaults(rounds=rounds, stated_rounds=rounds)
         made.add_argument("--resume", action="store_true", help="go on with a run that was cut short, in the same order")
         return made
 
@@ -57,6 +57,16 @@ class Experiment:
         return [row for cell, found in cells.items() for row in self.rows(*cell, found)]
 
 
+def results(name: str, arguments: argparse.Namespace) -> Results:
+    """In results/NAME only what was stated: a run with a planted mistake, a quick one, or one of fewer rounds takes nobody's place."""
+    given = vars(arguments)
+    if plant := given.get("plant"):
+        name = f"{name}-plant-{plant}"
+    elif given.get("quick") or given.get("length") == "quick" or (given.get("rounds") or 0) < given.get("stated_rounds", 0):
+        name = f"{name}-short"
+    return Results(name, arguments.into, given.get("resume", False))
+
+
 def records_of(raw: Path) -> list[dict]:
     """Of raw/, in the order in which the first round has them."""
     found = [json.loads(path.read_text(encoding="ascii")) for path in raw.glob("*.json")]
@@ -77,7 +87,7 @@ class Running:
     """One run of an experiment, while it measures."""
 
     def __init__(self, experiment: Experiment, arguments: argparse.Namespace, line: Callable[[dict], str]):
-        self.results = Results(experiment.name, arguments.into, resume=arguments.resume)
+        self.results = results(experiment.name, arguments)
         self._arguments, self._line = arguments, line
         self._cells: dict[tuple, int] = {}
         self._progress: Progress | None = None

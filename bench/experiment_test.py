@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from bench import cpu_time, experiment
+from bench import cpu_time, experiment, outcome
 from bench.histogram import Histogram, percentiles
 from bench.outcome import at_least, at_most, paired_at_most, print_checks
 
@@ -84,6 +84,15 @@ def test_a_verdict_is_made_again_of_the_raw_files(tmp_path, capsys):
     file.write_text(json.dumps(planted))
     assert not experiment.judge(TOY, tmp_path)
     assert json.loads(file.read_text()) == honest
+
+
+@pytest.mark.parametrize("given, folder", [
+    ({}, "toy"), ({"rounds": 10}, "toy"), ({"rounds": 9}, "toy-short"), ({"quick": True}, "toy-short"), ({"length": "quick"}, "toy-short"),
+    ({"length": "full"}, "toy"), ({"plant": "lost-write", "quick": True}, "toy-plant-lost-write")])
+def test_a_planted_or_shortened_run_does_not_take_the_place_of_the_real_one(given, folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(outcome, "ROOT", tmp_path)
+    results = experiment.results("toy", argparse.Namespace(**{"into": None, "rounds": 10, "stated_rounds": 10, "plant": "", **given}))
+    assert results.folder == tmp_path / "results" / folder
 
 
 def test_one_experiment_at_a_time_measures(tmp_path, monkeypatch):

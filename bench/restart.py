@@ -212,7 +212,8 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
-    results, configs = Results(NAME, arguments.into), {}
+    arguments.plant = "never-cut" if arguments.never_cut else ""
+    results, configs = experiment.results(NAME, arguments), {}
     rows = measure(arguments, results, configs)
     print()
     return experiment.conclude(

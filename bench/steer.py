@@ -342,7 +342,7 @@ def _numbers(text: str) -> list[int]:
 
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
-    results, configs, steps = Results(NAME, arguments.into), {}, steps_per_us()
+    results, configs, steps = experiment.results(NAME, arguments), {}, steps_per_us()
     with Lab(arguments.lab, replicas=1) as lab:
         rows = measure(lab, arguments, results, configs, steps)
     return experiment.conclude(

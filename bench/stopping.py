@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Callable, Iterator
 
-from deploy.lab import Lab
+from deploy.lab import Lab, LabInUse
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -19,7 +19,11 @@ def run(main: Callable[[list[str]], int]) -> None:
     """Calls main with the command line and exits with what it returns; 128 + signal when it was stopped."""
     for number in _SIGNALS:
         signal.signal(number, _unwind)
-    sys.exit(main(sys.argv[1:]))
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except LabInUse as error:
+        print(f"{error}: another run is under way", file=sys.stderr)
+        sys.exit(1)
 
 
 @contextlib.contextmanager

@@ -192,16 +192,13 @@ def main(argv: list[str]) -> int:
     arguments = parse(argv)
     try:
         require_checkers()
-        results = Results(NAME, arguments.into)
+        results = experiment.results(NAME, arguments)
         todo = items(arguments, results)
         print(f"{len(todo)} scenarios and experiments, about {sum(item.guess_s for item in todo) / 60:.0f} minutes\n", flush=True)
         started_s = time.monotonic()
         outcomes = run_all(todo, results)
     except CommandFailed as error:
         print(f"chaos all: {error}", file=sys.stderr)
-        return 1
-    except LabInUse:
-        print("chaos all: another run is under way", file=sys.stderr)
         return 1
     return conclude(outcomes, results, arguments, time.monotonic() - started_s)
 

@@ -14,7 +14,6 @@ show is missed.
 import argparse
 import contextlib
 import re
-import sys
 import time
 from pathlib import Path
 
@@ -26,7 +25,7 @@ from bench.stopping import run
 from chaos.flood_rigs import BESIDE, BESIDE_RATE_PART, FLOOD_CPU, ROWS, SHOWN, BesideRig, ClusterRig, ProxyRig, control_link
 from chaos.plants import FLOOD_PLANTS, LATE_ANSWERS, LOST_ANSWERS, NO_HEDGES, planted
 from chaos.systems import Settings, running
-from deploy.lab import Lab, LabInUse
+from deploy.lab import Lab
 from deploy.lab.data_dirs import DataDirs
 
 NAME = "chaos-flood"
@@ -221,13 +220,9 @@ def measure_all(arguments: argparse.Namespace, results: Results, configs: dict[s
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
     configs: dict[str, dict] = {}
-    try:
-        results = Results(NAME, arguments.into)
-        rows = measure_all(arguments, results, configs)
-        checks = must_show(rows, RATE, arguments.quick)
-    except LabInUse:
-        print("chaos flood: another run is under way", file=sys.stderr)
-        return 1
+    results = experiment.results(NAME, arguments)
+    rows = measure_all(arguments, results, configs)
+    checks = must_show(rows, RATE, arguments.quick)
     return experiment.conclude(
         results, results.manifest(configs, rate=arguments.rate),
         rows, planted_is_found(arguments.plant, checks) if arguments.plant else checks,

@@ -16,7 +16,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +25,7 @@ from bench.dns_rig import DnsRig
 from bench.manifest import binary, config_hash
 from bench.outcome import Check, Results, at_least, at_most, planted_is_found
 from bench.stopping import run
-from deploy.lab import Host, Lab, LabInUse, names
+from deploy.lab import Host, Lab, names
 from deploy.lab.servers.zone import NUMBERED_NAMES, ORIGIN
 
 NAME = "chaos-network"
@@ -318,13 +317,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
-    try:
-        with Lab(arguments.lab, replicas=2) as lab:
-            results = Results(NAME, arguments.into)
-            row, settings = measure(lab, arguments, results)
-    except LabInUse:
-        print("chaos network: another run is under way", file=sys.stderr)
-        return 1
+    with Lab(arguments.lab, replicas=2) as lab:
+        results = experiment.results(NAME, arguments)
+        row, settings = measure(lab, arguments, results)
     wanted = arguments.changes if arguments.plant else WANTED_CHANGES
     checks = must_show(row, wanted, arguments.quick)
     return experiment.conclude(

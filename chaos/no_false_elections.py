@@ -11,7 +11,6 @@ missed.
 import argparse
 import contextlib
 import dataclasses
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,7 +21,7 @@ from bench.outcome import Check, Results, at_least, at_most
 from bench.replicas import MAX_SECONDS, stress
 from bench.stopping import beside, run
 from chaos.systems import Settings, running
-from deploy.lab import VIP_KV, Lab, LabInUse
+from deploy.lab import VIP_KV, Lab
 from deploy.lab.cluster import Cluster
 from deploy.lab.data_dirs import MODES, DataDirs
 from deploy.lab.servers.hedgerow_node import SERVE_PORT
@@ -168,16 +167,12 @@ def parse(argv: list[str]) -> argparse.Namespace:
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
     rows, configs = [], {}
-    try:
-        with Lab(arguments.lab, replicas=arguments.replicas) as lab:
-            results = Results(NAME, arguments.into)
-            for mode in arguments.mode:
-                row, config = one_mode(lab, Settings(mode, arguments.replicas), arguments, results)
-                rows.append(row)
-                configs[row["config_hash"]] = config
-    except LabInUse:
-        print("chaos no-false-elections: another run is under way", file=sys.stderr)
-        return 1
+    with Lab(arguments.lab, replicas=arguments.replicas) as lab:
+        results = experiment.results(NAME, arguments)
+        for mode in arguments.mode:
+            row, config = one_mode(lab, Settings(mode, arguments.replicas), arguments, results)
+            rows.append(row)
+            configs[row["config_hash"]] = config
     return experiment.conclude(
         results, results.manifest(configs, clients=CLIENTS, priority=command_prefix()),
         rows, must_show(rows),

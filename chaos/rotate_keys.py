@@ -13,7 +13,6 @@ import argparse
 import contextlib
 import json
 import secrets
-import sys
 import time
 
 from bench import cpu_time, experiment
@@ -23,7 +22,7 @@ from bench.stopping import run
 from chaos.load_process import sending
 from chaos.no_false_elections import Seen, elections, look
 from chaos.systems import PROXY_NAME, Running, Settings, running
-from deploy.lab import Lab, LabInUse
+from deploy.lab import Lab
 from deploy.lab.data_dirs import MODES, DataDirs
 from deploy.lab.servers.hedgerow_node import HedgerowNode
 
@@ -159,17 +158,13 @@ def parse(argv: list[str]) -> argparse.Namespace:
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
     rows, configs = [], {}
-    try:
-        with Lab(arguments.lab, replicas=3) as lab:
-            results = Results(NAME, arguments.into)
-            for mode in arguments.mode:
-                election = (arguments.election_floor, _ELECTION_CAP) if arguments.election_floor else None
-                row, config = one_mode(lab, Settings(mode, key_files=True, election=election), arguments, results)
-                rows.append(row)
-                configs[row["config_hash"]] = config
-    except LabInUse:
-        print("chaos rotate-keys: another run is under way", file=sys.stderr)
-        return 1
+    with Lab(arguments.lab, replicas=3) as lab:
+        results = experiment.results(NAME, arguments)
+        for mode in arguments.mode:
+            election = (arguments.election_floor, _ELECTION_CAP) if arguments.election_floor else None
+            row, config = one_mode(lab, Settings(mode, key_files=True, election=election), arguments, results)
+            rows.append(row)
+            configs[row["config_hash"]] = config
     checks = must_show(rows)
     return experiment.conclude(
         results, results.manifest(configs), rows,

@@ -18,12 +18,13 @@ from chaos.judgement import require_checkers
 from chaos.promises import must_show
 from chaos.scenario import Scenario
 from chaos.systems import SYSTEMS, Settings, is_etcd
-from deploy.lab import CommandFailed, Lab, LabInUse
+from deploy.lab import CommandFailed, Lab
 from deploy.lab.unsynced_disks import DiskSettings
 from plots import looks
 from plots.charts import Charts, Steps
 
 MODES, REPLICAS = scenarios.MODES, scenarios.REPLICAS
+STATED_EVENTS = 100
 
 
 def settings_of(scenario: Scenario, mode: str, replicas: int, *, hedge_delay: str = "10ms", disks: DiskSettings | None = None,
@@ -33,6 +34,14 @@ def settings_of(scenario: Scenario, mode: str, replicas: int, *, hedge_delay: st
         disks = DiskSettings()
     return Settings(mode, replicas, hedge_delay, disks, ballast_bytes, own_clocks="own_clocks" in scenario.needs,
                     short_logs="short_logs" in scenario.needs)
+
+
+def results_of(arguments: argparse.Namespace, scenario: Scenario) -> Results:
+    """Under the name that was given; otherwise in the scenario's own folder only if it is stated: as many events, and no planted fault."""
+    if arguments.name:
+        return Results(f"chaos-{arguments.name}")
+    return experiment.results(f"chaos-{scenario.name}", argparse.Namespace(
+        into=None, plant="ignore-sync" if arguments.ignore_sync else "", rounds=arguments.kills, stated_rounds=STATED_EVENTS))
 
 
 def measure(lab: Lab, arguments: argparse.Namespace, scenario: Scenario, results: Results) -> list[Cell]:
@@ -80,7 +89,7 @@ CHARTS = Charts("What a client waits around a fault", looks.STORES, "system",
 def parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
     parser.add_argument("scenario", choices=scenarios.names())
-    parser.add_argument("--kills", "--events", type=int, default=100, metavar="N", help="faults of each system")
+    parser.add_argument("--kills", "--events", type=int, default=STATED_EVENTS, metavar="N", help="faults of each system")
     parser.add_argument("--mode", type=experiment.some_of(MODES), help="memory, disk, or both (default: the scenario's; disk with disks that lose what was not synced)")
     parser.add_argument("--drop-unsynced", nargs="?", const="all", choices=("all", "torn"),
                         help="a killed node loses what it has not synced: all of it, or some, drawn from the seed")
@@ -141,14 +150,10 @@ def main(argv: list[str]) -> int:
     except CommandFailed as error:
         print(f"chaos: {error}", file=sys.stderr)
         return 1
-    try:
-        with Lab(arguments.lab, replicas=arguments.replicas) as lab:
-            # Only now: the run that has the lab may be writing there.
-            results = Results(f"chaos-{arguments.name or scenario.name}")
-            cells = measure(lab, arguments, scenario, results)
-    except LabInUse:
-        print("chaos: another run is under way", file=sys.stderr)
-        return 1
+    with Lab(arguments.lab, replicas=arguments.replicas) as lab:
+        # Only now: the run that has the lab may be writing there.
+        results = results_of(arguments, scenario)
+        cells = measure(lab, arguments, scenario, results)
     rows = [cell.row(scenario) for cell in cells]
     configs = {key: config for cell in cells for key, config in cell.configs.items()}
     return experiment.conclude(

@@ -14,7 +14,6 @@ import ipaddress
 import json
 import signal
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -23,11 +22,11 @@ from contextlib import contextmanager
 
 from bench import experiment, steer_rig
 from bench.manifest import config_hash
-from bench.outcome import Check, Results, at_least, at_most, planted_is_found
+from bench.outcome import Check, at_least, at_most, planted_is_found
 from bench.steer_rig import Counts
 from bench.steer_systems import Reuseport, Steer, System, Wanted
 from bench.stopping import run
-from deploy.lab import Lab, LabInUse
+from deploy.lab import Lab
 
 NAME = "chaos-steer-starts"
 TAG = "chaosstart"
@@ -209,18 +208,14 @@ def parse(argv: list[str]) -> argparse.Namespace:
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
     kind, rows, raw = (Reuseport if arguments.plant else Steer), [], {}
-    try:
-        with Lab(arguments.lab, replicas=1) as lab:
-            results = Results(NAME, arguments.into)
-            steer_rig.route_sources(lab, lab.replicas[0])
-            for family in (4, 6) if arguments.addresses else ():
-                rows.append(balance(lab, kind, family, arguments.addresses))
-            if arguments.starts:
-                row, raw["starts"] = starts(lab, kind, arguments.starts)
-                rows.append(row)
-    except LabInUse:
-        print("chaos steer-starts: another run is under way", file=sys.stderr)
-        return 1
+    with Lab(arguments.lab, replicas=1) as lab:
+        results = experiment.results(NAME, arguments)
+        steer_rig.route_sources(lab, lab.replicas[0])
+        for family in (4, 6) if arguments.addresses else ():
+            rows.append(balance(lab, kind, family, arguments.addresses))
+        if arguments.starts:
+            row, raw["starts"] = starts(lab, kind, arguments.starts)
+            rows.append(row)
     config = {"workers": WORKERS, "ports": PORTS, "system": kind.name, "start_sources": _START_SOURCES, "start_rate": _START_RATE}
     for row in rows:
         row["config_hash"] = config_hash(config)

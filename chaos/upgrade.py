@@ -15,7 +15,6 @@ import itertools
 import json
 import random
 import signal
-import sys
 import time
 
 import yaml
@@ -27,7 +26,7 @@ from bench.outcome import Check, Results, at_least, at_most
 from bench.replicas import BenchServer
 from bench.stopping import beside, run
 from chaos.daemons import Daemons
-from deploy.lab import VIP_RAW, Host, Lab, LabInUse
+from deploy.lab import VIP_RAW, Host, Lab
 
 NAME = "chaos-upgrade"
 TAG = "chaosupg"
@@ -204,13 +203,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
-    try:
-        with Lab(arguments.lab) as lab:
-            results = Results(NAME, arguments.into)
-            rows, config = measure(lab, arguments, results)
-    except LabInUse:
-        print("chaos upgrade: another run is under way", file=sys.stderr)
-        return 1
+    with Lab(arguments.lab) as lab:
+        results = experiment.results(NAME, arguments)
+        rows, config = measure(lab, arguments, results)
     return experiment.conclude(
         results, results.manifest({config_hash(config): config}),
         rows, must_show(rows),

@@ -19,7 +19,6 @@ import math
 import os
 import random
 import signal
-import sys
 import time
 import tomllib
 from collections.abc import Callable, Sequence
@@ -33,7 +32,7 @@ from bench.steer_records import Record, read, slots_met
 from bench.steer_systems import Reuseport, Wanted
 from bench.stopping import run
 from chaos.churn_groups import POLL_S, Group, PlainGroup, SteeredGroup
-from deploy.lab import VIP_RAW, Lab, LabInUse
+from deploy.lab import VIP_RAW, Lab
 
 NAME = "chaos-worker-churn"
 TAG = "chaoschurn"
@@ -385,18 +384,14 @@ def main(argv: list[str]) -> int:
         scenario = dataclasses.replace(scenario, kinds={ALL_STOP: 1})
     rows, checks, configs = [], [], {}
     print(f"seed {arguments.seed}", flush=True)
-    try:
-        with Lab(arguments.lab, replicas=2) as lab:
-            results = Results(NAME, arguments.into)
-            for behind in arguments.behind:
-                cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
-                row, settings = (direct if behind == "nothing" else behind_vip)(lab, scenario, arguments, results)
-                rows.append(row)
-                configs[row["config_hash"]] = settings
-                checks += must_show(row, scenario, arguments.wanted, arguments.quick)
-    except LabInUse:
-        print("chaos worker-churn: another run is under way", file=sys.stderr)
-        return 1
+    with Lab(arguments.lab, replicas=2) as lab:
+        results = experiment.results(NAME, arguments)
+        for behind in arguments.behind:
+            cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
+            row, settings = (direct if behind == "nothing" else behind_vip)(lab, scenario, arguments, results)
+            rows.append(row)
+            configs[row["config_hash"]] = settings
+            checks += must_show(row, scenario, arguments.wanted, arguments.quick)
     return experiment.conclude(
         results, results.manifest(configs), rows, planted_is_found(arguments.plant, checks, _FOUND_BY[arguments.plant]) if arguments.plant else checks,
         {"behind": "behind", "events": "events", "seed": "seed", "sent": "messages", "lost_of_others": "lost, others", "lost_of_own": "lost, own",

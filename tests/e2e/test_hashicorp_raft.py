@@ -3,6 +3,7 @@
 it goes on without one that was killed, and our own load measures it as it measures ours.
 """
 
+import json
 import os
 import time
 
@@ -58,13 +59,13 @@ def wait_for_successor(nodes: list[StoreNode]) -> StoreNode:
 
 
 @pytest.mark.parametrize("replicas", [kv.REPLICAS[0], *(pytest.param(each, marks=pytest.mark.long) for each in kv.REPLICAS[1:])])
-def test_our_load_measures_it(replicas):
-    arguments = kv.parse(["--replicas", replicas, "--modes", "memory,disk", "--clients", "1,64", "--systems",
-                          "hashicorp-raft", "--values", kv.VALUES[0], "--seconds", "0.5", "--warm-up", "0.2", "--quiet-wait", "0"])
-    cells, configs = kv.cells_of(arguments), {}
-    assert [(cell.mode, cell.clients, cell.operation) for cell in cells] == [
+def test_our_load_measures_it(replicas, tmp_path):
+    status = kv.main(["--rounds", "1", "--replicas", replicas, "--modes", "memory,disk", "--clients", "1,64", "--systems", "hashicorp-raft",
+                      "--values", kv.VALUES[0], "--seconds", "0.5", "--warm-up", "0.2", "--quiet-wait", "0", "--into", str(tmp_path)])
+    assert status == 1  # one round is never enough
+    summary = json.loads((tmp_path / "summary.json").read_text(encoding="ascii"))
+    assert [(row["mode"], row["clients"], row["operation"]) for row in summary["rows"]] == [
         ("memory", clients, operation) for clients in (1, 64) for operation in ("put", "get")]
-    with Lab(TAG, replicas=int(replicas)) as lab:
-        for cell, result in kv.one_system(lab, cells, arguments, configs):
-            assert result["n"] > 20 and result["failed"] == 0, (cell, result)
-            assert configs[result["config_hash"]]["replicas"] == int(replicas)
+    for row in summary["rows"]:
+        assert row["n"] > 20 and row["failed"] == 0, row
+        assert summary["manifest"]["configs"][row["config_hash"]]["replicas"] == int(replicas)
