@@ -280,6 +280,9 @@ void Node::RunTurn() {
   busy_.Works(now_ns_);
   if (incidents_.TurnBegins(now_ns_) >= kv::kStandstill_ns) replica_.StoodStill();
   sources_->TurnBegins(now_ns_);
+  const kv::StateMachine& state = replica_.state();
+  sources_->FollowWindow(state.seen_without_session(), state.settings().window,
+                         std::max<size_t>(1, replica_.raft().configuration().members.size()));
   if (turn_.Run(now_ns_)) worked_ns_ = now_ns_;
   turns_.Count(std::exchange(came_, false) || worked_ns_ == now_ns_);
 }

@@ -206,7 +206,7 @@ NodeStatus Node::StatusNow() {
   AddSocket(status, "client", client_socket_->counters());
   AddCounts(status, "sources_limited",
             {{"bytes", sources_->counters().bytes_over}, {"opens", sources_->counters().opens_over},
-             {"table_full", sources_->counters().table_full}});
+             {"window", sources_->counters().window_over}, {"table_full", sources_->counters().table_full}});
   if (memcached_ != nullptr) AddMemcached(status, *memcached_, replica_.state().memcached(), now_ns_);
   AddReasons<wire::DropReason>(status, "peer_dropped", peers_.counters().drops, 1);
   status.counters.emplace_back("peer_unsealable", peers_.counters().too_large);

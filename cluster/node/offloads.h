@@ -107,6 +107,7 @@ class Offloads {
     std::string neighbours_why_not{};
     std::string unreachable{};  // the nodes that the watch cannot notify, and why
     uint64_t lost_answers = 0;
+    std::string pins_why_not{};  // they are gone, and cannot be made again
   };
   std::thread netlink_watcher_;
   absl::Mutex mutex_;
@@ -122,6 +123,7 @@ class Offloads {
   std::atomic<uint64_t> attached_ = 0;                      // times that the programs were attached since
   bool xdp_was_on_ = false;                                 // the thread's, like the next one
   uint64_t polls_ = 0;
+  std::atomic<uint64_t> pinned_again_ = 0;
 };
 
 }  // namespace hedgerow::node

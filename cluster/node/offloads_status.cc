@@ -72,6 +72,12 @@ void Offloads::AddTo(NodeStatus& status) {
   status.histograms.push_back(fences_.As("fence"));
   status.counters.emplace_back("kernel_detached", detached_.load(std::memory_order_relaxed));
   status.counters.emplace_back("kernel_lost_answers", found.lost_answers);
+  status.counters.emplace_back("kernel_pinned_again", pinned_again_.load(std::memory_order_relaxed));
+  if (!found.pins_why_not.empty()) {
+    status.not_served.push_back(
+        absl::StrCat("what the kernel holds for this node is pinned no more, and cannot be pinned again (", found.pins_why_not, "): ",
+                     disk ? "restart it" : "stop it in order (systemctl stop), since after a crash it would be LOST"));
+  }
   const offload::KernelBridgeStatistics& bridge = bridge_->statistics();
   AddCounts(status, "kernel_bridge",
             {{"fence", bridge.fences}, {"open", bridge.opens}, {"lease", bridge.leases}, {"append", bridge.appends}, {"vote", bridge.votes},

@@ -152,15 +152,27 @@ absl::Status BpfKernel::LoadPrograms(Wanted wanted) {
   return error == 0 ? absl::OkStatus() : net::BpfLoadError(-error);
 }
 
-// False: there are none. Maps without `about` are of a process that died while it made them; nothing was
-// accepted then.
-absl::StatusOr<bool> BpfKernel::AdoptPins() {
+absl::StatusOr<bool> BpfKernel::KeepPins() {
+  if (!options_.pin || HasPins(options_.bpffs, options_.instance)) return false;
+  if (absl::Status status = net::RemovePinDir(options_.bpffs, options_.instance); !status.ok()) return status;
+  if (absl::Status status = MakePinFolder(); !status.ok()) return status;
+  if (absl::Status status = MakePins(); !status.ok()) return status;
+  return true;
+}
+
+absl::Status BpfKernel::MakePinFolder() {
   const auto mounted = net::EnsureBpffs(options_.bpffs);
   if (!mounted.ok()) return mounted.status();
   mounted_bpffs_ = mounted_bpffs_ || *mounted;
   const auto folder = net::MakePinDir(options_.bpffs, options_.instance);
-  if (!folder.ok()) return folder.status();
-  pin_dir_ = *folder;
+  if (folder.ok()) pin_dir_ = *folder;
+  return folder.status();
+}
+
+// False: there are none. Maps without `about` are of a process that died while it made them; nothing was
+// accepted then.
+absl::StatusOr<bool> BpfKernel::AdoptPins() {
+  if (absl::Status status = MakePinFolder(); !status.ok()) return status;
   const net::UniqueFd about(bpf_obj_get(PinPath(pin_dir_, "about").c_str()));
   if (!about.valid() && errno != ENOENT)
     return absl::ErrnoToStatus(errno, absl::StrCat("open ", pin_dir_, "/about"));

@@ -81,6 +81,10 @@ class BpfKernel : public Kernel {
   // Removes what an instance has pinned. What it held is lost with it.
   static absl::Status RemovePins(const std::string& bpffs, const std::string& instance);
 
+  // Where the pins are gone while this runs (somebody has cleared the bpffs), they are made again: else the process's next death would
+  // be the maps' too. True: they were. An error: they are gone.
+  absl::StatusOr<bool> KeepPins();
+
   bool adopted() const { return adopted_; }  // from an earlier incarnation; otherwise the state is all zero
 
   // Each hook by itself: what fails is off and says why. May be called again: what is on stays on, what is off
@@ -145,6 +149,7 @@ class BpfKernel : public Kernel {
   absl::Status Load();
   absl::Status LoadAllowed();
   absl::Status LoadPrograms(Wanted wanted);
+  absl::Status MakePinFolder();
   absl::Status MakePins();
   absl::StatusOr<bool> AdoptPins();
   static absl::Status CheckAbout(int about_fd, const std::string& pin_dir, uint64_t cluster_id, uint32_t self);

@@ -252,6 +252,27 @@ TEST_F(BpfKernelTest, ARequestWaitsAsLongAsTheHostHasNoMemoryForIt) {
   });
 }
 
+TEST_F(BpfKernelTest, PinsThatAreClearedWhileItRunsAreMadeAgain) {
+  WithBpffs([&] {
+    {
+      const auto kernel = MustOpen();
+      ASSERT_NE(kernel, nullptr);
+      Begin(*kernel);
+      EXPECT_FALSE(kernel->KeepPins().value()) << "they are there";
+      ASSERT_THAT(BpfKernel::RemovePins(net::kDefaultBpffs, kInstance), IsOk());
+      EXPECT_TRUE(kernel->KeepPins().value());
+      EXPECT_FALSE(kernel->KeepPins().value());
+    }
+    BpfKernelOptions owed = Options();
+    owed.must_adopt = true;
+    const auto next = MustOpen(owed);
+    ASSERT_NE(next, nullptr);
+    hr_node_control request{.operation = HR_NODE_READ};
+    next->Control(request);
+    EXPECT_EQ(request.shared.incarnation, kOwnIncarnation) << "the very maps of before";
+  });
+}
+
 TEST_F(BpfKernelTest, ABpffsIsMountedWhereThereIsNone) {
   InNamespace([&] {
     BpfKernelOptions options = Options();

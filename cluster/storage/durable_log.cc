@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/raft/check.h"
+#include "cluster/raft/configuration.h"
 #include "cluster/storage/errors.h"
 #include "cluster/storage/folder.h"
 #include "cluster/storage/log_reader.h"
@@ -36,6 +37,12 @@ absl::Status FolderGoneError(const std::string& path) {
       " was removed, moved or mounted over while the node ran: the next start would not find what is written. The node ends, and "
       "acknowledges nothing more. Put the folder back if it was moved, before the node starts again. If it was removed, start the node: it "
       "is LOST then, and its status says what to do"));
+}
+
+absl::Status LaterMembersError(const std::string& path, raft::LogIndex index) {
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the log in ", path, " has a change of members at entry ", index.value(),
+      " in a form that this program does not know: a later version has written it. Start that version"));
 }
 
 absl::Status MemoryLostError(const std::string& path) {
@@ -116,6 +123,10 @@ absl::Status DurableLog::Restore(const Watermark::Value& mark) {
   if (found->state.batch < mark.batch) {
     return DamagedError(options_.path, absl::StrCat("it ends with batch ", found->state.batch,
                                                     ", though batch ", mark.batch, " was durable"));
+  }
+  for (const raft::Entry& entry : found->raft.entries) {
+    if (entry.kind == raft::EntryKind::kConfiguration && !raft::DecodeConfiguration(entry.payload.view()).has_value())
+      return LaterMembersError(options_.path, entry.index);
   }
   absl::StatusOr<std::unique_ptr<Segments>> segments =
       Segments::Open({.log_path = options_.path,

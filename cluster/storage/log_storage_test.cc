@@ -186,6 +186,19 @@ TEST_P(LogStorageTest, AnothersLogIsRefused) {
   OpenOrDie(options());
 }
 
+TEST_P(LogStorageTest, AChangeOfMembersInALaterFormatIsRefusedInWords) {
+  {
+    const std::unique_ptr<LogStorage> storage = OpenOrDie(options());
+    raft::Entry change = TestEntry(1, 1, std::string(1, '\x7f') + "of a later version");
+    change.kind = raft::EntryKind::kConfiguration;
+    storage->Write({.sequence = 1, .hard_state = raft::HardState{.term = raft::Term(1), .voted_for = {}}, .entries = {change}});
+    ASSERT_TRUE(AwaitDurable(*storage, 1));
+  }
+  const absl::Status status = OpenError(options());
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("a change of members at entry 1 in a form that this program does not know"));
+}
+
 TEST_P(LogStorageTest, ALogThatIsInUseIsRefused) {
   const std::unique_ptr<LogStorage> storage = OpenOrDie(options());
   const absl::Status status = OpenError(options());

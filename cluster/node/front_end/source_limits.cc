@@ -56,20 +56,27 @@ bool SourceLimits::MaySend(const NetAddress& to, size_t payload_bytes, size_t ro
   return false;
 }
 
-// The address first: one that floods takes nothing of its prefix's.
 bool SourceLimits::MayOpen(const Datagram& datagram) {
   if (IsLoopback(datagram.from)) return true;
-  const uint64_t cost_ns = kSecond_ns / config_.opens_per_s;
-  if (Take(Of(Kind::kOpensOfAddress, datagram.from), cost_ns, kOpensBurst_ns) &&
-      Take(Of(Kind::kOpensOfPrefix, datagram.from), cost_ns / kAddressesOfPrefix, kOpensBurst_ns))
-    return true;
+  if (TakeOfBoth(Kind::kOpensOfAddress, Kind::kOpensOfPrefix, datagram.from, kSecond_ns / config_.opens_per_s)) return true;
   ++counters_.opens_over;
   return false;
 }
 
+bool SourceLimits::MayWriteWithoutSession(const Datagram& datagram) {
+  if (window_cost_ns_ == 0 || TakeOfBoth(Kind::kWritesOfAddress, Kind::kWritesOfPrefix, datagram.from, window_cost_ns_)) return true;
+  ++counters_.window_over;
+  return false;
+}
+
+// The address first: one that floods takes nothing of its prefix's.
+bool SourceLimits::TakeOfBoth(Kind address, Kind prefix, const NetAddress& from, uint64_t cost_ns) {
+  return Take(Of(address, from), cost_ns, kOpensBurst_ns) && Take(Of(prefix, from), cost_ns / kAddressesOfPrefix, kOpensBurst_ns);
+}
+
 SourceLimits::Source SourceLimits::Of(Kind kind, const NetAddress& address) {
   std::array<uint8_t, 16> bytes = address.bytes;
-  const size_t kept = kind == Kind::kOpensOfAddress ? (address.is_v4() ? 16 : 8) : (address.is_v4() ? 15 : 7);
+  const size_t kept = kind >= Kind::kOpensOfAddress ? (address.is_v4() ? 16 : 8) : (address.is_v4() ? 15 : 7);
   std::fill(bytes.begin() + static_cast<ptrdiff_t>(kept), bytes.end(), 0);
   Source source{.kind = kind, .bits = {}};
   std::memcpy(source.bits.data(), bytes.data(), bytes.size());

@@ -7,6 +7,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -15,6 +16,7 @@
 #include <utility>
 
 #include "cluster/kv/keyed_hash.h"
+#include "cluster/kv/settings.h"
 #include "cluster/node/config/config.h"
 #include "cluster/node/net/udp_socket.h"
 
@@ -30,12 +32,18 @@ class SourceLimits {
   struct Counters {
     uint64_t bytes_over = 0;    // answers that passed a prefix's rate: dropped in silence
     uint64_t opens_over = 0;    // OPENs that passed an address's or its prefix's: the same
+    uint64_t window_over = 0;   // writes without a session that passed an address's or its prefix's part of the window
     uint64_t table_full = 0;    // decisions on a source that had no place of its own, and shared one with others
   };
 
   explicit SourceLimits(SourcesConfig config) : config_(std::move(config)) {}
 
   void TurnBegins(uint64_t now_ns) { now_ns_ = now_ns; }
+  // Of the writes without a session that the cluster remembers: the first half is there for all alike. In the second each member
+  // lets an address have a sixteenth of its part, so that one client that fills the window leaves others theirs.
+  void FollowWindow(size_t known, const kv::WindowLimits& window, size_t members) {
+    window_cost_ns_ = 2 * known < window.requests_max ? 0 : window.window_ns / std::max<uint64_t>(1, window.requests_max / (32 * members));
+  }
 
   // Loopback, this host itself, and the networks of `sources.trusted`.
   bool IsTrusted(const Datagram& datagram) const;
@@ -44,12 +52,13 @@ class SourceLimits {
   // A datagram with so much payload leaves; false: it must not. `room_bytes`: AnswerRoom_bytes of its request.
   bool MaySend(const NetAddress& to, size_t payload_bytes, size_t room_bytes);
   bool MayOpen(const Datagram& datagram);
+  bool MayWriteWithoutSession(const Datagram& datagram);
 
   const Counters& counters() const { return counters_; }
 
  private:
   // The address or prefix, zeros behind it; and what is counted.
-  enum class Kind : uint64_t { kBytesOfPrefix, kOpensOfPrefix, kOpensOfAddress, kRest };
+  enum class Kind : uint64_t { kBytesOfPrefix, kOpensOfPrefix, kWritesOfPrefix, kOpensOfAddress, kWritesOfAddress, kRest };
   struct Source {
     Kind kind;
     std::array<uint64_t, 2> bits;
@@ -65,12 +74,14 @@ class SourceLimits {
     }
   };
 
+  bool TakeOfBoth(Kind address, Kind prefix, const NetAddress& from, uint64_t cost_ns);
   static Source Of(Kind kind, const NetAddress& address);
   bool Take(const Source& source, uint64_t cost_ns, uint64_t burst_ns);
   void Forget();
 
   SourcesConfig config_;
   uint64_t now_ns_ = 0;
+  uint64_t window_cost_ns_ = 0;  // 0: there is room for all
   // The virtual scheduling algorithm (ITU-T I.371): until when what came from the source is paid for.
   std::unordered_map<Source, uint64_t, Hash> paid_until_ns_;
   std::deque<Source> order_;  // each of them once

@@ -90,6 +90,26 @@ TEST_F(SourceLimitsTest, AWholePrefixHasALimitAsWell) {
   EXPECT_EQ(OpensOf("10.0.1.1:5000", 1), 1);
 }
 
+TEST_F(SourceLimitsTest, OneClientWithoutASessionLeavesOthersTheSecondHalfOfTheWindow) {
+  constexpr kv::WindowLimits kWindow{.window_ns = 70 * kSecond_ns, .requests_max = 250'000};
+  const auto writes_of = [&](const char* address, int count) {
+    int taken = 0;
+    for (int i = 0; i < count; ++i) taken += limits_.MayWriteWithoutSession(From(address));
+    return taken;
+  };
+  At(kSecond_ns);
+  limits_.FollowWindow(124'999, kWindow, 3);
+  EXPECT_EQ(writes_of("10.0.0.1:5000", 10'000), 10'000) << "there is room for all";
+  limits_.FollowWindow(125'000, kWindow, 3);
+  EXPECT_NEAR(writes_of("10.0.0.1:5000", 10'000), 8 * 37, 3);
+  EXPECT_GT(limits_.counters().window_over, 9'000u);
+  EXPECT_EQ(writes_of("10.0.0.2:5000", 1), 1);
+  EXPECT_EQ(writes_of("10.0.1.1:5000", 1), 1);
+  At(2 * kSecond_ns);
+  EXPECT_NEAR(writes_of("10.0.0.1:5000", 1'000), 37, 2);
+  EXPECT_EQ(OpensOf("10.0.0.1:5000", 1), 1) << "OPENs are counted apart";
+}
+
 TEST_F(SourceLimitsTest, AFullTableSharesOnePlaceAmongThoseThatHaveNone) {
   At(kSecond_ns);
   for (uint32_t i = 0; i < 2 * kSourcesMax; ++i) limits_.MayOpen(From(Address(0x0b000000 + 256 * i)));
