@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bpf/steer/bucket.h"
-#include "steer/connections.h"
+#include "steer/sock_diag.h"
 
 namespace hedgerow::steer {
 namespace {

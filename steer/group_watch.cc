@@ -5,7 +5,6 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "operate/log.h"
 #include "steer/sock_diag.h"
@@ -29,7 +28,7 @@ std::string GroupWatch::Takeover(Transport transport, int socket) const {
   const std::string what = *program == HR_STEER_CLASSIC_PROGRAM ? "a classic filter"
                            : *program == 0                      ? "no program"
                                                                 : absl::StrCat("the program ", *program);
-  return absl::StrCat("takeover: the ", absl::AsciiStrToUpper(TransportText(transport)), " sockets of ", settings_.listen.ToString(), " have ",
+  return absl::StrCat("takeover: the ", NameOf(transport), " sockets of ", settings_.listen.ToString(), " have ",
                       what, " in place of the group's own (", kernel_->OwnProgram(transport),
                       "), so sources meet any worker. `hedgerow steer reattach --name ", settings_.places.name, "` puts the group's own back");
 }
@@ -45,7 +44,7 @@ std::string GroupWatch::Strangers(Transport transport, const std::vector<int>& s
   for (const InetSocket& each : *holders) inodes.insert(each.inode);
   if (inodes == std::exchange(stranger_inodes_[index], inodes)) return strangers_[index];
   if (holders->empty()) return "";
-  return absl::StrCat("strangers: ", DescribeHolders(*holders), " also has a ", absl::AsciiStrToUpper(TransportText(transport)),
+  return absl::StrCat("strangers: ", DescribeHolders(*holders), " also has a ", NameOf(transport),
                       " socket on ", settings_.listen.ToString(), ", which gets nothing");
 }
 

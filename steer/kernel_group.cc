@@ -23,8 +23,6 @@
 namespace hedgerow::steer {
 namespace {
 
-const char* NameOf(Transport transport) { return transport == Transport::kUdp ? "UDP" : "TCP"; }
-
 // An array's value of 4 bytes, as it lies in memory: the kernel rounds it up to 8.
 struct TableElement {
   uint32_t word;

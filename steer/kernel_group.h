@@ -23,6 +23,8 @@ namespace hedgerow::steer {
 
 enum class Transport { kUdp, kTcp };
 
+inline const char* NameOf(Transport transport) { return transport == Transport::kUdp ? "UDP" : "TCP"; }
+
 struct Device {
   hr_steer_network network{};
   hr_steer_device device{};

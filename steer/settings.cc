@@ -3,19 +3,20 @@
 
 #include <grp.h>
 #include <pwd.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <cstring>
-#include <iostream>
+#include <fstream>
 #include <set>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "net/networks.h"
-#include "steer/line_file.h"
 
 namespace hedgerow::steer {
 namespace {
@@ -85,16 +86,23 @@ std::vector<Transport> Settings::transports() const {
 std::string TransportText(Transport transport) { return transport == Transport::kUdp ? "udp" : "tcp"; }
 
 absl::StatusOr<std::vector<Device>> ReadDevices(const std::string& file) {
-  absl::StatusOr<LineFile> lines = LineFile::Open(file, std::cerr);
-  if (!lines.ok()) return absl::InvalidArgumentError(absl::StrCat("--devices: ", lines.status().message()));
+  const auto unreadable = [&file](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat("--devices: cannot read ", file, ": ", why));
+  };
+  // A pipe or a device may have no end, and a line of a large file no memory.
+  constexpr off_t kMost_bytes = 16 << 20;
+  struct stat info {};
+  if (stat(file.c_str(), &info) != 0) return unreadable(strerror(errno));
+  if (!S_ISREG(info.st_mode)) return unreadable("it is no file");
+  if (info.st_size > kMost_bytes) return unreadable("it has more than 16 MiB");
+  std::ifstream lines(file);
+  if (!lines) return unreadable(strerror(errno));
   std::vector<Device> devices;
   std::set<std::array<uint64_t, 4>> known;
-  while (true) {
-    const absl::StatusOr<std::optional<std::string>> line = lines->Next();
-    if (!line.ok()) return absl::InvalidArgumentError(absl::StrCat("--devices: ", line.status().message()));
-    if (!line->has_value()) return devices;
-    const uint64_t number = lines->lines();
-    const absl::string_view text = absl::StripAsciiWhitespace(absl::string_view(**line).substr(0, (*line)->find('#')));
+  uint64_t number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    const absl::string_view text = absl::StripAsciiWhitespace(absl::string_view(line).substr(0, line.find('#')));
     if (text.empty()) continue;
     auto device = ParseDevice(text);
     if (!device.ok()) return absl::InvalidArgumentError(absl::StrCat(file, ":", number, ": ", device.status().message()));
@@ -107,6 +115,7 @@ absl::StatusOr<std::vector<Device>> ReadDevices(const std::string& file) {
       return absl::InvalidArgumentError(absl::StrCat(file, ": more than ", HR_STEER_DEVICES, " networks"));
     }
   }
+  return devices;
 }
 
 absl::Status ReadGatewayField(const std::string& text, Settings& settings) {

@@ -64,6 +64,12 @@ TEST_F(DevicesTest, AnErrorNamesTheLine) {
   }
 }
 
+TEST_F(DevicesTest, WhatMayHaveNoEndIsRefused) {
+  EXPECT_THAT(std::string(ReadDevices("/dev/zero").status().message()), HasSubstr("cannot read /dev/zero: it is no file"));
+  ASSERT_EQ(truncate(file_.c_str(), (16 << 20) + 1), 0);
+  EXPECT_THAT(std::string(ReadDevices(file_).status().message()), HasSubstr("more than 16 MiB"));
+}
+
 TEST(GatewayField, IsAnOffsetAndANumberOfBytes) {
   Settings settings;
   EXPECT_THAT(std::string(ReadGatewayField("12:4", settings).message()), HasSubstr("no line of --devices says gateway"));

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,9 @@ absl::StatusOr<std::vector<InetSocket>> ListHolders(Transport transport, const L
 
 // "pid 4711 (nfcapd), user root", "pid 12 (a) and pid 13 (b), user 33", "user 33, of a process that cannot be seen". Reads /proc.
 std::string DescribeHolders(const std::vector<InetSocket>& sockets);
+
+// The other ends of the connections of this network namespace to `listen`, accepted or not: those on which data may still come.
+absl::StatusOr<std::set<net::IpAddress>> OpenConnections(const Listen& listen);
 
 // Copies of the sockets with these cookies, by their numbers, from the processes that hold them.
 absl::StatusOr<std::map<int, net::UniqueFd>> FetchSockets(Transport transport, const Listen& listen,

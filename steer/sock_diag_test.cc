@@ -13,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "net/namespace_test.h"
 #include "net/socket_address.h"
-#include "steer/connections.h"
 
 namespace hedgerow::steer {
 namespace {

@@ -12,7 +12,6 @@
 #include <climits>
 #include <cstdlib>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -26,15 +25,13 @@ namespace {
 
 constexpr int kBacklog = INT_MAX;  // net.core.somaxconn bounds it
 
-std::string Upper(Transport transport) { return absl::AsciiStrToUpper(TransportText(transport)); }
-
 absl::Status Held(const Settings& settings, Transport transport, const std::vector<InetSocket>& holders) {
-  return absl::AlreadyExistsError(absl::StrCat(settings.listen.ToString(), " (", Upper(transport), ") is held by ", DescribeHolders(holders),
+  return absl::AlreadyExistsError(absl::StrCat(settings.listen.ToString(), " (", NameOf(transport), ") is held by ", DescribeHolders(holders),
                                                ": end that first, attach to it with `hedgerow steer adopt`, or choose another address"));
 }
 
 absl::Status BindError(const Settings& settings, Transport transport, int error) {
-  const std::string what = absl::StrCat("bind ", settings.listen.ToString(), " (", Upper(transport), ")");
+  const std::string what = absl::StrCat("bind ", settings.listen.ToString(), " (", NameOf(transport), ")");
   if (error == EADDRINUSE) {
     const auto holders = ListHolders(transport, settings.listen, true);
     if (holders.ok() && !holders->empty()) return Held(settings, transport, *holders);
@@ -54,7 +51,7 @@ absl::StatusOr<net::UniqueFd> Open(const Settings& settings, Transport transport
   setfsuid(own_fsuid);
   const int on = 1, off = 0;
   if (!fd.valid() || setsockopt(fd.get(), SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) != 0) {
-    return absl::ErrnoToStatus(errno, absl::StrCat("make a socket of ", Upper(transport)));
+    return absl::ErrnoToStatus(errno, absl::StrCat("make a socket of ", NameOf(transport)));
   }
   // Connections of an earlier run may linger (TIME_WAIT).
   if (transport == Transport::kTcp) setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
@@ -151,7 +148,7 @@ absl::Status CheckGroupIsOurs(const Settings& settings, Transport transport, con
   const auto program = group.ProgramOf(socket);
   if (!program.ok()) return program.status();
   if (*program == group.OwnProgram(transport)) return absl::OkStatus();
-  return absl::AlreadyExistsError(absl::StrCat(settings.listen.ToString(), " (", Upper(transport),
+  return absl::AlreadyExistsError(absl::StrCat(settings.listen.ToString(), " (", NameOf(transport),
                                                ") is another program's group: its sockets have the program ", *program));
 }
 

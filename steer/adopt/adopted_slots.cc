@@ -19,8 +19,6 @@ constexpr absl::Duration kPatience = absl::Seconds(3);
 // Interval of the check which program the kernel runs.
 constexpr absl::Duration kCheck = absl::Seconds(1);
 
-const char* Name(Transport transport) { return transport == Transport::kUdp ? "UDP" : "TCP"; }
-
 std::optional<size_t> SlotOf(const std::vector<AdoptedSlot>& slots, const AdoptedWorker& worker) {
   for (size_t i = 0; i < slots.size(); ++i) {
     if (worker.udp && worker.udp->cookie == slots[i].udp.cookie) return i;
@@ -97,7 +95,7 @@ absl::StatusOr<std::unique_ptr<AdoptedSlots>> AdoptedSlots::Adopt(KernelGroup* g
     if (!foreign.ok()) return foreign.status();
     if (*foreign != 0 && *foreign != HR_STEER_CLASSIC_PROGRAM && *foreign != group->OwnProgram(fill.transport)) {
       return absl::FailedPreconditionError(absl::StrCat("another program (id ", *foreign, ", `bpftool prog show id ", *foreign, "`) spreads the ",
-                                                        Name(fill.transport), " packets of process ", fill.socket.holder, " already"));
+                                                        NameOf(fill.transport), " packets of process ", fill.socket.holder, " already"));
     }
     if (const absl::Status status = group->Insert(fill.transport, fill.slot, socket->get()); !status.ok()) return status;
     any[fill.transport] = *std::move(socket);
@@ -146,12 +144,12 @@ std::string AdoptedSlots::AttachWhereNeeded(Transport transport, int socket, std
   if (!program.ok()) return std::string(program.status().message());
   if (*program == group_->OwnProgram(transport)) return "";
   if (*program != 0 && *program != HR_STEER_CLASSIC_PROGRAM) {
-    return absl::StrCat("takeover: the program ", *program, " chooses among the ", Name(transport), " sockets, in place of this group's ",
+    return absl::StrCat("takeover: the program ", *program, " chooses among the ", NameOf(transport), " sockets, in place of this group's ",
                         group_->OwnProgram(transport), ", so sources meet any worker");
   }
   if (*program == 0) filters_.erase(transport);  // it went with the former group
   if (const absl::Status status = Attach(transport, socket); !status.ok()) return std::string(status.message());
-  lines.push_back(absl::StrCat("the ", Name(transport), " sockets had ", *program == 0 ? "no program" : "a classic filter", ": attached again"));
+  lines.push_back(absl::StrCat("the ", NameOf(transport), " sockets had ", *program == 0 ? "no program" : "a classic filter", ": attached again"));
   return "";
 }
 
@@ -219,7 +217,7 @@ absl::Status AdoptedSlots::Reattach(Transport transport) {
 
 absl::StatusOr<net::UniqueFd> AdoptedSlots::Open(size_t slot, Transport transport) const {
   const AdoptedSocket& socket = slots_[slot].socket(transport);
-  if (socket.cookie == 0) return absl::NotFoundError(absl::StrCat("slot ", slot, " has no ", Name(transport), " socket"));
+  if (socket.cookie == 0) return absl::NotFoundError(absl::StrCat("slot ", slot, " has no ", NameOf(transport), " socket"));
   return OpenSocket(socket);
 }
 
@@ -237,7 +235,7 @@ void AdoptedSlots::Close(const std::set<uint64_t>& cookies, std::vector<std::str
       AdoptedSocket& socket = slots_[i].socket(transport);
       if (socket.cookie == 0 || cookies.contains(socket.cookie)) continue;
       socket = {};
-      lines.push_back(absl::StrCat("slot ", i, ": process ", ToString(slots_[i].worker), " closed its ", Name(transport), " socket"));
+      lines.push_back(absl::StrCat("slot ", i, ": process ", ToString(slots_[i].worker), " closed its ", NameOf(transport), " socket"));
     }
   }
 }

@@ -21,8 +21,6 @@
 namespace hedgerow::steer {
 namespace {
 
-const char* Name(Transport transport) { return transport == Transport::kUdp ? "UDP" : "TCP"; }
-
 std::string Device(uint32_t ifindex) {
   char name[IF_NAMESIZE];
   if (ifindex == 0) return "no device";
@@ -148,7 +146,7 @@ absl::Status CheckNamed(const SocketSearch& search, const Scan& scan) {
         if (std::none_of(family.begin(), family.end(), [&](const Process& each) { return each.pid == holder.process.pid; })) continue;
         found |= candidate.matches;
         if (!candidate.matches) {
-          elsewhere.insert(absl::StrCat(Name(candidate.transport), " ", Listen{candidate.socket.local, search.listen.port}.ToString()));
+          elsewhere.insert(absl::StrCat(NameOf(candidate.transport), " ", Listen{candidate.socket.local, search.listen.port}.ToString()));
         }
       }
     }
@@ -184,7 +182,7 @@ absl::Status CheckOptions(const Candidate& candidate, const SocketSearch& search
   }
   if (on != 0) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
-      "the ", Name(candidate.transport), " socket ", search.listen.ToString(), " of process ", ToString(holder.process),
+      "the ", NameOf(candidate.transport), " socket ", search.listen.ToString(), " of process ", ToString(holder.process),
       " has no SO_REUSEPORT, so its daemon serves this port by one process. Daemons that can do more set it (docs/steer.md), and "
       "those that take LISTEN_FDS are started by `hedgerow steer run`"));
 }
@@ -309,7 +307,7 @@ absl::StatusOr<std::vector<AdoptedWorker>> PairAll(const SocketSearch& search, c
   }
   for (const Transport transport : search.transports) {
     if (!found.contains(transport)) {
-      return absl::NotFoundError(absl::StrCat("no process that was named has a ", Name(transport), " socket of ", search.listen.ToString()));
+      return absl::NotFoundError(absl::StrCat("no process that was named has a ", NameOf(transport), " socket of ", search.listen.ToString()));
     }
   }
   std::vector<AdoptedWorker> workers;
@@ -429,7 +427,7 @@ absl::StatusOr<net::UniqueFd> AnySocket(const SocketSearch& search, Transport tr
       if (auto socket = DescriptorOf(process.pid, descriptor); socket.ok()) return socket;
     }
   }
-  return absl::NotFoundError(absl::StrCat("no ", Name(transport), " socket of ", search.listen.ToString()));
+  return absl::NotFoundError(absl::StrCat("no ", NameOf(transport), " socket of ", search.listen.ToString()));
 }
 
 Filters FiltersOf(const v1::Record& record) {
