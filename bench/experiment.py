@@ -59,12 +59,12 @@ class Experiment:
 
 def results(name: str, arguments: argparse.Namespace) -> Results:
     """In results/NAME only what was stated: a run with a planted mistake, a quick one, or one of fewer rounds takes nobody's place."""
-    given = vars(arguments)
+    given, folder = vars(arguments), name
     if plant := given.get("plant"):
-        name = f"{name}-plant-{plant}"
+        folder = f"{name}-plant-{plant}"
     elif given.get("quick") or given.get("length") == "quick" or (given.get("rounds") or 0) < given.get("stated_rounds", 0):
-        name = f"{name}-short"
-    return Results(name, arguments.into, given.get("resume", False))
+        folder = f"{name}-short"
+    return Results(name, arguments.into or Results.folder_named(folder), given.get("resume", False))
 
 
 def records_of(raw: Path) -> list[dict]:

@@ -92,7 +92,7 @@ def test_a_verdict_is_made_again_of_the_raw_files(tmp_path, capsys):
 def test_a_planted_or_shortened_run_does_not_take_the_place_of_the_real_one(given, folder, tmp_path, monkeypatch):
     monkeypatch.setattr(outcome, "ROOT", tmp_path)
     results = experiment.results("toy", argparse.Namespace(**{"into": None, "rounds": 10, "stated_rounds": 10, "plant": "", **given}))
-    assert results.folder == tmp_path / "results" / folder
+    assert results.folder == tmp_path / "results" / folder and results.name == "toy", "by its name its checks are found again"
 
 
 def test_one_experiment_at_a_time_measures(tmp_path, monkeypatch):

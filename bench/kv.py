@@ -104,13 +104,12 @@ def figures(report: dict, others_us: int) -> dict:
 
 
 def load_command(cell: Cell, server: str, arguments: argparse.Namespace) -> list[str]:
-    program = "hr-etcd-load" if cell.system == "etcd" else "hr-kv-load"
-    command = [str(binary(program)), f"--server={server}", f"--clients={cell.clients}",
+    command = [str(binary("hr-kv-load")), f"--server={server}", f"--clients={cell.clients}",
                f"--operation={cell.operation}", f"--keys={KEYS}", f"--value_bytes={cell.value_bytes}", f"--warm_up={arguments.warm_up:g}s",
                f"--measured={arguments.seconds:g}s"]
     if cell.system == "hedgerow-named":
         command += [f"--client={_CLIENT[0]}", f"--key={_CLIENT[1]}"]
-    return command + ([f"--connections={arguments.etcd_connections}"] if cell.system == "etcd" else [])
+    return command + (["--store=etcd", f"--connections={arguments.etcd_connections}"] if cell.system == "etcd" else [])
 
 
 def run_load(lab: Lab, argv: list[str]) -> dict:

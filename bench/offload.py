@@ -138,13 +138,12 @@ def must_show(rows: list[dict]) -> list[Check]:
 
 
 def load_command(cell: Cell, server: str, seconds: float, arguments: argparse.Namespace, rate_per_s: float) -> list[str]:
-    etcd = cell.variant == "etcd"
-    command = [str(binary("hr-etcd-load" if etcd else "hr-kv-load")), f"--server={server}", f"--clients={cell.clients}",
+    command = [str(binary("hr-kv-load")), f"--server={server}", f"--clients={cell.clients}",
                "--operation=put", f"--keys={KEYS}", f"--value_bytes={VALUE_BYTES}", f"--warm_up={arguments.warm_up:g}s",
                f"--measured={seconds:g}s"]
     if cell.paced:
         command.append(f"--rate={rate_per_s:.0f}")
-    return command + ["--connections=1"] if etcd else command
+    return command + ["--store=etcd", "--connections=1"] if cell.variant == "etcd" else command
 
 
 def measure_cell(lab: Lab, cluster: Cluster, cell: Cell, arguments: argparse.Namespace, rate_per_s: float) -> dict:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of a closed-loop load on a replicated store (hr-kv-load, hr-etcd-load): its report, and what everybody's processor
+"""One run of a closed-loop load on a replicated store (hr-kv-load): its report, and what everybody's processor
 time was when its measured part began and ended. Called by bench/kv.py and bench/offload.py.
 """
 
@@ -14,7 +14,7 @@ from bench import cpu_time
 from bench.histogram import Histogram
 from deploy.lab import CommandFailed, Lab, netns
 
-TIMEOUT_NS = 1_000_000_000  # of hr-kv-load and hr-etcd-load: what is lost has waited that long
+TIMEOUT_NS = 1_000_000_000  # of hr-kv-load: what is lost has waited that long
 
 
 @dataclasses.dataclass

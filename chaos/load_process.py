@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One load (hr-kv-chaos or hr-etcd-chaos) as a process: it has begun when the `with` block begins, and has written its
+"""One load (hr-kv-chaos) as a process: it has begun when the `with` block begins, and has written its
 history when the block ends. Used by the chaos runner and by the demo.
 """
 

@@ -75,7 +75,7 @@ def running(system: str, lab: Lab, data: Path, settings: Settings) -> Iterator[R
         joining: list[HedgerowNode] = []
         if is_etcd(system):
             cluster = stack.enter_context(etcd_cluster(lab, data, _ETCD_TIMING_MS[system]))
-            program, mode, servers = "hr-etcd-chaos", "etcd", cluster.endpoints
+            store, mode, servers = "etcd", "etcd", cluster.endpoints
         else:
             proxies = ((PROXY_NAME, lab.client.ipv4),) if system == "hedgerow" else ()
             of_nodes = NodeSettings(durability=settings.mode, proxies=proxies, ballast_bytes=settings.ballast_bytes,
@@ -84,15 +84,16 @@ def running(system: str, lab: Lab, data: Path, settings: Settings) -> Iterator[R
                                     named_client=settings.named_client)
             cluster = stack.enter_context(hedgerow_cluster(lab, data, of_nodes, settings.joining))
             joining = joining_nodes(lab, data, of_nodes, settings.joining)
-            program, mode = "hr-kv-chaos", system
+            store, mode = "hkv", system
             servers = {"hedgerow": [f"{VIP_KV[0]}:{SERVE_PORT}"], "noproxy-noretry": cluster.endpoints[:1],
                        "noproxy-app": cluster.endpoints}[system]
         cluster.wait_ready()
-        load = [str(binary(program)), f"--mode={mode}", f"--servers={','.join(servers)}",
+        program = [str(binary("hr-kv-chaos")), f"--store={store}"]
+        load = [*program, f"--mode={mode}", f"--servers={','.join(servers)}",
                 f"--timeout={CLIENT_TIMEOUT_S:g}s"]
         if system == "noproxy-app":
             load.append(f"--hedge_delay={settings.hedge_delay}")
-        final = [str(binary(program)), "--mode=final", f"--servers={','.join(cluster.endpoints)}"]
+        final = [*program, "--mode=final", f"--servers={','.join(cluster.endpoints)}"]
         proxy = None
         if system == "hedgerow":
             proxy = stack.enter_context(

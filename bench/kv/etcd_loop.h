@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The closed loop of closed_loop.h on etcd, over its own protocol (gRPC), to compare our store with: the same
-// keys, values, phases and report. One thread sends and collects, as in our loop. Used by hr-etcd-load for
+// keys, values, phases and report. One thread sends and collects, as in our loop. Used by hr-kv-load for
 // `./dev bench kv`.
 
 #pragma once

@@ -8,6 +8,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <iostream>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,13 +18,16 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "chaos/load/final_read.h"
+#include "chaos/etcd/etcd_load.h"
 #include "chaos/load/hkv_load.h"
 #include "chaos/load/report.h"
 #include "chaos/load/signals.h"
 
-ABSL_FLAG(std::string, mode, "", "hedgerow, noproxy-noretry, noproxy-app, or final");
+ABSL_FLAG(std::string, store, "hkv", "hkv, ours, or etcd, over its own protocol");
+ABSL_FLAG(std::string, mode, "",
+          "hedgerow, noproxy-noretry or noproxy-app; etcd; or final, which reads what the store holds");
 ABSL_FLAG(std::vector<std::string>, servers, {},
-          "address:port of each; several only for noproxy-app and final");
+          "address:port of each; several only for noproxy-app, etcd and final");
 ABSL_FLAG(std::string, history, "", "file for the records");
 ABSL_FLAG(std::string, of, "", "final: the history whose keys are read");
 ABSL_FLAG(std::string, report, "", "file for the counters");
@@ -48,6 +52,19 @@ namespace {
 
 constexpr double kSecondsMax = 3600;
 
+uint64_t Nanoseconds(absl::Duration duration) {
+  return static_cast<uint64_t>(absl::ToInt64Nanoseconds(duration));
+}
+
+EtcdLoadOptions EtcdOptionsFromFlags(const MixOptions& mix) {
+  return {.servers = absl::GetFlag(FLAGS_servers),
+          .mix = mix,
+          .clients = absl::GetFlag(FLAGS_clients),
+          .interval_ns = Nanoseconds(absl::GetFlag(FLAGS_interval)),
+          .timeout_ns = Nanoseconds(absl::GetFlag(FLAGS_timeout)),
+          .run_max_ns = static_cast<uint64_t>(absl::GetFlag(FLAGS_seconds) * 1e9)};
+}
+
 absl::StatusOr<LoadOptions> OptionsFromFlags(const std::string& mode, const MixOptions& mix) {
   LoadOptions options;
   for (const std::string& server : absl::GetFlag(FLAGS_servers)) {
@@ -55,20 +72,16 @@ absl::StatusOr<LoadOptions> OptionsFromFlags(const std::string& mode, const MixO
     if (!address.ok()) return address.status();
     options.servers.push_back(*address);
   }
-  const double seconds = absl::GetFlag(FLAGS_seconds);
-  if (!(seconds > 0 && seconds <= kSecondsMax)) {
-    return absl::InvalidArgumentError(absl::StrCat("--seconds must be above 0 and at most ", kSecondsMax));
-  }
   options.application = mode == "noproxy-app";
-  options.hedging.delay_ns = static_cast<uint64_t>(absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_hedge_delay)));
+  options.hedging.delay_ns = Nanoseconds(absl::GetFlag(FLAGS_hedge_delay));
   options.hedging.attempts_max = absl::GetFlag(FLAGS_attempts);
   options.hedging.first_leader = absl::GetFlag(FLAGS_first_leader);
   options.mix = mix;
   options.clients = absl::GetFlag(FLAGS_clients);
   options.sessions = absl::GetFlag(FLAGS_sessions);
-  options.interval_ns = static_cast<uint64_t>(absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_interval)));
-  options.timeout_ns = static_cast<uint64_t>(absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_timeout)));
-  options.run_max_ns = static_cast<uint64_t>(seconds * 1e9);
+  options.interval_ns = Nanoseconds(absl::GetFlag(FLAGS_interval));
+  options.timeout_ns = Nanoseconds(absl::GetFlag(FLAGS_timeout));
+  options.run_max_ns = static_cast<uint64_t>(absl::GetFlag(FLAGS_seconds) * 1e9);
   return options;
 }
 
@@ -81,22 +94,34 @@ void PrintTick(const LoadTick& tick) {
   std::fflush(stdout);
 }
 
-absl::Status RunLoad(const std::string& mode, const MixOptions& mix) {
+template <typename Load>
+absl::Status RunLoad(const std::string& mode, Load& load, auto&&... progress) {
+  StopWhenAsked();
+  if (absl::Status status = load.Open(); !status.ok()) return status;
+  ReportReady();
+  load.Run(stop_asked, progress...);
+  if (absl::Status status = WriteHistory(absl::GetFlag(FLAGS_history), load.records()); !status.ok())
+    return status;
+  return WriteReport(absl::GetFlag(FLAGS_report), mode, load.counters());
+}
+
+absl::Status RunEtcd(const MixOptions& mix) {
+  absl::StatusOr<std::unique_ptr<EtcdLoad>> load = EtcdLoad::Make(EtcdOptionsFromFlags(mix));
+  return load.ok() ? RunLoad("etcd", **load) : load.status();
+}
+
+absl::Status RunHkv(const std::string& mode, const MixOptions& mix) {
   const absl::StatusOr<LoadOptions> options = OptionsFromFlags(mode, mix);
   if (!options.ok()) return options.status();
   absl::StatusOr<HkvLoad> load = HkvLoad::Make(*options);
-  if (!load.ok()) return load.status();
-  StopWhenAsked();
-  if (absl::Status status = load->Open(); !status.ok()) return status;
-  ReportReady();
-  load->Run(stop_asked, absl::GetFlag(FLAGS_progress) ? PrintTick : nullptr);
-  if (absl::Status status = WriteHistory(absl::GetFlag(FLAGS_history), load->records()); !status.ok())
-    return status;
-  return WriteReport(absl::GetFlag(FLAGS_report), mode, load->counters());
+  return load.ok() ? RunLoad(mode, *load, absl::GetFlag(FLAGS_progress) ? PrintTick : nullptr) : load.status();
 }
 
 absl::Status RunFromFlags() {
-  const std::string mode = absl::GetFlag(FLAGS_mode);
+  const std::string mode = absl::GetFlag(FLAGS_mode), store = absl::GetFlag(FLAGS_store);
+  const bool etcd = store == "etcd";
+  if (!etcd && store != "hkv")
+    return absl::InvalidArgumentError(absl::StrCat("--store is hkv or etcd, not '", store, "'"));
   if (absl::GetFlag(FLAGS_history).empty()) return absl::InvalidArgumentError("--history names no file");
   const MixOptions mix{.seed = absl::GetFlag(FLAGS_seed),
                        .increments_percent = absl::GetFlag(FLAGS_increments_percent),
@@ -107,17 +132,20 @@ absl::Status RunFromFlags() {
   if (mode == "final") {
     const absl::StatusOr<std::vector<Record>> history = ReadHistory(absl::GetFlag(FLAGS_of));
     if (!history.ok()) return history.status();
-    const absl::StatusOr<std::vector<Record>> records =
-        ReadFinalState(absl::GetFlag(FLAGS_servers), ReadsOfAllKeys(*history), absl::Seconds(30));
+    const absl::StatusOr<std::vector<Record>> records = (etcd ? EtcdLoad::ReadFinalState : ReadFinalState)(
+        absl::GetFlag(FLAGS_servers), ReadsOfAllKeys(*history), absl::Seconds(30));
     if (!records.ok()) return records.status();
     return WriteHistory(absl::GetFlag(FLAGS_history), *records);
   }
-  if (mode != "hedgerow" && mode != "noproxy-noretry" && mode != "noproxy-app") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--mode is hedgerow, noproxy-noretry, noproxy-app or final, not '", mode, "'"));
+  if (etcd ? mode != "etcd" : mode != "hedgerow" && mode != "noproxy-noretry" && mode != "noproxy-app") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--mode is ", etcd ? "etcd" : "hedgerow, noproxy-noretry, noproxy-app", " or final, not '", mode, "'"));
+  }
+  if (const double seconds = absl::GetFlag(FLAGS_seconds); !(seconds > 0 && seconds <= kSecondsMax)) {
+    return absl::InvalidArgumentError(absl::StrCat("--seconds must be above 0 and at most ", kSecondsMax));
   }
   if (absl::GetFlag(FLAGS_report).empty()) return absl::InvalidArgumentError("--report names no file");
-  return RunLoad(mode, mix);
+  return etcd ? RunEtcd(mix) : RunHkv(mode, mix);
 }
 
 }  // namespace
