@@ -10,7 +10,7 @@ namespace hedgerow::config {
 namespace {
 
 TEST(Suggest, FindsTheNearestWordOrNone) {
-  const std::vector<std::string> keys = {"delay", "deadline", "linger"};
+  const std::vector<std::string> keys = {"delay", "deadline", "retention"};
   EXPECT_EQ(Suggest("dealy", keys), "delay");
   EXPECT_EQ(Suggest("dead-line", keys), "deadline");
   EXPECT_EQ(Suggest("Delay", keys), "delay");

@@ -36,7 +36,7 @@
     "nothing; many of them mean that the client's timeout is shorter than the answers take") \
   X(8, HR_REASON_POOL_FULL, pool_full, forwarded, "every parked copy is in use", "raise `limits.parked`") \
   X(9, HR_REASON_REQUESTS_FULL, requests_full, forwarded, "every place for a request is in use", \
-    "raise `limits.requests`, or lower `linger`") \
+    "raise `limits.requests`, or lower `retention`") \
   X(10, HR_REASON_KEY_BUSY, key_busy, forwarded, \
     "two packets raced for one key, or the key's former request was just being removed; with `by_socket`: the socket's former " \
     "request still waits", \
@@ -91,7 +91,7 @@
   X(38, HR_REASON_SEND_FAILED, send_failed, dropped, "a rewritten packet could not be sent on", \
     "look at the routes to the backend and to the client") \
   X(39, HR_REASON_LATE, late, dropped, "an answer to no request that waits or is remembered: a loser after its retention", \
-    "nothing, or raise `linger`") \
+    "nothing, or raise `retention`") \
   X(40, HR_REASON_FORGED_VIP, forged_vip, dropped, \
     "a packet came from outside with a VIP as its source", "find out what sends it: VIPs answer on this host only") \
   X(41, HR_REASON_BAD_CHECKSUM, bad_checksum, dropped, \
@@ -107,7 +107,7 @@
   X(45, HR_REASON_NO_COPY_BUDGET, no_copy_budget, not_hedged, \
     "both backends were idle, and yet no copy left with the first: 1,024 of them, or with half of that a client's 64, are not paid by answers yet; " \
     "or a quarter of `limits.requests` is in use", \
-    "raise `limits.requests` if a quarter of it is less than the requests of a `linger`; else look at why backends do not answer") \
+    "raise `limits.requests` if a quarter of it is less than the requests of a `retention`; else look at why backends do not answer") \
   X(46, HR_REASON_FAILOVERS_OWED, failovers_owed, not_hedged, \
     "a copy around a backend that is not healthy had to be paid for like a hedge: 256 of those, or with half of that a client's 16, were of no " \
     "use, since they too were slow and that backend had answered others meanwhile, and are not paid by answers yet", \

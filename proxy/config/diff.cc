@@ -6,11 +6,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/algorithm/container.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/strip.h"
 #include "config/schema.h"
 
 namespace hedgerow::config {
@@ -22,7 +19,13 @@ using google::protobuf::Reflection;
 
 constexpr char kHidden[] = "(hidden)";
 constexpr char kFixed[] = "fixed while the proxy runs";
+constexpr char kAnotherService[] =
+    "requests in flight would be answered as another service; give the new one another name and backends, or restart";
 constexpr char kDaemonsOwn[] = "read at the daemon's start; `systemctl restart hedgerowd` applies it, and no request is lost";
+
+Reload ReloadOf(const FieldDescriptor& field, Reload block) {
+  return RuleOf(field).reload() == RELOAD_AS_BLOCK ? block : RuleOf(field).reload();
+}
 
 bool IsName(const FieldDescriptor& field) { return field.name() == "name" && RuleOf(field).required(); }
 
@@ -74,15 +77,17 @@ class Comparer {
   }
 
   std::vector<Change> Run() {
-    Compare(from_, to_, "");
+    Compare(from_, to_, "", RELOAD_AS_BLOCK);
     return std::move(changes_);
   }
 
  private:
-  void Compare(const Message& from, const Message& to, const std::string& prefix) {
+  // `block`: what its keys are that do not say so themselves.
+  void Compare(const Message& from, const Message& to, const std::string& prefix, Reload block) {
     for (int i = 0; i < from.GetDescriptor()->field_count(); ++i) {
       const FieldDescriptor& field = *from.GetDescriptor()->field(i);
       const std::string path = absl::StrCat(prefix, KeyOf(field));
+      reload_ = ReloadOf(field, block);
       if (field.is_repeated() && field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
         List(from, to, field, path);
       } else if (field.is_repeated()) {
@@ -116,7 +121,7 @@ class Comparer {
     const Message& old_block = from.GetReflection()->GetMessage(from, &field);
     const Message& new_block = to.GetReflection()->GetMessage(to, &field);
     if (before && after) {
-      Compare(old_block, new_block, path + ".");
+      Compare(old_block, new_block, path + ".", reload_);
     } else if (before) {
       Add({.kind = "removed", .path = path, .from = Summary(old_block)});
     } else if (after) {
@@ -148,10 +153,12 @@ class Comparer {
   void List(const Message& from, const Message& to, const FieldDescriptor& field, const std::string& path) {
     const Entries before = EntriesOf(from, field);
     const Entries after = EntriesOf(to, field);
+    const Reload reload = reload_;
     for (const auto& [name, entry] : before) {
       const std::string entry_path = absl::StrCat(path, "[", name, "]");
       if (const Message* now = Find(after, name); now != nullptr) {
-        Compare(*entry, *now, entry_path + ".");
+        Compare(*entry, *now, entry_path + ".", reload);
+        reload_ = reload;
       } else {
         Add({.kind = "removed", .path = entry_path, .from = Summary(*entry)});
       }
@@ -167,31 +174,11 @@ class Comparer {
     changes_.push_back(std::move(change));
   }
 
-  // Everything about a service can change while the proxy runs, but what a client has seen of it, and nothing
-  // else.
   std::string Obstacle(const Change& change) const {
-    if (change.path == "unattended_timeout" || change.path == "rule_priority" || change.path == "vip_route") return "";
-    for (const char* own : {"admin.", "metrics.", "page."})
-      if (absl::StartsWith(change.path, own)) return kDaemonsOwn;
-    if (!absl::StartsWith(change.path, "services[")) return kFixed;
-    const std::string key = change.path.substr(change.path.find(']') + 1);
-    if (key == ".vip" || key == ".port" || key == ".profile" || (absl::StartsWith(key, ".raw") && !IsChangeable(key))) {
-      return "requests in flight would be answered as another service; give the new one another name and "
-             "backends, or restart";
-    }
-    if (AwaitsElsewhere(change)) {
-      return "the ports on which announcements are awaited are fixed while the proxy runs";
-    }
-    return "";
-  }
-
-  // `key` is .raw, or .raw.KEY with what may stand behind it.
-  static bool IsChangeable(absl::string_view key) {
-    if (!absl::ConsumePrefix(&key, ".raw.")) return false;
-    const absl::string_view first = key.substr(0, key.find_first_of(".["));
-    return absl::c_any_of(kChangeableOfProfile, [&](absl::string_view name) {
-      return KeyOf(*v1::Profile::descriptor()->FindFieldByName(std::string(name))) == first;
-    });
+    if (reload_ == RELOAD_AS_BLOCK) return kFixed;
+    if (reload_ == RELOAD_DAEMON) return kDaemonsOwn;
+    if (reload_ == RELOAD_IDENTITY) return kAnotherService;
+    return AwaitsElsewhere(change) ? "the ports on which announcements are awaited are fixed while the proxy runs" : "";
   }
 
   // A service whose leader is announced on a port on which none was.
@@ -210,13 +197,32 @@ class Comparer {
   const v1::Config& from_;
   const v1::Config& to_;
   std::set<uint32_t> awaited_;
+  Reload reload_ = RELOAD_AS_BLOCK;  // of the field that is compared
   std::vector<Change> changes_;
 };
+
+void KeepIdentity(Message& message, Reload block) {
+  for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor& field = *message.GetDescriptor()->field(i);
+    const Reload reload = ReloadOf(field, block);
+    if (reload != RELOAD_IDENTITY) {
+      message.GetReflection()->ClearField(&message, &field);
+    } else if (!field.is_repeated() && field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE && message.GetReflection()->HasField(message, &field)) {
+      KeepIdentity(*message.GetReflection()->MutableMessage(&message, &field), reload);
+    }
+  }
+}
 
 }  // namespace
 
 std::vector<Change> Diff(const v1::Config& from, const v1::Config& to, const std::set<uint32_t>& awaited) {
   return Comparer(from, to, awaited).Run();
+}
+
+v1::Service IdentityOf(const v1::Service& service) {
+  v1::Service identity = service;
+  KeepIdentity(identity, RELOAD_APPLIES);
+  return identity;
 }
 
 void CopyDaemonsOwn(const v1::Config& from, v1::Config& to) {

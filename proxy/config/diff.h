@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/string_view.h"
 #include "proxy/api/config.pb.h"
 
 namespace hedgerow::config {
@@ -33,9 +32,8 @@ std::vector<Change> Diff(const v1::Config& from, const v1::Config& to, const std
 // whatever it takes over.
 void CopyDaemonsOwn(const v1::Config& from, v1::Config& to);
 
-// Fields of a profile by which nothing in flight is judged: they are read when a request comes, for `hedgerow check`, or to be
-// shown. A reload may change them.
-inline constexpr absl::string_view kChangeableOfProfile[] = {"check", "must_share", "not_idempotent", "operations"};
+// Of a service's keys those that say which service it is (RELOAD_IDENTITY).
+v1::Service IdentityOf(const v1::Service& service);
 
 // Those that cannot be applied, one line each with the reason.
 std::vector<std::string> Obstacles(const std::vector<Change>& changes);

@@ -39,7 +39,7 @@ services:
     profile: dns
     delay: 250us
     deadline: 1s
-    linger: 100ms
+    retention: 100ms
     attempts: 3
     budget: 2.5%
     budget_burst: 7

@@ -168,7 +168,7 @@ services:
     raw: {request_offset: 1, request_length: 2, reply_offset: 3, reply_length: 2}
     delay: 1ms
     deadline: 3s
-    linger: 4s
+    retention: 4s
     attempts: 5
     budget: 6%
     budget_burst: 7

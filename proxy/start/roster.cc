@@ -24,15 +24,12 @@ int64_t GraceOf(const v1::Service& service) {
   return service.deadline_ns() + std::max<int64_t>(service.retention_ns(), HR_FLOW_UDP_NS) + kMarginNs;
 }
 
-// What a service's requests in flight are judged by.
+// What a service's requests in flight are judged by, beside its VIP and port.
 std::string AnswersAs(const v1::Service& service) {
-  v1::Service said;
-  said.set_profile(service.profile());
-  *said.mutable_raw() = service.raw();
-  v1::Profile& profile = *said.mutable_raw();
-  for (const absl::string_view key : config::kChangeableOfProfile)
-    profile.GetReflection()->ClearField(&profile, profile.GetDescriptor()->FindFieldByName(std::string(key)));
-  return said.SerializeAsString();
+  v1::Service identity = config::IdentityOf(service);
+  identity.clear_vip();
+  identity.clear_port();
+  return identity.SerializeAsString();
 }
 
 // One address may be written in several ways.

@@ -102,15 +102,15 @@ def test_a_late_loser_never_reaches_the_client(lab, servers, proxy, vip, service
     assert all(d.checksum_ok for d in to_client if d.checksum_complete)
 
 
-def test_a_loser_later_than_the_linger_does_not_reach_the_client_either(lab, servers, product):
+def test_a_loser_later_than_the_retention_does_not_reach_the_client_either(lab, servers, product):
     """Nothing remembers the request any more; the flow remembers that more than one replica was asked."""
-    product.up(services=product.services("dns", linger="100ms"))
+    product.up(services=product.services("dns", retention="100ms"))
     with (Capture(lab.client, "eth0") as wire, UdpClient(lab.client, VIP4) as four, UdpClient(lab.client, VIP6) as six):
         servers["a"].stall()
         for client in (four, six):
             for query_id in range(5):
                 assert client.ask(query_id, "www.example.test") is not None
-        wait_until(lambda: product.status()["maps"]["requests"]["used"] == 0, what="the linger's end")
+        wait_until(lambda: product.status()["maps"]["requests"]["used"] == 0, what="the retention's end")
         servers["a"].resume()
         assert four.receive_all(quiet_s=0.4) == [] and six.receive_all(quiet_s=0.1) == []
         late = {d.source for d in wire.datagrams() if d.source_port == 53 and not d.outgoing}
@@ -135,7 +135,7 @@ def test_with_both_replicas_dead_the_client_is_told_at_once_in_the_vips_name(lab
 
 
 def test_with_both_replicas_stalled_the_client_times_out_and_the_books_say_so(lab, servers, product):
-    product.up(services=product.services("dns", deadline="500ms", linger="200ms"))
+    product.up(services=product.services("dns", deadline="500ms", retention="200ms"))
     servers["a"].stall()
     servers["b"].stall()
     with UdpClient(lab.client, VIP4) as four, UdpClient(lab.client, VIP6) as six:
@@ -149,7 +149,7 @@ def test_with_both_replicas_stalled_the_client_times_out_and_the_books_say_so(la
 
 
 def test_an_answer_after_the_deadline_still_reaches_the_client(lab, servers, product):
-    product.up(services=product.services("dns", deadline="300ms", linger="5s"))
+    product.up(services=product.services("dns", deadline="300ms", retention="5s"))
     servers["a"].stall()
     servers["b"].stall()
     with UdpClient(lab.client, VIP4) as four, UdpClient(lab.client, VIP6) as six:

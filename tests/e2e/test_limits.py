@@ -10,7 +10,7 @@ FAMILIES = pytest.mark.parametrize("vip, service", [(VIP4, DNS4), (VIP6, DNS6)],
 QUESTIONS = 200
 
 # Nothing but the leader may answer: what is tracked stays pending until the test resumes it.
-PATIENT = {"delay": "1s", "deadline": "5s", "suspect_min": "10s", "linger": "100ms"}
+PATIENT = {"delay": "1s", "deadline": "5s", "suspect_min": "10s", "retention": "100ms"}
 
 
 def wait_until_empty(product) -> None:

@@ -53,7 +53,7 @@ def test_replicas_that_stall_in_turns_lose_no_query(lab, servers, product):
                          ids=["scoreboard", "pool", "flows"])
 def test_full_maps_and_stalling_replicas_keep_the_books(lab, servers, product, limits):
     """Here queries may be lost: what is not tracked is not hedged. But none may be forgotten."""
-    product.up(limits=limits, services=product.services("dns", deadline="500ms", linger="300ms"))
+    product.up(limits=limits, services=product.services("dns", deadline="500ms", retention="300ms"))
     loads = [start_dnsperf(lab.client, vip, seconds=2, rate=800, clients=20) for vip in (VIP4, VIP6)]
     flap(servers, 1.5)
     reports = [finish_dnsperf(load) for load in loads]

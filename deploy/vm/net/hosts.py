@@ -199,7 +199,7 @@ def proxy_config(cell: Cell, backends: list[Host], key: str) -> str:
     """Delays and timeouts are long: an emulated processor is slow, and nothing here is about time."""
     slow = {"delay": "400ms", "deadline": "10s", "budget": "100%", "suspect_min": "3s", "suspect_max": "3s",
             "election_timeout": "3s"}
-    services = [{"name": name, "vip": vip, "port": 53, "profile": "dns", "linger": "16s", **slow,
+    services = [{"name": name, "vip": vip, "port": 53, "profile": "dns", "retention": "16s", **slow,
                  "backends": [{"name": host.name, "address": address(host), "port": 53} for host in backends]}
                 for name, vip, address in (("dns", DNS_VIP, lambda host: host.ipv4),
                                            ("dns6", DNS6_VIP, lambda host: host.ipv6))]
