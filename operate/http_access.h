@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where a program's pages are and who may ask there, as configurations and status reports have it; http_server.h serves them.
+// Where a program's pages are and which users may ask there, as configurations and status reports have it; http_server.h serves them.
 #pragma once
 
 #include <string>

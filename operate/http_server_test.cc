@@ -208,7 +208,7 @@ TEST(HttpServer, ReadsAHeadInPieces) {
   EXPECT_TRUE(absl::EndsWith(ReadAll(fd), "hello "));
 }
 
-TEST(HttpServer, IdleConnectionsKeepNobodyOut) {
+TEST(HttpServer, IdleConnectionsKeepNoClientOut) {
   const auto counters = std::make_shared<HttpCounters>();
   const auto server = Serve({Hello()}, counters);
   std::vector<net::UniqueFd> idle;
@@ -223,7 +223,7 @@ TEST(HttpServer, IdleConnectionsKeepNobodyOut) {
 }
 
 // Each of them takes a little of a long answer, and no more.
-TEST(HttpServer, SlowReadersKeepNobodyOut) {
+TEST(HttpServer, SlowReadersKeepNoClientOut) {
   const std::string much(2 << 20, 'm');
   const auto server = Serve(
       {Hello(), {.path = "/much", .answer = [&](const HttpRequest&) { return HttpResponse{.body = much}; }}});
@@ -319,7 +319,7 @@ TEST(HttpServer, AnAnswerThatTakesLongHoldsUpNoOther) {
   EXPECT_TRUE(absl::EndsWith(ReadAll(behind), "at last"));
 }
 
-TEST(HttpServer, WhoLeavesBeforeTheAnswerHarmsNobody) {
+TEST(HttpServer, AClientThatLeavesBeforeTheAnswerHarmsNoOther) {
   absl::Notification entered, go;
   std::atomic<int> calls = 0;
   const auto server = Serve({Hello(),

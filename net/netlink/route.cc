@@ -58,7 +58,7 @@ absl::StatusOr<bool> CheckVip(const VipRoute& route) {
   if (!lookup.ok()) return lookup.status();
   if (lookup->reach == Reach::kLocal || lookup->reach == Reach::kLoopback) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "the VIP ", route.vip.ToString(), " is an address of this host; choose one that nobody has"));
+        "the VIP ", route.vip.ToString(), " is an address of this host; choose one that no host has"));
   }
   const auto routes = ListHostRoutes(route.vip.family(), 0, RTPROT_UNSPEC);
   if (!routes.ok()) return routes.status();

@@ -108,7 +108,7 @@ std::vector<Problem> Troubles(const ServiceSnapshot& service, uint64_t now_ns) {
     const bool leads = i == service.leader.leader;
     const uint64_t since_ns = backend.last_receive_ns != 0 ? backend.last_receive_ns : backend.health_since_ns;
     const char* requests = !leads                         ? ""
-                           : service.dry_run              ? "; a dry run: nobody else is asked"
+                           : service.dry_run              ? "; a dry run: no other backend is asked"
                            : backend.health == HR_SUSPECT ? "; requests go to it and to a standby"
                                                           : "; requests go to a standby";
     troubles.push_back({backend.health == HR_SUSPECT ? ProblemCode::kBackendSuspect : ProblemCode::kBackendDown,

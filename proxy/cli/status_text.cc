@@ -262,7 +262,7 @@ std::string StatusText(const v1::Status& status) {
     absl::StrAppend(&out, "  kernel part  ", adoption.how(), ", at work for ",
                     config::AgeText(adoption.kernel_uptime_ns()), ", taken over ", adoption.adoptions(), " times");
     if (adoption.hedging_stopped_ns() > 0) {
-      absl::StrAppend(&out, "; nobody looked after it for ", config::AgeText(adoption.unattended_ns()),
+      absl::StrAppend(&out, "; no daemon looked after it for ", config::AgeText(adoption.unattended_ns()),
                       ", hedging was stopped for ", config::AgeText(adoption.hedging_stopped_ns()), " of it");
     }
     absl::StrAppend(&out, "\n");
@@ -270,7 +270,7 @@ std::string StatusText(const v1::Status& status) {
   Reloads(status.reloads(), out);
   if (status.routes_restored() + status.links_restored() > 0) {
     absl::StrAppend(&out, "  restored     ", status.routes_restored(), " routes, ", status.links_restored(),
-                    " links that somebody removed\n");
+                    " links that were removed from outside\n");
   }
   if (!status.reasons().empty()) absl::StrAppend(&out, "  other packets: ", Reasons(status.reasons()), "\n");
   for (const v1::ServiceStatus& service : status.services()) Service(status.accounting(), service, out);

@@ -45,12 +45,12 @@ uint32_t TraceIds::Mask(const Service& service, uint32_t slots) const {
 
 hr_trace_event TraceIds::FromKernel(const hr_trace_event& event) const {
   hr_trace_event out = event;
-  static const Service kNobody = [] {
-    Service nobody;
-    nobody.backends.fill(HR_NO_BACKEND);
-    return nobody;
+  static const Service kNoService = [] {
+    Service none;
+    none.backends.fill(HR_NO_BACKEND);
+    return none;
   }();
-  const Service& service = event.key.service < by_id_.size() ? by_id_[event.key.service] : kNobody;
+  const Service& service = event.key.service < by_id_.size() ? by_id_[event.key.service] : kNoService;
   const auto place = [&service](uint8_t slot) -> uint8_t {
     return slot < service.backends.size() ? service.backends[slot] : uint8_t{HR_NO_BACKEND};
   };

@@ -280,7 +280,7 @@ TEST_F(AdoptTest, AMissingPinIsRefused) {
   ExpectRefused("map-scoreboard");
 }
 
-TEST_F(AdoptTest, APinOfSomebodyElsesMapIsRefused) {
+TEST_F(AdoptTest, APinOfAnotherMapIsRefused) {
   ASSERT_NO_FATAL_FAILURE(Leave());
   // Of the very same shape, even: its number gives it away.
   auto other = KernelDataPlane::Load(Spec());

@@ -108,7 +108,7 @@ class Comparison {
       if (old == nullptr || old->health == backend.health) continue;
       changed = true;
       const char* words = backend.health == HR_HEALTHY   ? " answers again"
-                          : now.dry_run                  ? " is silent: dry run, nobody else is asked"
+                          : now.dry_run                  ? " is silent: dry run, no other backend is asked"
                           : backend.health == HR_SUSPECT ? " is suspect: requests go to it and to a standby"
                                                          : " is down: requests go to a standby";
       v1::PageEvent& event = Add("health", now.name, absl::StrCat(backend.name, words));
@@ -140,7 +140,7 @@ class Comparison {
     const uint64_t links = later_.facts.links_restored - earlier_.facts.links_restored;
     if (routes + links > 0) {
       Add("restored", "",
-          absl::StrCat("put back what somebody had removed: ", routes, " routes, ", links, " links"));
+          absl::StrCat("put back what was removed from outside: ", routes, " routes, ", links, " links"));
     }
   }
 

@@ -94,10 +94,10 @@ TEST_F(EventsTest, ASilentBackendIsNamed) {
   EXPECT_EQ(event.text(), "a answers again");
 }
 
-TEST_F(EventsTest, InADryRunNobodyElseIsAskedForASilentBackend) {
+TEST_F(EventsTest, InADryRunNoOtherBackendIsAskedForASilentOne) {
   before_.services[0].dry_run = dns().dry_run = true;
   dns().backends[0].health = HR_SUSPECT;
-  EXPECT_EQ(Only().text(), "a is silent: dry run, nobody else is asked");
+  EXPECT_EQ(Only().text(), "a is silent: dry run, no other backend is asked");
 }
 
 TEST_F(EventsTest, ASilenceShorterThanASecondIsSeen) {
@@ -120,7 +120,7 @@ TEST_F(EventsTest, BypassAndRepairsAreTold) {
   const auto events = Events();
   ASSERT_EQ(events.size(), 2u);
   EXPECT_EQ(events[0].kind(), "bypass");
-  EXPECT_EQ(events[1].text(), "put back what somebody had removed: 2 routes, 0 links");
+  EXPECT_EQ(events[1].text(), "put back what was removed from outside: 2 routes, 0 links");
 }
 
 TEST_F(EventsTest, DryRunsAndDrainedBackendsAreTold) {

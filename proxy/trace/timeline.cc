@@ -17,7 +17,7 @@ bool Contains(const google::protobuf::RepeatedPtrField<std::string>& list, const
 }
 
 // Every backend that was sent it has replied: no reply is outstanding.
-bool NobodyOwes(const v1::TraceEvent& event) {
+bool AllHaveReplied(const v1::TraceEvent& event) {
   return std::all_of(event.sent_to().begin(), event.sent_to().end(),
                      [&](const std::string& backend) { return Contains(event.answered(), backend); });
 }
@@ -113,7 +113,7 @@ bool Timelines::Finished(const Held& held, int64_t now_ns) const {
   if (last.request().empty()) return last.kind() != "passed" || last.reason() == "retransmission";
   if (last.state() == "superseded") return true;
   if (last.state() == "answered" || last.state() == "nacked")
-    return NobodyOwes(last) || now_ns > held.last_ns + limits.retention_ns + kSlack_ns;
+    return AllHaveReplied(last) || now_ns > held.last_ns + limits.retention_ns + kSlack_ns;
   return last.state() == "expired" && now_ns > held.last_ns + limits.retention_ns + kSlack_ns;
 }
 

@@ -163,7 +163,7 @@ TEST_F(TimelinesTest, APassedRequestAndItsAnswerAreOne) {
   EXPECT_EQ(timelines_.TakeAll().size(), 1u) << "the same key again is another request";
 }
 
-TEST_F(TimelinesTest, ALateLoserOfNobodyStandsAlone) {
+TEST_F(TimelinesTest, ALateLoserOfNoRequestStandsAlone) {
   v1::TraceEvent late = Event("dropped", 0, "a", "untracked", "");
   late.set_reason("late");
   timelines_.Add(late);

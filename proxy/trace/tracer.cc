@@ -63,7 +63,7 @@ absl::Duration TraceStream::Waiting(absl::Time now) const {
 
 absl::StatusOr<std::shared_ptr<TraceStream>> Tracer::Start(const Open& open) {
   if (stream_ != nullptr && stream_->Abandoned()) Stop("");
-  if (stream_ != nullptr) return absl::ResourceExhaustedError("somebody else is tracing; one can at a time");
+  if (stream_ != nullptr) return absl::ResourceExhaustedError("another trace is open, and only one can be");
   auto source = open();
   if (!source.ok()) return source.status();
   const auto timer = loop_.StartTimer(kTraceTurn, [this] { Turn(); });

@@ -105,7 +105,7 @@ class TracerTest : public testing::Test {
   std::thread runner_;
 };
 
-TEST_F(TracerTest, NobodyListensNothingIsOpen) {
+TEST_F(TracerTest, NoClientListensNothingIsOpen) {
   absl::SleepFor(2 * kTraceTurn);
   EXPECT_EQ(Kernel().opened, 0);
 }

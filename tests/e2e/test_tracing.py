@@ -166,7 +166,7 @@ def test_without_a_tracer_no_event_is_written(lab, servers, proxy):
 def test_one_traces_at_a_time_and_the_other_is_told(proxy):
     with tracing(proxy, "--json"):
         done = proxy.admin("trace", "--for", "1s", check=False)
-        assert done.returncode == 1 and "somebody else is tracing" in done.stderr
+        assert done.returncode == 1 and "another trace is open" in done.stderr
     assert proxy.admin("trace", "--for", "100ms").returncode == 0
 
 

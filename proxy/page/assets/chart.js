@@ -247,7 +247,7 @@ export class Chart {
     setText(this.readout, this.view.cursor === null ? "" : text);
     setAttribute(this.plot, "aria-valuemax", Math.max(0, this.view.samples.length - 1));
     setAttribute(this.plot, "aria-valuenow", sample === null ? 0 : this.view.samples.indexOf(sample));
-    // Without a cursor the value changes each second, which nobody wants to hear.
+    // Without a cursor the value changes each second, too often to be read aloud.
     if (this.view.cursor !== null || document.activeElement !== this.plot) setAttribute(this.plot, "aria-valuetext", text);
   }
 

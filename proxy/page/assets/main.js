@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The page's heart: asks the daemon once a second while somebody looks, says when it does not answer, and hands what it
+// The page's heart: asks the daemon once a second while the page is visible, says when it does not answer, and hands what it
 // said to the charts and tables.
 
 import { Charts } from "./charts.js";
@@ -171,7 +171,7 @@ byId("pause").addEventListener("click", () => {
 });
 byId("window").addEventListener("change", draw);
 document.addEventListener("visibilitychange", () => {
-  // Nothing was asked while nobody looked: that is no silence of the daemon's.
+  // A hidden page asks nothing: that is no silence of the daemon's.
   if (!document.hidden) freshMs = performance.now();
 });
 setTheme(savedTheme());

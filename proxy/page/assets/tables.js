@@ -14,10 +14,10 @@ const STATES = {
   suspect: { words: "suspect: both are asked", tone: "warn" },
   down: { words: "down: standbys are asked", tone: "bad" },
 };
-// In a dry run a silent backend is noticed as ever, and nobody else is asked.
+// In a dry run a silent backend is noticed as ever, and no other backend is asked.
 function stateOf(word, dryRun) {
   const state = STATES[word] ?? { words: word, tone: null };
-  return dryRun && word !== "healthy" ? { words: `${word}: dry run, nobody else is asked`, tone: state.tone } : state;
+  return dryRun && word !== "healthy" ? { words: `${word}: dry run, no other backend is asked`, tone: state.tone } : state;
 }
 
 // One client alone waits there in vain: the others' requests are as before.
@@ -26,7 +26,7 @@ function toOneClient(backend, state) {
   return { words: `${state.words}; ${backend.one_client_health} to one client`, tone: state.tone === "good" ? "warn" : state.tone };
 }
 
-// Drained is what somebody wants; what the backend says meanwhile is worth less.
+// Drained is an operator's wish; what the backend says meanwhile is worth less.
 function backendState(backend, status) {
   if (!backend.drained) return toOneClient(backend, stateOf(backend.health, status.dry_run));
   const alone = status.requests_to === backend.name;
