@@ -17,7 +17,7 @@ from bench.manifest import config_hash
 from bench.outcome import Check, Results, print_checks, print_table
 from plots.charts import Charts
 
-_MACHINE = Path("/run/lock/hedgerow-experiment")
+_MACHINE = Path("/run/hedgerow-experiment.lock")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,11 +11,9 @@ import argparse
 import contextlib
 import dataclasses
 from collections.abc import Iterator
-from pathlib import Path
 
 from bench import experiment, hashicorp_raft, store_load
 from bench.histogram import percentiles
-from bench.manifest import binary
 from bench.outcome import Check, at_least, at_most, median
 from bench.stopping import run
 from chaos.systems import Running, Settings, running
@@ -37,7 +35,6 @@ _CLIENT = ("load", "000102030405060708090a0b0c0d0e0f")  # of `hedgerow-named`: a
 REPLICAS, MODES, CLIENTS, OPERATIONS = ("3", "5", "7"), ("memory", "disk"), ("1", "16", "64"), ("put", "get")
 VALUES = ("64", "256", "1000")
 _VALUE_BYTES = 64  # of all rows that say nothing else
-KEYS = 100  # of each client: few enough that the puts before have written what the gets ask for
 _MEDIANS = ("ops_per_s", "cpu_us_per_op", "client_cpu_us_per_op")
 _SUMS = ("n", "failed", "lost", "leader_changed")
 
@@ -93,38 +90,19 @@ def _proof_costs(rows: list[dict]) -> list[Check]:
             for replicas, mode, clients, operation in sorted(plain.keys() & named.keys()) if clients == most]
 
 
-def figures(report: dict, others_us: int) -> dict:
-    """Of one run. `others_us`: processor time of all but the load."""
-    latency = store_load.latency_of(report)
-    answered = max(1, report["answered"])
-    return {"n": report["answered"], "failed": report["failed"], "lost": report["lost"],
-            **percentiles([latency], "us", ("p50", "p99")),
-            "ops_per_s": report["answered"] / report["seconds"], "cpu_us_per_op": (others_us + report["cpu_us"]) / answered,
-            "client_cpu_us_per_op": report["cpu_us"] / answered}
+def measure_cell(lab: Lab, cluster: Cluster, cell: Cell, arguments: argparse.Namespace) -> tuple[dict, list[str]]:
+    more = {"etcd": ["--store=etcd", f"--connections={arguments.etcd_connections}"],
+            "hedgerow-named": [f"--client={_CLIENT[0]}", f"--key={_CLIENT[1]}"]}.get(cell.system, [])
+    found = store_load.measured(lab, cluster, lambda leader: store_load.command(
+        f"{VIP_KV[0]}:{SERVE_PORT}" if cell.system == "hedgerow-proxy" else leader.endpoint, cell.clients, cell.operation, cell.value_bytes,
+        warm_up_s=arguments.warm_up, measured_s=arguments.seconds, more=more))
+    return figures(found), found.described()
 
 
-def load_command(cell: Cell, server: str, arguments: argparse.Namespace) -> list[str]:
-    command = [str(binary("hr-kv-load")), f"--server={server}", f"--clients={cell.clients}",
-               f"--operation={cell.operation}", f"--keys={KEYS}", f"--value_bytes={cell.value_bytes}", f"--warm_up={arguments.warm_up:g}s",
-               f"--measured={arguments.seconds:g}s"]
-    if cell.system == "hedgerow-named":
-        command += [f"--client={_CLIENT[0]}", f"--key={_CLIENT[1]}"]
-    return command + (["--store=etcd", f"--connections={arguments.etcd_connections}"] if cell.system == "etcd" else [])
-
-
-def run_load(lab: Lab, argv: list[str]) -> dict:
-    """One run of a load to its end, with the processor time of its measured part."""
-    done = store_load.run_load(lab, argv)
-    return {**figures(done.report, done.spent.experiment_us), "argv": argv, "report": done.report,
-            "cpu": done.spent.as_json()}
-
-
-def measure_cell(lab: Lab, cluster: Cluster, cell: Cell, arguments: argparse.Namespace) -> dict:
-    leader = cluster.wait_ready()
-    term = leader.state().term
-    server = f"{VIP_KV[0]}:{SERVE_PORT}" if cell.system == "hedgerow-proxy" else leader.endpoint
-    result, now = run_load(lab, load_command(cell, server, arguments)), leader.state()
-    return {**result, "leader_changed": int(now is None or not now.leads or now.term != term)}
+def figures(found: store_load.Measured) -> dict:
+    figures_ = found.figures()
+    return {**figures_, "ops_per_s": figures_["n"] / figures_["report"]["seconds"],
+            "cpu_us_per_op": figures_["servers_us_per_op"] + figures_["client_cpu_us_per_op"]}
 
 
 def cells_of(arguments: argparse.Namespace) -> list[Cell]:
@@ -175,9 +153,7 @@ def one_system(lab: Lab, running: experiment.Running, number: int, cells: list[C
     with store_of(cells[0], lab, arguments) as up:
         for cell in cells:
             if turn := running.turn(number, **dataclasses.asdict(cell)):
-                result = measure_cell(lab, up.cluster, cell, arguments)
-                # Not who leads, which differs from run to run.
-                load = [Path(result["argv"][0]).name, *(part for part in result["argv"][1:] if "--server" not in part)]
+                result, load = measure_cell(lab, up.cluster, cell, arguments)
                 turn.done({**result, "config": {**up.config, "load": load}})
 
 

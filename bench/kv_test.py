@@ -3,8 +3,10 @@
 
 import pytest
 
-from bench import kv
+from bench import cpu_time, kv
+from bench.cpu_time import Sample
 from bench.histogram import Histogram
+from bench.store_load import LoadRun, Measured
 
 _PUT_64 = kv.Cell(3, "memory", "hedgerow", 64, "put")
 
@@ -38,6 +40,11 @@ def test_a_run_in_which_the_leader_changed_is_kept_and_its_percentiles_count():
     assert row["leader_changed"] == 1 and row["p99_us"] == pytest.approx(1_000_000, rel=0.01)
 
 
+def _figures(report: dict, others_us: int = 0) -> dict:
+    before, after = Sample(0, 0, 0, 0, {2: 0}), Sample(others_us, 0, others_us * cpu_time._CPUS, 0, {2: others_us})
+    return kv.figures(Measured(LoadRun(["hr-kv-load"], report, before, after), 1, False))
+
+
 def test_row_is_medians_and_sums():
     row = kv.row_of(_PUT_64, [_run(10.0), _run(90.0, lost=1), _run(20.0)])
     assert (row["runs"], row["n"], row["lost"], row["ops_per_s"]) == (3, 300, 1, 20.0)
@@ -46,12 +53,12 @@ def test_row_is_medians_and_sums():
 
 
 def test_lost_request_counts_as_its_whole_timeout():
-    assert kv.figures(_report([100] * 50), 0)["p99_us"] == pytest.approx(100, rel=0.01)
-    assert kv.figures(_report([100] * 50, lost=1), 0)["p99_us"] == pytest.approx(1_000_000, rel=0.01)
+    assert _figures(_report([100] * 50))["p99_us"] == pytest.approx(100, rel=0.01)
+    assert _figures(_report([100] * 50, lost=1))["p99_us"] == pytest.approx(1_000_000, rel=0.01)
 
 
 def test_costs_are_those_of_load_and_servers_together():
-    figures = kv.figures(_report([100] * 10), 60)
+    figures = _figures(_report([100] * 10), others_us=60)
     assert (figures["ops_per_s"], figures["cpu_us_per_op"], figures["client_cpu_us_per_op"]) == (5.0, 10.0, 4.0)
 
 

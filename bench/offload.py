@@ -14,11 +14,9 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 from bench import cpu_profile, experiment, hashicorp_raft, store_load
 from bench.histogram import percentiles
-from bench.manifest import binary
 from bench.outcome import Check, at_least, at_most, median
 from bench.stopping import run
 from deploy.lab import Lab
@@ -43,7 +41,6 @@ SETS |= {f"no-{left_out}": tuple(name for name in OFFLOADS if name != left_out a
 SPIN, BLOCKING = "50us", "0us"  # as shipped; the leader sleeps as soon as there is nothing to do
 REPLICAS, CLIENTS = ("3", "5", "7"), ("1", "4", "16", "64")
 VALUE_BYTES = 64
-KEYS = 100
 # Of a closed loop's latency a faster store's clients get nothing: they ask more. So both are asked at one rate as well.
 PACED_VARIANTS, PACED_CLIENTS, PACED_SHARE = ("none", "all"), 64, 0.9
 _ON_WITHIN_S = 5.0
@@ -95,17 +92,13 @@ def row_of(cell: Cell, runs: list[dict]) -> dict:
             "xdp": runs[0]["xdp"], "config_hash": runs[0]["config_hash"]}
 
 
-def figures(done: store_load.LoadRun, leader_pid: int) -> dict:
+def figures(found: store_load.Measured) -> dict:
     """Of one measured run. The cluster's time is that of its processes and of the kernel outside of all processes; the
     load's is left out."""
-    latency, answered = store_load.latency_of(done.report), done.answered
-    return {"n": done.report["answered"], "failed": done.report["failed"], "lost": done.report["lost"],
-            "behind": done.report.get("behind", 0),
-            "put_per_s": done.report["answered"] / done.report["seconds"],
-            **percentiles([latency], "us", ("p50", "p99")),
-            "leader_cpu_us_per_op": done.process_us(leader_pid) / answered,
-            "cluster_cpu_us_per_op": done.spent.experiment_us / answered,
-            "client_cpu_us_per_op": done.report["cpu_us"] / answered}
+    of_load = found.figures()
+    return {**of_load, "behind": found.done.report.get("behind", 0), "put_per_s": of_load["n"] / found.done.report["seconds"],
+            "leader_cpu_us_per_op": found.done.process_us(found.leader_pid) / found.done.answered,
+            "cluster_cpu_us_per_op": of_load["servers_us_per_op"]}
 
 
 def must_show(rows: list[dict]) -> list[Check]:
@@ -137,32 +130,22 @@ def must_show(rows: list[dict]) -> list[Check]:
                     0)]
 
 
-def load_command(cell: Cell, server: str, seconds: float, arguments: argparse.Namespace, rate_per_s: float) -> list[str]:
-    command = [str(binary("hr-kv-load")), f"--server={server}", f"--clients={cell.clients}",
-               "--operation=put", f"--keys={KEYS}", f"--value_bytes={VALUE_BYTES}", f"--warm_up={arguments.warm_up:g}s",
-               f"--measured={seconds:g}s"]
+def measure_cell(lab: Lab, cluster: Cluster, cell: Cell, arguments: argparse.Namespace, rate_per_s: float) -> tuple[dict, list[str]]:
+    """Where the time goes is sampled during a short load of its own: sampling would cost the measured one some of its time."""
+    more = ["--store=etcd", "--connections=1"] if cell.variant == "etcd" else []
     if cell.paced:
-        command.append(f"--rate={rate_per_s:.0f}")
-    return command + ["--store=etcd", "--connections=1"] if cell.variant == "etcd" else command
+        more.append(f"--rate={rate_per_s:.0f}")
 
+    def load(seconds: float) -> store_load.Measured:
+        return store_load.measured(lab, cluster, lambda leader: store_load.command(
+            leader.endpoint, cell.clients, "put", VALUE_BYTES, warm_up_s=arguments.warm_up, measured_s=seconds, more=more))
 
-def measure_cell(lab: Lab, cluster: Cluster, cell: Cell, arguments: argparse.Namespace, rate_per_s: float) -> dict:
-    leader = cluster.wait_ready()
-    term, pid = leader.state().term, leader.process.pid
-    argv = load_command(cell, leader.endpoint, arguments.seconds, arguments, rate_per_s)
-    done, now = store_load.run_load(lab, argv), leader.state()
-    profile = profile_of(lab, cluster, cell, arguments, rate_per_s)
-    found = cpu_profile.shares(profile, {node.process.pid for node in cluster.nodes})
-    return {**figures(done, pid), **{f"{kind}_share": found[kind] for kind in ("stack", "switch", "offload", "user")},
-            "leader_changed": int(now is None or not now.leads or now.term != term), "rate_per_s": rate_per_s if cell.paced else None, "argv": argv, "report": done.report, "cpu": done.spent.as_json(), "profile": profile}
-
-
-def profile_of(lab: Lab, cluster: Cluster, cell: Cell, arguments: argparse.Namespace, rate_per_s: float) -> dict:
-    """A short load of its own: sampling would cost the measured one some of its time."""
-    argv = load_command(cell, cluster.wait_ready().endpoint, arguments.profile_seconds, arguments, rate_per_s)
+    found = load(arguments.seconds)
     with cpu_profile.sampling() as profile:
-        store_load.run_load(lab, argv)
-    return profile
+        load(arguments.profile_seconds)
+    shares = cpu_profile.shares(profile, {node.process.pid for node in cluster.nodes})
+    return {**figures(found), **{f"{kind}_share": shares[kind] for kind in ("stack", "switch", "offload", "user")},
+            "rate_per_s": rate_per_s if cell.paced else None, "profile": profile}, found.described()
 
 
 def verified(cluster: Cluster, variant: Variant) -> str | None:
@@ -218,10 +201,7 @@ def one_variant(lab: Lab, running: experiment.Running, number: int, cells: list[
         xdp = verified(cluster, variant)
         for cell in cells:
             if turn := running.turn(number, **dataclasses.asdict(cell)):
-                result = measure_cell(lab, cluster, cell, arguments, rate_per_s)
-                # Not who leads and at which rate, which differ from run to run.
-                load = [Path(result["argv"][0]).name,
-                        *(part for part in result["argv"][1:] if not part.startswith(("--server", "--rate=")))]
+                result, load = measure_cell(lab, cluster, cell, arguments, rate_per_s)
                 if cell.paced:
                     load.append(f"--rate={PACED_SHARE:g} of none's")
                 turn.done({**result, "xdp": xdp, "config": {**described, "load": load}})

@@ -8,7 +8,7 @@ import pytest
 from bench import cpu_time, offload
 from bench.cpu_time import Sample
 from bench.histogram import Histogram
-from bench.store_load import LoadRun
+from bench.store_load import LoadRun, Measured
 
 
 def _run(put_per_s: float = 10_000.0, p50_us: float = 70.0, p99_us: float = 100.0, cluster_us: float = 50.0,
@@ -93,7 +93,7 @@ def test_the_leaders_time_is_its_process_and_the_clusters_leaves_the_load_out():
     before = Sample(0, 0, 0, 0, {1: 100, 2: 10})
     # All CPUs were busy for the wall time, tasks for all but 50 us of it.
     after = Sample(1000, 0, cpu_time._CPUS * 1000 - 50, 0, {1: 300, 2: 40})
-    found = offload.figures(LoadRun([], report, before, after), leader_pid=1)
+    found = offload.figures(Measured(LoadRun(["hr-kv-load"], report, before, after), 1, False))
     assert found["leader_cpu_us_per_op"] == 20.0
     assert found["cluster_cpu_us_per_op"] == (200 + 30 + 50) / 10
     assert (found["put_per_s"], found["client_cpu_us_per_op"]) == (5.0, 4.0)

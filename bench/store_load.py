@@ -8,12 +8,17 @@ import json
 import signal
 import subprocess
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from bench import cpu_time
-from bench.histogram import Histogram
+from bench.histogram import Histogram, percentiles
+from bench.manifest import binary
 from deploy.lab import CommandFailed, Lab, netns
+from deploy.lab.cluster import Cluster
+from deploy.lab.servers.store_node import StoreNode
 
+KEYS = 100  # of each client: few enough that the puts before have written what the gets ask for
 TIMEOUT_NS = 1_000_000_000  # of hr-kv-load: what is lost has waited that long
 
 
@@ -64,6 +69,39 @@ def run_load(lab: Lab, argv: list[str], on_event: Callable[[str], None] = lambda
         out.seek(0)
         report = json.load(out)
     return LoadRun(argv, report, samples["measuring"], samples["measured"])
+
+
+def command(server: str, clients: int, operation: str, value_bytes: int, *, warm_up_s: float, measured_s: float, more: Sequence[str] = ()) -> list[str]:
+    return [str(binary("hr-kv-load")), f"--server={server}", f"--clients={clients}", f"--operation={operation}", f"--keys={KEYS}",
+            f"--value_bytes={value_bytes}", f"--warm_up={warm_up_s:g}s", f"--measured={measured_s:g}s", *more]
+
+
+@dataclasses.dataclass
+class Measured:
+    """One load on a cluster whose leader was known when it began."""
+
+    done: LoadRun
+    leader_pid: int
+    leader_changed: bool
+
+    def figures(self) -> dict:
+        """Of the load, and of all processes but the load's and the kernel outside of them (`servers_us_per_op`)."""
+        report = self.done.report
+        return {"n": report["answered"], "failed": report["failed"], "lost": report["lost"], "leader_changed": int(self.leader_changed),
+                **percentiles([latency_of(report)], "us", ("p50", "p99")), "client_cpu_us_per_op": report["cpu_us"] / self.done.answered,
+                "servers_us_per_op": self.done.spent.experiment_us / self.done.answered,
+                "argv": self.done.argv, "report": report, "cpu": self.done.spent.as_json()}
+
+    def described(self) -> list[str]:
+        """The load for a configuration: not who leads and at which rate, which differ from run to run."""
+        return [Path(self.done.argv[0]).name, *(part for part in self.done.argv[1:] if not part.startswith(("--server=", "--rate=")))]
+
+
+def measured(lab: Lab, cluster: Cluster, argv_for: Callable[[StoreNode], list[str]]) -> Measured:
+    leader = cluster.wait_ready()
+    term, pid = leader.state().term, leader.process.pid
+    done, now = run_load(lab, argv_for(leader)), leader.state()
+    return Measured(done, pid, now is None or not now.leads or now.term != term)
 
 
 def latency_of(report: dict) -> Histogram:
