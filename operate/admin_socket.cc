@@ -3,8 +3,10 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -33,6 +35,7 @@ namespace {
 
 constexpr int kBacklog = 16;
 constexpr std::chrono::milliseconds kAcceptAgain(100);
+constexpr int kLookAgain_ms = 2000;  // whether the socket is still there
 // Numbers of connections are the highest that the process may have, so that its own descriptors stay below: those are a few
 // hundred. A table of descriptors for this many takes 32 KiB.
 constexpr int kHighestDescriptor = 4096;
@@ -82,6 +85,7 @@ uint64_t AdminSocket::Refused(For kind) {
 }
 
 AdminSocket::~AdminSocket() {
+  ending_ = true;
   if (listening_ >= 0) shutdown(listening_, SHUT_RDWR);  // ends the acceptor's wait
   if (acceptor_.joinable()) acceptor_.join();
   if (server_ != nullptr) server_->Shutdown(std::chrono::system_clock::now() + std::chrono::seconds(1));
@@ -131,7 +135,12 @@ absl::Status AdminSocket::Start() {
 
 // gRPC would accept by itself, without a bound, and says of no call whose it is.
 void AdminSocket::Accept() {
-  while (true) {
+  while (!ending_) {
+    pollfd waiting{.fd = listening_, .events = POLLIN, .revents = 0};
+    if (poll(&waiting, 1, kLookAgain_ms) == 0) {
+      ListenAgain();
+      continue;
+    }
     const int connection = accept4(listening_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (connection >= 0) {
       Place(connection);
@@ -141,6 +150,17 @@ void AdminSocket::Accept() {
       std::this_thread::sleep_for(kAcceptAgain);  // no descriptors, or no memory
     }
   }
+}
+
+// What cleans up in /run (tmpfiles.d(5), an administrator) may take the socket's name, and no process could be asked
+// for anything until its end.
+void AdminSocket::ListenAgain() {
+  struct stat info {};
+  if (lstat(path_.c_str(), &info) == 0 || errno != ENOENT) return;
+  if (!PrepareUnixSocket(path_, SocketOptions(options_)).ok()) return;
+  const absl::StatusOr<net::UniqueFd> listening = ListenOnUnixSocket(path_, SocketOptions(options_));
+  if (!listening.ok() || dup3(listening->get(), listening_, O_CLOEXEC) < 0) return;
+  options_.log(absl::StrCat("the socket ", path_, " had been removed: it is made again"));
 }
 
 // The range of numbers is the bound: a connection that gets none inside has no place.

@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -55,7 +56,7 @@ class AdminSocket {
   // Serves `service` on gRPC's own threads. Makes the socket's folder (mode 0755 less the umask) when it is
   // missing. AlreadyExists when a live process answers on the socket, or when the path is no socket; a dead
   // process's socket is replaced; FailedPrecondition when it cannot be told which, the folder cannot be made, or the
-  // group does not exist; Unavailable when it cannot listen there.
+  // group does not exist; Unavailable when it cannot listen there. A socket that is removed is made again within seconds.
   static absl::StatusOr<std::unique_ptr<AdminSocket>> Listen(const std::string& path,
                                                              std::unique_ptr<grpc::Service> service,
                                                              const Options& options);
@@ -74,6 +75,7 @@ class AdminSocket {
   absl::Status Bind();
   absl::Status Start();
   void Accept();
+  void ListenAgain();
   void Place(int connection);
 
   const std::string path_;
@@ -85,6 +87,7 @@ class AdminSocket {
   int end_ = 0;    // to the one before this
   int next_ = 0;
   uint64_t refused_ = 0;  // the acceptor's
+  std::atomic<bool> ending_ = false;
   std::thread acceptor_;
 };
 

@@ -252,6 +252,15 @@ TEST_F(AdminSocketTest, ItsEndLetsACallFinishAndRemovesTheSocket) {
   EXPECT_NE(access(path_.c_str(), F_OK), 0);
 }
 
+TEST_F(AdminSocketTest, ASocketThatIsRemovedIsMadeAgain) {
+  ASSERT_EQ(unlink(path_.c_str()), 0);
+  ASSERT_EQ(rmdir((folder_ + "/run").c_str()), 0);
+  EXPECT_FALSE(Say("gone").ok());
+  const absl::Time deadline = absl::Now() + absl::Seconds(20);
+  while (!Say("there").ok() && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(50));
+  EXPECT_EQ(Say("there again").value_or("silence"), "there again");
+}
+
 TEST_F(AdminSocketTest, ASecondServerIsRefusedWithTheHint) {
   const absl::Status second = Listen(path_).status();
   EXPECT_EQ(second.code(), absl::StatusCode::kAlreadyExists);
