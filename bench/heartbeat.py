@@ -86,7 +86,7 @@ def serving(lab: Lab, server: str) -> Iterator[tuple[list[str], HedgerowNode | N
         with BenchServer(host, "hr-echo-server", [f"--listen={host.ipv4}:{ECHO_PORT}"]):
             yield [f"--echo={host.ipv4}:{ECHO_PORT}", f"--from={probe.ipv4}:{ECHO_PORT}"], None
         return
-    settings = NodeSettings(offloads=() if server == "xdp" else (("heartbeat", "off"),))
+    settings = NodeSettings(offloads=(("xdp", "native"),) if server == "xdp" else (("heartbeat", "off"),))
     with (DataDirs(TAG, "memory") as data, XdpOnSwitch(lab, [host], bpf_object("node_pass")),
           HedgerowNode(host, 1, lab.replicas, data.path / host.name, settings) as node):
         _wait_until_up(node, server == "xdp")

@@ -106,7 +106,6 @@ class Offloads {
     offload::HookStatus broadcast{};
     std::string neighbours_why_not{};
     std::string unreachable{};  // the nodes that the watch cannot notify, and why
-    uint64_t lost_answers = 0;
     std::string pins_why_not{};  // they are gone, and cannot be made again
   };
   std::thread netlink_watcher_;

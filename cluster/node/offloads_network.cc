@@ -100,13 +100,12 @@ void Offloads::StopNetlinkWatcher() {
 void Offloads::PollNetwork() {
   const OffloadsConfig& wanted = config_.offloads;
   Found found;
-  found.lost_answers = kernel_->LostAnswers();
   const absl::StatusOr<bool> pinned = kernel_->KeepPins();
   if (!pinned.ok()) found.pins_why_not = std::string(pinned.status().message());
   if (pinned.ok() && *pinned) pinned_again_.fetch_add(1, std::memory_order_relaxed);
   const bool on = kernel_->Xdp().on;
   if (xdp_was_on_ && !on) detached_.fetch_add(1, std::memory_order_relaxed);
-  if (!on || found.lost_answers != 0 || (wanted.broadcast && !kernel_->Broadcast().on)) {
+  if (!on || (wanted.broadcast && !kernel_->Broadcast().on)) {
     kernel_->Attach({.interface = "",
                      .xdp = wanted.heartbeat || wanted.vote || wanted.append || wanted.quorum,
                      .broadcast = wanted.broadcast,

@@ -71,7 +71,6 @@ void Offloads::AddTo(NodeStatus& status) {
   }
   status.histograms.push_back(fences_.As("fence"));
   status.counters.emplace_back("kernel_detached", detached_.load(std::memory_order_relaxed));
-  status.counters.emplace_back("kernel_lost_answers", found.lost_answers);
   status.counters.emplace_back("kernel_pinned_again", pinned_again_.load(std::memory_order_relaxed));
   if (!found.pins_why_not.empty()) {
     status.not_served.push_back(

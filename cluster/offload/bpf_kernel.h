@@ -45,7 +45,7 @@ struct BpfKernelOptions {
   std::string bpffs = "/sys/fs/bpf";
 };
 
-enum class XdpChoice : uint8_t { kAuto, kNative, kGeneric };  // kAuto: native, and where that fails generic
+enum class XdpChoice : uint8_t { kAuto, kNative, kGeneric };  // kAuto: native, where that fails and on a veth generic
 
 struct AttachOptions {
   std::string interface {};  // "": the one that has the node's address
@@ -94,10 +94,6 @@ class BpfKernel : public Kernel {
   // As the kernel says now: a program that was taken off by hand is off.
   HookStatus Xdp();
   HookStatus Broadcast();
-  // Answers that a veth has lost since native XDP was attached, because its other end has no XDP program or is
-  // down; they were decided and stored, and look to peers like datagrams lost. Attach with kAuto then changes
-  // to generic XDP.
-  uint64_t LostAnswers() const;
 
   // Kernel.
   void Control(hr_node_control& request) override;
@@ -175,9 +171,7 @@ class BpfKernel : public Kernel {
   int ifindex_ = 0;
   std::string interface_{};
   net::UniqueFd xdp_link_{};
-  bool xdp_native_ = false;
-  bool xdp_lost_ = false;  // native XDP was tried, and its answers were lost
-  uint64_t lost_at_attach_ = 0;
+  bool veth_ = false;  // for native XDP it copies each datagram, and loses what goes back unless its other end has a program
   std::string xdp_detail_ = "not attached";
   std::optional<net::Attachment> broadcast_{};
   std::string broadcast_detail_ = "not attached";

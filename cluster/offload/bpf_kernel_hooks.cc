@@ -11,7 +11,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/offload/bpf_kernel.h"
-#include "cluster/offload/lost_answers.h"
 #include "net/ip_address.h"
 #include "net/netlink/link.h"
 #include "net/netlink/route.h"
@@ -62,6 +61,7 @@ absl::Status BpfKernel::FindInterface(const std::string& name) {
   if (!link->ethernet())
     return absl::FailedPreconditionError(absl::StrCat(link->name, " carries no Ethernet frames"));
   ifindex_ = link->ifindex;
+  veth_ = link->kind == "veth";
   interface_ = link->name;
   return absl::OkStatus();
 }
@@ -90,18 +90,15 @@ bool BpfKernel::BroadcastAttached() const {
 
 absl::Status BpfKernel::AttachXdp(XdpChoice choice) {
   const int program = bpf_program__fd(skeleton_->progs.hr_node_xdp);
-  std::string native_failure = xdp_lost_ ? "the other end of this veth loses what native XDP sends back" : "";
+  std::string native_failure = veth_ && choice == XdpChoice::kAuto ? "a veth copies each datagram for native XDP" : "";
   xdp_link_.Reset();
-  xdp_native_ = false;
-  if (choice == XdpChoice::kNative || (choice == XdpChoice::kAuto && !xdp_lost_)) {
-    lost_at_attach_ = CountLostAnswers(interface_);
+  if (choice == XdpChoice::kNative || (choice == XdpChoice::kAuto && !veth_)) {
     SetXdpHook({.generic = 0});
     auto link = LinkXdp(program, ifindex_, XDP_FLAGS_DRV_MODE);
     if (!link.ok() && (choice == XdpChoice::kNative || absl::IsAlreadyExists(link.status())))
       return link.status();
     if (link.ok()) {
       xdp_link_ = *std::move(link);
-      xdp_native_ = true;
       xdp_detail_ = absl::StrCat("native XDP on ", interface_);
       return absl::OkStatus();
     }
@@ -140,10 +137,6 @@ absl::Status BpfKernel::AttachBroadcast(net::Mechanism mechanism) {
 }
 
 void BpfKernel::Attach(const AttachOptions& options) {
-  if (XdpAttached() && xdp_native_ && options.mode == XdpChoice::kAuto && LostAnswers() != 0) {
-    xdp_lost_ = true;
-    xdp_link_.Reset();
-  }
   if (!XdpAttached() && !BroadcastAttached()) {
     if (absl::Status status = FindInterface(options.interface); !status.ok()) {
       if (loaded_.xdp) xdp_detail_ = Text(status);
@@ -178,12 +171,6 @@ HookStatus BpfKernel::Broadcast() {
   if (broadcast_.has_value() && !on)
     return {.on = false, .detail = absl::StrCat("taken off ", interface_, " by somebody")};
   return {.on = on, .detail = broadcast_detail_};
-}
-
-uint64_t BpfKernel::LostAnswers() const {
-  if (!xdp_native_) return 0;
-  const uint64_t lost = CountLostAnswers(interface_);
-  return lost > lost_at_attach_ ? lost - lost_at_attach_ : 0;
 }
 
 }  // namespace hedgerow::offload

@@ -45,9 +45,7 @@ class NodeSettings:
 
     @property
     def uses_native_xdp(self) -> bool:
-        said = dict(self.offloads)
-        return (said.get("xdp") != "generic"
-                and any(said.get(name, "on") == "on" for name in ("heartbeat", "vote", "append", "quorum")))
+        return dict(self.offloads).get("xdp") == "native"
 
 
 class HedgerowNode(StoreNode):
