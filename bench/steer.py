@@ -17,9 +17,9 @@ import subprocess
 from pathlib import Path
 
 from bench import bpf_stats, cpu_time, experiment, highest_rate, steer_rig
-from bench.histogram import Histogram
-from bench.manifest import add_config, binary
-from bench.outcome import Check, Results, at_least, at_most, median
+from bench.histogram import Histogram, percentiles
+from bench.manifest import binary
+from bench.outcome import Check, at_least, at_most, median
 from bench.pinning import client_and_server
 from bench.steer_systems import SYSTEMS, System, Wanted, program_ns
 from bench.stopping import run
@@ -128,7 +128,6 @@ class Bench:
         return SYSTEMS[cell.system](self.server, self.wanted(cell), "bench")
 
     def run(self, cell: Cell, climbs: bool) -> dict:
-        cpu_time.wait_until_quiet(at_most_s=self.arguments.quiet_wait)
         with self.system(cell) as system:
             row = self.at_rate(system, cell, RATE, self.arguments.seconds, Meter(system))
             row |= system.memory()
@@ -154,7 +153,7 @@ class Bench:
         latency = Histogram()
         for transport in ("udp", "tcp"):
             latency.merge(Histogram.from_json(client.report["histograms"][transport]))
-        row = {"rate": rate, "n": summary["n"], "sent": summary["sent"], "lost": max(0, summary["sent"] - counted),
+        row = {"latency": latency.to_json(), "rate": rate, "n": summary["n"], "sent": summary["sent"], "lost": max(0, summary["sent"] - counted),
                "achieved_rate": (summary["n"] - summary["unsent"]) / seconds, "unanswered": summary["wanted"] - summary["answered"],
                "p50_us": latency.quantile(0.5) / 1e3, "p99_us": latency.quantile(0.99) / 1e3,
                "sources_of_two": sum(len(slots) > 1 for slots in met), "sources_met": sum(bool(slots) for slots in met),
@@ -195,15 +194,6 @@ class Bench:
             return self.at_rate(system, cell, rate, self.arguments.trial)
 
 
-_BY = {"group": "transport", "groups": {name: name for name in TRANSPORTS}, "panel": ("workers",), "titles": {n: f"{n} workers" for n in WORKERS}}
-_IDLE = {"where": lambda row: row["load"] == "idle", **_BY}
-CHARTS = Charts("Sources to workers", looks.STEERING, "system", (
-    Bars("CPU, working", y="total_us", unit="us per message", where=lambda row: row["load"] == "working", **_BY),
-    Bars("CPU, idle", y="total_us", unit="us per message", **_IDLE), Bars("p99, idle", y="p99_us", unit="us", log=True, **_IDLE),
-    Bars("highest rate without loss", y="highest_rate", unit="thousand messages/s", scale=1e-3, **_IDLE),
-    Bars("10,000 connects until answered", y="burst_10000_ms", **_IDLE)))
-
-
 def steps_per_us() -> float:
     done = subprocess.run([binary("hr-steer-collector"), "--calibrate"], capture_output=True, text=True, check=True)
     return json.loads(done.stdout)["steps_per_us"]
@@ -236,6 +226,7 @@ def row_of(rounds: list[dict[Cell, dict]], cell: Cell) -> dict:
         row[f"burst_{size}_failed"] = sum(failed) if failed else None
         of_two = [one[f"burst_{size}_of_two"] for one in runs if f"burst_{size}_of_two" in one]
         row[f"burst_{size}_of_two"] = max(of_two) if of_two else None
+    row |= percentiles((Histogram.from_json(one["latency"]) for one in runs), "us", ("p50", "p99"))
     added = added_us(rounds, cell)
     row["added_us"] = median(added) if added else None
     row["config_hash"] = runs[0]["config_hash"]
@@ -285,36 +276,54 @@ def _sum(*figures: float | None) -> float | None:
 # -- the run -----------------------------------------------------------------------------------------------------
 
 
-def measure(lab: Lab, arguments: argparse.Namespace, results: Results, configs: dict[str, dict], steps: float) -> list[dict]:
-    bench, todo, rounds = Bench(lab, arguments, steps), cells(arguments), []
-    progress = experiment.Progress(arguments.rounds * len(todo))
-    for number in range(1, arguments.rounds + 1):
-        done: dict[Cell, dict] = {}
-        rounds.append(done)
-        for place in itertools.groupby(todo, key=lambda cell: (cell.load, cell.transport, cell.workers)):
-            systems = list(place[1])
-            shift = number % len(systems)
-            for cell in systems[shift:] + systems[:shift]:
-                one = bench.run(cell, climbs=number <= arguments.climb_rounds)
-                one["config_hash"] = add_config(configs, {**dataclasses.asdict(cell), "settings": bench.system(cell).config(), "rate": RATE,
-                                                          "sources": arguments.sources, "bytes": steer_rig.MESSAGE_BYTES,
-                                                          "answer_every": ANSWER_EVERY, "work_us": WORK_US if cell.load == "working" else 0})
-                done[cell] = one
-                results.write_raw(f"{cell.name}-{number:02d}", {**dataclasses.asdict(cell), "round": number, **one})
-                progress.done(line_of(cell, one))
-    return [row_of(rounds, cell) for cell in todo]
+def rows_of(records: list[dict]) -> list[dict]:
+    rounds: dict[int, dict[Cell, dict]] = {}
+    for record in records:
+        cell = Cell(record["system"], record["transport"], record["workers"], record["load"])
+        rounds.setdefault(record["round"], {})[cell] = record
+    return [row_of(list(rounds.values()), cell) for cell in dict.fromkeys(cell for done in rounds.values() for cell in done)]
 
 
-def line_of(cell: Cell, one: dict) -> str:
+_BY = {"group": "transport", "groups": {name: name for name in TRANSPORTS}, "panel": ("workers",), "titles": {n: f"{n} workers" for n in WORKERS}}
+_IDLE = {"where": lambda row: row["load"] == "idle", **_BY}
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, (), must_show, rows_of,
+    {"variant": "workers", "system": "system", "runs": "runs", "total_us": "cpu us", "user_us": "user us", "system_us": "system us",
+     "added_us": "added us", "p50_us": "p50 us", "p99_us": "p99 us", "highest_rate": "highest/s", "lost": "lost",
+     "sources_of_two": "of two workers", "worst_over_mean": "worst/mean", "burst_512_failed": "512 failed",
+     "burst_10000_failed": "10k failed", "rss_bytes": "rss", "map_bytes": "maps", "program_ns": "program ns"},
+    Charts("Sources to workers", looks.STEERING, "system", (
+        Bars("CPU, working", y="total_us", unit="us per message", where=lambda row: row["load"] == "working", **_BY),
+        Bars("CPU, idle", y="total_us", unit="us per message", **_IDLE), Bars("p99, idle", y="p99_us", unit="us", log=True, **_IDLE),
+        Bars("highest rate without loss", y="highest_rate", unit="thousand messages/s", scale=1e-3, **_IDLE),
+        Bars("10,000 connects until answered", y="burst_10000_ms", **_IDLE))))
+
+
+def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
+    todo = cells(arguments)
+    running.expect(arguments.rounds * len(todo))
+    with Lab(arguments.lab, replicas=1) as lab:
+        bench = Bench(lab, arguments, arguments.steps_per_us)
+        for number in range(1, arguments.rounds + 1):
+            for _, systems in itertools.groupby(todo, key=lambda cell: (cell.load, cell.transport, cell.workers)):
+                for cell in experiment.rotated(list(systems), number):
+                    if turn := running.turn(number, **dataclasses.asdict(cell)):
+                        turn.done({**bench.run(cell, climbs=number <= arguments.climb_rounds), "config": {
+                            **dataclasses.asdict(cell), "settings": bench.system(cell).config(), "rate": RATE, "sources": arguments.sources,
+                            "bytes": steer_rig.MESSAGE_BYTES, "answer_every": ANSWER_EVERY,
+                            "work_us": WORK_US if cell.load == "working" else 0}})
+
+
+def line(one: dict) -> str:
     extra = "".join(f"  {size} connects: {one[f'burst_{size}_failed']} failed, {one[f'burst_{size}_ms']:.0f} ms"
                     for size in BURSTS if f"burst_{size}_failed" in one)
     highest = f"  highest {one['highest_rate']:.0f}/s" if one.get("highest_rate") else ""
-    return (f"{cell.load:7} {cell.transport:4} {cell.workers} {cell.system:9} {one['total_us']:5.1f} us CPU ({one['user_us']:.1f} user) p50 "
+    return (f"{one['total_us']:5.1f} us CPU ({one['user_us']:.1f} user) p50 "
             f"{one['p50_us']:5.0f} us  p99 {one['p99_us']:6.0f} us  lost {one['lost']}  of two workers {one['sources_of_two']}{highest}{extra}")
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    parser = experiment.parser(NAME, __doc__)
+    parser = EXPERIMENT.parser()
     parser.add_argument("--systems", type=experiment.some_of(SYSTEMS), default=list(SYSTEMS))
     parser.add_argument("--transports", type=experiment.some_of(TRANSPORTS), default=list(TRANSPORTS))
     parser.add_argument("--loads", type=experiment.some_of(LOADS), default=list(LOADS), help="of the workers")
@@ -342,16 +351,9 @@ def _numbers(text: str) -> list[int]:
 
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
-    results, configs, steps = experiment.results(NAME, arguments), {}, steps_per_us()
-    with Lab(arguments.lab, replicas=1) as lab:
-        rows = measure(lab, arguments, results, configs, steps)
-    return experiment.conclude(
-        results, results.manifest(configs, rounds=arguments.rounds, pinned=client_and_server(), cpus_used=os.cpu_count(), steps_per_us=steps,
-                          work_us=WORK_US), rows, must_show(rows),
-        {"variant": "workers", "system": "system", "runs": "runs", "total_us": "cpu us", "user_us": "user us", "system_us": "system us",
-         "added_us": "added us", "p50_us": "p50 us", "p99_us": "p99 us", "highest_rate": "highest/s", "lost": "lost",
-         "sources_of_two": "of two workers", "worst_over_mean": "worst/mean", "burst_512_failed": "512 failed",
-         "burst_10000_failed": "10k failed", "rss_bytes": "rss", "map_bytes": "maps", "program_ns": "program ns"}, CHARTS)
+    arguments.steps_per_us = steps_per_us()
+    return EXPERIMENT.run(arguments, measure, line, pinned=client_and_server(), cpus_used=os.cpu_count(),
+                          steps_per_us=arguments.steps_per_us, work_us=WORK_US)
 
 
 if __name__ == "__main__":

@@ -13,9 +13,9 @@ from demo import dns as demo_dns
 from demo import kv as demo_kv
 
 DECLARED = {module.NAME: module.EXPERIMENT for module in (
-    at_once, dns_stall, election, heartbeat, kv, membership, observe, offload, parking, phases, proxy_cost, raft_hedge, seed_hedge)}
+    at_once, dns_stall, election, heartbeat, kv, membership, observe, offload, parking, phases, proxy_cost, raft_hedge, seed_hedge, steer)}
 CHARTS = {**{name: each.charts for name, each in DECLARED.items()},
-          **{module.NAME: module.CHARTS for module in (steer, demo_kv, demo_dns)},
+          **{module.NAME: module.CHARTS for module in (demo_kv, demo_dns)},
           "chaos-leader-kill": chaos.CHARTS}
 
 
