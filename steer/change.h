@@ -55,7 +55,6 @@ class GroupTable {
   uint32_t pins() const { return pins_; }
 
   bool IsEmpty(int slot) const { return empty_[static_cast<size_t>(slot)]; }
-  const Weights& weights() const { return weights_; }
   const TableEntries& entries() const { return entries_; }
   // Each slot's buckets, empty or not.
   uint32_t BucketsOf(int slot) const;

@@ -21,7 +21,6 @@ class GroupWatch {
   // `sockets`: all of the group's. Updates problems(); begin and end of each are logged.
   void Look(Transport transport, const std::vector<int>& sockets);
   std::vector<std::string> problems() const;
-  bool taken_over(Transport transport) const { return !takeovers_[static_cast<size_t>(transport)].empty(); }
 
  private:
   std::string Takeover(Transport transport, int socket) const;

@@ -99,8 +99,6 @@ void ResetSignals() {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-void CloseFrom(unsigned first) { syscall(SYS_close_range, first, ~0u, 0); }
-
 // The name stands in parentheses and may contain any character, so the fields are counted from the last one.
 std::optional<Process> ReadProcess(pid_t pid) {
   std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));

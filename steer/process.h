@@ -29,9 +29,8 @@ struct Forked {
 // nothing but what is safe in a signal handler, until it execs or ends.
 absl::StatusOr<Forked> Fork();
 
-// In a child: signals as a new program expects them, and no descriptor from `first` on.
+// In a child: signals as a new program expects them.
 void ResetSignals();
-void CloseFrom(unsigned first);
 
 // A pid may be reused; pid and start time together are unique.
 struct Process {

@@ -325,7 +325,7 @@ absl::StatusOr<std::vector<AdoptedWorker>> PairAll(const SocketSearch& search, c
 }
 
 // Without the calling process: OpenSocket may be in use.
-std::vector<Process> HoldersAmong(const std::set<uint32_t>& inodes) {
+std::vector<Process> HoldersOf(const std::set<uint32_t>& inodes) {
   return ProcessesWith(inodes, [](const Process& each) { return each.pid != getpid(); });
 }
 
@@ -353,7 +353,7 @@ absl::StatusOr<AdoptedWorkers> FindWorkers(const SocketSearch& search) {
   if (const absl::Status status = CheckOneGroup(sockets); !status.ok()) return status;
   auto workers = PairAll(search, *scan, sockets);
   if (!workers.ok()) return workers.status();
-  return AdoptedWorkers{.workers = *std::move(workers), .others = HoldersAmong(others), .uid = sockets.front().socket.uid};
+  return AdoptedWorkers{.workers = *std::move(workers), .others = HoldersOf(others)};
 }
 
 absl::Status RefuseOthers(const AdoptedWorkers& found) {
@@ -386,7 +386,7 @@ absl::StatusOr<std::set<uint64_t>> CookiesOf(const SocketSearch& search) {
 absl::StatusOr<std::vector<Process>> HoldersOf(const SocketSearch& search) {
   const auto candidates = ListCandidates(search);
   if (!candidates.ok()) return candidates.status();
-  return HoldersAmong(MatchingInodes(*candidates));
+  return HoldersOf(MatchingInodes(*candidates));
 }
 
 absl::StatusOr<std::vector<pid_t>> FindDaemon(const SocketSearch& search) {

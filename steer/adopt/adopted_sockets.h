@@ -47,7 +47,6 @@ struct AdoptedWorker {
 struct AdoptedWorkers {
   std::vector<AdoptedWorker> workers{};  // in the order in which they started
   std::vector<Process> others{};         // that hold sockets of this address and port, and were not named
-  uint32_t uid = 0;                      // the sockets' owner
 };
 
 // Refuses, by name: a pid that is gone, holds no such socket or is in another network namespace; sockets without SO_REUSEPORT, of
