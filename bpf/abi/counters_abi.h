@@ -23,8 +23,7 @@
     "a backend reached by steering around a suspect one, or after a negative reply, answered first") \
   X(4, HR_NACKED, nacked, outcome, "every attempt got a negative reply; the last one went to the client") \
   X(5, HR_UNANSWERED, unanswered, outcome, "the deadline passed") \
-  X(6, HR_SUPERSEDED, superseded, outcome, \
-    "the client reused the key for another request while this one was pending") \
+  X(6, HR_SUPERSEDED, superseded, outcome, "always 0: a newer request leaves the key to the one that waits") \
   X(7, HR_EVICTED, evicted, outcome, "forgotten by the kernel; always 0 while the request map is no LRU") \
   X(8, HR_PASSED_THROUGH, passed_through, outcome, \
     "forwarded untracked; `hedgerow_reasons_total` counts the reasons") \

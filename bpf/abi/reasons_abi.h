@@ -38,8 +38,7 @@
   X(9, HR_REASON_REQUESTS_FULL, requests_full, forwarded, "every place for a request is in use", \
     "raise `limits.requests`, or lower `retention`") \
   X(10, HR_REASON_KEY_BUSY, key_busy, forwarded, \
-    "two packets raced for one key, or the key's former request was just being removed; with `by_socket`: the socket's former " \
-    "request still waits", \
+    "the key's former request still waits, or was just being removed; or two packets raced for one key", \
     "nothing, unless there are many: then clients reuse their correlation bytes too fast") \
   X(11, HR_REASON_IP_OPTIONS, ip_options, forwarded, "the request has IPv4 options or IPv6 extension headers", \
     "send without them") \

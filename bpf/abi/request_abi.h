@@ -56,7 +56,6 @@ enum hr_request_state {
   HR_STATE_ANSWERED = 2,
   HR_STATE_NACKED = 3,
   HR_STATE_EXPIRED = 4, /* past its deadline; its first late answer still reaches the client */
-  HR_STATE_SUPERSEDED = 5,
   HR_STATE_REMOVING = 6, /* the clock is taking it out of the scoreboard */
   HR_STATE_CLAIMING = 7, /* a splitter is still publishing it, and no other program may change it */
 };

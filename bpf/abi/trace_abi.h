@@ -22,8 +22,7 @@ enum hr_trace_kind {
   HR_TRACE_NACK = 10,     /* a nack from `backend`, dropped */
   HR_TRACE_DROPPED = 11,  /* a datagram of `backend` dropped, for `reason`: a loser, mostly */
   HR_TRACE_EXPIRED = 12,  /* the deadline passed unanswered */
-  HR_TRACE_SUPERSEDED = 13, /* the client reused its key for another request */
-  HR_TRACE_KINDS = 14,
+  HR_TRACE_KINDS = 13,
 };
 
 enum hr_trace_flags {

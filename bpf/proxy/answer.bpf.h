@@ -212,7 +212,7 @@ HR_INLINE struct hr_answer hr_judge_late(struct hr_request *request, __u64 word,
     hr_count(reply->service_stats, HR_LOSERS_DROPPED);
     return answer;
   }
-  answer.request = 0; /* superseded or on its way out: as if it were not known */
+  answer.request = 0; /* on its way out: as if it were not known */
   return answer;
 }
 
@@ -370,11 +370,13 @@ HR_INLINE void hr_note_untracked(const struct hr_reply *reply) {
 }
 
 /*
- * All requests of a socket have one key under by_socket, and a further one is forwarded once (HR_REASON_KEY_BUSY). A backend owes
- * the tracked request one datagram: where it has sent that and lost, the next one answers a request that was forwarded.
+ * While a request waits, another one under its key is forwarded once (HR_REASON_KEY_BUSY). Where an answer is one datagram, a backend
+ * owes the tracked request one: where it has sent that and lost, the next one answers a request that was forwarded.
  */
 HR_INLINE int hr_is_of_untracked(const struct hr_request *request, __u64 word, const struct hr_reply *reply) {
-  return reply->untracked && reply->config->profile.request_correlation.pairing == HR_PAIR_SOCKET &&
+  const struct hr_profile *profile = &reply->config->profile;
+
+  return reply->untracked && (profile->one_datagram || profile->request_correlation.pairing == HR_PAIR_SOCKET) &&
          HR_WORD_STATE(word) != HR_STATE_PENDING && HR_WORD_WINNER(word) != reply->index &&
          HR_ANSWERED_MASK(READ_ONCE(request->masks)) & (1u << reply->index);
 }
@@ -385,7 +387,7 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
   __u32 bit = 1u << reply->index;
   struct hr_wheel *wheel = hr_the_wheel();
   __u64 word = READ_ONCE(request->word);
-  __u32 before, pushback, about;
+  __u32 before, pushback, about, older;
 
   if (HR_WORD_GENERATION(word) != HR_REFERENCE_GENERATION(reply->reference)) {
     answer.request = 0; /* freed since it was found */
@@ -408,7 +410,14 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
     hr_count(reply->service_stats, HR_STALE_DROPPED);
     return answer;
   }
+  older = READ_ONCE(request->outstanding) & bit;
   if (HR_WORD_STATE(word) == HR_STATE_PENDING && hr_is_stale(skb, payload, request, reply)) {
+    if (reply->untracked && !older) { /* it answers one that was forwarded under this key meanwhile */
+      hr_note_untracked(reply);
+      answer.request = 0;
+      return answer;
+    }
+    if (reply->config->profile.echo) hr_take_older(request, bit);
     hr_note_life(reply->config, reply->backend_state, reply->backend_id, request->client, reply->now_ns); /* it names an older request */
     answer.verdict = HR_VERDICT_DROP;
     answer.reason = HR_REASON_STALE;

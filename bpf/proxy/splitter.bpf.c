@@ -229,7 +229,7 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   if (hr_tracing()) hr_trace_request(skb, packet, config, config_id, now_ns);
   if (!tracking.reason) {
     hr_budget_earn(config, service_id, client);
-    tracking = hr_track(skb, packet, config_id, config, policy, &choice, client, service_stats, now_ns);
+    tracking = hr_track(skb, packet, config_id, config, policy, &choice, client, now_ns);
   }
   if (packet->trace) hr_trace_begin(skb, packet, config_id, &tracking, &choice);
   if (!tracking.request) {

@@ -110,8 +110,7 @@ HR_INLINE __u32 hr_outstanding_after(const struct hr_request *old, const struct 
 
 /*
  * A request takes its key over from `old_index`, which is detached, with the replies that are outstanding. 1: its first send should go to
- * a backend that owes the key nothing. Not where the client has waited for no answer: it cannot tell the replies apart without a proxy
- * either. A global function: rare.
+ * a backend that owes the key nothing. A global function: rare.
  */
 HR_GLOBAL int hr_inherit(__u32 config_id, __u32 old_index, __u32 index, __u64 now_ns) {
   struct hr_service_config *config = hr_config_of(config_id);
@@ -122,7 +121,7 @@ HR_GLOBAL int hr_inherit(__u32 config_id, __u32 old_index, __u32 index, __u64 no
   request->flags |= HR_REQUEST_KEY_REUSED;
   request->outstanding = hr_outstanding_after(old, config, now_ns);
   request->set = old->set;
-  return (hr_owing(config, request) & HR_SENT_MASK(request->masks)) && HR_WORD_STATE(READ_ONCE(old->word)) != HR_STATE_SUPERSEDED;
+  return (hr_owing(config, request) & HR_SENT_MASK(request->masks)) != 0;
 }
 
 /*
@@ -145,15 +144,14 @@ HR_GLOBAL int hr_steer_owed(__u32 config_id, __u32 index, __u64 now_ns) {
 }
 
 /*
- * The key is in use. Still pending with the same payload: the client's retransmission. Otherwise the newer request
- * takes the key over: the old one is detached by compare-and-swap, so that the clock, which removes a request from
- * the scoreboard only after its own compare-and-swap to REMOVING, never removes the newer one's entry.
+ * The key is in use. While the older request waits, it keeps the key: the same payload is the client's retransmission, and what differs is
+ * forwarded once, untracked, as nothing but its answer tells it from the older one. A request that waits no more leaves its key: it
+ * is detached by compare-and-swap, so that the clock, which removes a request from the scoreboard only after its own
+ * compare-and-swap to REMOVING, never removes the newer one's entry.
  */
-HR_INLINE __u32 hr_take_key_over(struct hr_wheel *wheel, __u32 config_id, const struct hr_service_config *config,
-                                 struct hr_request *fresh, __u64 reference, __u64 known,
-                                 struct hr_stats *service_stats, __u64 now_ns) {
+HR_INLINE __u32 hr_take_key_over(__u32 config_id, struct hr_request *fresh, __u64 reference, __u64 known, __u64 now_ns) {
   struct hr_request *old = hr_request_at(HR_REFERENCE_REQUEST(known));
-  __u64 word, detached;
+  __u64 word;
 
   if (!old) return HR_REASON_KEY_BUSY;
   word = READ_ONCE(old->word);
@@ -162,29 +160,17 @@ HR_INLINE __u32 hr_take_key_over(struct hr_wheel *wheel, __u32 config_id, const 
   if (HR_WORD_STATE(word) == HR_STATE_REMOVING || HR_WORD_STATE(word) == HR_STATE_CLAIMING ||
       HR_WORD_STATE(word) == HR_STATE_FREE)
     return HR_REASON_KEY_BUSY;
-  detached = word | HR_WORD_DETACHED;
   if (HR_WORD_STATE(word) == HR_STATE_PENDING) {
     int again = hr_is_retransmission(old, fresh);
 
     /* The old copy may have been freed and filled anew while it was read, but not while its word stands. A full barrier. */
-    if (__sync_fetch_and_add(&old->word, 0) != word) return HR_REASON_KEY_BUSY;
-    if (again) {
-      /* The retransmission goes to the backend that is chosen now, which may answer too. */
-      __sync_fetch_and_and(&old->masks, ~HR_MASKS_NOT_AWAITED(1u << (fresh->first & (HR_MAX_BACKENDS_PER_SERVICE - 1))));
-      __sync_fetch_and_or(&old->masks, HR_MASKS_SENT(1u << fresh->first));
-      return HR_REASON_RETRANSMISSION;
-    }
-    /* Nothing tells the replies to the two apart. The older request keeps the socket: its reply comes first. */
-    if (config->profile.request_correlation.pairing == HR_PAIR_SOCKET) return HR_REASON_KEY_BUSY;
-    detached = HR_WORD(HR_WORD_GENERATION(word), HR_WORD_WINNER(word), HR_WORD_DETACHED, HR_STATE_SUPERSEDED);
-    old->done_ns = now_ns;
+    if (__sync_fetch_and_add(&old->word, 0) != word || !again) return HR_REASON_KEY_BUSY;
+    /* The retransmission goes to the backend that is chosen now, which may answer too. */
+    __sync_fetch_and_and(&old->masks, ~HR_MASKS_NOT_AWAITED(1u << (fresh->first & (HR_MAX_BACKENDS_PER_SERVICE - 1))));
+    __sync_fetch_and_or(&old->masks, HR_MASKS_SENT(1u << fresh->first));
+    return HR_REASON_RETRANSMISSION;
   }
-  if (__sync_val_compare_and_swap(&old->word, word, detached) != word) return HR_REASON_KEY_BUSY;
-  if (HR_WORD_STATE(word) == HR_STATE_PENDING) {
-    hr_disarm(wheel, old);
-    hr_count(service_stats, HR_SUPERSEDED);
-    hr_trace_note(HR_REFERENCE_REQUEST(known), config_id, HR_TRACE_SUPERSEDED, HR_REASON_NONE, HR_NO_BACKEND, 0);
-  }
+  if (__sync_val_compare_and_swap(&old->word, word, word | HR_WORD_DETACHED) != word) return HR_REASON_KEY_BUSY;
   hr_flights_end(config_id, HR_REFERENCE_REQUEST(known), 0); /* no reply finds it any more */
   if (hr_inherit(config_id, HR_REFERENCE_REQUEST(known), HR_REFERENCE_REQUEST(reference), now_ns))
     hr_steer_owed(config_id, HR_REFERENCE_REQUEST(reference), now_ns);
@@ -192,14 +178,13 @@ HR_INLINE __u32 hr_take_key_over(struct hr_wheel *wheel, __u32 config_id, const 
 }
 
 /* Claims the key; the reason why not, otherwise. Two CPUs that claim one key at once may both have to give way. */
-HR_INLINE __u32 hr_claim_key(struct hr_wheel *wheel, __u32 config_id, const struct hr_service_config *config,
-                             struct hr_request *request, __u64 hash, __u64 reference, struct hr_stats *service_stats,
+HR_INLINE __u32 hr_claim_key(struct hr_wheel *wheel, __u32 config_id, struct hr_request *request, __u64 hash, __u64 reference,
                              __u64 now_ns) {
   __u64 other = hr_scoreboard_insert(wheel, request, hash, reference);
 
   if (!other) return HR_REASON_NONE;
   if (other == HR_SCOREBOARD_FULL) return HR_REASON_SCOREBOARD_FULL;
-  return hr_take_key_over(wheel, config_id, config, request, reference, other, service_stats, now_ns);
+  return hr_take_key_over(config_id, request, reference, other, now_ns);
 }
 
 HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb, const struct hr_packet *packet,
@@ -260,7 +245,7 @@ HR_INLINE int hr_is_unattended(const struct hr_wheel *wheel, __u64 now_ns) {
 /* Fills and publishes a request whose index and slot are taken; the reason why not, otherwise. */
 HR_INLINE __u32 hr_publish_request(struct __sk_buff *skb, const struct hr_packet *packet, __u32 config_id,
                                    const struct hr_service_config *config, struct hr_wheel *wheel, struct hr_request *request,
-                                   __u32 index, struct hr_stats *service_stats, __u64 now_ns) {
+                                   __u32 index, __u64 now_ns) {
   const struct hr_profile *profile = &config->profile;
   __u32 slot = request->parked;
   struct hr_parked *parked = bpf_map_lookup_elem(&pool, &slot);
@@ -285,7 +270,7 @@ HR_INLINE __u32 hr_publish_request(struct __sk_buff *skb, const struct hr_packet
   reference = HR_REFERENCE(generation, request->tag, index);
   /* Other splitters find it from here on, but no program changes it before it is PENDING: it can still be withdrawn. */
   WRITE_ONCE(request->word, HR_WORD(generation, HR_NO_BACKEND, 0, HR_STATE_CLAIMING));
-  reason = hr_claim_key(wheel, config_id, config, request, hash, reference, service_stats, now_ns);
+  reason = hr_claim_key(wheel, config_id, request, hash, reference, now_ns);
   if (reason) return reason;
   if (hr_push_due(wheel, request, index, now_ns)) {
     hr_scoreboard_remove(wheel, request->set, reference);
@@ -298,8 +283,7 @@ HR_INLINE __u32 hr_publish_request(struct __sk_buff *skb, const struct hr_packet
 /* Tracks a request: afterwards a reply finds it and the clock will look at it. */
 HR_INLINE struct hr_tracking hr_track(struct __sk_buff *skb, const struct hr_packet *packet, __u32 config_id,
                                       const struct hr_service_config *config, const struct hr_service_policy *policy,
-                                      struct hr_choice *choice, __u32 client, struct hr_stats *service_stats,
-                                      __u64 now_ns) {
+                                      struct hr_choice *choice, __u32 client, __u64 now_ns) {
   struct hr_tracking tracking = {.request = 0, .reason = hr_untrackable(skb, packet, config, policy)};
   struct hr_wheel *wheel = hr_the_wheel();
   struct hr_request *request;
@@ -323,8 +307,7 @@ HR_INLINE struct hr_tracking hr_track(struct __sk_buff *skb, const struct hr_pac
   hr_hold(wheel, HR_CONFIG_SERVICE(config_id), client, HR_HELD_REQUEST + (slot ? HR_HELD_COPY : 0));
   request->parked = slot;
   hr_fill_request(request, skb, packet, HR_CONFIG_SERVICE(config_id), client, policy, choice, now_ns);
-  tracking.reason = slot ? hr_publish_request(skb, packet, config_id, config, wheel, request, tracking.request, service_stats,
-                                              now_ns)
+  tracking.reason = slot ? hr_publish_request(skb, packet, config_id, config, wheel, request, tracking.request, now_ns)
                          : HR_REASON_POOL_FULL;
   if (tracking.reason) {
     hr_give_copy_back(tracking.request);

@@ -133,9 +133,10 @@ TEST_F(ClockTest, ARequestExpiresAtItsDeadlineAndIsRemovedAfterItsRetention) {
   EXPECT_EQ(HR_HELD_REQUESTS(Wheel().held), 0u);
 }
 
-TEST_F(ClockTest, ASupersededRequestIsRemovedWithoutTouchingItsSuccessor) {
+TEST_F(ClockTest, AFormerRequestIsRemovedWithoutTouchingItsKeysNextOne) {
   Split(DnsRequest4(7, "old.example.org"));
   const uint32_t old = FindDns(7);
+  Reply(DnsReply4(7, kA4, 0, "old.example.org"));
   Split(DnsRequest4(7, "new.example.org"));
   const uint32_t fresh = FindDns(7);
   EndRetention(old);

@@ -113,9 +113,9 @@ TEST_F(FlightsTest, WhatIsInFlightIsExactWhateverHappens) {
     TestLinks::Get().clock_sniffer->Take(0, 0);
   }
   const hr_stats stats = View().services[kHkv4Service].stats;
-  for (const int counter : {HR_IDLE_COPIES, HR_HEDGES, HR_HANDED_OVER, HR_PROBES, HR_NACKED, HR_UNANSWERED, HR_SUPERSEDED, HR_WOULD_COPY, HR_LATE_ANSWERS})
+  for (const int counter : {HR_IDLE_COPIES, HR_HEDGES, HR_HANDED_OVER, HR_PROBES, HR_NACKED, HR_UNANSWERED, HR_WOULD_COPY, HR_LATE_ANSWERS})
     EXPECT_GT(stats.counters[counter], 0u) << counter;
-  for (const int reason : {HR_REASON_RETRANSMISSION, HR_REASON_HEDGE_TEST, HR_REASON_BYPASS}) EXPECT_GT(stats.reasons[reason], 0u) << reason;
+  for (const int reason : {HR_REASON_RETRANSMISSION, HR_REASON_KEY_BUSY, HR_REASON_HEDGE_TEST, HR_REASON_BYPASS}) EXPECT_GT(stats.reasons[reason], 0u) << reason;
   // At rest nothing is in flight.
   Advance(100 * kSecond);
   for (int i = 0; i < 3; ++i) {

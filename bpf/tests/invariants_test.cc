@@ -74,7 +74,7 @@ TEST(InvariantsTest, ARequestThatVanishedFromTheAccounting) {
 
 TEST(InvariantsTest, ARequestThatEndedTwice) {
   StateView state = GoodState();
-  state.services[1].stats.counters[HR_SUPERSEDED]++;
+  state.services[1].stats.counters[HR_UNANSWERED]++;
   ExpectFault(state, "identity: service b counted 1 requests, but 2");
 }
 

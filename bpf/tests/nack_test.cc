@@ -190,6 +190,8 @@ TEST_F(NackTest, ANackForNobodyIsDropped) {
 
 TEST_F(NackTest, ANackWithTheOlderQuestionIsStale) {
   Split(DnsRequest4(7, "old.example.org"));
+  FireNow(FindDns(7));
+  Reply(DnsReply4(7, kB4, 0, "old.example.org"));
   Split(DnsRequest4(7, "new.example.org"));
   const RunResult nack = Reply(DnsReply4(7, kA4, kServFail, "old.example.org"));
   EXPECT_EQ(nack.verdict, kDropped);

@@ -27,6 +27,12 @@ class ProfilesTest : public PacketTest {
   RunResult Answer(const Bytes& payload, const char* from = kA4) {
     return Reply(PacketBuilder(from, kClient4).Udp(kRawPort, kClientPort, payload).Build());
   }
+  static const char* AddressOf(uint32_t mask) { return mask & 1 ? kA4 : mask & 2 ? kB4 : kC4; }
+  // The request is hedged, and another backend than the leader answers it.
+  void AnswerElsewhere(uint32_t request, const Bytes& answer) {
+    FireNow(request);
+    ASSERT_EQ(Answer(answer, AddressOf(SentTo(request) & ~1u)).verdict, kRedirected);
+  }
   // Why a request is forwarded once; empty when it is tracked, and then it is answered and done with.
   std::string WhyOnce(const Bytes& payload) {
     const RunResult run = Ask(payload);
@@ -184,14 +190,16 @@ TEST_F(MemcachedTest, AServersErrorIsANackAndAPartOfAValueIsNot) {
 // The client uses the id again while a stalled server has an answer of three datagrams outstanding.
 TEST_F(MemcachedTest, AnAnswerIsOutstandingUntilItsLastDatagram) {
   Ask(Frame(7, "get old\r\n"));
+  AnswerElsewhere(Find(7), Frame(7, "old"));
   Ask(Frame(7, "get new\r\n"));
+  const char* asked = AddressOf(SentTo(Find(7)));
   for (const uint16_t sequence : {0, 1, 2}) {
     const RunResult stale = Answer(Frame(7, "old", sequence, 3));
     EXPECT_EQ(stale.verdict, kDropped) << sequence;
     EXPECT_THAT(stale.changes, Contains(Pair("raw4:stale", 1)));
   }
-  EXPECT_EQ(Answer(Frame(7, "new", 0, 2)).verdict, kRedirected);
-  EXPECT_EQ(Answer(Frame(7, "new", 1, 2)).verdict, kRedirected);
+  EXPECT_EQ(Answer(Frame(7, "new", 0, 2), asked).verdict, kRedirected);
+  EXPECT_EQ(Answer(Frame(7, "new", 1, 2), asked).verdict, kRedirected);
 }
 
 TEST_F(MemcachedTest, TheRestOfAnAnswerThatHasBegunIsNotTheNextOne) {
@@ -310,10 +318,12 @@ TEST_F(ProfilesTest, NamedOperationsThatAreNotListedAreForwardedOnce) {
 TEST_F(ProfilesTest, AReplyWithAnotherEchoAnswersAnOlderRequest) {
   Use(PairedBy(1, "echo: {request_offset: 1, reply_offset: 2, length: 3}"));
   Ask({7, 'o', 'l', 'd'});
+  AnswerElsewhere(FindRequest(kRaw4Service, kClient4, kClientPort, {7}), {7, 0, 'o', 'l', 'd'});
   Ask({7, 'n', 'e', 'w'});
-  EXPECT_EQ(Answer({7, 0, 'o', 'l', 'd'}).verdict, kDropped);
-  EXPECT_EQ(Answer({7, 0, 'n', 'e'}).verdict, kDropped) << "cut short";
-  EXPECT_EQ(Answer({7, 0, 'n', 'e', 'w'}).verdict, kRedirected);
+  const char* asked = AddressOf(SentTo(FindRequest(kRaw4Service, kClient4, kClientPort, {7})));
+  EXPECT_EQ(Answer({7, 0, 'o', 'l', 'd'}, asked).verdict, kDropped);
+  EXPECT_EQ(Answer({7, 0, 'n', 'e'}, asked).verdict, kDropped) << "cut short";
+  EXPECT_EQ(Answer({7, 0, 'n', 'e', 'w'}, asked).verdict, kRedirected);
 }
 
 }  // namespace

@@ -347,20 +347,19 @@ TEST_F(ReplyTest, ASlowAnswerOfTheOnlyOneAskedIsNoLoser) {
 
 // DNS: the reply must echo the question of the newer request, in whatever case.
 TEST_F(ReplyTest, AnAnswerToTheOlderQuestionIsStale) {
-  Split(DnsRequest4(7, "old.example.org"));
+  AskBoth(7);
+  Reply(DnsReply4(7, kB4));
   Split(DnsRequest4(7, "new.example.org"));
   const uint32_t fresh = FindDns(7);
-  const RunResult stale = Reply(DnsReply4(7, kA4, 0, "old.example.org"));
+  const RunResult stale = Reply(DnsReply4(7, kA4));
   EXPECT_EQ(stale.verdict, kDropped);
   EXPECT_THAT(stale.changes, UnorderedElementsAre(Pair("dns4.stale_dropped", 1), Pair("dns4:stale", 1)));
   EXPECT_EQ(StateOf(fresh), HR_STATE_PENDING);
-  const RunResult good = Reply(DnsReply4(7, kA4, 0, "NeW.eXaMpLe.ORG"));
-  EXPECT_EQ(good.verdict, kRedirected);
-  EXPECT_THAT(good.changes, UnorderedElementsAre(Pair("dns4.won_by_first", 1), Pair("dns4.replies", 1)));
+  EXPECT_EQ(Reply(DnsReply4(7, kA4, 0, "NeW.eXaMpLe.ORG")).verdict, kRedirected);
+  EXPECT_EQ(StateOf(fresh), HR_STATE_ANSWERED);
 }
 
 TEST_F(ReplyTest, TheEchoIsComparedToTheLastByte) {
-  Split(DnsRequest4(7, "old.example.org"));
   Split(DnsRequest4(7, "new.example.org"));
   Bytes answer = DnsAnswer(DnsQuery(7, "new.example.org"));
   const size_t type = 12 + 17;  // behind the name
@@ -370,6 +369,30 @@ TEST_F(ReplyTest, TheEchoIsComparedToTheLastByte) {
   EXPECT_EQ(Reply(DnsReply4(7, kA4, 0, "ne.wexample.org")).verdict, kDropped);
   EXPECT_EQ(Reply(DnsReply4(7, kA4, 0, "new.example.or")).verdict, kDropped);
   EXPECT_EQ(Reply(DnsReply4(7, kA4, 0, "new.example.org")).verdict, kRedirected);
+}
+
+// The first one keeps the id. Each answer reaches the client once, also where the first one was hedged and in any order.
+TEST_F(ReplyTest, QuestionsAtOnceUnderOneIdAreAllAnswered) {
+  for (const char* name : {"one.example.org", "two.example.org", "three.example.org"}) Split(DnsRequest4(7, name));
+  const uint32_t first = FindDns(7);
+  FireNow(first);
+  const RunResult early = Reply(DnsReply4(7, kA4, 0, "three.example.org"));
+  EXPECT_THAT(early.changes, UnorderedElementsAre(Pair("dns4.replies", 1), Pair("dns4.replies_untracked", 1)));
+  EXPECT_EQ(StateOf(first), HR_STATE_PENDING) << "it was not its answer";
+  EXPECT_EQ(Reply(DnsReply4(7, kB4, 0, "one.example.org")).verdict, kRedirected);
+  EXPECT_EQ(Reply(DnsReply4(7, kA4, 0, "one.example.org")).verdict, kDropped);
+  EXPECT_EQ(Reply(DnsReply4(7, kA4, 0, "two.example.org")).verdict, kRedirected);
+}
+
+// The leader still owes the answer to a question that another backend has answered.
+TEST_F(ReplyTest, AnOlderQuestionsAnswerIsStaleBesideForwardedOnesToo) {
+  AskBoth(7);
+  Reply(DnsReply4(7, kB4));
+  Split(DnsRequest4(7, "two.example.org"));
+  Split(DnsRequest4(7, "three.example.org"));
+  EXPECT_EQ(Reply(DnsReply4(7, kA4)).verdict, kDropped);
+  EXPECT_EQ(Reply(DnsReply4(7, kA4, 0, "three.example.org")).verdict, kRedirected);
+  EXPECT_EQ(StateOf(FindDns(7)), HR_STATE_PENDING);
 }
 
 TEST_F(ReplyTest, ARetransmissionLongAfterTheDeadlineIsAnswered) {

@@ -87,7 +87,6 @@ std::string StepText(const v1::TraceEvent& event) {
     return absl::StrCat(event.reason() == "loser" || event.reason() == "late" ? "loser " : "", backend,
                         " dropped", event.reason() == "loser" ? "" : Because(event.reason()));
   if (kind == "expired") return "deadline, no answer";
-  if (kind == "superseded") return "superseded: the client reused its key";
   return kind;
 }
 

@@ -59,7 +59,6 @@ TEST(TraceText, EachStepInWords) {
   EXPECT_EQ(StepText(release), "next attempt to c (hinted)");
   EXPECT_EQ(StepText(Event("handover", "c")), "handed to the new leader c");
   EXPECT_EQ(StepText(Event("expired", "")), "deadline, no answer");
-  EXPECT_EQ(StepText(Event("superseded", "")), "superseded: the client reused its key");
 }
 
 TEST(TraceText, AnswersRefusalsAndLosers) {

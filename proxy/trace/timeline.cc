@@ -51,7 +51,6 @@ std::string Unanswered(const v1::TracedRequest& request) {
   if (last.kind() == "passed") return "passed";
   if (last.request().empty()) return "late";
   if (last.state() == "expired") return "unanswered";
-  if (last.state() == "superseded") return "superseded";
   return "unknown";
 }
 
@@ -111,7 +110,6 @@ bool Timelines::Finished(const Held& held, int64_t now_ns) const {
   if (now_ns > held.sent_ns + limits.deadline_ns + limits.retention_ns + kSlack_ns) return true;
   if (now_ns < held.last_ns + kSlack_ns) return false;  // what another processor saw before may still come
   if (last.request().empty()) return last.kind() != "passed" || last.reason() == "retransmission";
-  if (last.state() == "superseded") return true;
   if (last.state() == "answered" || last.state() == "nacked")
     return AllHaveReplied(last) || now_ns > held.last_ns + limits.retention_ns + kSlack_ns;
   return last.state() == "expired" && now_ns > held.last_ns + limits.retention_ns + kSlack_ns;

@@ -141,7 +141,6 @@ TEST_F(TimelinesTest, OutcomesAreThoseOfTheCounters) {
   EXPECT_EQ(outcome_of(failover), "failover");
   EXPECT_EQ(outcome_of(Event("answer", 5, "b", "nacked")), "nacked");
   EXPECT_EQ(outcome_of(Event("answer", 2'500, "a", "expired")), "late");
-  EXPECT_EQ(outcome_of(Event("superseded", 5, "", "superseded")), "superseded");
   EXPECT_EQ(outcome_of(Event("due", 5, "")), "unknown");
 }
 

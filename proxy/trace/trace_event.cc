@@ -18,8 +18,8 @@ namespace {
 // In the order of hr_trace_kind, from 1.
 constexpr std::array<absl::string_view, HR_TRACE_KINDS> kKinds = {
     "",        "split",    "passed", "copy", "due",     "hedge",   "no_hedge",
-    "release", "handover", "answer", "nack", "dropped", "expired", "superseded"};
-static_assert(kKinds[HR_TRACE_NO_HEDGE] == "no_hedge" && kKinds[HR_TRACE_SUPERSEDED] == "superseded");
+    "release", "handover", "answer", "nack", "dropped", "expired"};
+static_assert(kKinds[HR_TRACE_NO_HEDGE] == "no_hedge" && kKinds[HR_TRACE_EXPIRED] == "expired");
 
 absl::string_view StateName(int state) {
   switch (state) {
@@ -32,8 +32,6 @@ absl::string_view StateName(int state) {
       return "nacked";
     case HR_STATE_EXPIRED:
       return "expired";
-    case HR_STATE_SUPERSEDED:
-      return "superseded";
     default:
       return "untracked";
   }
