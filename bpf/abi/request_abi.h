@@ -211,7 +211,6 @@ struct hr_flow {
   union {
     struct {
       __u64 untracked_ns; /* last packet that was forwarded untracked: its answer finds no tracked request */
-      __u64 hedged_ns;    /* last time more than one backend was asked: a loser may answer late */
     };
     struct hr_asking asking; /* of HR_FLOW_CONNECTION, UDP */
   };
@@ -219,6 +218,21 @@ struct hr_flow {
   __u16 closing; /* TCP: 1 = a FIN or RST was seen since the last SYN */
   __u16 way;     /* enum hr_way, of the client's last packet */
 };
+
+/*
+ * Map `late_requests` (LRU), key = hr_request_key: a request whose place is free again, and of which backends may have
+ * more to say. By its key a late reply is known; what names no such request, and none that waits, is not the proxy's.
+ */
+struct hr_late {
+  __u64 freed_ns;
+  __u32 winner; /* HR_NO_BACKEND: none has answered; changed by compare-and-swap */
+  __u8 sent;    /* mask of the backends that were sent it, or owe an older one's reply under its key */
+  __u8 answered;
+  __u8 way; /* enum hr_way */
+  __u8 pad;
+};
+HR_STATIC_ASSERT(sizeof(struct hr_late) == 16, "hr_late is 16 bytes");
+#define HR_LATE_NS 60000000000ull /* twice the longest usual timeout of a client */
 
 /* Key of the fragment map (LRU): RFC 791 / RFC 8200 identification of one fragmented datagram. */
 struct hr_fragment_key {

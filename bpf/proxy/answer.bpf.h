@@ -41,8 +41,7 @@ struct hr_reply {
   __u32 index; /* of the backend within the service */
   __u32 known;     /* there is a flow, or a socket that is connected to the VIP: the client asked through the proxy */
   __u32 untracked; /* the client has lately sent requests that were forwarded untracked */
-  __u16 hedged;    /* and requests for which more than one backend was asked */
-  __u16 way;       /* enum hr_way: how the answer goes back */
+  __u32 way;       /* enum hr_way: how the answer goes back */
 };
 
 HR_INLINE struct hr_request *hr_find_request(const struct hr_request_key *key, __u64 *reference) {
@@ -370,15 +369,60 @@ HR_INLINE void hr_note_untracked(const struct hr_reply *reply) {
 }
 
 /*
- * While a request waits, another one under its key is forwarded once (HR_REASON_KEY_BUSY). Where an answer is one datagram, a backend
- * owes the tracked request one: where it has sent that and lost, the next one answers a request that was forwarded.
+ * While a request waits, another one under its key is forwarded once (HR_REASON_KEY_BUSY). Where an answer is one
+ * datagram, a backend owes the tracked request one: where it has sent that and lost, the next one answers a request
+ * that was forwarded.
  */
+HR_INLINE int hr_owes_one(const struct hr_reply *reply) {
+  return reply->config->profile.one_datagram || reply->config->profile.request_correlation.pairing == HR_PAIR_SOCKET;
+}
 HR_INLINE int hr_is_of_untracked(const struct hr_request *request, __u64 word, const struct hr_reply *reply) {
-  const struct hr_profile *profile = &reply->config->profile;
+  return reply->untracked && hr_owes_one(reply) && HR_WORD_STATE(word) != HR_STATE_PENDING &&
+         HR_WORD_WINNER(word) != reply->index && HR_ANSWERED_MASK(READ_ONCE(request->masks)) & (1u << reply->index);
+}
 
-  return reply->untracked && (profile->one_datagram || profile->request_correlation.pairing == HR_PAIR_SOCKET) &&
-         HR_WORD_STATE(word) != HR_STATE_PENDING && HR_WORD_WINNER(word) != reply->index &&
-         HR_ANSWERED_MASK(READ_ONCE(request->masks)) & (1u << reply->index);
+enum hr_late_verdict { HR_LATE_UNKNOWN, HR_LATE_FIRST, HR_LATE_WINNER, HR_LATE_LOSER };
+
+#define HR_LATE_IS_ERROR 0x100u /* of `flags`: it is no answer; the low bits are the backend's place */
+#define HR_LATE_UNTRACKED 0x200u /* requests were forwarded under such keys: only a loser's first datagram is its own */
+
+/*
+ * What a datagram of a backend is to the request that it names, once that one's place is free again: the first late
+ * answer is the client's, the other backends' are losers'. Enum hr_late_verdict, and in the second byte the client's
+ * way. A global function: rare, with a stack of its own.
+ */
+HR_GLOBAL __u32 hr_judge_freed(struct hr_request_key *key, __u32 flags, __u64 now_ns) {
+  __u32 place = flags & (HR_MAX_BACKENDS_PER_SERVICE - 1), winner;
+  struct hr_late *late = key ? bpf_map_lookup_elem(&late_requests, key) : 0;
+  __u8 bit = 1u << place;
+
+  if (!late || now_ns > late->freed_ns + HR_LATE_NS || !(late->sent & bit)) return HR_LATE_UNKNOWN;
+  winner = READ_ONCE(late->winner);
+  if ((flags & HR_LATE_UNTRACKED) && (late->answered & bit) && winner != place) return HR_LATE_UNKNOWN;
+  if (!(flags & HR_LATE_IS_ERROR)) {
+    winner = __sync_val_compare_and_swap(&late->winner, HR_NO_BACKEND, place);
+    late->answered |= bit;
+  }
+  return (__u32)late->way << 8 | (winner == HR_NO_BACKEND ? HR_LATE_FIRST
+                                  : winner == place       ? HR_LATE_WINNER
+                                                          : HR_LATE_LOSER);
+}
+
+HR_INLINE __u32 hr_late(struct hr_request_key *key, const struct hr_reply *reply, __u32 flags) {
+  if (reply->untracked && hr_owes_one(reply)) flags |= HR_LATE_UNTRACKED;
+  return hr_judge_freed(key, reply->index | flags, reply->now_ns);
+}
+
+/* An answer, or an error, that comes after the request's retention. */
+HR_INLINE struct hr_answer hr_answer_late(__u32 late, const struct hr_reply *reply) {
+  struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
+
+  if ((late & 0xff) == HR_LATE_FIRST) hr_count(reply->service_stats, HR_LATE_ANSWERS);
+  if ((late & 0xff) != HR_LATE_LOSER) return answer;
+  answer.verdict = HR_VERDICT_DROP;
+  answer.reason = HR_REASON_LATE;
+  hr_count(reply->service_stats, HR_LOSERS_DROPPED);
+  return answer;
 }
 
 HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload payload, struct hr_request *request,

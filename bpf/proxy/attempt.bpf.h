@@ -118,7 +118,7 @@ HR_GLOBAL int hr_settle(struct hr_attempt *attempt, __u32 outcome) {
 HR_GLOBAL int hr_note_attempt(struct hr_attempt *attempt, __u32 index, __u64 now_ns) {
   struct hr_request *request = attempt ? hr_request_at(attempt->request) : 0;
   struct hr_service_config *config;
-  __u32 service_id, bit, first, first_id, masks, before;
+  __u32 service_id, bit, first, masks, before;
 
   if (!request) return 0;
   service_id = request->key.service;
@@ -137,14 +137,8 @@ HR_GLOBAL int hr_note_attempt(struct hr_attempt *attempt, __u32 index, __u64 now
   /* An answer's time counts from here, where only one other backend was asked. */
   if (!(HR_SENT_MASK(before) & ~(1u << first)) && index != first)
     request->fire_ns = attempt->due_ns ? attempt->due_ns : now_ns;
-  /* Either backend may be the loser. What is sent beside another send leaves that one's backend to it. */
   hr_flow_note(&request->key.client, request->key.client_port_be, IPPROTO_UDP, HR_FLOW_REPLY, attempt->backend_id,
-               service_id, HR_FLOW_HEDGED | HR_FLOW_BY(HR_REQUEST_WAY(request->flags)), request->client, now_ns);
-  first = request->first & (HR_MAX_BACKENDS_PER_SERVICE - 1);
-  if (index == first || attempt->kind == HR_TRACE_COPY) return 0;
-  first_id = hr_backend_id(config, first);
-  hr_flow_note(&request->key.client, request->key.client_port_be, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id,
-               HR_FLOW_HEDGED | HR_FLOW_BY(HR_REQUEST_WAY(request->flags)), request->client, now_ns);
+               service_id, HR_FLOW_PLAIN | HR_FLOW_BY(HR_REQUEST_WAY(request->flags)), request->client, now_ns);
   return 0;
 }
 

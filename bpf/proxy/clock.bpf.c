@@ -113,6 +113,19 @@ HR_INLINE int hr_is_in_hand(const struct hr_visit *visit) {
          visit->now_ns < visit->request->done_ns + HR_COPY_LEFT_NS;
 }
 
+/* The request's place is free from here on, but what comes late of it is still known (hr_judge_freed). */
+HR_INLINE void hr_note_late(const struct hr_visit *visit) {
+  const struct hr_request *request = visit->request;
+  struct hr_late late = {.freed_ns = visit->now_ns,
+                         .winner = HR_WORD_WINNER(visit->word),
+                         .sent = HR_SENT_MASK(request->masks) | HR_OUTSTANDING_NOW(request->outstanding),
+                         .answered = HR_ANSWERED_MASK(request->masks),
+                         .way = HR_REQUEST_WAY(request->flags)};
+
+  if (!(late.sent & (late.sent - 1)) && !hr_is_unanswered(visit->word)) return;
+  bpf_map_update_elem(&late_requests, &request->key, &late, BPF_ANY);
+}
+
 /*
  * No longer pending. The scoreboard entry is retained where more than one backend was asked, because
  * the losers' datagrams must be recognised, until all are there. So it is where the only answer would be taken for a loser's. The other
@@ -143,6 +156,7 @@ HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
     }
     hr_scoreboard_remove(visit->wheel, request->set,
                          HR_REFERENCE(HR_WORD_GENERATION(word), request->tag, visit->index));
+    hr_note_late(visit);
   }
   /* Another backend won, and the first never answered. */
   if (HR_WORD_STATE(word) == HR_STATE_ANSWERED) hr_note_unanswered(visit);

@@ -86,7 +86,7 @@ HR_INLINE struct hr_flow *hr_flow_find(struct hr_flow_key *key, __u64 lifetime_n
   return flow;
 }
 
-enum hr_flow_event { HR_FLOW_PLAIN, HR_FLOW_UNTRACKED, HR_FLOW_HEDGED, HR_FLOW_CLOSING, HR_FLOW_OPENING };
+enum hr_flow_event { HR_FLOW_PLAIN, HR_FLOW_UNTRACKED, HR_FLOW_CLOSING, HR_FLOW_OPENING };
 
 /* How the client's packets come (enum hr_way), beside an event. */
 #define HR_FLOW_EVENT(what) ((what) & 0xff)
@@ -120,11 +120,9 @@ HR_INLINE void hr_flow_note(const struct hr_address *client, __u16 client_port_b
     if (known->way != HR_FLOW_WAY(what)) known->way = HR_FLOW_WAY(what);
     if (event == HR_FLOW_CLOSING) known->closing = 1;
     if (event == HR_FLOW_OPENING) known->closing = 0;
-    if (event == HR_FLOW_HEDGED && now_ns > known->hedged_ns + HR_FLOW_STAMP_NS) known->hedged_ns = now_ns;
     return;
   }
   if (event == HR_FLOW_UNTRACKED) fresh.untracked_ns = now_ns;
-  if (event == HR_FLOW_HEDGED) fresh.hedged_ns = now_ns;
   if (event == HR_FLOW_CLOSING) fresh.closing = 1;
   if (protocol == IPPROTO_TCP)
     failed = bpf_map_update_elem(&connections, &key, &fresh, BPF_ANY);

@@ -71,6 +71,8 @@ HR_MAPPED_ARRAY(wheels, 1, struct hr_wheel);
 HR_LRU_HASH(flows, 1, struct hr_flow_key, struct hr_flow);
 HR_LRU_HASH(crowded_flows, 1, struct hr_flow_key, struct hr_flow); /* of clients that make more than their part of `flows` anew */
 HR_LRU_HASH(connections, 1, struct hr_flow_key, struct hr_flow);
+/* When full it forgets the oldest. */
+HR_LRU_HASH(late_requests, 1, struct hr_request_key, struct hr_late); /* limits.flows / HR_FLOW_PARTS */
 
 /* When full it forgets the oldest fragmented datagram; its later fragments then reach no receiver (counted). */
 HR_LRU_HASH(fragments, 1, struct hr_fragment_key, struct hr_fragment);

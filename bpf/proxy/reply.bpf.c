@@ -121,8 +121,8 @@ HR_INLINE int hr_goes_direct(struct __sk_buff *skb, const struct hr_packet *pack
 /*
  * Is this datagram, which names no request, to one that its client sent to the backend itself, perhaps from a port that used the VIP
  * lately? It is if a socket is connected to the backend. Where a profile's answers are one datagram the answer to a tracked request
- * finds that request, however late it comes, unless it was hedged and its retention is over: then it may be a loser, which no client
- * gets. Otherwise it is direct also if a socket is connected to nothing, which would take both, and if none is connected to the VIP.
+ * finds that request, however late it comes (hr_late). Otherwise it is direct also if a socket is connected to nothing, which
+ * would take both, and if none is connected to the VIP.
  * Inline for the same reason as hr_goes_direct.
  */
 HR_INLINE int hr_answers_another(struct __sk_buff *skb, const struct hr_packet *packet, const struct hr_reply *reply) {
@@ -134,7 +134,7 @@ HR_INLINE int hr_answers_another(struct __sk_buff *skb, const struct hr_packet *
   __u32 found = hr_udp_socket(skb, &ends);
 
   if (found == HR_UDP_CONNECTED) return 1;
-  if (reply->untracked || reply->hedged || !reply->config->profile.one_datagram) return 0;
+  if (reply->untracked || !reply->config->profile.one_datagram) return 0;
   if (found == HR_UDP_UNCONNECTED) return 1;
   ends.remote = reply->config->vip;
   ends.remote_port_be = reply->config->port_be;
@@ -172,6 +172,7 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
   struct hr_request_key key = {};
   struct hr_request *request;
+  __u32 late;
 
   if (packet->payload_bytes == sizeof(struct hr_self_test) && hr_has_tag(skb)) {
     hr_count(reply->service_stats, HR_SELF_TESTS_BACK);
@@ -209,22 +210,24 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
     return hr_act(skb, packet, &answer, reply);
   }
   request = hr_find_request(&key, &reply->reference);
-  if (!reply->known && !(request && (HR_SENT_MASK(request->masks) & (1u << reply->index)))) return hr_pass_unknown();
+  late = request ? HR_LATE_UNKNOWN : hr_late(&key, reply, 0);
+  if (!reply->known && !late && !(request && (HR_SENT_MASK(request->masks) & (1u << reply->index))))
+    return hr_pass_unknown();
   if (request && HR_WORD_STATE(READ_ONCE(request->word)) == HR_STATE_PENDING && hr_udp_checksum_is_wrong(skb, packet)) {
     /* The client's stack would drop it, and nobody would answer. It was changed on its way, so it tells nothing of its sender. */
     answer.verdict = HR_VERDICT_DROP;
     answer.reason = HR_REASON_BAD_CHECKSUM;
   } else if (request) {
     answer = hr_judge(skb, payload, request, reply, hr_is_nack(skb, payload, reply->config, reply->config_id));
+  } else if (late) {
+    reply->way = late >> 8;
+    answer = hr_answer_late(late, reply);
+    hr_note_untracked(reply);
   } else if (hr_answers_another(skb, packet, reply)) {
     hr_reason(reply->service_stats, HR_REASON_DIRECT);
     return TC_ACT_UNSPEC;
   } else if (reply->untracked) {
     hr_note_untracked(reply);
-  } else if (profile->one_datagram && reply->hedged) {
-    answer.verdict = HR_VERDICT_DROP;
-    answer.reason = HR_REASON_LATE;
-    hr_count(reply->service_stats, HR_LOSERS_DROPPED);
   }
   return hr_act(skb, packet, &answer, reply);
 }
@@ -274,7 +277,6 @@ HR_INLINE int hr_recognise(struct __sk_buff *skb, struct hr_reply *reply, const 
   reply->way = flow->way;
   reply->flow = flow;
   reply->untracked = hr_flow_lately(flow->untracked_ns, lifetime_ns, reply->now_ns);
-  reply->hedged = hr_flow_lately(flow->hedged_ns, lifetime_ns, reply->now_ns);
   return 0;
 }
 
@@ -350,11 +352,9 @@ HR_INLINE struct hr_answer hr_judge_error(struct __sk_buff *skb, const struct hr
   word = request ? READ_ONCE(request->word) : 0;
   if (!request || HR_WORD_GENERATION(word) != HR_REFERENCE_GENERATION(reply->reference)) {
     /* The request neither waits nor is retained: the error is about a copy that lost, and comes after its retention. */
-    if (reply->untracked || !reply->hedged) return answer;
-    answer.verdict = HR_VERDICT_DROP;
-    answer.reason = HR_REASON_LATE;
-    hr_count(reply->service_stats, HR_LOSERS_DROPPED);
-    return answer;
+    __u32 late = hr_late(&key, reply, HR_LATE_IS_ERROR);
+
+    return (late & 0xff) == HR_LATE_LOSER ? hr_answer_late(late, reply) : answer;
   }
   if (HR_WORD_STATE(word) == HR_STATE_CLAIMING) return answer;
   if (HR_WORD_STATE(word) == HR_STATE_EXPIRED && HR_WORD_WINNER(word) == HR_NO_BACKEND &&

@@ -116,7 +116,6 @@ HR_INLINE __u32 hr_place_of_flow(struct __sk_buff *skb, struct hr_packet *packet
   if (choice.why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
   place = hr_sure_place(config_id, hr_pack_choice(&choice), client, now_ns);
   if (!flow) {
-    hr_count(service_stats, HR_FLOWS);
     if (choice.probe && choice.second != HR_NO_BACKEND && hr_take_retry(config, hr_backend_id(config, choice.second), now_ns)) {
       hr_count(service_stats, HR_PROBES);
       return choice.second | HR_FLOW_IS_NEW;
@@ -204,7 +203,7 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   __u32 client = hr_client_of(skb, packet, service_id);
   struct hr_choice choice = {.second = HR_NO_BACKEND, .why = HR_CHOSE_LEADER};
   struct hr_tracking tracking = {};
-  __u32 first_id, place, hedged = 0, opens_flow = 0;
+  __u32 first_id, place, opens_flow = 0;
 
   hr_count(service_stats, HR_REQUESTS);
   hr_note_client(service_id, client, now_ns);
@@ -257,18 +256,20 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
     if (choice.second != HR_NO_BACKEND)
       hr_claim_beside(&beside, hr_pack_choice(&choice), now_ns);
     if (beside.index != HR_NO_BACKEND) hr_send_beside(skb, packet, &beside);
-    hedged = beside.index != HR_NO_BACKEND;
   }
   first_id = hr_backend_id(config, choice.first);
   if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, first_id, now_ns);
   if (hr_choice_goes_around(&choice)) hr_count(service_stats, HR_FAILOVER_SENDS);
   hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id,
-               (!tracking.request ? HR_FLOW_UNTRACKED : hedged ? HR_FLOW_HEDGED : HR_FLOW_PLAIN) | HR_FLOW_BY(packet->way), client,
+               (tracking.request ? HR_FLOW_PLAIN : HR_FLOW_UNTRACKED) | HR_FLOW_BY(packet->way), client,
                now_ns);
   if (hr_is_flow(config)) {
     hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_CONNECTION, service_id, first_id,
                  HR_FLOW_PLAIN | HR_FLOW_BY(packet->way), client, now_ns);
-    if (opens_flow) hr_flow_opens(skb, packet, service_id, now_ns);
+    if (opens_flow) {
+      hr_count(service_stats, HR_FLOWS);
+      hr_flow_opens(skb, packet, service_id, now_ns);
+    }
   }
   if (tracking.request)
     hr_note_send(config_id, first_id, client, now_ns);

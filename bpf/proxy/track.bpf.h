@@ -144,12 +144,13 @@ HR_GLOBAL int hr_steer_owed(__u32 config_id, __u32 index, __u64 now_ns) {
 }
 
 /*
- * The key is in use. While the older request waits, it keeps the key: the same payload is the client's retransmission, and what differs is
- * forwarded once, untracked, as nothing but its answer tells it from the older one. A request that waits no more leaves its key: it
- * is detached by compare-and-swap, so that the clock, which removes a request from the scoreboard only after its own
- * compare-and-swap to REMOVING, never removes the newer one's entry.
+ * The key is in use. While the older request waits, it keeps the key: the same payload is the client's retransmission,
+ * and what differs is forwarded once, untracked, as nothing but its answer tells it from the older one. A request that
+ * waits no more leaves its key: it is detached by compare-and-swap, so that the clock, which removes a request from
+ * the scoreboard only after its own compare-and-swap to REMOVING, never removes the newer one's entry.
  */
-HR_INLINE __u32 hr_take_key_over(__u32 config_id, struct hr_request *fresh, __u64 reference, __u64 known, __u64 now_ns) {
+HR_INLINE __u32 hr_take_key_over(__u32 config_id, struct hr_request *fresh, __u64 reference, __u64 known,
+                                 __u64 now_ns) {
   struct hr_request *old = hr_request_at(HR_REFERENCE_REQUEST(known));
   __u64 word;
 
@@ -178,8 +179,8 @@ HR_INLINE __u32 hr_take_key_over(__u32 config_id, struct hr_request *fresh, __u6
 }
 
 /* Claims the key; the reason why not, otherwise. Two CPUs that claim one key at once may both have to give way. */
-HR_INLINE __u32 hr_claim_key(struct hr_wheel *wheel, __u32 config_id, struct hr_request *request, __u64 hash, __u64 reference,
-                             __u64 now_ns) {
+HR_INLINE __u32 hr_claim_key(struct hr_wheel *wheel, __u32 config_id, struct hr_request *request, __u64 hash,
+                             __u64 reference, __u64 now_ns) {
   __u64 other = hr_scoreboard_insert(wheel, request, hash, reference);
 
   if (!other) return HR_REASON_NONE;

@@ -241,6 +241,7 @@ void PacketTest::Reset() {
   ClearHash(maps.flows);
   ClearHash(maps.crowded_flows);
   loaded_->live.At<hr_live>(0)->crowded = 0;
+  ClearHash(maps.late_requests);
   ClearHash(maps.connections);
   ClearHash(maps.fragments);
   for (uint32_t i = 0; i < loaded_->spec.services.size(); ++i)

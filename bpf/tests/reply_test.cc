@@ -345,6 +345,23 @@ TEST_F(ReplyTest, ASlowAnswerOfTheOnlyOneAskedIsNoLoser) {
   EXPECT_EQ(late.changes.at("dns4.late_answers"), 1);
 }
 
+TEST_F(ReplyTest, AnAnswerLaterThanTheFlowIsBelievedReachesTheClientOnce) {
+  const uint32_t request = AskBoth(1);
+  MakeExpired(request);
+  VisitAll();
+  Advance(12 * kSecond);
+  VisitAll();
+  ASSERT_EQ(StateOf(request), HR_STATE_FREE);
+  const RunResult late = Reply(DnsReply4(1, kB4));
+  EXPECT_EQ(late.verdict, kRedirected);
+  EXPECT_EQ(Read(late.packet).source, kDns4);
+  EXPECT_EQ(late.changes.at("dns4.late_answers"), 1);
+  EXPECT_THAT(Reply(DnsReply4(1, kA4)).changes, UnorderedElementsAre(Pair("dns4.losers_dropped", 1), Pair("dns4:late", 1)));
+  EXPECT_EQ(Reply(DnsReply4(1, kB4)).verdict, kRedirected) << "the same server's second one, as directly";
+  Advance(HR_LATE_NS);
+  ExpectUntouched(DnsReply4(1, kB4), {{"host:no_flow", 1}});
+}
+
 // DNS: the reply must echo the question of the newer request, in whatever case.
 TEST_F(ReplyTest, AnAnswerToTheOlderQuestionIsStale) {
   AskBoth(7);

@@ -167,6 +167,13 @@ TEST_F(FlowTest, TheFirstDatagramOfASocketBeginsAFlowAtTheLeader) {
   Clones(HR_MARK_HEDGE, 0);
 }
 
+TEST_F(FlowTest, WhatIsSentNowhereBeginsNoFlow) {
+  ServicePolicy(kRaw4Service).unrouted = ((NowNs() + 100 * kSecond) & ~HR_UNROUTED_PLACES) | 0b111;
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(Send().changes.contains("raw4.flows"));
+  ServicePolicy(kRaw4Service).unrouted = 0;
+  EXPECT_TRUE(Send().changes.contains("raw4.flows"));
+}
+
 TEST_F(FlowTest, ANewLeaderGetsNewFlowsOnly) {
   EXPECT_EQ(SentTo(1000), kA4);
   LeadBy("b");

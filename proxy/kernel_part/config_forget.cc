@@ -62,6 +62,9 @@ absl::Status ConfigWriter::ForgetFlows(const std::vector<RetiredService>& servic
   const auto& maps = object_.skeleton()->maps;
   for (bpf_map* map : {maps.flows, maps.crowded_flows, maps.connections})
     if (absl::Status status = DeleteEntries<hr_flow_key, hr_flow>(map, is_theirs); !status.ok()) return status;
+  // Its masks are of the places of a service that changes: a reply that comes so late is the price of a reload.
+  const auto all = [](const hr_request_key&, const hr_late&) { return true; };
+  if (absl::Status status = DeleteEntries<hr_request_key, hr_late>(maps.late_requests, all); !status.ok()) return status;
   return DeleteEntries<hr_fragment_key, hr_fragment>(
       object_.skeleton()->maps.fragments, [&](const hr_fragment_key&, const hr_fragment& fragment) {
         return fragment.action == HR_FRAGMENT_TO_BACKEND ? backend_ids.contains(fragment.id)

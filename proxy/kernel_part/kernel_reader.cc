@@ -78,6 +78,7 @@ std::vector<MapUse> KernelReader::ReadMapUse(uint64_t parked) const {
       {"parked", parked, spec_.max_parked, MapBytes(bpf_map__fd(maps.pool)), true},
       {"flows", 0, spec_.max_flows, MapBytes(bpf_map__fd(maps.flows)), false},
       {"crowded_flows", 0, bpf_map__max_entries(maps.crowded_flows), MapBytes(bpf_map__fd(maps.crowded_flows)), false},
+      {"late_requests", 0, bpf_map__max_entries(maps.late_requests), MapBytes(bpf_map__fd(maps.late_requests)), false},
       {"connections", 0, spec_.max_connections, MapBytes(bpf_map__fd(maps.connections)), false},
       {"fragments", 0, spec_.max_fragments, MapBytes(bpf_map__fd(maps.fragments)), false},
   };

@@ -61,6 +61,7 @@ void SetMapSizes(proxy_bpf& programs, const MapBounds& bounds) {
       {maps.parked_links, bounds.parked + 1},
       {maps.flows, bounds.flows},
       {maps.crowded_flows, std::max(1u, bounds.flows / HR_FLOW_PARTS)},
+      {maps.late_requests, std::max(1u, bounds.flows / HR_FLOW_PARTS)},
       {maps.connections, bounds.connections},
       {maps.fragments, bounds.fragments},
       {maps.service_histograms, bounds.room.services * HR_SERVICE_HISTOGRAMS},

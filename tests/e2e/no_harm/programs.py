@@ -64,12 +64,12 @@ def stub_resolvers(at) -> list[str]:
     return lines
 
 
-def a_server_asked_beside(at) -> list[str]:
-    """40 questions at once on one socket, by turns to the VIP and to the server itself."""
-    lines, wanted = [], 40
+def messages(at, numbered: list[tuple[int, str]], *, beside: str | None = None) -> list[str]:
+    """All at once on one socket. `beside`: every other one goes to this address instead."""
+    lines = []
     with at.host.socket(socket.AF_INET6 if at.six else socket.AF_INET) as sock:
-        for number in range(wanted):
-            sock.sendto(query(number, f"n{number}.example.test"), (at.leader if number % 2 else at.address, 53))
+        for place, (number, name) in enumerate(numbered):
+            sock.sendto(query(number, name), (beside if beside and place % 2 else at.address, 53))
         sock.settimeout(2)
         while True:
             try:
@@ -77,10 +77,19 @@ def a_server_asked_beside(at) -> list[str]:
             except TimeoutError:
                 return sorted(lines)
             answer = parse(payload)
-            asked = "the address that was asked" if source[0] == (at.leader if answer.id % 2 else at.address) else source[0]
+            asked = "the address that was asked" if source[0] == (beside if beside and answer.id % 2 else at.address) else source[0]
             lines.append(f"{answer.id} {answer.question} rcode {answer.rcode} answers {answer.answer_count} from {asked}")
-            if len(lines) >= wanted:
+            if len(lines) >= len(numbered):
                 sock.settimeout(0.15)
+
+
+def one_id_many_questions(at) -> list[str]:
+    return messages(at, [(0, f"n{number}.example.test") for number in range(40)])
+
+
+def a_server_asked_beside(at) -> list[str]:
+    """One socket asks the VIP and the server itself by turns, with ids of their own."""
+    return messages(at, [(number, f"n{number}.example.test") for number in range(40)], beside=at.leader)
 
 
 def many_ids(at) -> list[str]:
