@@ -103,7 +103,7 @@ def test_a_late_loser_never_reaches_the_client(lab, servers, proxy, vip, service
 
 
 def test_a_loser_later_than_the_retention_does_not_reach_the_client_either(lab, servers, product):
-    """Nothing remembers the request any more; the flow remembers that more than one replica was asked."""
+    """The request has no place any more, but what was asked of more than one replica is known for a minute."""
     product.up(services=product.services("dns", retention="100ms"))
     with (Capture(lab.client, "eth0") as wire, UdpClient(lab.client, VIP4) as four, UdpClient(lab.client, VIP6) as six):
         servers["a"].stall()
