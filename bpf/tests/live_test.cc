@@ -13,6 +13,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
+#include <map>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -121,35 +122,22 @@ class LiveTest : public PacketTest {
     SetUpHost();
     if (HasFatalFailure()) return;
     const TestLinks& links = TestLinks::Get();
-    for (const ProgramInfo& program : plane().reader().Programs()) {
+    std::map<std::string, int> programs;
+    for (const ProgramInfo& program : plane().reader().Programs()) programs[program.name] = program.fd;
+    const std::map<Place, int> places = {{Place::kProxy, links.proxy.ifindex},
+                                         {Place::kProxyPeer, links.proxy_peer.ifindex},
+                                         {Place::kClock, links.clock_out.ifindex},
+                                         {Place::kClockPeer, links.clock_in.ifindex},
+                                         {Place::kUplinks, links.uplink.ifindex}};
+    for (const Hook& hook : kHooks) {
       net::AttachSpec spec;
       spec.instance = "packets";
-      spec.role = program.name;
+      spec.role = hook.program;
       spec.mechanism = mechanism_;
-      const bool leaving = program.hook == Hook::kProxyEgress || program.hook == Hook::kClockEgress || program.hook == Hook::kFarEgress;
-      spec.direction = leaving ? net::Direction::kEgress : net::Direction::kIngress;
-      switch (program.hook) {
-        case Hook::kProxyEgress:
-          spec.ifindex = links.proxy.ifindex;
-          break;
-        case Hook::kProxyPeerIngress:
-          spec.ifindex = links.proxy_peer.ifindex;
-          break;
-        case Hook::kUplinkIngress:
-          spec.ifindex = links.uplink.ifindex;
-          break;
-        case Hook::kClockIngress:
-          spec.ifindex = links.clock_in.ifindex;
-          break;
-        case Hook::kClockEgress:
-          spec.ifindex = links.clock_out.ifindex;
-          break;
-        case Hook::kFarEgress:
-          spec.ifindex = links.proxy_peer.ifindex;
-          break;
-      }
-      auto attached = net::Attachment::Attach(spec, program.fd);
-      ASSERT_TRUE(attached.ok()) << program.name << ": " << attached.status();
+      spec.direction = hook.egress ? net::Direction::kEgress : net::Direction::kIngress;
+      spec.ifindex = places.at(hook.place);
+      auto attached = net::Attachment::Attach(spec, programs.at(hook.program));
+      ASSERT_TRUE(attached.ok()) << hook.program << ": " << attached.status();
       attached_.push_back(*std::move(attached));
     }
     wire_ = Sniffer::Open(links.wire.ifindex);

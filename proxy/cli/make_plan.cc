@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "config/scalar.h"
 #include "proxy/cli/status_text.h"
 #include "proxy/kernel_part/map_sizes.h"
@@ -38,16 +39,16 @@ void Attachments(const v1::Config& config, const Topology& topology, v1::Plan& p
     attachment.set_device(device);
     attachment.set_hook(std::string(hook));
   };
-  for (const auto& [ifindex, link] : topology.uplinks)
-    if (ifindex != net::kLoopbackIfindex) add("reply", link.name, "ingress");
-  add("reply", "lo", "ingress");
-  add("clock", absl::StrCat(config.interface(), "c1"), "ingress");
-  add("gate", absl::StrCat(config.interface(), "c0"), "egress");
-  for (const absl::string_view far : {"c1", "p"}) add("closed_gate", absl::StrCat(config.interface(), far), "egress");
-  add("sink", absl::StrCat(config.interface(), "p"), "ingress");
-  add("splitter", config.interface(), "egress");
-  for (const auto& [ifindex, link] : topology.uplinks)
-    if (ifindex != net::kLoopbackIfindex) add("splitter", link.name, "egress");
+  const auto on_uplinks = [&](absl::string_view program, absl::string_view hook) {
+    for (const auto& [ifindex, link] : topology.uplinks)
+      if (ifindex != net::kLoopbackIfindex) add(program, link.name, hook);
+  };
+  for (const Hook& hook : kHooks) {
+    const absl::string_view program = absl::StripPrefix(hook.program, "hr_"), direction = hook.egress ? "egress" : "ingress";
+    if (hook.place == Place::kUplinks) on_uplinks(program, direction);
+    add(program, hook.place == Place::kUplinks ? "lo" : absl::StrCat(config.interface(), SuffixOf(hook.place)), direction);
+  }
+  on_uplinks("splitter", "egress");
 }
 
 void Maps(const v1::Config& config, int cpus, v1::Plan& plan) {

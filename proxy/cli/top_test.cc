@@ -50,8 +50,7 @@ class TopTest : public testing::Test {
   }
 
   FakeDataPlane fake_;
-  std::vector<ProgramInfo> programs_ = {{.name = "hr_splitter", .hook = Hook::kProxyEgress},
-                                        {.name = "hr_reply", .hook = Hook::kUplinkIngress}};
+  std::vector<ProgramInfo> programs_ = {{.name = "hr_splitter"}, {.name = "hr_reply"}};
   std::vector<std::string> only_;
 };
 

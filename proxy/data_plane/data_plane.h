@@ -115,12 +115,30 @@ inline DataPlaneRoom RoomFor(size_t services, size_t backends) {
   return {.services = static_cast<uint32_t>(service_room), .backends = static_cast<uint32_t>(backend_room)};
 }
 
-// A program of the object and where it belongs. The daemon attaches by these; see net/tc/tc_attach.h.
-// kFarEgress: of the far ends of both own links, the proxy interface's peer and the clock's inner end.
-enum class Hook { kProxyEgress, kProxyPeerIngress, kUplinkIngress, kClockIngress, kClockEgress, kFarEgress };
+// An interface: an end of an own link, or each uplink and lo.
+enum class Place { kProxy, kProxyPeer, kClock, kClockPeer, kUplinks };
+// The end's name, behind that of the proxy interface.
+constexpr const char* SuffixOf(Place place) {
+  return place == Place::kClock ? "c0" : place == Place::kClockPeer ? "c1" : place == Place::kProxyPeer ? "p" : "";
+}
+struct Hook {
+  const char* program;
+  Place place;
+  bool egress = false;
+};
+// Which program stands where, in the order in which they are attached: replies before requests. The daemon attaches by these
+// (net/tc/tc_attach.h), and the splitter to the uplinks' egress as their routes are made (proxy_uplink_routes.cc).
+inline constexpr Hook kHooks[] = {
+    {"hr_reply", Place::kUplinks},
+    {"hr_clock", Place::kClockPeer},
+    {"hr_gate", Place::kClock, true},
+    {"hr_closed_gate", Place::kClockPeer, true},
+    {"hr_closed_gate", Place::kProxyPeer, true},
+    {"hr_sink", Place::kProxyPeer},
+    {"hr_splitter", Place::kProxy, true},
+};
 struct ProgramInfo {
   std::string name;  // of the BPF program, at most 15 bytes as the kernel shows it
-  Hook hook;
   int fd = -1;  // owned by the data plane
   uint64_t run_count = 0;    // both 0 unless kernel.bpf_stats_enabled or BPF_ENABLE_STATS (proxy/cli/top.cc)
   uint64_t run_time_ns = 0;

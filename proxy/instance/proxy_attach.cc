@@ -58,44 +58,32 @@ absl::Status ProxyInstance::AttachProgram(const ProgramInfo& program, int ifinde
 }
 
 absl::Status ProxyInstance::Attach(DaemonFacts& facts) {
-  std::vector<ProgramInfo> programs = data_plane_->object().Programs();
+  std::vector<Hook> hooks(std::begin(kHooks), std::end(kHooks));
   // Taken over, the clock comes last: what the programs of the version before put on its link may lack what the new one reads there, and the
   // older one reads less.
-  if (adopting_) {
-    std::stable_partition(programs.begin(), programs.end(),
-                          [](const ProgramInfo& program) { return program.hook != Hook::kClockIngress; });
-  }
-  for (const ProgramInfo& program : programs) {
-    if (const absl::Status status = AttachOne(program); !status.ok()) return status;
+  if (adopting_) std::stable_partition(hooks.begin(), hooks.end(), [](const Hook& hook) { return hook.program != std::string(kClockProgram); });
+  for (const Hook& hook : hooks) {
+    if (const absl::Status status = AttachOne(hook); !status.ok()) return status;
   }
   NoteFacts(topology_, facts);
   return absl::OkStatus();
 }
 
-absl::Status ProxyInstance::AttachOne(const ProgramInfo& program) {
-  absl::Status status;
-  switch (program.hook) {
-    case Hook::kProxyEgress:
-      status = AttachProgram(program, links_.proxy.link.ifindex, net::Direction::kEgress);
-      if (status.ok() && adopting_) status = AdoptSplitters(program);
-      return status;
-    case Hook::kProxyPeerIngress:
-      return AttachProgram(program, links_.proxy.peer.ifindex, net::Direction::kIngress);
-    case Hook::kClockIngress:
-      return AttachProgram(program, links_.clock.peer.ifindex, net::Direction::kIngress);
-    case Hook::kClockEgress:
-      return AttachProgram(program, links_.clock.link.ifindex, net::Direction::kEgress);
-    case Hook::kFarEgress:
-      status = AttachProgram(program, links_.clock.peer.ifindex, net::Direction::kEgress);
-      return status.ok() ? AttachProgram(program, links_.proxy.peer.ifindex, net::Direction::kEgress) : status;
-    case Hook::kUplinkIngress:
-      status = AttachReplies(program, topology_);
-      // The kernel's own errors about what leaves by them are reported there, and backends on this host answer there.
-      if (status.ok() && AttachmentOn(net::kLoopbackIfindex, program.name) == nullptr)
-        status = AttachProgram(program, net::kLoopbackIfindex, net::Direction::kIngress);
-      if (status.ok() && adopting_) status = AdoptRetiredReplies(program);
+absl::Status ProxyInstance::AttachOne(const Hook& hook) {
+  const ProgramInfo program = ProgramNamed(hook.program);
+  if (hook.place != Place::kUplinks) {
+    const bool of_clock = hook.place == Place::kClock || hook.place == Place::kClockPeer;
+    const net::VethPair& pair = of_clock ? links_.clock : links_.proxy;
+    const bool inner = hook.place == Place::kClockPeer || hook.place == Place::kProxyPeer;
+    const absl::Status status = AttachProgram(program, inner ? pair.peer.ifindex : pair.link.ifindex,
+                                              hook.egress ? net::Direction::kEgress : net::Direction::kIngress);
+    return status.ok() && adopting_ && program.name == kSplitterProgram ? AdoptSplitters(program) : status;
   }
-  return status;
+  absl::Status status = AttachReplies(program, topology_);
+  // The kernel's own errors about what leaves by them are reported there, and backends on this host answer there.
+  if (status.ok() && AttachmentOn(net::kLoopbackIfindex, program.name) == nullptr)
+    status = AttachProgram(program, net::kLoopbackIfindex, net::Direction::kIngress);
+  return status.ok() && adopting_ ? AdoptRetiredReplies(program) : status;
 }
 
 // What is attached stays attached; its program is ours afterwards, also where an earlier takeover was cut

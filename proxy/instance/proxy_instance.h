@@ -145,7 +145,7 @@ class ProxyInstance {
   absl::Status Pin();
   absl::Status SaveRecord(const DaemonFacts& facts);
   absl::Status Attach(DaemonFacts& facts);
-  absl::Status AttachOne(const ProgramInfo& program);
+  absl::Status AttachOne(const Hook& hook);
   absl::Status AttachReplies(const ProgramInfo& program, const Topology& topology);
   net::AttachSpec AttachSpecOf(const ProgramInfo& program, int ifindex, net::Direction direction) const;
   absl::Status AttachProgram(const ProgramInfo& program, int ifindex, net::Direction direction);

@@ -18,7 +18,8 @@
 
 namespace hedgerow {
 
-// The programs that are attached to the uplinks, beside lo and the proxy interface.
+// The last two are attached to the uplinks, beside lo and the proxy interface.
+inline constexpr char kClockProgram[] = "hr_clock";
 inline constexpr char kReplyProgram[] = "hr_reply";
 inline constexpr char kSplitterProgram[] = "hr_splitter";
 

@@ -129,18 +129,10 @@ void KernelObject::SetLoadConfig(const DataPlaneSpec& spec) {
 }
 
 std::vector<ProgramInfo> KernelObject::Programs() const {
-  struct {
-    bpf_program* program;
-    Hook hook;
-  } const programs[] = {{skeleton_->progs.hr_reply, Hook::kUplinkIngress},
-                        {skeleton_->progs.hr_clock, Hook::kClockIngress},
-                        {skeleton_->progs.hr_gate, Hook::kClockEgress},
-                        {skeleton_->progs.hr_closed_gate, Hook::kFarEgress},
-                        {skeleton_->progs.hr_sink, Hook::kProxyPeerIngress},
-                        {skeleton_->progs.hr_splitter, Hook::kProxyEgress}};
   std::vector<ProgramInfo> result;
-  for (const auto& [program, hook] : programs) {
-    ProgramInfo info{.name = bpf_program__name(program), .hook = hook, .fd = ProgramFd(program)};
+  for (const Hook& hook : kHooks) {
+    if (!result.empty() && result.back().name == hook.program) continue;
+    ProgramInfo info{.name = hook.program, .fd = ProgramFd(bpf_object__find_program_by_name(skeleton_->obj, hook.program))};
     bpf_prog_info kernel{};
     uint32_t bytes = sizeof(kernel);
     if (bpf_obj_get_info_by_fd(info.fd, &kernel, &bytes) == 0) {

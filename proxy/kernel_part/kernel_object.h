@@ -66,7 +66,7 @@ class KernelObject {
   // Number of the programs that this process brings along.
   static uint64_t Build();
 
-  // The programs to attach, in the order in which to attach them (replies before requests).
+  // Those of kHooks.
   std::vector<ProgramInfo> Programs() const;
   // Runs the control program, which alone changes the leader map. kInternal: it refused.
   absl::Status Control(hr_control_operation operation, uint32_t service, uint32_t leader = 0,
